@@ -9,9 +9,10 @@ from typing import Literal
 from inplace.agent.barrier_address import OUR_PORT
 from inplace.agent.exit_code import ExitCode
 from inplace.cli.inject.policies import NO_POLICIES, PolicyOptions
-from inplace.cli.inject.worker import add_restart_rules, add_variables, fill, final_codes, wrap
+from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on, fill, wrap
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal
+from inplace.cli.manifests.pod_failure_policy import final_codes
 from inplace.cli.manifests.pod_roles import Container, Member, Mode
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
@@ -113,8 +114,8 @@ def _add_sidecar(
             return
         yield from add_variables(agent, [dict(agent_pieces.DEPTH)])
     for worker in workers:
-        codes = final_codes(member, worker)
-        yield from add_restart_rules(worker, codes)
+        codes = final_codes(member.job_spec, worker.name)
+        yield from add_restart_rules(worker, codes, has_check=bool(options.policies.check))
         if guarded:
             yield from _guard(worker, agent, codes, options)
         elif options.barrier != "probe" and not worker.calls("wait") and not agent.has_upstream_names:
@@ -136,8 +137,7 @@ def _bring_token(pod: KubeObject, agent: Container, *, is_new: bool) -> None:
 def _guard(worker: Container, agent: Container, final: Sequence[int], options: InjectOptions) -> Iterator[Finding]:
     """Make a guard the worker's parent, and let both containers see the link."""
     if not worker.calls("guard"):
-        flags = ("--fail-on", ",".join(map(str, final))) if final else ()
-        yield from wrap(worker, "guard", flags, agent_in_image=options.agent_in_image)
+        yield from wrap(worker, "guard", fail_on(final), agent_in_image=options.agent_in_image)
         if not options.agent_in_image:
             yield from add_variables(agent, [{"name": "AGENT_FILE", "value": agent_pieces.PROGRAM_FILE}])
     yield from add_variables(worker, [dict(agent.env.get("LINK_FILE", agent_pieces.LINK))])
@@ -176,9 +176,8 @@ def _complete_sidecar(present: Container, options: InjectOptions, *, guarded: bo
 def _add_supervisor(member: Member, worker: Container, options: InjectOptions, *, as_root: bool) -> Iterator[Finding]:
     """Make the agent the parent of the worker."""
     if member.supervisor is None:
-        codes = final_codes(member, worker)
-        flags = ("--fail-on", ",".join(str(code) for code in codes)) if codes else ()
-        yield from wrap(worker, "run", flags, agent_in_image=options.agent_in_image)
+        codes = final_codes(member.job_spec, worker.name)
+        yield from wrap(worker, "run", fail_on(codes), agent_in_image=options.agent_in_image)
         if not options.agent_in_image:
             _add_file(fill(member.pod_spec, "initContainers", []), worker, options, as_root=as_root)
     if worker.has_upstream_names and worker.is_upstream_supervisor:

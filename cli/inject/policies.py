@@ -15,6 +15,7 @@ from typing import Final, Literal
 from inplace.cli.inject.worker import fill
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import Finding, refusal
+from inplace.cli.manifests.pod_failure_policy import final_codes_by_rule
 from inplace.cli.manifests.pod_roles import GUARD, RUN, Container, Member
 from inplace.cli.manifests.restart_rules import Ending, ending
 from inplace.common import wire
@@ -118,8 +119,14 @@ def _check(
                 yield from _set(worker, name, text)
         for rule in worker.raw.get("restartPolicyRules") or ():
             codes = rule.get("exitCodes") or {}
-            if codes.get("operator") == "NotIn" and CODE not in codes.get("values", ()):
-                codes["values"] = [*codes.get("values", ()), CODE]
+            values = codes.get("values") or []
+            if codes.get("operator") == "NotIn" and CODE not in values:
+                codes["values"] = [*values, CODE]
+        for position, final in final_codes_by_rule(member.job_spec, worker.name).items():
+            if CODE in final:
+                path = f"{member.job_path}.podFailurePolicy.rules[{position}]"
+                fix = f"let a rule before it say Ignore for exit code {CODE}, or do without the check"
+                yield refusal(path, f"an end of the Job after exit code {CODE}", "a Pod that is replaced", fix)
         after = ending(worker.raw, CODE, str(member.pod_spec.get("restartPolicy")))
         if after is not Ending.STAYS:
             fix = "a Pod whose check fails must end, so that its Job replaces it; let no rule match the code"

@@ -7,23 +7,20 @@ from typing import Any, Final
 
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, shown
-from inplace.cli.manifests.pod_roles import PROGRAM, Container, Member
+from inplace.cli.manifests.pod_failure_policy import FAILURES
+from inplace.cli.manifests.pod_roles import PROGRAM, Container
 from inplace.cli.manifests.restart_rules import Ending, codes_that, spell
 from inplace.common.kube.resources import KubeObject
+from inplace.common.unfit import CODE as CHECK_FAILED
 
 
-def final_codes(member: Member, worker: Container) -> list[int]:
-    """Return the exit codes that the Job's podFailurePolicy decides on: they have to fail the Pod to get there."""
-    codes: set[int] = set()
-    for rule in (member.job_spec.get("podFailurePolicy") or {}).get("rules") or ():
-        on = rule.get("onExitCodes") if isinstance(rule, dict) else None
-        if isinstance(on, dict) and on.get("operator") == "In" and on.get("containerName") in (None, worker.name):
-            codes |= {code for code in on.get("values") or () if isinstance(code, int) and 0 < code < 256}
-    return sorted(codes)
+def fail_on(final: Sequence[int]) -> tuple[str, ...]:
+    """Return the option that makes guard and supervisor leave with these codes; nothing without any."""
+    return ("--fail-on", spell(final, separator=",")) if final else ()
 
 
-def add_restart_rules(worker: Container, final: Sequence[int]) -> Iterator[Finding]:
-    """Let a worker that fails restart its Pod; one that succeeds completes it."""
+def add_restart_rules(worker: Container, final: Sequence[int], *, has_check: bool) -> Iterator[Finding]:
+    """Let a worker that fails restart its Pod; one that succeeds, or gives a final code, ends it."""
     raw = worker.raw
     if not raw.get("restartPolicyRules"):
         if raw.get("restartPolicy", "Never") != "Never":
@@ -31,13 +28,25 @@ def add_restart_rules(worker: Container, final: Sequence[int]) -> Iterator[Findi
             yield Finding(REFUSED, f"{worker.path}.restartPolicy", shown(raw["restartPolicy"]), "Never", fix)
             return
         raw["restartPolicy"] = "Never"
-        raw["restartPolicyRules"] = [agent_pieces.restarts_all("NotIn", 0, *final)]
+        raw["restartPolicyRules"] = _restart_rules(final, has_check=has_check)
         return
     alone = codes_that(raw, "Never", Ending.ALONE_RESTARTS)
     if alone:
         fix = "a worker that starts again alone runs twice in one epoch; use RestartAllContainers, or no rule"
         path, found = f"{worker.path}.restartPolicyRules", f"exit codes {spell(alone)} that restart it alone"
         yield Finding(REFUSED, path, found, "none", fix)
+
+
+def _restart_rules(final: Sequence[int], *, has_check: bool) -> list[KubeObject]:
+    """Return the shorter way to say that all other failures restart the Pod; none where no failure is left.
+
+    A check before joining ends the Pod with a code of its own, which is then no reason to restart either.
+    """
+    others = [code for code in FAILURES if code not in final]
+    if len(final) <= len(others):
+        return [agent_pieces.restarts_all("NotIn", 0, *final)]
+    in_place = [code for code in others if code != CHECK_FAILED or not has_check]
+    return [agent_pieces.restarts_all("In", *in_place)] if in_place else []
 
 
 def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_image: bool) -> Iterator[Finding]:

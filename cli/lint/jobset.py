@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from inplace.cli.lint.options import run_options
 from inplace.cli.manifests.agent_pieces import DEFAULT_POLICY
 from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_roles import Member, members
+from inplace.cli.manifests.pod_failure_policy import FAILURES, final_codes_by_rule
+from inplace.cli.manifests.pod_roles import Container, Member, members
 from inplace.cli.manifests.restart_rules import Ending, codes_that, spell
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
@@ -67,11 +69,12 @@ def check_group(jobset: KubeObject) -> Iterator[Finding]:
     group = group_of(jobset)
     yield from _rules_without_failures(jobset, group)
     yield from _startup_order(jobset, group)
+    jobset_name = str((jobset.get("metadata") or {}).get("name", ""))
     for member in group:
-        yield from check_job(member)
+        yield from check_job(member, jobset_name)
 
 
-def check_job(member: Member) -> Iterator[Finding]:
+def check_job(member: Member, jobset_name: str) -> Iterator[Finding]:
     """Yield problems of one replicatedJob's Jobs."""
     spec, path = member.job_spec, member.job_path
     if spec.get("backoffLimit") != INT32_MAX:
@@ -91,7 +94,7 @@ def check_job(member: Member) -> Iterator[Finding]:
     if spec.get("backoffLimitPerIndex") is not None:
         found = shown(spec["backoffLimitPerIndex"])
         yield Finding("backoff-limit-per-index", f"{path}.backoffLimitPerIndex", found, "nothing", "remove it")
-    yield from _pod_failure_policy(member)
+    yield from _pod_failure_policy(member, jobset_name)
 
 
 def _policy(jobset: KubeObject) -> KubeObject | None:
@@ -184,20 +187,29 @@ def _exclusive_placement(jobset: KubeObject) -> Iterator[Finding]:
             yield Finding("exclusive-topology", where, shown(topology), "the key of a node's label", fix)
 
 
-def _pod_failure_policy(member: Member) -> Iterator[Finding]:
-    """Yield rules about exit codes that never reach the Job, because the Pod restarts in place."""
-    if member.mode != "sidecar":
-        return
-    for index, rule in enumerate((member.job_spec.get("podFailurePolicy") or {}).get("rules") or ()):
-        on = rule.get("onExitCodes") if isinstance(rule, dict) else None
-        if not isinstance(on, dict) or on.get("operator") != "In":
-            continue
-        workers = [one for one in member.workers if on.get("containerName") in (None, one.name)]
-        unseen = set(on.get("values") or ())
-        for worker in workers:
-            unseen &= set(codes_that(worker.raw, "Never", Ending.ALL_RESTART))
-        if workers and unseen:
-            path = f"{member.job_path}.podFailurePolicy.rules[{index}].onExitCodes.values"
-            fix = "leave these codes out of the worker's restartPolicyRules (NotIn [0, code, ...])"
-            found = f"exit codes {spell(unseen)}, which restart the Pod in place"
+def _pod_failure_policy(member: Member, jobset_name: str) -> Iterator[Finding]:
+    """Yield exit codes that shall end the Job, but never reach it, because the Pod restarts in place."""
+    unseen: dict[int, set[int]] = {}
+    for worker in member.workers:
+        in_place = _codes_in_place(member, worker, jobset_name)
+        for position, codes in final_codes_by_rule(member.job_spec, worker.name).items():
+            unseen.setdefault(position, set()).update(in_place.intersection(codes))
+    for position, missed in sorted(unseen.items()):
+        codes = sorted(missed)
+        if codes:
+            path = f"{member.job_path}.podFailurePolicy.rules[{position}].onExitCodes.values"
+            fix = (
+                "leave these codes out of the worker's restartPolicyRules (NotIn [0, code, ...], or In with the others)"
+            )
+            if member.mode == "supervisor":
+                fix = f"add --fail-on {spell(codes, separator=',')} to inplace-agent run"
+            found = f"exit codes {spell(codes)}, which restart the Pod in place"
             yield Finding("pod-failure-policy", path, found, "codes that fail the Pod", fix)
+
+
+def _codes_in_place(member: Member, worker: Container, jobset_name: str) -> set[int]:
+    """Return the exit codes after which a worker starts again in its Pod."""
+    if member.mode == "sidecar":
+        return set(codes_that(worker.raw, "Never", Ending.ALL_RESTART))
+    options = run_options(worker, jobset_name) if worker is member.supervisor else None
+    return set(FAILURES) - options.final_codes if options is not None else set()

@@ -41,7 +41,7 @@ def codes_that(
     return [code for code in among if ending(container, code, pod_policy) is wanted]
 
 
-def spell(codes: Iterable[int]) -> str:
+def spell(codes: Iterable[int], *, separator: str = ", ") -> str:
     """Return codes as people write them: 0, 3-10."""
     ranges: list[tuple[int, int]] = []
     for code in sorted(codes):
@@ -49,7 +49,7 @@ def spell(codes: Iterable[int]) -> str:
             ranges[-1] = (ranges[-1][0], code)
         else:
             ranges.append((code, code))
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return separator.join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 _ACTIONS: Final[Mapping[Any, Ending]] = {RESTART_ALL: Ending.ALL_RESTART, "Restart": Ending.ALONE_RESTARTS}

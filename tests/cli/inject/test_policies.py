@@ -88,6 +88,7 @@ CHECKS = PolicyOptions("true")
 LEASE = PolicyOptions(fence_after_s="60")
 IN_6 = "{action: RestartAllContainers, exitCodes: {operator: In, values: [6]}}"
 IN_3 = "{operator: In, values: [3]}"
+FAIL_NOT_3 = "{action: FailJob, onExitCodes: {operator: NotIn, values: [3]}}"
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [  # old, new, options, words of the refusal
     ("", "", {"barrier": "wait", "policies": CHECKS}, "--before-announce: found no guard in the Pod"),
     ("", "", {"barrier": "probe", "policies": SAVES}, "--save-within: found no guard in the Pod"),
@@ -130,6 +131,12 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [  # old, new, options, wo
         f"        completions: 8\n        podFailurePolicy: {{rules: [{{action: Count, onExitCodes: {IN_3}}}]}}\n",
         {"policies": LEASE, "mode": "supervisor"},
         "podFailurePolicy: found one, needed none beside leases",
+    ),
+    (
+        "        completions: 8\n",
+        f"        completions: 8\n        podFailurePolicy: {{rules: [{FAIL_NOT_3}]}}\n",
+        {"policies": CHECKS},
+        "podFailurePolicy.rules[0]: found an end of the Job after exit code 6, needed a Pod that is replaced",
     ),
 ]
 

@@ -1,0 +1,163 @@
+"""`inject` lets a Pod fail at those exit codes at which its podFailurePolicy ends the Job; `lint` sees others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.agent.arguments import GuardOptions, RunOptions
+from inplace.cli.inject.policies import PolicyOptions
+from inplace.cli.lint.lint import lint
+from inplace.cli.lint.options import guard_options, run_options
+from inplace.cli.manifests.documents import read_stream
+from inplace.cli.manifests.pod_failure_policy import final_codes
+from inplace.cli.manifests.pod_roles import Member, members
+from inplace.cli.manifests.restart_rules import Ending, codes_that
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.pods import EXIT_CODES_MAX
+from inplace.simulator.cluster.job_failure_policy import judge
+from tests.cli.injecting import example, injected, jobset_of
+
+PLAIN = example("plain.yaml")
+FAILURES = set(range(1, 256))
+
+
+def rule(action: str, operator: str, *values: int, container: str | None = None) -> KubeObject:
+    """Return a rule about exit codes."""
+    on: KubeObject = {"operator": operator, "values": list(values)}
+    return {"action": action, "onExitCodes": on | ({"containerName": container} if container else {})}
+
+
+DRAINED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+CASES: list[tuple[list[KubeObject], set[int]]] = [  # rules, and the codes that end the Pod
+    ([rule("FailJob", "In", 3, 4)], {3, 4}),
+    ([rule("FailJob", "NotIn", 42, 137, 143)], FAILURES - {42, 137, 143}),
+    ([rule("FailJob", "NotIn", 0)], FAILURES),
+    ([rule("FailJob", "NotIn", 1000)], FAILURES),
+    ([rule("FailJob", "NotIn", 42, container="worker")], FAILURES - {42}),
+    ([rule("FailJob", "NotIn", 42, container="other")], set()),
+    ([rule("FailJob", "In", 3, container="other"), rule("FailJob", "In", 4, container="worker")], {4}),
+    ([DRAINED, rule("FailJob", "NotIn", 42)], FAILURES - {42}),
+    ([rule("Ignore", "In", 5), rule("FailJob", "NotIn", 42)], FAILURES - {5, 42}),
+    ([rule("Count", "NotIn", 5), rule("FailJob", "In", 5, 6)], {5}),
+    ([rule("FailIndex", "In", 5), rule("Ignore", "NotIn", 9), rule("FailJob", "In", 9)], {5, 9}),
+    ([rule("Ignore", "NotIn", 9)], set()),
+    ([rule("Count", "In", 9)], set()),
+]
+
+
+def with_rules(rules: list[KubeObject], folder: Path, **options: Any) -> str:
+    """Return the plain example with a podFailurePolicy, injected."""
+    documents = list(yaml.safe_load_all(PLAIN))
+    documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = {"rules": rules}
+    return injected(yaml.safe_dump_all(documents), folder, **options)
+
+
+def member_of(text: str) -> Member:
+    """Return the replicatedJob."""
+    (found,) = members(jobset_of(text))
+    return found
+
+
+@pytest.mark.parametrize(("rules", "final"), CASES, ids=range(len(CASES)))
+@pytest.mark.parametrize("depth", ["containers", "process"])
+def test_the_codes_that_end_the_job_end_a_guarded_pod(
+    tmp_path: Path, rules: list[KubeObject], final: set[int], depth: str
+) -> None:
+    """Kubelet starts nothing again at them, the guard leaves with them, and every other failure restarts in place."""
+    text = with_rules(rules, tmp_path, depth=depth)
+    (worker,) = member_of(text).workers
+    assert set(codes_that(worker.raw, "Never", Ending.STAYS)) == {0, *final}
+    assert set(codes_that(worker.raw, "Never", Ending.ALL_RESTART)) == FAILURES - final
+    assert all(len(one["exitCodes"]["values"]) <= EXIT_CODES_MAX for one in worker.raw.get("restartPolicyRules") or ())
+    guard = guard_options(worker, "plain")
+    assert isinstance(guard, GuardOptions)
+    assert guard.final_codes == final
+    assert injected(text, tmp_path, depth=depth) == text
+
+
+@pytest.mark.parametrize(("rules", "final"), CASES, ids=range(len(CASES)))
+def test_the_codes_that_end_the_job_end_a_supervised_pod(
+    tmp_path: Path, rules: list[KubeObject], final: set[int]
+) -> None:
+    """The supervisor leaves with them."""
+    (worker,) = member_of(with_rules(rules, tmp_path, mode="supervisor")).workers
+    supervisor = run_options(worker, "plain")
+    assert isinstance(supervisor, RunOptions)
+    assert supervisor.final_codes == final
+
+
+RULES = st.lists(
+    st.builds(
+        lambda action, operator, values, container: rule(action, operator, *values, container=container),
+        st.sampled_from(["FailJob", "Ignore", "Count"]),
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(st.integers(1, 255), min_size=1, max_size=4),
+        st.sampled_from([None, "worker", "other"]),
+    ),
+    max_size=4,
+)
+
+
+@given(rules=RULES, code=st.integers(1, 255))
+def test_the_job_controller_is_of_the_same_opinion(rules: list[KubeObject], code: int) -> None:
+    """A code is final exactly when the Job controller's own reading of the rules fails the Job."""
+    state = {"terminated": {"exitCode": code}}
+    pod = {
+        "metadata": {"name": "p", "namespace": "n"},
+        "status": {"containerStatuses": [{"name": "worker", "state": state}]},
+    }
+    policy = {"rules": rules}
+    assert (judge(pod, policy)[0] == "FailJob") is (code in final_codes({"podFailurePolicy": policy}, "worker"))
+
+
+def test_a_check_before_joining_ends_its_pod_beside_a_list_of_codes_that_restart(tmp_path: Path) -> None:
+    """The check's own code is left out of that list, although the policy lets it pass."""
+    text = with_rules([rule("FailJob", "NotIn", 6, 42)], tmp_path, policies=PolicyOptions("true"))
+    (worker,) = member_of(text).workers
+    assert codes_that(worker.raw, "Never", Ending.ALL_RESTART) == [42]
+
+
+@pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
+@pytest.mark.parametrize(
+    ("rules", "seen"),
+    [
+        ([rule("FailJob", "NotIn", 42, 137)], {0: "1-41, 43-136, 138-255"}),
+        ([rule("FailJob", "In", 3), rule("Ignore", "In", 3), rule("FailJob", "In", 3, 4)], {0: "3", 2: "4"}),
+        ([rule("Ignore", "NotIn", 42)], {}),
+        ([rule("FailJob", "NotIn", 42, container="other")], {}),
+    ],
+)
+def test_lint_sees_codes_that_never_reach_their_policy(
+    tmp_path: Path, rules: list[KubeObject], seen: dict[int, str], mode: str
+) -> None:
+    """At each rule those that it would decide on, whatever its operator, where the Pod restarts in place."""
+    document = jobset_of(injected(PLAIN, tmp_path, mode=mode))
+    document["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = {"rules": rules}
+    file = tmp_path / "changed.yaml"
+    file.write_text(yaml.safe_dump(document))
+    (report,) = lint(read_stream(str(file)))
+    found = {one.path: one.found for one in report.findings if one.rule == "pod-failure-policy"}
+    job = 'spec.replicatedJobs[name="workers"].template.spec.podFailurePolicy'
+    assert found == {
+        f"{job}.rules[{place}].onExitCodes.values": f"exit codes {codes}, which restart the Pod in place"
+        for place, codes in seen.items()
+    }
+
+
+@pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
+@pytest.mark.parametrize(("rules", "final"), CASES, ids=range(len(CASES)))
+def test_lint_is_content_with_what_inject_makes(
+    tmp_path: Path, rules: list[KubeObject], final: set[int], mode: str
+) -> None:
+    """No rule about the policy, and no error about its containers, speaks of an injected manifest."""
+    file = tmp_path / "made.yaml"
+    file.write_text(with_rules(rules, tmp_path, mode=mode))
+    (report,) = lint(read_stream(str(file)))
+    rules_seen = {one.rule for one in report.findings}
+    assert rules_seen <= ({"worker-recreated"} if final == FAILURES and mode == "sidecar" else set())
