@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from inplace.cli.lint.jobset import group_of
+from inplace.cli.lint.jobset import UNREADABLE, as_stored, group_of
 from inplace.cli.lint.rights import RIGHTS, Right, shown_rights
 from inplace.cli.manifests.documents import name_of
 from inplace.cli.manifests.finding import Finding
@@ -24,6 +24,7 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from inplace.common.kube.http import Response
 from inplace.common.kube.resources import JOBS, JOBSETS, NAMESPACES, PODS, SERVICE_ACCOUNTS, KubeObject, Resource
+from inplace.controller.plan.jobs import build_job
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _DRY: Final = {"dryRun": "All", "fieldValidation": "Strict"}
@@ -68,6 +69,21 @@ async def refusals_of_jobset(client: KubeClient, jobset: KubeObject, namespace: 
     except ApiError as error:
         return list(_refusals("admission", name_of(jobset), "", error))
     return []
+
+
+async def refusals_of_jobs(client: KubeClient, jobset: KubeObject) -> AsyncIterator[Finding]:
+    """Yield why the server would not take the Jobs that the controller makes of a JobSet, one of each replicatedJob."""
+    try:
+        parsed = as_stored(jobset)
+        jobs = [build_job(parsed, job, 0) for job in parsed.replicated_jobs]
+    except UNREADABLE:
+        return  # has a finding of its own
+    for member, job in zip(members(jobset), jobs, strict=True):
+        try:
+            await _create(client, JOBS, str(jobset["metadata"]["namespace"]), job)
+        except ApiError as error:
+            for finding in _refusals("admission", member.job_path, "spec.", error):
+                yield replace(finding, path=_by_name(member, finding.path))
 
 
 async def _pods(client: KubeClient, member: Member, jobset: KubeObject, namespace: str) -> list[Finding]:
@@ -158,7 +174,8 @@ def _refusals(rule: str, where: str, prefix: str, error: ApiError) -> Iterator[F
         yield Finding(rule, path, UNKNOWN, "a field of the API", "correct its name, or remove it")
     if unknown:
         return
-    for cause in causes or [{"message": error.message}]:
+    named = [cause for cause in causes if cause.get("field") != "<nil>"]  # without a field: what was not checked then
+    for cause in named or causes or [{"message": error.message}]:
         field = str(cause.get("field") or "")
         inside = field.removeprefix(prefix)
         path = f"{where}.{inside}" if prefix and inside else inside or where

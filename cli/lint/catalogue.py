@@ -43,6 +43,10 @@ RULES: Final[Mapping[str, LintRule]] = {
         "activeDeadlineSeconds fails a Job"
     ),
     "spec-problem": _error("the controller cannot use this part of the spec; its condition SpecProblem says so"),
+    "unexpanded-variable": _error(
+        "the API server takes the text as it stands, and refuses it or looks for such a name"
+    ),
+    "annotation-name": _warning("nothing reads an annotation of this name, and nothing says so"),
     "admission": _error("the API server refuses the JobSet or its Jobs"),
     "backoff-limit": _error("a failed Pod must be replaced; with a limit it fails its Job, and all Pods are recreated"),
     "pod-replacement-policy": _error("a new Pod that starts before the old one has ended is a second Pod in its slot"),

@@ -1,7 +1,9 @@
 """
 Let an embedded API server judge a JobSet by our CRD and policies, for users without a cluster.
 
-It is the simulator's server with deploy/crd and deploy/admission: types, names, references, misspelt fields, CEL.
+It is the simulator's server with deploy/crd and deploy/admission: types, names, references, misspelt fields, CEL. Of a
+JobSet that it takes it also judges one Job of each replicatedJob, as the controller would make it: on a cluster, only
+the JobSet's Events say that the API refuses its Jobs.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from inplace.cli.lint.admission import refusals_of_jobset
+from inplace.cli.lint.admission import refusals_of_jobs, refusals_of_jobset
 from inplace.cli.manifests.finding import Finding
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
@@ -31,5 +33,6 @@ async def _judge(jobsets: Iterable[KubeObject]) -> list[list[Finding]]:
     found = []
     for jobset in jobsets:
         placed = jobset | {"metadata": (jobset.get("metadata") or {}) | {"namespace": "default"}}
-        found.append(await refusals_of_jobset(client, placed, "default"))
+        refused = await refusals_of_jobset(client, placed, "default")
+        found.append(refused or [finding async for finding in refusals_of_jobs(client, placed)])
     return found

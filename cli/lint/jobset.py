@@ -22,6 +22,8 @@ from inplace.controller.spec.jobset import JobSet, parse_jobset
 _OTHER_STRATEGIES: Final = (None, "Recreate", "BlockingRecreate")
 # problems_of reads metadata that only stored objects have.
 _STORED: Final = {"uid": "00000000-0000-0000-0000-000000000000", "resourceVersion": "1"}
+_UNNAMED: Final = "?"
+_GENERATED: Final = "xxxxx"  # what the API server appends to a generateName
 UNREADABLE: Final = (RemoteProtocolError, TypeError, ValueError, AttributeError, KeyError)  # of `as_stored`
 
 
@@ -31,7 +33,9 @@ def as_stored(jobset: KubeObject) -> JobSet:
     Raises:
         UNREADABLE: it does not have a JobSet's form.
     """
-    metadata = {"name": "?", "namespace": "default"} | _STORED | (jobset.get("metadata") or {})
+    given = {name: value for name, value in (jobset.get("metadata") or {}).items() if value is not None}
+    name = f"{given['generateName']}{_GENERATED}" if given.get("generateName") else _UNNAMED
+    metadata = {"name": name, "namespace": "default"} | _STORED | given
     return parse_jobset(jobset | {"metadata": metadata, "status": {}})
 
 
@@ -119,6 +123,7 @@ def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
         path, _, rest = problem.partition(": ")
         words, _, fix = rest.partition("; ")
         needed, _, found = words.removeprefix("expected ").partition(", saw ")
+        found = "nothing" if found == repr(_UNNAMED) else found
         yield Finding(
             "spec-problem", path, found or words, needed if found else "a spec without it", fix or "correct it"
         )

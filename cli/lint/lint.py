@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Literal
 
+from inplace.cli.lint.annotations import check_annotations
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.jobset import check_group, check_jobset, group_of, is_in_place
+from inplace.cli.lint.placeholders import check_placeholders
 from inplace.cli.lint.pod import check_containers, check_pod
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.stall import check_no_progress
@@ -48,11 +50,13 @@ class LintReport:
 
     Args:
         policy: sentences that say what it does about failures; none where the JobSet cannot be read.
+        in_place: it asks for restarts in place.
     """
 
     name: str
     findings: tuple[Finding, ...]
     policy: tuple[str, ...] = ()
+    in_place: bool = True
 
 
 def run_lint(file: str, options: LintOptions) -> int:
@@ -91,7 +95,9 @@ def lint(stream: Stream) -> list[LintReport]:
     """Return the findings about each JobSet of a stream, from the manifest alone."""
     objects = list(stream.objects())
     return [
-        LintReport(name_of(jobset), tuple(_findings(jobset, objects)), policy_sentences(jobset))
+        LintReport(
+            name_of(jobset), tuple(_findings(jobset, objects)), policy_sentences(jobset), in_place=is_in_place(jobset)
+        )
         for jobset in stream.jobsets()
     ]
 
@@ -117,7 +123,12 @@ def _has_error(findings: Iterable[Finding]) -> bool:
 
 
 def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Finding]:
+    unexpanded = list(check_placeholders(jobset))
+    if unexpanded:  # no rule can judge what is not there yet
+        yield from unexpanded
+        return
     yield from check_jobset(jobset)
+    yield from check_annotations(jobset)
     group = group_of(jobset) if is_in_place(jobset) else []
     if is_in_place(jobset):
         yield from check_group(jobset)
@@ -160,7 +171,8 @@ def _print(reports: Sequence[LintReport]) -> None:
     console = VisibleConsole(highlight=False, markup=False, soft_wrap=True)
     for report in reports:
         if not report.findings:
-            console.print(f"{one_line(report.name)}: clean")
+            found = "clean" if report.in_place else "no mistake found, and nothing restarts in place"
+            console.print(f"{one_line(report.name)}: {found}")
         for finding in report.findings:
             rule = RULES[finding.rule]
             console.print(rule.severity, style="bold red" if rule.severity == "error" else "bold yellow", end=" ")

@@ -52,6 +52,8 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
     if member.mode == "sidecar":
         yield from check_sidecar(member, agent, jobset_name, group_pods)
         for worker in member.workers:
+            if worker in member.helpers:
+                continue
             yield from check_worker(worker)
             if member.is_guarded:
                 yield from check_guard(worker, agent, jobset_name, member.pod_spec)
@@ -65,8 +67,8 @@ def check_containers(member: Member) -> Iterator[Finding]:
     """Yield reasons why the API server will refuse the Pod; it does not check the templates of a JobSet."""
     for container in (*member.inits, *member.containers):
         for name, entry in container.env.items():
-            value = entry.get("value", "")
-            if not isinstance(value, str):
+            value = entry.get("value")
+            if value is not None and not isinstance(value, str):  # null is as if it were not there
                 fix = f'write "{str(value).lower() if isinstance(value, bool) else value}", with quotes'
                 path, found = f'{container.path}.env[name="{name}"].value', f"{value!r} ({type(value).__name__})"
                 yield Finding("env-text", path, found, "a text", fix)

@@ -39,6 +39,9 @@ def policy_sentences(jobset: KubeObject) -> tuple[str, ...]:
 
 def _sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     policy = jobset.failure_policy
+    if not jobset.is_in_place:
+        given = (policy.strategy if policy is not None else "") or "not set"
+        yield f"Nothing restarts in place here (restartStrategy is {given}): `inplace inject -f FILE` changes that."
     if policy is None:
         yield "The first Job that fails fails the JobSet: it has no failurePolicy."
         return

@@ -92,7 +92,7 @@ class Container:
     @property
     def is_agent_alone(self) -> bool:
         """Say whether this is a sidecar's agent: its program without a worker, or its variables."""
-        if self.calls(RUN) or self.calls(WAIT) or self.calls(GUARD) or self.is_upstream_supervisor:
+        if self.has_agent or self.is_upstream_supervisor:
             return False
         words = self.words
         if {"JOBSET_NAME", "POD_NAME"} <= self.env.keys():
@@ -100,6 +100,11 @@ class Container:
         image = str(self.raw.get("image", "")).rpartition("/")[2]
         is_image = image.startswith((PROGRAM, UPSTREAM_PROGRAM))
         return any(_is_program(word) for word in words) or (not self.raw.get("command") and is_image)
+
+    @property
+    def has_agent(self) -> bool:
+        """Say whether its command line starts with the agent's program."""
+        return any(self.calls(subcommand) for subcommand in (RUN, WAIT, GUARD))
 
     @property
     def is_upstream_supervisor(self) -> bool:
@@ -208,6 +213,17 @@ class Member:
     def workers(self) -> tuple[Container, ...]:
         """Return the regular containers but for an agent that stands among them."""
         return tuple(container for container in self.containers if not container.is_agent_alone)
+
+    @property
+    def helpers(self) -> tuple[Container, ...]:
+        """Return the workers that only stand beside those that train: no agent holds them back or restarts their Pod.
+
+        They start when kubelet likes, and a restart in place starts them anew with all others.
+        """
+        if self.mode != "sidecar":
+            return ()
+        helping = tuple(one for one in self.workers if not one.raw.get("restartPolicyRules") and not one.has_agent)
+        return helping if len(helping) < len(self.workers) else ()
 
     def _containers(self, kind: str) -> Iterator[Container]:
         for index, raw in enumerate(self.pod_spec.get(kind) or ()):

@@ -15,6 +15,7 @@ from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.kinds import Strategy, WriteContext
 from inplace.simulator.apiserver.metadata import LABEL_CHARACTERS_MAX
+from inplace.simulator.apiserver.pod_failure_policies import pod_failure_policy_causes
 from inplace.simulator.apiserver.pods import default_pod_spec, pod_spec_causes
 from inplace.simulator.apiserver.status import StatusCause, bad_value, not_supported, required
 
@@ -105,6 +106,10 @@ class JobStrategy(Strategy):
         if spec.get("podFailurePolicy") and policy != "Never":
             message = f'Invalid value: "{policy}": only "Never" is supported when podFailurePolicy is specified'
             yield StatusCause("spec.template.spec.restartPolicy", message)
+        if spec.get("podFailurePolicy"):
+            yield from pod_failure_policy_causes(spec, "spec.podFailurePolicy")
+            if spec["podReplacementPolicy"] == "TerminatingOrFailed":
+                yield not_supported("spec.podReplacementPolicy", spec["podReplacementPolicy"], ("Failed",))
 
     def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the rules that an update breaks."""

@@ -222,6 +222,38 @@ async def test_job_counts_are_not_negative(api: Api) -> None:
     assert "spec.parallelism" in await _causes(api, _job(parallelism=-1))
 
 
+RULES_REFUSED: list[tuple[KubeObject, str]] = [  # a rule of a podFailurePolicy, and the field that is refused
+    ({"onExitCodes": {"containerName": "no", "operator": "In", "values": [3]}}, ".onExitCodes.containerName"),
+    ({"onExitCodes": {"operator": "In", "values": [0, 3]}}, ".onExitCodes.values[0]"),
+    ({"onExitCodes": {"operator": "NotIn", "values": [4, 3]}}, ".onExitCodes.values"),
+    ({"onExitCodes": {"operator": "NotIn", "values": []}}, ".onExitCodes.values"),
+    ({"onExitCodes": {"operator": "Near", "values": [3]}}, ".onExitCodes.operator"),
+    ({"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}}, ".action"),
+    ({"action": "Retry", "onExitCodes": {"operator": "In", "values": [3]}}, ".action"),
+    ({}, ""),
+]
+
+
+@pytest.mark.parametrize(("rule", "field"), RULES_REFUSED, ids=range(len(RULES_REFUSED)))
+async def test_a_rule_of_a_pod_failure_policy(api: Api, rule: KubeObject, field: str) -> None:
+    """A rule names a container of its template, exit codes in order without 0 for In, and an action that there is."""
+    policy = {"rules": [{"action": "FailJob"} | rule]}
+    assert await _causes(api, _job(podFailurePolicy=policy)) == [f"spec.podFailurePolicy.rules[0]{field}"]
+
+
+async def test_a_pod_failure_policy_that_is_taken(api: Api) -> None:
+    """NotIn may list 0; a rule about Pod conditions has no exit codes; the Pods are replaced when they have failed."""
+    condition = {"type": "DisruptionTarget", "status": "True"}
+    rules = [
+        {"action": "Ignore", "onPodConditions": [condition]},
+        {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "NotIn", "values": [0, 42]}},
+    ]
+    job = _job(podFailurePolicy={"rules": rules})
+    refused = job | {"spec": job["spec"] | {"podReplacementPolicy": "TerminatingOrFailed"}}
+    assert await _causes(api, refused) == ["spec.podReplacementPolicy"]
+    assert (await api.create(job, JOBS))["spec"]["podReplacementPolicy"] == "Failed"
+
+
 async def test_job_completions_are_immutable(api: Api) -> None:
     """The completions of a non-indexed Job never change; parallelism may."""
     await api.create(_job(parallelism=2, completions=2), JOBS)

@@ -171,6 +171,19 @@ BROKEN: list[tuple[Break, str, str]] = [
         "spec.failurePolicy.rules[1]",
     ),
     (policy({"action": "FailJobSet", "name": "a"}), "rules-without-failures", "spec.failurePolicy.rules[0]"),
+    (put(worker, image="${IMAGE}:1"), "unexpanded-variable", f"{WORKER}.image"),
+    (put(lambda d: d["metadata"], name="$NAME"), "unexpanded-variable", "metadata.name"),
+    (
+        put(replicated, replicas="{{ .Values.replicas }}"),
+        "unexpanded-variable",
+        f"{JOB.split('.template')[0]}.replicas",
+    ),
+    (put(worker, args=["--name=$(NAME)", "${SHELL}"]), "", ""),  # kubelet's and the shell's own
+    (
+        put(lambda d: d["metadata"], annotations={"inplace.dev/stal-after": "60"}),
+        "annotation-name",
+        'metadata.annotations["inplace.dev/stal-after"]',
+    ),
     (put(lambda d: jobset(d)["coordinator"], podIndex=8), "spec-problem", "spec.coordinator"),
     (put(lambda d: jobset(d)["coordinator"], replicatedJob="x"), "spec-problem", "spec.coordinator"),
     (put(jobset, suspend="yes"), "spec-problem", "spec"),

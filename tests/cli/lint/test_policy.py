@@ -98,14 +98,18 @@ def test_other_strategies_are_told() -> None:
     manifest = jobset(restarts_max=1) | {"metadata": {"name": "a"}}
     manifest["spec"]["failurePolicy"] |= {"restartStrategy": "Recreate", "rules": [rule]}
     assert policy_sentences(manifest) == (
+        "Nothing restarts in place here (restartStrategy is Recreate): `inplace inject -f FILE` changes that.",
         "If a Job fails, the rules of the failurePolicy come first; what follows is for Jobs that fit none.",
         "After a failure all Jobs are deleted and created anew: once in the JobSet's life (maxRestarts).",
         "The next failure fails the JobSet, with the reason ReachedMaxRestarts.",
     )
     manifest["spec"]["failurePolicy"] = {"maxRestarts": 0}
-    assert policy_sentences(manifest)[0].startswith("The first failure fails the JobSet")
+    assert policy_sentences(manifest)[1].startswith("The first failure fails the JobSet")
     del manifest["spec"]["failurePolicy"]
-    assert policy_sentences(manifest) == ("The first Job that fails fails the JobSet: it has no failurePolicy.",)
+    assert policy_sentences(manifest) == (
+        "Nothing restarts in place here (restartStrategy is not set): `inplace inject -f FILE` changes that.",
+        "The first Job that fails fails the JobSet: it has no failurePolicy.",
+    )
 
 
 def test_a_switch_and_a_scope_are_told() -> None:

@@ -1,0 +1,42 @@
+"""
+Find variables that a template engine or envsubst should have replaced: ${NAME}, $NAME, $(NAME), {{ .Name }}. Pure.
+
+Texts in which such words may have a meaning of their own are left out: commands, values of variables, annotations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from inplace.cli.manifests.finding import Finding
+from inplace.common.kube.resources import KubeObject
+
+_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}")
+_OWN_MEANING: Final = frozenset(
+    ("command", "args", "value", "annotations", "subPathExpr", "exec", "workingDir", "onJobFailureMessagePatterns")
+)
+
+
+def check_placeholders(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield each place with a variable."""
+    for path, text in _texts(jobset, ""):
+        if found := _PLACEHOLDER.search(text):
+            fix = "fill the template in first, as with envsubst < FILE | inplace lint -f -; the rest is judged then"
+            yield Finding("unexpanded-variable", path, f"{found[0]} in {text!r:.80}", "its value", fix)
+
+
+def _texts(part: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield all texts with their paths; items of a list by their names, as all our paths have them."""
+    if isinstance(part, str):
+        yield path, part
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key not in _OWN_MEANING:
+                yield from _texts(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(part, list):
+        for index, item in enumerate(part):
+            name = item.get("name") if isinstance(item, dict) else None
+            label = f'name="{name}"' if isinstance(name, str) and name else str(index)
+            yield from _texts(item, f"{path}[{label}]")
