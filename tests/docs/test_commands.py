@@ -1,0 +1,73 @@
+"""Commands on the pages name containers of an injected JobSet, and subcommands and options that the program has."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from inplace.cli.main import app
+from tests.cli.command import REPOSITORY
+from tests.cli.injecting import example, injected, pod_spec_of
+
+PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
+_SPAN = re.compile(r"`([^`\n]+)`")
+_END = re.compile(r"\s(?:\\?\||>|&&|;|#)\s|\s2?>")  # of a command: a pipe (escaped in a table), a file, another one
+
+
+def commands(text: str, program: str) -> Iterator[list[str]]:
+    """Yield the words of each command of a program: in code blocks, and between backticks."""
+    fenced = [line for block in text.split("```")[1::2] for line in block.splitlines()]
+    indented = [line for line in text.splitlines() if line.startswith("    ")]
+    blocks = [line.strip().removeprefix("$ ") for line in (*indented, *fenced)]
+    for line in (*blocks, *_SPAN.findall(text)):
+        if line.startswith(f"{program} "):
+            try:
+                yield shlex.split(_END.split(line)[0])
+            except ValueError:
+                continue  # a sentence with an apostrophe
+
+
+def wrong_words(words: list[str]) -> list[str]:
+    """Return a subcommand or options that `inplace` does not have."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    _, name, *rest = words
+    if name.startswith("-") or not name.isalpha():
+        return []
+    if name not in group.commands:
+        return [name]
+    known = {option for one in group.commands[name].params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
+    given = [word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"]
+    return [option for option in given if option not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_a_page_names_what_there_is(page: Path, tmp_path: Path) -> None:
+    """Of `inplace` its subcommands and options; of `kubectl logs` and `exec` the containers that inject makes."""
+    text = page.read_text()
+    wrong = [" ".join(words) for words in commands(text, "inplace") if len(words) > 1 and wrong_words(words)]
+    assert wrong == []
+    pod = pod_spec_of(injected(example("plain.yaml"), tmp_path))
+    containers = {container["name"] for kind in ("containers", "initContainers") for container in pod[kind]}
+    named = {
+        words[words.index("-c") + 1]
+        for words in commands(text, "kubectl")
+        if {"logs", "exec"} & set(words) and "-c" in words
+    }
+    assert {name for name in named if not name.isupper()} <= containers
+
+
+def test_the_runbooks_have_commands_of_both_kinds() -> None:
+    """The test above reads something: an agent's log, a worker's, and the main commands of `inplace`."""
+    text = "\n".join(page.read_text() for page in sorted((REPOSITORY / "docs" / "runbooks").glob("*.md")))
+    logs = [words for words in commands(text, "kubectl") if "logs" in words and "-c" in words]
+    assert {words[words.index("-c") + 1] for words in logs} == {"inplace-agent", "worker"}
+    assert {"explain", "status", "timeline", "nodes", "restart"} <= {words[1] for words in commands(text, "inplace")}
+    assert wrong_words(["inplace", "explian"]) == ["explian"]
+    assert wrong_words(["inplace", "explain", "--wait", "X"]) == ["--wait"]
