@@ -24,7 +24,8 @@ from inplace.common.kube.resources import KubeObject
 
 _RESTRICTED: Final = "inplace-agent or inplace-agent-SUFFIX, which admission lets announce for its own Pod alone"
 _UNRESTRICTED: Final = (
-    "rename it so; or --unrestricted-account: then a token of it may change every Pod of the namespace"
+    "rename it so, with its annotations (such as GKE's iam.gke.io/gcp-service-account); or bind it to a Role in this "
+    "file; or --unrestricted-account: then a token of it may change every Pod of the namespace"
 )
 
 

@@ -10,6 +10,7 @@ from inplace.cli.manifests.finding import REFUSED, Finding, shown
 from inplace.cli.manifests.pod_failure_policy import FAILURES
 from inplace.cli.manifests.pod_roles import PROGRAM, Container
 from inplace.cli.manifests.restart_rules import Ending, codes_that, spell
+from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.common.unfit import CODE as CHECK_FAILED
 
@@ -53,8 +54,9 @@ def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_i
     """Put the agent in front of the worker's command."""
     command = worker.raw.get("command")
     if not command:
-        fix = "write the image's ENTRYPOINT as the command: inject can only wrap a command that the manifest shows"
+        fix = "write the image's ENTRYPOINT as the command (`docker inspect` shows it): inject wraps only what it sees"
         fix += "; or --barrier probe" if subcommand in ("guard", "wait") else ""
+        fix += f"; or annotate this replicatedJob's template with {wire.DISABLE}: its Pods then leave the group"
         yield Finding(REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
         return
     file = agent_pieces.GUARD_COMMAND if subcommand == "guard" else agent_pieces.PROGRAM_COMMAND

@@ -1,0 +1,69 @@
+"""A refusal of `inject` names every way out, and each of them works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inplace.cli.inject.jobset import Refusal
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
+
+
+def changed(**worker: Any) -> list[KubeObject]:
+    """Return the plain example's documents with other fields in its worker; None removes one."""
+    documents = list(yaml.safe_load_all(example("plain.yaml")))
+    (container,) = pod_spec_of(yaml.safe_dump(documents[-1]))["containers"]
+    container |= worker
+    kept = {name: value for name, value in container.items() if value is not None}
+    documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"] = [kept]
+    return documents
+
+
+def refused(documents: list[KubeObject], folder: Path, **options: Any) -> str:
+    """Return the only refusal."""
+    with pytest.raises(Refusal) as error:
+        injected(yaml.safe_dump_all(documents), folder, **options)
+    (finding,) = error.value.findings
+    return str(finding)
+
+
+def test_a_worker_without_a_command(tmp_path: Path) -> None:
+    """The ENTRYPOINT as the command, the startup probe as the barrier, or the replicatedJob out of the group."""
+    documents = changed(command=None)
+    words = refused(documents, tmp_path)
+    assert all(way in words for way in ("ENTRYPOINT", "--barrier probe", wire.DISABLE)), words
+    assert "--barrier" not in refused(documents, tmp_path, mode="supervisor")
+    injected(yaml.safe_dump_all(changed(command=["/entry"])), tmp_path)
+    injected(yaml.safe_dump_all(documents), tmp_path, barrier="probe")
+    jobs = documents[-1]["spec"]["replicatedJobs"]
+    trainers = changed()[-1]["spec"]["replicatedJobs"][0] | {"name": "trainers"}
+    jobs[0]["template"]["metadata"] = {"annotations": {wire.DISABLE: ""}}
+    jobs.append(trainers)
+    made = jobset_of(injected(yaml.safe_dump_all(documents), tmp_path))["spec"]["replicatedJobs"]
+    assert made[0] == jobs[0]
+
+
+def test_an_account_of_one_s_own(tmp_path: Path) -> None:
+    """Another name with the account's annotations, a Role in the file, or the option that says what it costs."""
+    documents = changed()
+    pod = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["serviceAccountName"] = "workload-identity"
+    words = refused(documents, tmp_path)
+    ways = ("inplace-agent-SUFFIX", "iam.gke.io/gcp-service-account", "bind it to a Role", "--unrestricted-account")
+    assert all(way in words for way in ways), words
+    injected(yaml.safe_dump_all(documents), tmp_path, unrestricted_account=True)
+    subject = {"kind": "ServiceAccount", "name": "workload-identity", "namespace": "default"}
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "b", "namespace": "default"},
+        "subjects": [subject],
+    }
+    injected(yaml.safe_dump_all([binding, *documents]), tmp_path)
+    pod["serviceAccountName"] = "inplace-agent-workload-identity"
+    injected(yaml.safe_dump_all(documents), tmp_path)
