@@ -8,9 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-import trustme
 import yaml
 
 from testbed.api_client import ApiClient, UnexpectedStatus
@@ -36,7 +34,10 @@ async def upstream_controller(plane: ControlPlane, gates: Sequence[str] = GATES)
     Raises:
         ControlPlaneError: the controller exited or did not become ready; the message has the tail of its log.
     """
-    endpoints, ca = _certified(plane.directory / "upstream")
+    certificates = plane.directory / "upstream"
+    certificates.mkdir()
+    plane.serving_certificate(certificates)
+    endpoints = Endpoints(certificates, *free_ports(3))
     config_file = endpoints.certificates / manifests.CONFIG_FILE
     config_file.write_text(yaml.safe_dump(manifests.config(endpoints, gates)))
     async with plane.client() as api:
@@ -45,7 +46,7 @@ async def upstream_controller(plane: ControlPlane, gates: Sequence[str] = GATES)
         kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
         command = (UPSTREAM.build() / CONTROLLER, *manifests.arguments(config_file), f"--kubeconfig={kubeconfig}")
         controller = Component("upstream-controller", tuple(map(str, command)), plane.directory)
-        webhooks = manifests.webhooks(endpoints, ca)
+        webhooks = manifests.webhooks(endpoints, plane.ca)
         controller.start()
         try:
             await wait_until_healthy(controller, f"http://{LOOPBACK}:{endpoints.health}/readyz", plane.ca)
@@ -60,16 +61,6 @@ async def upstream_controller(plane: ControlPlane, gates: Sequence[str] = GATES)
                     await _delete(api, manifest)
             finally:
                 await controller.stop()
-
-
-def _certified(folder: Path) -> tuple[Endpoints, bytes]:
-    """Write a certificate for loopback; return where the controller is to listen, and the certificate's CA as PEM."""
-    folder.mkdir()
-    authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
-    leaf = authority.issue_cert(LOOPBACK, key_type=trustme.KeyType.ECDSA)
-    leaf.cert_chain_pems[0].write_to_path(str(folder / "tls.crt"))
-    leaf.private_key_pem.write_to_path(str(folder / "tls.key"))
-    return Endpoints(folder, *free_ports(3)), authority.cert_pem.bytes()
 
 
 async def _until_found(controller: Component, api: ApiClient, path: str) -> None:

@@ -4,7 +4,6 @@ kubectl renders the kustomization from the module's folder. What needs a node (D
 Deployment and the ConfigMap say how the controller is started.
 """
 
-import base64
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any
 import yaml
 
 from images.build_once import MissingComponent
+from testbed.clients.webhooks import ADMISSION, on_loopback
 from testbed.upstream.build import module_dir
 
 Manifest = dict[str, Any]
@@ -23,7 +23,6 @@ NAMESPACE = "jobset-system"
 ACCOUNT = "jobset-controller-manager"
 CONFIG_FILE = "controller_manager_config.yaml"
 
-WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 CREATED = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Role", "ClusterRole", "RoleBinding")
 """Kinds that are created before the controller starts, and ClusterRoleBinding; the webhooks follow when it listens."""
 
@@ -77,13 +76,9 @@ def crd() -> Manifest:
     return found
 
 
-def webhooks(endpoints: Endpoints, ca: bytes) -> Sequence[Manifest]:
-    """Return the webhook configurations with the Service replaced by a loopback URL; `ca` is PEM."""
-    return [
-        configuration | {"webhooks": [_on_loopback(each, endpoints, ca) for each in configuration["webhooks"]]}
-        for kind in WEBHOOKS
-        for configuration in _of(kind)
-    ]
+def webhooks(endpoints: Endpoints, ca: Path) -> Sequence[Manifest]:
+    """Return the webhook configurations with each Service replaced by a loopback URL."""
+    return on_loopback((each for kind in ADMISSION for each in _of(kind)), endpoints.webhook, ca)
 
 
 def config(endpoints: Endpoints, gates: Sequence[str]) -> Manifest:
@@ -111,9 +106,3 @@ def arguments(config_file: Path) -> Sequence[str]:
 
 def _of(kind: str) -> list[Manifest]:
     return [each for each in rendered() if each["kind"] == kind]
-
-
-def _on_loopback(webhook: Manifest, endpoints: Endpoints, ca: bytes) -> Manifest:
-    path = webhook["clientConfig"]["service"]["path"]
-    url = f"https://127.0.0.1:{endpoints.webhook}{path}"
-    return webhook | {"clientConfig": {"url": url, "caBundle": base64.b64encode(ca).decode()}}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.clients.webhooks import ADMISSION
 from testbed.upstream import manifests
 from testbed.upstream.build import module_dir, version
 from testbed.upstream.manifests import Endpoints
@@ -29,7 +30,7 @@ def test_the_account_has_upstreams_own_permissions() -> None:
     documents = manifests.before_start()
     kinds = [each["kind"] for each in documents]
     assert kinds.index("ClusterRole") < kinds.index("ClusterRoleBinding")
-    assert not {"Deployment", "Service", "Secret", *manifests.WEBHOOKS} & set(kinds)
+    assert not {"Deployment", "Service", "Secret", *ADMISSION} & set(kinds)
     bound = [
         each["roleRef"]["name"]
         for each in documents
@@ -39,9 +40,11 @@ def test_the_account_has_upstreams_own_permissions() -> None:
     assert "jobset-manager-role" in bound
 
 
-def test_every_webhook_is_called_on_loopback_with_our_authority() -> None:
+def test_every_webhook_is_called_on_loopback_with_our_authority(tmp_path: Path) -> None:
     """Each webhook keeps its path and rules; the Service is replaced by a URL."""
-    configurations = manifests.webhooks(ENDPOINTS, b"PEM")
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(b"PEM")
+    configurations = manifests.webhooks(ENDPOINTS, authority)
     hooks = [hook for each in configurations for hook in each["webhooks"]]
     assert len(configurations) == 2
     assert {hook["name"] for hook in hooks} == {"mjobset.kb.io", "mpod.kb.io", "vjobset.kb.io", "vpod.kb.io"}
