@@ -21,7 +21,8 @@ import yaml
 OpenApi = Mapping[str, Any]
 Node = dict[str, Any]
 
-ROOT: Final = "io.k8s.api.batch.v1.JobSpec"
+JOB_SPEC: Final = "io.k8s.api.batch.v1.JobSpec"
+POD_SPEC: Final = "io.k8s.api.core.v1.PodSpec"
 BY_HAND: Final = frozenset(("template", "metadata"))
 """Fields that the CRD declares by hand (`template`), or whose schema is Kubernetes' own (`metadata`)."""
 
@@ -41,16 +42,6 @@ WIDTH: Final = 120
 _BLOCK: Final = "# {word} {name}: made by `python -m testbed.template_schema`"
 
 
-def job_spec(openapi: OpenApi) -> Node:
-    """Return the properties of a Job's spec, but for its Pod template."""
-    return _properties(_definition(openapi, ROOT), openapi)
-
-
-def pod_spec(openapi: OpenApi) -> Node:
-    """Return the properties of a Pod's spec."""
-    return _properties(_definition(openapi, "io.k8s.api.core.v1.PodSpec"), openapi)
-
-
 def insert(manifest: str, openapi: OpenApi) -> str:
     """
     Return the CRD's manifest with both generated blocks written anew.
@@ -58,8 +49,8 @@ def insert(manifest: str, openapi: OpenApi) -> str:
     Raises:
         ValueError: the manifest has no place for a block.
     """
-    for name, properties in (("job spec", job_spec(openapi)), ("pod spec", pod_spec(openapi))):
-        manifest = _replaced(manifest, name, properties)
+    for name, definition in (("job spec", JOB_SPEC), ("pod spec", POD_SPEC)):
+        manifest = _replaced(manifest, name, _properties(_definition(openapi, definition), openapi))
     return manifest
 
 
