@@ -11,6 +11,8 @@ MODE   ?= sidecar
 NODE_TESTS ?= tests/cluster/node
 # CI leaves out tests/model here: it runs the model checker itself.
 SIM_TESTS ?= tests
+# Measures how long a restart takes beside hostile objects, so nothing else may run beside it.
+ALONE := tests/cluster/test_hostile_real.py
 # The whole suite spreads over the cores, with one process more: some tests wait more than they work.
 # A test that needs the machine for itself says so with a benchmark, not a test.
 PYTEST := $(BIN)/python -m pytest -q -n $(shell expr $$(nproc) + 1)
@@ -74,7 +76,8 @@ cluster: $(STAMP)  ## build the real control plane, Helm, upstream's programs, K
 	$(BIN)/python -m testbed.clients.build
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
-	$(PYTEST) tests/cluster --ignore=tests/cluster/node
+	$(PYTEST) tests/cluster --ignore=tests/cluster/node --ignore=$(ALONE)
+	$(BIN)/python -m pytest -q $(ALONE)
 
 node: cluster  ## build containerd, runc and the images for the tests on a real node (needs root, Go, Debian packages), once
 	$(BIN)/python -m testbed.node.prepare
