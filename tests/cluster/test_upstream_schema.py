@@ -8,14 +8,7 @@ from testbed.upstream.manifests import crd as upstream_crd
 from tests.cluster.conftest import unavailable
 from tests.deploy.crd_cases import crd
 from tests.deploy.template_defaults import TEMPLATE_DEFAULTS
-
-
-def declared(schema: KubeObject, path: str = "") -> dict[str, KubeObject]:
-    """Return the nodes of a schema by path; items are "[]"."""
-    found = {path: schema}
-    for name, child in (schema.get("properties") or {}).items():
-        found |= declared(child, f"{path}.{name}" if path else name)
-    return found | (declared(schema["items"], f"{path}[]") if isinstance(schema.get("items"), dict) else {})
+from tests.deploy.test_crd import declared
 
 
 def schemas() -> tuple[dict[str, KubeObject], dict[str, KubeObject]]:
@@ -24,7 +17,9 @@ def schemas() -> tuple[dict[str, KubeObject], dict[str, KubeObject]]:
         theirs = upstream_crd()
     except MissingComponent as error:
         unavailable(error)
-    ours, theirs = (declared(each["spec"]["versions"][0]["schema"]["openAPIV3Schema"]) for each in (crd(), theirs))
+    ours, theirs = (
+        dict(declared(each["spec"]["versions"][0]["schema"]["openAPIV3Schema"])) for each in (crd(), theirs)
+    )
     return ours, theirs
 
 
