@@ -76,6 +76,7 @@ BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"
 BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
 
 # Ours, on the JobSet (docs/adr/0070): which restart comes after which failure.
+CRASH_LOOP_BACKOFF: Final = "inplace.dev/crash-loop-backoff"  # its grammar is controller/spec/crash_loop.py's
 ESCALATION: Final = "inplace.dev/escalation"  # its grammar is controller/spec/escalation.py's
 NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help: controller/spec/no_progress.py
 
@@ -104,6 +105,8 @@ LAST_GROUP_RESTART: Final = "lastGroupRestart"  # ours, docs/adr/0039: when, why
 NODE_FAILURES: Final = "nodeFailures"  # ours, docs/adr/0071: on which nodes workers failed first, or checks failed
 RUNG_USES: Final = "rungUses"  # ours, docs/adr/0070: which rung of the ladder was used when
 NO_PROGRESS_FIELD: Final = "noProgress"  # ours: the highest step, and the epochs that ended without a higher one
+CRASH_LOOP: Final = "crashLoop"  # ours, docs/adr/0078: failures in a row without progress, and the wait
+RECREATIONS: Final = "recreations"  # ours, docs/adr/0078: of Jobs for a barrier that waits, which no budget counts
 LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
 SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
 

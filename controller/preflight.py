@@ -64,6 +64,8 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
             wire.NODE_FAILURES,
             wire.RUNG_USES,
             wire.NO_PROGRESS_FIELD,
+            wire.CRASH_LOOP,
+            wire.RECREATIONS,
             wire.EXECUTION_ATTEMPTS,
             wire.START_TIME,
             GOODPUT,

@@ -96,6 +96,7 @@ class Reconciler:
         for note in planned.warnings:
             self.recorder.emit(jobset.raw, note)
         self._count_overdue(group, planned)
+        group.pause(planned.paused, self.clock.monotonic_s())
         held_s = await self._write_status(group, planned)
         group.nodes.taken_back(observed.node_signs.returned)
         for action in planned.actions:

@@ -30,7 +30,7 @@ SERIES_MAX = 4096  # series remembered, the least recently used go first; client
 SERIES_LIFE_S = 360.0  # a repeat after six minutes is news again; client-go's
 SERIES_FLUSH_S = 5.0  # a series is written at most this often
 REPORT_DROPPED_S = 10.0
-NOTE_CHARS_MAX = 1024  # the API's limit
+NOTE_BYTES_MAX = 1024  # the API's limit: Go's len() counts bytes, and a longer note is refused whole
 
 _Key = tuple[str, Note]  # UID of the JobSet, and what is said
 
@@ -165,9 +165,17 @@ class EventRecorder:
                 "uid": metadata["uid"],
                 "resourceVersion": metadata["resourceVersion"],
             },
-            "note": note.message[:NOTE_CHARS_MAX],
+            "note": _shortened(note.message),
             "type": "Warning" if note.warning else "Normal",
         }
         if series.count > 1:
             event["series"] = {"count": series.count, "lastObservedTime": now}
         return event
+
+
+def _shortened(text: str) -> str:
+    """Return what fits into a note, with dots where something is left out."""
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= NOTE_BYTES_MAX:
+        return encoded.decode()
+    return encoded[: NOTE_BYTES_MAX - len("...")].decode(errors="ignore") + "..."

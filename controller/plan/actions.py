@@ -190,7 +190,8 @@ class Plan:
         the replicatedJobs that the barrier waits for; known BEFORE the actions are performed. left: their Jobs that it
         does not wait for, (replicatedJob, job index). requeue_after_s: look
         again by then, whether or not something changes. causes: by scope, why it restarts. overdue: by scope
-        whose barrier missed its deadline, how many Jobs are recreated for that. rungs: of the escalation,
+        whose barrier missed its deadline, how many Jobs are recreated for that. paused: by scope
+        whose next epoch waits after failures without progress, for how many seconds. rungs: of the escalation,
         that this pass uses. deadline_exceeded: the JobSet fails for its activeDeadlineSeconds.
     """
 
@@ -205,6 +206,7 @@ class Plan:
     requeue_after_s: float | None = None
     causes: Mapping[str, Cause] = field(default_factory=dict)
     overdue: Mapping[str, int] = field(default_factory=dict)
+    paused: Mapping[str, float] = field(default_factory=dict)
     rungs: tuple[str, ...] = ()
     deadline_exceeded: bool = False
 

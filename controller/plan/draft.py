@@ -39,6 +39,7 @@ class Draft:
         self.deprecating: set[str] = set()
         self.causes: dict[str, Cause] = dict(observed.causes)
         self.overdue: dict[str, int] = {}
+        self.paused: dict[str, float] = {}
         self.rungs: list[str] = []
         self.requeue_after_s: float | None = None
         self.deadline_exceeded = False
@@ -141,6 +142,7 @@ class Draft:
             requeue_after_s=self.requeue_after_s,
             causes=self.causes,
             overdue=self.overdue,
+            paused=self.paused,
             rungs=tuple(self.rungs),
             deadline_exceeded=self.deadline_exceeded,
         )

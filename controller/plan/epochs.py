@@ -9,9 +9,11 @@ from inplace.common.epoch.decision import Decision
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.controller.plan.actions import DeleteJob
+from inplace.controller.plan.crash_loop import lead_on, pace
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.finish import fail
 from inplace.controller.plan.no_progress import judge_progress
+from inplace.controller.plan.recreations import recreate
 from inplace.controller.plan.rungs import climb
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Cause, Trigger, unix_time
@@ -66,6 +68,7 @@ def decide_epochs(draft: Draft) -> bool:
         limit = conditions.restart_limit_exceeded(draft.jobset.ladder) if has_no_rung else None
         fail(draft, conditions.NO_EPOCH_LEFT if is_last else limit or conditions.reached_max_restarts())
         return True
+    decisions = {name: pace(draft, scopes[name], decision) for name, decision in decisions.items()}
     for name, decision in decisions.items():
         if (hopeless := judge_progress(draft, scopes[name], decision)) is not None:
             _note_restart(draft, scopes[name], is_over=False)
@@ -74,10 +77,20 @@ def decide_epochs(draft: Draft) -> bool:
         _write_epochs(draft, draft.jobset.scopes[name], decision)
     note_restarting(draft)
     if any(decision.recreate or _is_restarting(draft, name) for name, decision in decisions.items()):
-        for job in draft.buckets.active + draft.buckets.successful:
-            if _cannot_restart(draft, job):
-                draft.delete(job, DeleteJob.COMPLETED_PODS)
+        _recreate_completed(draft)
     return False
+
+
+def _recreate_completed(draft: Draft) -> None:
+    """Recreate the Jobs with completed Pods, in each scope that restarts."""
+    scopes = draft.jobset.scopes_in(draft.status)
+    by_scope: dict[str, list[Job]] = {}
+    for job in draft.buckets.active + draft.buckets.successful:
+        if _cannot_restart(draft, job):
+            name = draft.jobset.scope_of(draft.jobset.places[job.metadata.name][0]).name
+            by_scope.setdefault(name, []).append(job)
+    for name, jobs in by_scope.items():
+        recreate(draft, scopes[name], jobs, DeleteJob.COMPLETED_PODS)
 
 
 def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
@@ -113,6 +126,7 @@ def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
     write_scope(draft.status, scope, fields_of_epochs(scope, epoch, epoch) | exemption)
     if wire.RUNG_USES in draft.status:
         draft.status[wire.RUNG_USES] = led_on(draft.status, scope.name, epoch, after)
+    lead_on(draft, scope, epoch, after)
     cause = draft.causes.setdefault(scope.name, Cause(Trigger.POD_LOST, now))
     draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, skipped, cause, now)
 

@@ -4,7 +4,7 @@ Report the slots that a barrier waits for, and apply the barrier's deadline.
 If a barrier waits longer than a restart takes, the condition BarrierWaiting says how many Pods are there, and names up
 to ten missing ones with the reason. It is written when the wait begins and then at most once in `REPEAT_S`, because
 every status write reaches all waiting agents. The annotations of docs/adr/0039 set a deadline: then an Event is sent,
-and with RecreateJobs the Jobs of the missing Pods are recreated, again after each further deadline.
+and with RecreateJobs the Jobs of the missing Pods are recreated; see controller/plan/recreations.py for how often.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.barrier import NAMES_MAX, PATIENCE_S, WaitingBarrier
 from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.recreations import AGAIN_S, recreate
 from inplace.controller.spec import conditions
 
 WAYS: Final = {
@@ -51,7 +52,8 @@ def _waiting(draft: Draft) -> Mapping[str, WaitingBarrier]:
         return {}
     scopes = draft.jobset.scopes_in(draft.status)
     barriers = draft.observed.barriers.items()
-    return {name: barrier for name, barrier in barriers if name in scopes and scopes[name].synced < barrier.epoch}
+    waiting = {name: barrier for name, barrier in barriers if name in scopes and name not in draft.paused}
+    return {name: barrier for name, barrier in waiting.items() if scopes[name].synced < barrier.epoch}
 
 
 def _may_tell(draft: Draft, barriers: Iterable[WaitingBarrier]) -> bool:
@@ -88,8 +90,11 @@ def _end_patience(draft: Draft, scope: str, barrier: WaitingBarrier) -> None:
     assert deadline is not None, "a barrier is late by a deadline"
     jobs = [job for job in draft.buckets.current if job.metadata.name in barrier.late] if deadline.recreates else []
     (sentence,) = _words({scope: barrier})
-    done = f"{len(jobs)} of its jobs are recreated" if deadline.recreates else "nothing is done about it"
+    recreated, left_s = recreate(draft, draft.jobset.scopes_in(draft.status)[scope], jobs, DeleteJob.LATE)
+    done = f"{recreated} of its jobs are recreated" if deadline.recreates else "nothing is done about it"
+    if left_s:
+        done += (
+            f"; once recreated, a job is left alone for {AGAIN_S:.0f} s or more, because its pods may still be starting"
+        )
     draft.warn("BarrierDeadlineExceeded", f"no sync within {deadline.seconds} s: {sentence}; {done}")
-    draft.overdue[scope] = len(jobs)
-    for job in jobs:
-        draft.delete(job, DeleteJob.LATE)
+    draft.overdue[scope] = recreated

@@ -24,6 +24,7 @@ class Trigger(Enum):
     WORKER_EXIT = "worker_exit"  # a worker ended, or announced the next epoch by itself
     STALLED = "stalled"  # a worker hangs: its agent told
     POD_LOST = "pod_lost"  # deleted, evicted, or its node is gone
+    COMPLETED_EARLY = "completed_early"  # a worker completed, and those that went on failed
     JOB_FAILED = "job_failed"  # the failure policy recreates Jobs
     MANUAL = "manual"  # a person asked for it
     RESIZE = "resize"
@@ -34,7 +35,13 @@ class Trigger(Enum):
     @property
     def is_failure(self) -> bool:
         """Say whether the group stands still from the first sign on."""
-        return self in (Trigger.WORKER_EXIT, Trigger.STALLED, Trigger.POD_LOST, Trigger.JOB_FAILED)
+        return self in (
+            Trigger.WORKER_EXIT,
+            Trigger.STALLED,
+            Trigger.POD_LOST,
+            Trigger.JOB_FAILED,
+            Trigger.COMPLETED_EARLY,
+        )
 
     @property
     def reason(self) -> str:
@@ -117,6 +124,7 @@ _WORDS: Final[Mapping[Trigger, str]] = {
     Trigger.WORKER_EXIT: "a worker exited",
     Trigger.STALLED: "a worker hangs",
     Trigger.POD_LOST: "a pod was lost",
+    Trigger.COMPLETED_EARLY: "a worker completed while others went on",
     Trigger.JOB_FAILED: "a job failed",
     Trigger.MANUAL: "a person asked for it",
     Trigger.RESIZE: "the group was resized",

@@ -31,6 +31,7 @@ _ANNOTATIONS: Final = frozenset(
         wire.BAD_NODES,
         wire.ESCALATION,
         wire.NO_PROGRESS,
+        wire.CRASH_LOOP_BACKOFF,
         wire.STALL_AFTER,
         wire.START_STALL_AFTER,
         wire.FENCE_AFTER,

@@ -37,6 +37,7 @@ class ScopeLedger:
         cause: why it restarts next, or restarts now; None while all is well.
         barrier_s_min: the shortest wait at the last barrier that a Pod has told of; None while none has.
         silence: what Pods told of their workers since the last sync.
+        paused_until_s: until when its next epoch waits after failures without progress.
         fences: which Pods leave although nobody can say that their workers have ended.
     """
 
@@ -48,6 +49,7 @@ class ScopeLedger:
     deadline_from_s: float | None = None
     cause: Cause | None = None
     barrier_s_min: float | None = None
+    paused_until_s: float = 0.0
     silence: Silence = field(default_factory=Silence)
     fences: Fences = field(default_factory=Fences)
 
@@ -174,6 +176,14 @@ class Group:
                 seen_s = scope_ledger.cause.seen_s if scope_ledger.cause is not None else None
                 scope_ledger.cause = replace(cause, seen_s=now_s if seen_s is None else seen_s)
 
+    def pause(self, paused: Mapping[str, float], now_s: float) -> None:
+        """Note which scopes wait before their next epoch begins: nobody holds their barriers up meanwhile."""
+        for name, scope_ledger in self.ledgers.items():
+            scope_ledger.paused_until_s = now_s + paused[name] if name in paused else 0.0
+            if name in paused:
+                scope_ledger.note_waiting(now_s, waits=False)
+                scope_ledger.due_since_s = None
+
     def decisions(self) -> Mapping[str, Decision]:
         """Ask every ledger."""
         return {name: self.decide(name) for name in self.ledgers}
@@ -183,7 +193,8 @@ class Group:
         jobset, ledger = self.jobset, scope_ledger.ledger
         scope_ledger.pass_fences(now_s)
         due = waits = False
-        if not (jobset.is_finished or jobset.suspended or jobset.is_leaving):
+        is_paused = now_s < scope_ledger.paused_until_s
+        if not (is_paused or jobset.is_finished or jobset.suspended or jobset.is_leaving):
             decision = self.decide(scope_ledger.name)
             changes = (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
             due = changes or decision.exceeded or bool(decision.recreate)

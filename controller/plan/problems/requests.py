@@ -9,6 +9,7 @@ from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.stall_limit import EXPECTED, parse_limit
 from inplace.controller.spec.bad_nodes import read_bad_nodes
+from inplace.controller.spec.crash_loop import read_backoff
 from inplace.controller.spec.escalation import read_ladder
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.no_progress import read_no_progress
@@ -23,13 +24,24 @@ ASKING: Final = (
     wire.BAD_NODES,
     wire.ESCALATION,
     wire.NO_PROGRESS,
+    wire.CRASH_LOOP_BACKOFF,
     *_LIMITS,
+)
+
+READERS: Final = (
+    read_request,
+    read_deadline,
+    read_fence,
+    read_bad_nodes,
+    read_ladder,
+    read_no_progress,
+    read_backoff,
 )
 
 
 def bad_requests(jobset: JobSet) -> Iterator[str]:
     """Yield each value that cannot be read, and those that mean nothing without restarts in place."""
-    for read in (read_request, read_deadline, read_fence, read_bad_nodes, read_ladder, read_no_progress):
+    for read in READERS:
         try:
             read(jobset.annotations)
         except RemoteProtocolError as error:

@@ -11,7 +11,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http import Request, Response
 from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.controller.api.events import (
-    NOTE_CHARS_MAX,
+    NOTE_BYTES_MAX,
     OF_NAMESPACE_MAX,
     QUEUE_MAX,
     SERIES_LIFE_S,
@@ -137,7 +137,20 @@ def test_a_server_that_refuses_events_stops_nothing() -> None:
         rig.recorder.emit(JOBSET, Note("B", "x" * 5000))
         await rig.clock.sleep(1.0)
         (event,) = await rig.events()
-        assert len(event["note"]) == NOTE_CHARS_MAX
+        assert len(event["note"]) == NOTE_BYTES_MAX
+
+    scenario(play)
+
+
+def test_a_long_note_is_cut_by_bytes() -> None:
+    """The API counts bytes: a note of 1,000 wide characters is cut between two of them, and is not refused."""
+
+    async def play(rig: Rig) -> None:
+        rig.recorder.emit(JOBSET, Note("A", "\u6f22" * 1000))
+        await rig.clock.sleep(1.0)
+        (event,) = await rig.events()
+        assert NOTE_BYTES_MAX - 3 < len(event["note"].encode()) <= NOTE_BYTES_MAX
+        assert set(event["note"]) == {"\u6f22", "."}
 
     scenario(play)
 

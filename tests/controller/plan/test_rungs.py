@@ -20,7 +20,7 @@ pytestmark = pytest.mark.virtual_time
 def climbing(ladder: str, *, restarts_max: int = 10, **options: Any) -> KubeObject:
     """Return a JobSet with a ladder."""
     manifest = jobset(restarts_max=restarts_max, **options)
-    manifest["metadata"]["annotations"] = {wire.ESCALATION: ladder}
+    manifest["metadata"]["annotations"] = {wire.ESCALATION: ladder, wire.CRASH_LOOP_BACKOFF: "0"}
     return manifest
 
 

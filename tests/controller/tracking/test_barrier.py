@@ -256,3 +256,20 @@ async def test_a_pod_that_holds_the_barrier_up_is_named_with_what_to_do(announce
         assert condition is not None
         assert condition["message"].startswith("1/3 at epoch 2; waiting for ")
         assert condition["message"].endswith(f", pod {new} ({words})")
+
+
+async def test_a_deadline_shorter_than_a_pods_start_is_no_storm() -> None:
+    """A deadline of 1 s recreates Jobs at once, then 300 and 600 s later, whichever controller leads."""
+    rig = Rig()
+    wanted = {wire.BARRIER_DEADLINE: "1", wire.BARRIER_DEADLINE_ACTION: "RecreateJobs"}
+    manifest = jobset(restarts_max=0, jobs=[replicated_job(replicas=5, pods=1)])
+    manifest["metadata"]["annotations"] = wanted
+    crew: Crew | None = None
+    for seconds, rounds in ((100.0, 1), (150.0, 1), (100.0, 2), (500.0, 2), (150.0, 3)):
+        async with rig.running(rig.controller(leader_elect=False)):
+            crew = crew or await rig.submit(manifest)
+            await rig.settle(seconds)
+            assert (await crew.status())[wire.RECREATIONS]["rounds"] == rounds
+            deleted = sum(sent.method == "DELETE" and "/jobs/train-" in sent.path for sent in rig.requests)
+            assert deleted == 5 * rounds
+            assert await crew.condition("Failed") is None
