@@ -11,6 +11,7 @@ STALLED = "Stalled"  # the reason of a worker that hangs; its message has the se
 TRIGGERS = {
     "worker_exit": "a worker ended",
     "stalled": "a worker hung",
+    "completed_early": "a worker completed while others went on",
     "pod_lost": "a Pod was lost",
     "job_failed": "a Job failed",
     "manual": "asked for by hand",

@@ -18,8 +18,10 @@ from inplace.cli.group.state import GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE
 from inplace.cli.status.cluster_events import Event
+from inplace.cli.status.crash_loops import crash_loops
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
+from inplace.common import wire
 from inplace.controller.spec.first_silent import silent_text
 from inplace.controller.spec.goodput import cost_text
 
@@ -28,6 +30,7 @@ FAILURES = (
     "unknown",
     "worker_exit",
     "stalled",
+    "completed_early",
     "pod_lost",
     "job_failed",
 )  # triggers: something failed, or may have
@@ -182,6 +185,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield Obstacle(
             "SpecProblem", text, "follow the cure of each problem; check the manifest with inplace lint -f FILE"
         )
+    yield from _of_crash_loops(state, now_s)
     if state.phase is GroupPhase.FAILED:
         yield _of_failed(state, conditions["Failed"])
     elif state.phase is GroupPhase.SUSPENDED:
@@ -196,7 +200,8 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield from _of_fenced(fenced, now_s)
         yield from _of_strays([name for name in state.strays if name not in fenced])
         yield from _of_stragglers(facts)
-        yield from _of_counting(state)
+        if not any(waits for waits, _ in crash_loops(state, now_s)):
+            yield from _of_counting(state)
 
 
 def _of_failed(state: GroupState, condition: Mapping[str, str]) -> Obstacle:
@@ -209,6 +214,16 @@ def _of_failed(state: GroupState, condition: Mapping[str, str]) -> Obstacle:
     text = f"maxRestarts reached: {state.allowed} restarts are allowed, and one more failure happened{cause}"
     advice = "find out why its workers end (their logs), mend it, and create the JobSet anew; or allow more restarts"
     return Obstacle(reason, text, advice)
+
+
+def _of_crash_loops(state: GroupState, now_s: float) -> Iterator[Obstacle]:
+    """Yield that its workers fail again and again without progress, and that the next epoch waits for it."""
+    failure = state.last.first_failure if state.last is not None else None
+    pod = (failure or {}).get("pod") or "POD"
+    for waits, words in crash_loops(state, now_s):
+        text = f"{words}; its workers fail without a step of progress"
+        then = f"it tries again by itself; {wire.CRASH_LOOP_BACKOFF} sets how soon" if waits else "it tries right now"
+        yield Obstacle("CrashLoop", text, f"read the log of the one that fails first: kubectl logs {pod}; {then}")
 
 
 def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:

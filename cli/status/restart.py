@@ -73,7 +73,7 @@ async def _wait(connection: Connection, name: str, request: str, timeout_s: floa
     watch = StatusWatch(connection, name)
     try:
         async with beside(watch.jobsets.run), asyncio.timeout(timeout_s):
-            while (done := _outcome(watch.jobset(), request)) is None:
+            while (done := outcome(watch.jobset(), request)) is None:
                 await watch.changed.wait()
                 watch.changed.clear()
         print(done)
@@ -83,7 +83,14 @@ async def _wait(connection: Connection, name: str, request: str, timeout_s: floa
         ) from None
 
 
-def _outcome(raw: KubeObject | None, request: str) -> str | None:
+def _is_only_noted(status: KubeObject, request: str) -> bool:
+    """Say whether the controller took a request of which no restart comes: none began, and no worker saves for it."""
+    parts = (status, *(status.get(wire.SCOPED_EPOCHS) or ()))
+    saves = any((part.get(wire.SAVING) or {}).get("request") == request for part in parts)
+    return status.get(wire.LAST_RESTART_REQUEST) == request and not saves
+
+
+def outcome(raw: KubeObject | None, request: str) -> str | None:
     """Say how it ended; None for not yet.
 
     Raises:
@@ -95,7 +102,14 @@ def _outcome(raw: KubeObject | None, request: str) -> str | None:
     if state.phase in ENDED:
         raise RefusalError(f"the JobSet ended meanwhile: {CANNOT[state.phase]}")
     last = state.last
-    if last is None or last.request != request or last.synced_at is None:
+    if last is None or last.request != request:
+        if _is_only_noted(raw.get("status") or {}, request):
+            raise RefusalError(
+                f"the controller noted request {request}, and restarts nothing for it: the group has not started yet, "
+                f"or a restart is under way already; inplace status {state.name} shows it; ask again when it is over"
+            )
+        return None
+    if last.synced_at is None:
         return None
     began_s, ended_s = parse_time(last.started_at), parse_time(last.synced_at)
     took = f" in {duration_text(ended_s - began_s)}" if began_s is not None and ended_s is not None else ""

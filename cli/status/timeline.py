@@ -14,7 +14,7 @@ from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
-from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.group.state import ENDED, GroupState, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.status.restart_timeline import (
@@ -42,6 +42,18 @@ STYLES: Final = {
 }
 
 
+def _why_nothing(state: GroupState) -> str:
+    """Say why no restart can be drawn; the Pods of one that ended are gone, and its status still tells of the last."""
+    if state.last is None:
+        return "has not restarted in place yet"
+    when = f"its last restart led to epoch {state.last.epoch}"
+    if state.phase in ENDED:
+        return (
+            f"has ended ({state.phase.value}), and its Pods, which remember their restarts, are gone or silent; {when}"
+        )
+    return f"has restarted in place ({when}), and no Pod of it that is there now remembers that"
+
+
 def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output) -> int:
     """Run the command; return the exit code."""
 
@@ -51,7 +63,7 @@ def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output)
         rows_max = ROWS_MAX if svg is not None or output != "table" else TERMINAL_ROWS_MAX
         timeline = restart_timeline(pods, state.last, now_s=time.time(), rows_max=rows_max)
         if timeline is None:
-            raise RefusalError(f"JobSet {name} has not restarted in place yet, or no Pod remembers it: nothing to draw")
+            raise RefusalError(f"JobSet {name} {_why_nothing(state)}: nothing to draw")
         if output != "table":
             print_data(timeline_data(timeline), output)
         elif svg is None:

@@ -16,13 +16,15 @@ from inplace.controller.plan.no_progress import judge_progress
 from inplace.controller.plan.recreations import recreate
 from inplace.controller.plan.rungs import climb
 from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Cause, Trigger, unix_time
+from inplace.controller.spec.causes import COMPLETED, Cause, Trigger, unix_time
 from inplace.controller.spec.escalation import FAIL, led_on
 from inplace.controller.spec.goodput import FIELD, after_run
 from inplace.controller.spec.jobset import COUNTERS
 from inplace.controller.spec.kinds import Job
 from inplace.controller.spec.last_restart import UNSEEN, begun, ended, entry_of
 from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
+
+JOBS_NAMED_MAX = 5
 
 
 def divide_into_scopes(draft: Draft) -> bool:
@@ -90,7 +92,18 @@ def _recreate_completed(draft: Draft) -> None:
             name = draft.jobset.scope_of(draft.jobset.places[job.metadata.name][0]).name
             by_scope.setdefault(name, []).append(job)
     for name, jobs in by_scope.items():
-        recreate(draft, scopes[name], jobs, DeleteJob.COMPLETED_PODS)
+        new = [job.metadata.name for job in jobs if not job.is_leaving]
+        recreated, _ = recreate(draft, scopes[name], jobs, DeleteJob.COMPLETED_PODS)
+        if recreated:
+            failure = draft.causes.get(name, UNSEEN).failure
+            who = f"pod {failure.pod}" if failure is not None and failure.reason == COMPLETED else "a pod of each"
+            more = f" and {len(new) - JOBS_NAMED_MAX:,} more" if len(new) > JOBS_NAMED_MAX else ""
+            draft.warn(
+                "CompletedPodsRecreated",
+                f"{who} completed (exit code 0) while others went on, and cannot restart in place: recreated with all "
+                f"their pods are the jobs {' '.join(new[:JOBS_NAMED_MAX])}{more}; what their emptyDir volumes held is "
+                "gone",
+            )
 
 
 def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 MESSAGE_CHARS_MAX: Final = 512  # of a failure; it goes into every copy of the JobSet, and kubelet allows 4096
 REASON_CHARS_MAX: Final = 128
 EXIT_CODE: Final = "exitCode"
+COMPLETED: Final = "Completed"  # the reason of a Pod that completed while others went on
 
 
 class Trigger(Enum):

@@ -88,13 +88,13 @@ class CrashLoop:
         left_s = 0.0 if until_s is None else until_s - now_s
         return left_s if 0.0 < left_s <= backoff.wait_s(self.failures) else 0.0
 
-    def words(self, now_s: float) -> str:
-        """Say it for a person."""
+    def words(self, now_s: float, *, waits: bool = True) -> str:
+        """Say it for a person; `waits`: the epoch has not begun."""
         since_s, until_s = unix_time(self.since), unix_time(self.until)
         in_s = f" in {_seconds(now_s - since_s)}" if since_s is not None and now_s >= since_s else ""
         count = self.failures - 1
         restarts = "1 restart" if count == 1 else f"{count} restarts"
-        next_s = f", next in {_seconds(max(0.0, until_s - now_s))}" if until_s is not None else ""
+        next_s = f", next in {_seconds(max(0.0, until_s - now_s))}" if waits and until_s is not None else ""
         return f"crash loop: {restarts}{in_s}{next_s}"
 
 

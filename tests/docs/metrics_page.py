@@ -61,6 +61,7 @@ _TRIGGERS: Final[dict[Trigger, str]] = {
     Trigger.WORKER_EXIT: "a container failed, or a Pod announced the next epoch by itself",
     Trigger.STALLED: "a worker hangs, as its agent told ([hangs.md](hangs.md))",
     Trigger.POD_LOST: "a Pod was deleted or evicted, or its node is gone",
+    Trigger.COMPLETED_EARLY: "a worker completed, then one that went on failed; the failure names the first",
     Trigger.JOB_FAILED: "the failure policy recreated Jobs",
     Trigger.MANUAL: "a person asked for it by annotation",
     Trigger.RESIZE: "an elastic Job got another size",

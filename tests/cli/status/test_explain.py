@@ -269,3 +269,22 @@ def test_what_only_an_event_knows_is_told() -> None:
     (cause,) = explain(Facts(state, rows, (), {"train-big-job-0-0-abcde": [event]}), now_s=0.0).causes
     assert cause.kind == "Creating"
     assert 'MountVolume.SetUp failed for volume "data"' in cause.text
+
+
+async def test_a_crash_loop_is_told() -> None:
+    """While the next epoch waits, and while it runs, `explain` says how often the workers failed without progress."""
+    async with training(2, maxRestarts=20) as cluster:
+        for epoch in (2, 3):
+            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+            await until(cluster, lambda epoch=epoch: status(cluster).get("deprecatedEpoch") == epoch - 1)  # type: ignore[misc]
+            if epoch == 3:
+                await until(cluster, lambda: "until" in status(cluster).get(wire.CRASH_LOOP, {}))
+                text = text_of(await explained(cluster))
+                assert "crash loop: 1 restart in " in text
+                assert ", next in " in text
+                assert "does not say so yet" not in text
+            await until(cluster, lambda epoch=epoch: status(cluster).get("syncedEpoch") == epoch)  # type: ignore[misc]
+            await until(cluster, lambda: all_work(cluster, 2))
+        text = text_of(await explained(cluster))
+        assert "crash loop: 1 restart in " in text
+        assert "Nothing keeps it from training" not in text

@@ -9,7 +9,7 @@ import pytest
 
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.explain import saving_text
-from inplace.cli.status.restart import request_restart
+from inplace.cli.status.restart import outcome, request_restart
 from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS
 from tests.cli.scenes import all_work, connection, documents, jobset_of, seen, status, training, until
@@ -68,3 +68,23 @@ async def test_what_cannot_restart_is_refused_in_words(field: str, value: object
             await request_restart(connection(cluster), "other")
         raw = await cluster.client().get(JOBSETS, "default", "other")
         assert wire.RESTART_REQUESTED not in (raw["metadata"].get("annotations") or {})
+
+
+async def test_a_request_that_is_only_noted_ends_the_wait() -> None:
+    """Nothing runs that could restart: `--wait` says so at once, and does not wait for ever."""
+    async with training(2) as cluster:
+        first = await request_restart(connection(cluster), "train")
+        await until(cluster, lambda: status(cluster).get("deprecatedEpoch") == 1)
+        second = await request_restart(connection(cluster), "train")
+        await until(cluster, lambda: status(cluster).get(wire.LAST_RESTART_REQUEST) == second)
+        with pytest.raises(RefusalError, match=f"noted request {second}, and restarts nothing for it"):
+            outcome(cluster.jobset("train"), second)
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
+        with pytest.raises(RefusalError, match="a restart is under way already"):
+            outcome(cluster.jobset("train"), second)
+        done = outcome(cluster.jobset("train"), first)
+        assert done is not None
+        assert done.startswith("restarted in ")
+        saving = await request_restart(connection(cluster), "train", 5)
+        await until(cluster, lambda: status(cluster).get(wire.LAST_RESTART_REQUEST) == saving)
+        assert outcome(cluster.jobset("train"), saving) is None

@@ -104,3 +104,24 @@ async def test_a_person_ends_the_count_and_zero_turns_it_off() -> None:
         crew = await rig.started(failing(**{wire.CRASH_LOOP_BACKOFF: "0"}))
         for _ in range(4):
             assert await waited_s(rig, crew, await fail(rig, crew)) == 0.0
+
+
+async def test_a_rank_that_completes_early_is_named() -> None:
+    """A Pod completes, then a peer fails: the trigger and the first failure name the one that completed; it counts."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.started(failing())
+        early, peer = crew.pods.values()
+        await crew.set_phase(early, "Succeeded")
+        await rig.settle()
+        assert await crew.epochs() == (1, 0)
+        await crew.set_worker(peer, exit_code=1)
+        await rig.settle()
+        assert await crew.epochs() == (1, 1)
+        last = (await crew.status())[wire.LAST_GROUP_RESTART]
+        assert last["trigger"] == "completed_early"
+        assert last["firstFailure"]["pod"] == early
+        assert f"then pod {peer}" in last["firstFailure"]["message"]
+        (event,) = await rig.events("CompletedPodsRecreated")
+        assert f"pod {early} completed (exit code 0)" in event["note"]
+        assert "train-workers-0; what their emptyDir volumes held is gone" in event["note"]
