@@ -147,11 +147,13 @@ async def _clock_back(world: World, rng: Random, name: str) -> None:
 async def _clock_drift(world: World, rng: Random, name: str) -> None:
     clock = rng.choice(world.controller_clocks)
     clock.drift(rng.choice((0.95, 1.05)))
+    world.judge.clocks_agree = False
     world.note_fault(name, f"rate {clock.rate}")
 
 
 def _jump(world: World, rng: Random, name: str, by_s: float) -> None:
     rng.choice(world.controller_clocks).skew_s += by_s
+    world.judge.clocks_agree = False
     world.note_fault(name, f"{by_s:+g} s")
 
 

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.common.worker_failure import parse_failure
+from inplace.controller.spec.causes import unix_time
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign.containers import WorkerWatcher
 from inplace.simulator.campaign.process import current_process
 from inplace.simulator.campaign.trace import Trace
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
 
 S1 = "S1 workers of two epochs run at once"
 S2 = "S2 a slot's worker started twice in one epoch"
@@ -28,6 +30,8 @@ S5 = "S5 an in-place restart deleted a healthy Job"
 S6 = "S6 more counted restarts than maxRestarts"
 S7 = "S7 a group restart without a cause"
 S10 = "S10 an agent told of a hang where every worker was healthy"
+CLOCK_TOLERANCE_S = 0.001  # times in a status have microseconds
+S11 = "S11 an epoch began before the wait after failures in vain was over"
 TAMPERED_S = 30.0  # twice the Lease's duration
 
 Slot = tuple[str, str]  # Job's name and completion index
@@ -104,6 +108,7 @@ class Judge(WorkerWatcher):
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.violation: ViolationError | None = None
+        self.clocks_agree = True  # no fault moved a controller's clock
         self.histories: dict[str, History] = defaultdict(History)
         self.running: dict[str, Running] = {}  # by Pod's uid
         self._epochs: dict[str, int] = {}  # by Pod's uid, as the Pod's agent wrote it
@@ -225,6 +230,10 @@ class Judge(WorkerWatcher):
         history.synced, history.deprecated = max(synced, history.synced), max(deprecated, history.deprecated)
 
     def _judge_sync(self, jobset: KubeObject, history: History, synced: int) -> None:
+        loop = (jobset.get("status") or {}).get(wire.CRASH_LOOP) or {}
+        left_s = (unix_time(loop.get("until")) or 0.0) - VIRTUAL_EPOCH_S - asyncio.get_running_loop().time()
+        if loop.get("epoch") == synced and self.clocks_agree and left_s > CLOCK_TOLERANCE_S:
+            self.breaks(S11, f"epoch {synced} began {left_s:.3f} s too early")
         slots = list(slots_of(jobset))
         # Nobody can tell a forged announcement of the next epoch from an agent's: docs/adr/0053.
         absent = [

@@ -53,6 +53,9 @@ SHORT = Timings(
 )
 
 
+CRASH_LOOP_BACKOFF: Final = "1/8"  # short, as all times of a campaign: a group comes together in 400 s
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """One group and its surroundings.
@@ -105,10 +108,11 @@ class Scenario:
         replicated["replicas"] = self.jobs
         job = replicated["template"]["spec"]
         job["parallelism"] = job["completions"] = self.pods_per_job
+        annotations = jobset["metadata"].setdefault("annotations", {})
+        annotations[wire.CRASH_LOOP_BACKOFF] = CRASH_LOOP_BACKOFF
         if self.limits is not None:
             limits_s = (self.limits.stall_after_s, self.limits.start_stall_after_s)
             texts = zip((wire.STALL_AFTER, wire.START_STALL_AFTER), limits_s, strict=True)
-            annotations = jobset["metadata"].setdefault("annotations", {})
             annotations |= {name: f"{limit_s:g}" for name, limit_s in texts if limit_s is not None}
         if self.fence_after_s is not None:
             jobset["metadata"].setdefault("annotations", {})[wire.FENCE_AFTER] = str(self.fence_after_s)

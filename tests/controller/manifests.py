@@ -41,12 +41,16 @@ def jobset(
     namespace: str = "default",
     **spec: Any,
 ) -> KubeObject:
-    """Return a JobSet; strategy None leaves the failure policy out."""
+    """Return a JobSet; strategy None leaves the failure policy out.
+
+    Restarts in place do not wait: most tests let a group fail several times within seconds.
+    """
+    annotations = {wire.CRASH_LOOP_BACKOFF: "0"} if strategy == wire.IN_PLACE_RESTART else {}
     policy = {} if strategy is None else {"maxRestarts": restarts_max, "restartStrategy": strategy}
     return {
         "apiVersion": wire.API_VERSION,
         "kind": wire.KIND,
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace} | ({"annotations": annotations} if annotations else {}),
         "spec": {"replicatedJobs": [replicated_job()] if jobs is None else jobs}
         | ({"failurePolicy": policy} if policy else {})
         | spec,

@@ -195,6 +195,12 @@ CONTROLLER = (
 
 BUDGET = (
     Mutant(
+        "a restart in vain does not wait",
+        Area.BUDGET,
+        (Edit("controller/plan/crash_loop.py", "    if left_s > 0.0:\n", "    if left_s > 1e9:\n"),),
+        faults=("worker-exit",),
+    ),
+    Mutant(
         "a new leader forgets the restarts of the old one",
         Area.BUDGET,
         (

@@ -201,7 +201,6 @@ async def test_uncounted_recreations_under_in_place_restart_survive_the_controll
     rig = Rig()
     rule = {"action": RESTART_JOB_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
     manifest = with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=1)
-    manifest["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0"}
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(manifest)
         for epoch in (2, 3, 4):
