@@ -20,7 +20,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 def annotated(text: str = "2/3600", name: str = "train") -> KubeObject:
     """Return a JobSet of three Pods that avoids bad nodes."""
     manifest = jobset(name, jobs=[replicated_job(replicas=1, pods=3)], restarts_max=100)
-    return changed(manifest, "metadata.annotations", {wire.BAD_NODES: text})
+    return changed(manifest, "metadata.annotations", {wire.BAD_NODES: text, wire.CRASH_LOOP_BACKOFF: "0"})
 
 
 async def bind(rig: Rig, pod: str, node: str) -> None:

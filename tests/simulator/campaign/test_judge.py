@@ -145,6 +145,23 @@ async def hang_of_another_worker(bench: Bench) -> None:
     bench.tell(1, 0)
 
 
+async def too_early(bench: Bench, until: str = "2023-11-14T22:13:28Z") -> None:
+    """Let epoch 2 begin 8 s before its wait after failures in vain is over; virtual time begins at 22:13:20."""
+    await good(bench)
+    bench.judge.note_cause()
+    bench.judge.worker_stopped(pod(0))
+    bench.judge.worker_stopped(pod(1))
+    bench.announce(2, 0, 1)
+    written = jobset(2, 1)
+    written["status"][wire.CRASH_LOOP] = {"failures": 2, "epoch": 2, "until": until}
+    bench.write("jobsets", written, by="controller-0#1")
+
+
+async def in_time(bench: Bench) -> None:
+    """Let epoch 2 begin when its wait is over."""
+    await too_early(bench, "2023-11-14T22:13:20Z")
+
+
 async def twice(bench: Bench) -> None:
     """Let a worker start again in its epoch."""
     await good(bench)
@@ -406,6 +423,7 @@ BROKEN = [
     (for_nothing, rules.S7),
     (hang_of_a_healthy_worker, rules.S10),
     (hang_of_another_worker, rules.S10),
+    (too_early, rules.S11),
 ]
 
 
@@ -433,6 +451,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
         forged_and_then_announced,
         edited_before_a_hang_is_told,
         silent_because_it_ended,
+        in_time,
     ],
 )
 def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
