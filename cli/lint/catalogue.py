@@ -96,6 +96,9 @@ RULES: Final[Mapping[str, LintRule]] = {
         "depends on the container runtime"
     ),
     "host-network": _warning("two Pods on one node cannot both listen on the barrier's port"),
+    "active-deadline": _warning(
+        "restarts that recreate Jobs begin this time anew, restarts in place do not: it bounds the whole run"
+    ),
     "pod-class": _warning(
         "with this container the Pod is Burstable: the worker loses its exclusive cores, and is killed earlier when "
         "memory is short"

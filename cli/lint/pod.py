@@ -7,6 +7,7 @@ from typing import Final
 
 from inplace.cli.lint.agent import check_sidecar, check_supervisor
 from inplace.cli.lint.check import check_before_announce
+from inplace.cli.lint.deadline import check_deadlines
 from inplace.cli.lint.fence import check_fence
 from inplace.cli.lint.guard import check_guard
 from inplace.cli.lint.launcher import check_launcher
@@ -42,6 +43,7 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
     yield from _surroundings(member, agent)
     yield from _depth(member, agent, metadata)
     yield from check_pod_class(member)
+    yield from check_deadlines(member)
     if wire.RESTART_SCOPE in (metadata.get("annotations") or {}) and "RESTART_SCOPE" not in agent.env:
         where, field = f'{agent.path}.env[name="RESTART_SCOPE"]', SCOPE["RESTART_SCOPE"]
         yield Finding("restart-scope", where, "nothing", f"fieldRef {field}", _INJECT)
