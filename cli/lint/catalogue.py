@@ -99,6 +99,12 @@ RULES: Final[Mapping[str, LintRule]] = {
     "active-deadline": _warning(
         "restarts that recreate Jobs begin this time anew, restarts in place do not: it bounds the whole run"
     ),
+    "init-not-repeatable": _warning(
+        "a restart in place runs init containers again over kept volumes; one that fails then ends the Pod"
+    ),
+    "fuse-sidecar": _warning(
+        "its sidecar cannot mount again when kubelet restarts it; the workers then see no file of the volume"
+    ),
     "pod-class": _warning(
         "with this container the Pod is Burstable: the worker loses its exclusive cores, and is killed earlier when "
         "memory is short"
