@@ -228,7 +228,9 @@ class EndlessNodes(Refusing):
         if "/nodes" not in request.path:
             return await super().request(request, timeout_s=timeout_s)
         self.asked.append(request.path)
-        return Response(200, {}, b'{"metadata":{"continue":"more"},"items":[{"metadata":{"name":"n"}}]}')
+        return Response(
+            200, {}, b'{"kind":"NodeList","metadata":{"continue":"more"},"items":[{"metadata":{"name":"n"}}]}'
+        )
 
 
 @pytest.mark.asyncio
