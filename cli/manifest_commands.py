@@ -75,6 +75,10 @@ def inject(
             help="Also give the agent's rights to accounts of other names; these may patch every Pod of the namespace.",
         ),
     ] = False,
+    rbac: Annotated[
+        Literal["both", "none", "only"],
+        typer.Option(help="Print the agents' account and rights before the manifest (both), not at all, or alone."),
+    ] = "both",
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
     ] = "default",
@@ -116,7 +120,7 @@ def inject(
             before_announce, before_announce_timeout, before_announce_unanswered, save_within, fence_after, bad_nodes
         ),
     )
-    raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet))
+    raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet, rbac=rbac))
 
 
 def lint(
