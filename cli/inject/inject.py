@@ -24,7 +24,8 @@ REFUSED = 1
 UNREADABLE = 2
 GENERATED = (
     "kubectl can apply no JobSet with generateName, and can create the agents' account only once; apply the account "
-    "with `inject --rbac only | kubectl apply -f -`, then create each JobSet with `inject --rbac none | kubectl create -f -`"
+    "with `inject --rbac only | kubectl apply -f -`, then create each JobSet with "
+    "`inject --rbac none | kubectl create -f -`"
 )
 DIFF_LINES_MAX = 3_000  # some 60 JobSets: a second; the comparison's time grows with the square
 

@@ -7,17 +7,15 @@ Guarantees: an unusable stream gives one sentence that says what was expected an
 from __future__ import annotations
 
 import errno
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common import wire
+from inplace.common.kube.bounded_read import read_bounded
 from inplace.common.kube.resources import KubeObject
 
 STANDARD_INPUT: Final = "-"
@@ -121,17 +119,11 @@ def name_of(document: KubeObject) -> str:
 
 def _read(file: str, source: str) -> str:
     try:
-        if file == STANDARD_INPUT:
-            raw = sys.stdin.buffer.read(STREAM_BYTES_MAX + 1)
-        else:
-            if Path(file).is_dir():
-                raise StreamError(f"{file}: expected a file, saw {os.strerror(errno.EISDIR).lower()}; name one in it")
-            with Path(file).open("rb") as opened:
-                raw = opened.read(STREAM_BYTES_MAX + 1)
+        raw = read_bounded("/dev/stdin" if file == STANDARD_INPUT else file, STREAM_BYTES_MAX)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise StreamError(f"{source}: expected at most {STREAM_BYTES_MAX:,} bytes, saw more") from error
         raise StreamError(f"{source}: expected a readable file, saw: {error.strerror}") from error
-    if len(raw) > STREAM_BYTES_MAX:
-        raise StreamError(f"{source}: expected at most {STREAM_BYTES_MAX:,} bytes, saw more")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -18,7 +18,7 @@ from inplace.cli.inject.jobset import Refusal
 from inplace.cli.manifests.agent_pieces import RESTRICTED, is_restricted, permissions, token_mount, token_volume
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
-from inplace.cli.manifests.yaml_loader import VALUES_MAX, parse
+from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
 from inplace.common.kube.resources import KubeObject
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
@@ -424,7 +424,7 @@ def test_what_is_no_manifest_is_said_in_words(tmp_path: Path, text: str, expecte
     file.write_text(text)
     result = run("inject", "-f", str(file))
     assert result.returncode == 2, result.stderr
-    assert (expected or f"more than {VALUES_MAX:,} values") in result.stderr
+    assert (expected or f"more than {REPEATED_MAX:,} values") in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
 
