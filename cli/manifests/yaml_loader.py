@@ -17,7 +17,7 @@ from typing import Any, Final
 import yaml
 
 VALUES_MAX: Final = 100_000  # 1,000 JobSets, or an object of etcd's limit (1.5 MiB); PyYAML reads 25,000 a second
-# Of them by aliases and merge keys: 50 Pod templates. Each costs as much as a written one, and three bytes can make 1,000.
+# Of them by aliases and merge keys: 50 Pod templates. Each costs as much as a written one; three bytes can make 1,000.
 REPEATED_MAX: Final = 10_000
 DEPTH_MAX: Final = 100  # a Pod template nests 15 deep; what reads the objects after this recurses
 INTEGERS: Final = range(-(2**63), 2**64)  # what JSON's readers in Go take
