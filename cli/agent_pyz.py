@@ -157,12 +157,29 @@ def _licences() -> Iterator[tuple[str, Path]]:
 
 
 def _our_licence() -> Path:
-    """Return the file that our installation holds; where there is none (an image's build), the one at the sources."""
+    """Return the source tree's file; of an installation, the one that it holds.
+
+    `pip install .` leaves metadata in a source tree, which list no licence.
+
+    Raises:
+        BuildError: there is none.
+    """
+    beside = SOURCES / "LICENSE"
+    if beside.is_file() and ((SOURCES / "pyproject.toml").is_file() or not _is_installed()):
+        return beside
+    files = (distribution("inplace").files or ()) if _is_installed() else ()
+    found = (Path(str(file.locate())) for file in files if file.parts[-2:] == ("licenses", "LICENSE"))
+    for path in found:
+        return path
+    raise BuildError(f"expected the file LICENSE in {SOURCES} or in the installed package, saw none; install it anew")
+
+
+def _is_installed() -> bool:
     try:
-        files = distribution("inplace").files or ()
-    except PackageNotFoundError:
-        return SOURCES / "LICENSE"
-    return next(Path(str(file.locate())) for file in files if file.parts[-2:] == ("licenses", "LICENSE"))
+        distribution("inplace")
+    except PackageNotFoundError:  # in an image's build
+        return False
+    return True
 
 
 def _compiled(python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:

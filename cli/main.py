@@ -49,8 +49,18 @@ def _target(context: str | None, kubeconfig: str | None, namespace: str | None) 
     return Target(context, kubeconfig, namespace)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
 @app.callback()
-def inplace() -> None:
+def inplace(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
     """In-place restart for distributed training on Kubernetes."""
 
 
@@ -60,6 +70,9 @@ def status(
         str | None, typer.Argument(metavar="JOBSET", help="Name of the JobSet; without it, one line for each JobSet.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes until the JobSet ends or Ctrl-C.")] = False,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="List the JobSets of all namespaces.")
+    ] = False,
     output: OutputOption = "table",
     namespace: NamespaceOption = None,
     context: ContextOption = None,
@@ -69,11 +82,13 @@ def status(
 
     Also the Pods that it waits for and the time left; --watch shows changes live.
     """
-    if watch and jobset is None:
-        raise typer.BadParameter("expected the name of a JobSet to watch, saw none", param_hint="--watch")
+    if all_namespaces and (jobset is not None or namespace is not None):
+        saw = f"a JobSet's name, {jobset}" if jobset is not None else f"--namespace {namespace}"
+        raise typer.BadParameter(f"expected it alone, saw {saw} as well", param_hint="--all-namespaces")
     from inplace.cli.status.status import run_status
 
-    raise typer.Exit(run_status(jobset, _target(context, kubeconfig, namespace), output=output, watch=watch))
+    target = _target(context, kubeconfig, namespace)
+    raise typer.Exit(run_status(jobset, target, output=output, watch=watch, everywhere=all_namespaces))
 
 
 @app.command()
@@ -244,9 +259,9 @@ app.command()(lint)
 @app.command()
 def version() -> None:
     """Print the version."""
-    from importlib.metadata import version as installed_version
+    from inplace.agent.version import VERSION
 
-    typer.echo(f"inplace {installed_version('inplace')}")
+    typer.echo(f"inplace {VERSION}")
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import LIST_TIMEOUT_S
 from inplace.common.kube.errors import ApiError, NotFound
-from inplace.common.kube.http import Request, TransportError
+from inplace.common.kube.http import GarbledError, Request, TransportError
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.controller.spec.jobset import parse_jobset
 
@@ -83,9 +83,16 @@ async def read_pods(connection: Connection, name: str, accept: str = WHOLE, page
         query = query | {"continue": found.metadata.go_on}
 
 
-async def read_jobsets(connection: Connection) -> list[KubeObject]:
-    """Return every JobSet of the namespace."""
-    return list((await connection.client.list(JOBSETS, connection.namespace))["items"])
+async def read_jobsets(connection: Connection, *, everywhere: bool = False) -> list[KubeObject]:
+    """Return every JobSet of the namespace, or of all namespaces.
+
+    Raises:
+        GarbledError: the answer is no list.
+    """
+    found = await connection.client.list(JOBSETS, None if everywhere else connection.namespace)
+    if not isinstance(found.get("items"), list):
+        raise GarbledError(f"expected a list of JobSets, saw {found!r:.80}")
+    return list(found["items"])
 
 
 async def _get_pods(connection: Connection, query: dict[str, str], accept: str) -> bytes:

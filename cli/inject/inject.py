@@ -82,7 +82,9 @@ def run_inject(
     if output == "json":
         sys.stdout.write(_json([*first, *documents]))
     else:  # kubectl reads a pipe, and the manifest as it is
-        (sys.stdout if sys.stdout.isatty() else raw_of(sys.stdout)).write(edited.text)
+        is_terminal = sys.stdout.isatty()
+        text = edited.text if is_terminal else edited.text.replace("\n", stream.newline)
+        (sys.stdout if is_terminal else raw_of(sys.stdout)).write(text)
     return 0
 
 

@@ -34,12 +34,15 @@ class Stream:
 
     Args:
         source: the file's name for messages.
+        text: with line feeds at its lines' ends, which YAML does not tell from others.
         documents: in order; None for an empty document.
+        newline: what most lines of the file end with.
     """
 
     source: str
     text: str
     documents: tuple[Any, ...]
+    newline: str = "\n"
 
     def objects(self) -> Iterator[KubeObject]:
         """Yield every object; those of a List one by one."""
@@ -62,12 +65,14 @@ def read_stream(file: str, *, runtimes: bool = False) -> Stream:
         StreamError: the stream is at fault.
     """
     source = "standard input" if file == STANDARD_INPUT else file
-    text = _read(file, source)
+    whole = _read(file, source)
+    text = whole.replace("\r\n", "\n")
+    newline = "\r\n" if 2 * (len(whole) - len(text)) > whole.count("\n") else "\n"
     try:
         documents = parse(text)
     except yaml.YAMLError as error:
         raise StreamError(f"{source}: expected YAML or JSON, saw {error}") from error
-    stream = Stream(source, text, documents)
+    stream = Stream(source, text, documents, newline)
     if not any(document is not None for document in documents):
         raise StreamError(f"{source}: expected a manifest with a JobSet, saw nothing but blanks and comments")
     for document in stream.objects():
