@@ -27,7 +27,7 @@ OPTION: Final = "--agent-resources"
 _KINDS: Final = ("requests", "limits")
 _NAMES: Final = (*JUDGED, "ephemeral-storage")
 REQUESTS: Final[Mapping[str, str]] = {"cpu": "10m", "memory": "32Mi"}
-# An agent's start takes less than 100 ms of CPU: half a core gives them in two periods of 100 ms; 10m would take 10 s.
+# An agent's start takes 80 to 170 ms of CPU: half a core at most doubles it, 10m would make 8 s and more of it.
 # It is no whole core, which kubelet's static policy would take from the workers. An agent has 25 MB; the rest is for a
 # JobSet of etcd's limit (1.5 MiB), read whole.
 LIMITS: Final[Mapping[str, str]] = {"cpu": "500m", "memory": "128Mi", "ephemeral-storage": "128Mi"}
