@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Final
 
-from inplace.cli.lint.shell_steps import Step, steps_of
+from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, Step, steps_of
 from inplace.cli.manifests.container_resources import agents_own
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import Container, Member
@@ -22,7 +22,9 @@ from inplace.common.kube.resources import KubeObject
 
 GCSFUSE: Final = "gke-gcsfuse/volumes"  # GKE's webhook adds the sidecar to Pods with this annotation
 GCSFUSE_DRIVER: Final = "gcsfuse.csi.storage.gke.io"
+VALUE_CHARS_MAX: Final = 256  # of a variable that is put in: 10,000 times in one text it makes 2.5 MB, for a moment
 _WORDS_SHOWN: Final = 80
+_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")  # the shell's, and kubelet's in parentheses
 # An image's own folders, from the Filesystem Hierarchy Standard: new with every container, as far as no mount is there.
 _USUAL: Final = re.compile(
     "/(app|bin|boot|dev|etc|home|lib|lib64|media|opt|proc|root|run|sbin|src|srv|sys|tmp|usr|var)"
@@ -75,7 +77,7 @@ def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:
     }
     kept = [folder for folder, is_read_only in mounts.items() if not is_read_only]
     settled = set[str]()  # made or removed in this run: what is below is new every time
-    for step in steps_of(container.words, str(container.raw.get("workingDir") or "")):
+    for step in steps_of(_words(container), str(container.raw.get("workingDir") or "")):
         targets = _TARGETS.get(step.program)
         paths = _paths(step, targets(step.words[1:])) if targets is not None and step.is_decisive else []
         paths = [path for path in paths if not _is_below(path, settled)]
@@ -88,10 +90,27 @@ def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:
             settled.update(_paths(step, step.words[1:]))
 
 
+def _words(container: Container) -> list[str]:
+    """Return the command with the values of variables that the manifest has; `args` of a git image are git's."""
+    values = {name: str(entry["value"]) for name, entry in container.env.items() if entry.get("value") is not None}
+    variables = {name: text for name, text in values.items() if len(text) <= VALUE_CHARS_MAX}
+
+    def value(found: re.Match[str]) -> str:
+        return variables.get(found[1] or found[2] or found[3], found[0])
+
+    words = [_VARIABLE.sub(value, word) if len(word) <= TEXT_CHARS_MAX else word for word in container.words]
+    words = [word if len(word) <= TEXT_CHARS_MAX else "" for word in words]  # a text that is not read anyway
+    return ["git", *words] if not container.raw.get("command") and words[:1] == ["clone"] else words
+
+
 def _paths(step: Step, words: Sequence[str]) -> list[str]:
     """Return absolute paths; a relative one without a known folder is none."""
-    found = [word if word.startswith("/") else f"{step.folder}/{word}" for word in words if not word.startswith("-")]
-    return [path.rstrip("/") for path in found if path.startswith("/")]
+    found = [
+        word if word.startswith("/") else f"{step.folder.rstrip('/')}/{word}"
+        for word in words
+        if word.startswith("/") or (step.folder and not word.startswith(("-", "$")))
+    ]
+    return [path.rstrip("/") for path in found]
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:
@@ -109,6 +128,11 @@ def _of_git(words: Sequence[str]) -> list[str]:
     if len(arguments) == 1:
         return [arguments[0].rstrip("/").rpartition("/")[2].removesuffix(".git")]
     return arguments[1:2]
+
+
+def _of_ssh_keygen(words: Sequence[str]) -> list[str]:
+    """Return the key's file; ssh-keygen asks whether it may be replaced, and nobody answers."""
+    return [after for option, after in pairwise(words) if option == "-f"]
 
 
 def _of_mkdir(words: Sequence[str]) -> list[str]:
@@ -147,6 +171,8 @@ def _arguments(words: Sequence[str], with_value: Sequence[str]) -> list[str]:
 
 _TARGETS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
     "git": _of_git,
+    "hg": _of_git,
+    "ssh-keygen": _of_ssh_keygen,
     "mkdir": _of_mkdir,
     "mkfifo": lambda words: _arguments(words, ("-m",)),
     "ln": _of_ln,
@@ -155,6 +181,8 @@ _TARGETS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
     "rmdir": lambda words: _arguments(words, ()),
 }
 _CURES: Final[Mapping[str, str]] = {
+    "hg": "clone only if the folder is not there, or empty it first",
+    "ssh-keygen": "make the key only if it is not there (`[ -f KEY ] || ssh-keygen ...`)",
     "git": "clone only if the folder is not there (`[ -d DIR/.git ] || git clone ...`), or empty it first",
     "mkdir": "mkdir -p",
     "mkfifo": "make it only if it is not there",

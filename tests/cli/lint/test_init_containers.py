@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from inplace.cli.lint.init_containers import VALUE_CHARS_MAX
 from inplace.cli.lint.lint import lint
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, steps_of
@@ -60,6 +61,8 @@ def shell(text: str) -> list[str]:
         shell("[ -f /x ] || echo no\nmkdir /work/x"),
         shell("mkdir -m 700 /work/x"),
         shell("mkdir /work/$JOB_COMPLETION_INDEX"),
+        shell("ssh-keygen -t rsa -N '' -f /work/key"),
+        ["bash", "-lc", "cd /work\nhg clone u r"],
     ],
 )
 def test_what_works_once_is_found(command: list[str]) -> None:
@@ -86,6 +89,9 @@ def test_what_works_once_is_found(command: list[str]) -> None:
         shell("cat > /work/x.sh <<EOF\nmkdir /work/x\nEOF"),
         shell("mkdir /work/x 'open"),
         shell("git -C /work/r pull"),
+        shell("git clone u some/where"),
+        shell("git clone u $WHERE"),
+        shell("cd $WHERE && mkdir data/x"),
         ["python3", "-c", "import os; os.mkdir('/work/x')"],
         ["sh", "/work/prepare.sh"],
         ["sh"],
@@ -95,6 +101,25 @@ def test_what_works_once_is_found(command: list[str]) -> None:
 def test_what_can_be_repeated_or_is_not_understood_is_left_alone(command: list[str]) -> None:
     """A guarded, repeatable or unreadable command has no finding."""
     assert found(with_init(command=command)) == set()
+
+
+def test_variables_and_a_git_image_are_understood() -> None:
+    """Variables of the manifest are replaced as shell and kubelet do it; the args of an image of git are git's."""
+    expected = {("init-not-repeatable", 'initContainers[name="prepare"].command')}
+    where = [{"name": "WHERE", "value": "/work/r"}]
+    for text in ("git clone u $WHERE", 'git clone u "${WHERE}"', "git clone u $(WHERE)"):
+        assert found(with_init(command=shell(text), env=where)) == expected
+    assert found(with_init(image="alpine/git:2", args=["clone", "--", "https://example.com/r", "/work/r"])) == expected
+    assert found(with_init(image="git-sync:4", args=["--root", "/work"])) == set()
+    assert found(with_init(command=["git", "clone", "u", "."], workingDir="/work")) == expected
+
+
+def test_long_values_are_not_put_in() -> None:
+    """A value beyond the bound, or a text that grows beyond its own, is left alone: memory stays bounded."""
+    long = [{"name": "WHERE", "value": "/work/" + "x" * VALUE_CHARS_MAX}]
+    assert found(with_init(command=shell("git clone u $WHERE"), env=long)) == set()
+    many = [{"name": "A", "value": "x" * VALUE_CHARS_MAX}]
+    assert found(with_init(command=shell("mkdir /work/x; echo " + "$A" * (TEXT_CHARS_MAX // 4)), env=many)) == set()
 
 
 def test_a_folder_that_no_mount_names_may_be_a_volume() -> None:
