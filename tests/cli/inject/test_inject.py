@@ -431,7 +431,7 @@ def test_what_is_no_manifest_is_said_in_words(tmp_path: Path, text: str, expecte
 
 @pytest.mark.parametrize(
     ("file", "expected"),
-    [("/nowhere.yaml", "No such file"), ("examples", "is a directory"), ("README.md", "expected")],
+    [("/nowhere.yaml", "No such file"), ("examples", "a folder, not a file"), ("README.md", "expected")],
 )
 def test_what_is_no_file_is_said_in_words(file: str, expected: str) -> None:
     """A missing file, a folder and a file of other text give exit code 2 and a message."""
