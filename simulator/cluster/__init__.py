@@ -16,7 +16,8 @@ Where it differs from the real one:
   share one schedule. Log files are not rotated.
 * Pods. envFrom is ignored. A valueFrom other than fieldRef is an error at start. configMap, secret and
   downwardAPI volumes are empty folders. An image has no entrypoint here, so `command` must be given.
-* Job controller. No finalizers on Pods: memory holds which Pods were counted. No backoffLimitPerIndex, no
+* Job controller. No finalizers on Pods: memory holds which Pods were counted, and which never will be because a
+  suspension or a smaller size deleted them. A back-off counts from the moment of the count. No backoffLimitPerIndex, no
   successPolicy, no TTL, no creation rate limit (the real one's default of 20 requests a second makes 1,000 Pods
   take 50 s).
 * Scheduler. First fit by selector, taints, declared features and requests. No affinity, spread, preemption, scores.
