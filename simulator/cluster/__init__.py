@@ -12,9 +12,9 @@ Where it differs from the real one:
 * Kubelet. A Pod costs a node nothing: no contention, no serial queues, no image pulls, no eviction, no heartbeats;
   a node never becomes unready by itself. Status writes come when something changed, without the real one's
   queueing. Container deaths are seen at the PLEG's tick; the real kubelet needs a second tick in some paths.
-  preStop and postStart hooks, ephemeral containers, grpc and tcpSocket probes do not exist; readiness and liveness
-  share one schedule. Log files are not rotated.
-* Pods. envFrom is ignored. A valueFrom other than fieldRef is an error at start. configMap, secret and
+  preStop and postStart hooks and ephemeral containers do not exist; a probe by tcpSocket, grpc or HTTPS only connects;
+  readiness and liveness share one schedule. Log files are not rotated.
+* Pods. envFrom is ignored. A variable from a ConfigMap, a Secret or a resource is empty. configMap, secret and
   downwardAPI volumes are empty folders. An image has no entrypoint here, so `command` must be given.
 * Job controller. No finalizers on Pods: memory holds which Pods were counted, and which never will be because a
   suspension or a smaller size deleted them. A back-off counts from the moment of the count. No backoffLimitPerIndex, no

@@ -49,9 +49,16 @@ def test_references_expand_in_order() -> None:
 
 def test_an_unknown_source_is_refused_by_name() -> None:
     """The message says which variable and what was seen."""
-    variable = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
-    with pytest.raises(PodConfigError, match=r"env A: .*secretKeyRef"):
+    variable = {"name": "A", "valueFrom": {"oracle": {}}}
+    with pytest.raises(PodConfigError, match=r"env A: .*oracle"):
         container_env({"env": [variable]}, POD, "", "", {})
+
+
+def test_a_variable_from_a_secret_is_empty() -> None:
+    """No Secret, ConfigMap or resource has a value here; the container starts without it."""
+    sources = ("secretKeyRef", "configMapKeyRef", "resourceFieldRef")
+    variables = [{"name": source, "valueFrom": {source: {"name": "s", "key": "k"}}} for source in sources]
+    assert container_env({"env": variables}, POD, "", "", {}) == dict.fromkeys(sources, "")
 
 
 def test_mount_paths_become_folders(tmp_path: Path) -> None:
