@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Final
 
+from inplace.agent.barrier_address import OUR_PORT
 from inplace.cli.inject.jobset import Refusal, inject
 from inplace.cli.inject.pod import InjectOptions
 from inplace.cli.manifests.pod_roles import Container, Member, members
@@ -18,6 +19,7 @@ from inplace.common.kube.resources import KubeObject
 
 INITIALIZER_S: Final = "1"  # how long a modelled initializer works
 _ENTRYPOINT: Final = "/entrypoint"
+_OTHER_PORT: Final = 18080  # of the barrier, where the Pod's own programs may have the usual one
 _NAME: Final = "demo"  # what the API server would add to generateName at random
 
 
@@ -117,7 +119,7 @@ def _injected(jobset: KubeObject) -> tuple[KubeObject, str]:
     except Refusal as refusal:
         workers = _likely_workers(jobset)
         try:
-            changed = _changed(jobset, workers)
+            changed = _changed(jobset, workers, port=_OTHER_PORT)
         except Refusal:
             problems = "".join(f"\n  {finding}" for finding in refusal.findings)
             raise UnsuitableError(
@@ -133,8 +135,8 @@ def _injected(jobset: KubeObject) -> tuple[KubeObject, str]:
     return changed, options
 
 
-def _changed(jobset: KubeObject, workers: tuple[str, ...]) -> KubeObject:
-    (changed,), _ = inject([jobset], InjectOptions(unrestricted_account=True, workers=workers))
+def _changed(jobset: KubeObject, workers: tuple[str, ...], port: int = OUR_PORT) -> KubeObject:
+    (changed,), _ = inject([jobset], InjectOptions(unrestricted_account=True, workers=workers, port=port))
     result: KubeObject = changed
     return result
 

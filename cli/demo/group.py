@@ -10,7 +10,7 @@ from typing import Any, Final
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.demo.obstacles import obstacles
 from inplace.common import wire
-from inplace.common.kube.resources import KubeObject
+from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.simulator.apiserver import LogRequest
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.events import Kind
@@ -98,7 +98,10 @@ class DemoGroup:
         Raises:
             DemoError: it is the last look, or an obstacle that stays keeps the group from its first start.
         """
-        found = obstacles(self._jobset(), self._of_jobset("batch", "jobs"), self._pods())
+        # Events of both groups are one collection.
+        events = self.cluster.server.store.collection(("", EVENTS.plural)).objects
+        jobs = self._of_jobset("batch", "jobs")
+        found = obstacles(self._jobset(), jobs, self._pods(), list(events.values()))
         if self.timeline.all_work and not found:
             self._note("the workers print no line that begins with 'step=': their start counts as their first step")
             sidecar = self._manifest.mode == "sidecar"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from inplace.common import wire
@@ -13,10 +13,20 @@ RESTARTS_MIN: Final = 2  # of a container, before anything trained
 _SAYS_SO: Final = ("SpecProblem", "Failed")  # conditions of the JobSet that name an obstacle
 
 
-def obstacles(jobset: KubeObject, jobs: Iterable[KubeObject], pods: Iterable[KubeObject]) -> list[str]:
-    """Return a sentence for each thing that stands in the way; of Pods with the same trouble the first."""
+def obstacles(
+    jobset: KubeObject, jobs: Sequence[KubeObject], pods: Iterable[KubeObject], events: Iterable[KubeObject] = ()
+) -> list[str]:
+    """Return a sentence for each thing that stands in the way; of Pods with the same trouble the first.
+
+    Args:
+        jobset: {} when it is gone.
+        jobs: its Jobs.
+        pods: its Pods.
+        events: the namespace's; they count only as long as the JobSet has no Job, for the API may refuse these.
+    """
     found: dict[str, str] = {}
-    for kind, text in (*_of_jobset(jobset), *_of_jobs(jobs), *_of_pods(pods)):
+    refused = [] if jobs else _of_events(jobset, events)
+    for kind, text in (*_of_jobset(jobset), *refused, *_of_jobs(jobs), *_of_pods(pods)):
         found.setdefault(kind, text)
     return list(found.values())[:OBSTACLES_MAX]
 
@@ -36,6 +46,15 @@ def _of_jobset(jobset: KubeObject) -> Iterator[tuple[str, str]]:
     for condition in status.get("conditions") or ():
         if condition["type"] in _SAYS_SO and condition["status"] == "True":
             yield condition["type"], f"condition {condition['type']}: {condition['message']}"
+
+
+def _of_events(jobset: KubeObject, events: Iterable[KubeObject]) -> Iterator[tuple[str, str]]:
+    uid = (jobset.get("metadata") or {}).get("uid")
+    for event in events:
+        about = event.get("regarding") or event.get("involvedObject") or {}
+        if uid is not None and about.get("uid") == uid and event.get("type") == "Warning":
+            text = event.get("note") or event.get("message")
+            yield f"event {event.get('reason')}", f"{event.get('reason')}: {text}"
 
 
 def _of_jobs(jobs: Iterable[KubeObject]) -> Iterator[tuple[str, str]]:
