@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from itertools import product
 from random import Random
 from typing import Any, Final
 
 from inplace.cli.demo.manifest import DemoManifest
-from inplace.cli.demo.obstacles import obstacles
+from inplace.cli.demo.obstacles import failed_inits, obstacles
 from inplace.common import wire
 from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.simulator.apiserver import LogRequest
@@ -125,17 +126,17 @@ class DemoGroup:
         failed = ((status.get(wire.LAST_GROUP_RESTART) or {}).get("firstFailure") or {}).get("pod")
         for pod in sorted(self._pods(), key=lambda pod: pod["metadata"]["name"] != failed):
             worker = self._manifest.workers.get(_member(pod))
-            for previous in (False, True):  # a container that was started again may have printed nothing yet
-                if worker is None:
-                    continue
-                request = LogRequest(worker, previous=previous, tail_lines=LOG_LINES_MAX)
+            names = [*failed_inits(pod), *([worker] if worker else [])]
+            for name, previous in product(names, (False, True)):  # one that was started again may have printed nothing
+                request = LogRequest(name, previous=previous, tail_lines=LOG_LINES_MAX)
                 log = b"".join([piece async for piece in self.cluster.read_log(pod, request)])
                 lines = [
                     line for line in log.decode("utf-8", "replace").splitlines() if line[:1] and not _is_agents(line)
                 ]
                 if lines:
                     shown = "".join(f"\n  {line}" for line in lines[-WORDS_MAX:])
-                    return f"\nThe last lines of the worker of Pod {pod['metadata']['name']}:{shown}"
+                    who = "the worker" if name == worker else f"container {name}"
+                    return f"\nThe last lines of {who} of Pod {pod['metadata']['name']}:{shown}"
         return ""
 
     def _jobset(self) -> KubeObject:

@@ -80,6 +80,13 @@ def _of_pods(pods: Iterable[KubeObject]) -> Iterator[tuple[str, str]]:
                     yield f"container {container['name']}", f"container {container['name']} of Pod {name} {words}"
 
 
+def failed_inits(pod: KubeObject) -> list[str]:
+    """Return the init containers of a Pod that failed; its worker never started then."""
+    statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    ended = {each["name"]: (each.get("state") or {}).get("terminated") or {} for each in statuses}
+    return [name for name, state in ended.items() if state.get("exitCode") and state.get("reason") == "Error"]
+
+
 def _of_container(status: KubeObject) -> str | None:
     """Return how a container fails; None if it does not."""
     times = f" ({status['restartCount']} restarts)" if status.get("restartCount") else ""
