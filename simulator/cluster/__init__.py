@@ -23,8 +23,8 @@ Where it differs from the real one:
 * Scheduler. First fit by selector, taints, declared features and requests. No affinity, spread, preemption, scores.
 * Local processes. No namespaces and no cgroups: a container sees the machine and its limits are not enforced. A
   mountPath at the start of a word of an argument or environment value is replaced by the volume's folder. A Pod's
-  address is in 127.0.0.0/8, and a hosts file (INPLACE_HOSTS_FILE) stands in for DNS. PATH begins with this interpreter's folder.
-  Credentials come as KUBECONFIG. They start faster than containers do: no runtime is in between.
+  address is in 127.0.0.0/8, and a hosts file (INPLACE_HOSTS_FILE) stands in for DNS. PATH begins with this
+  interpreter's folder. Credentials come as KUBECONFIG. They start faster than containers do: no runtime is in between.
 * Models. A worker neither computes nor fails when its peers die; it waits to be killed, and starts from its first
   step each time. An agent is the real coroutine, but it shares one process and one interpreter with all the others,
   so CPU contention is not modelled; `timings` lists the modelled delays.

@@ -46,13 +46,11 @@ class Case:
     Args:
         expected: the word for each of `COLUMNS`.
         words: what lint (its rules or texts), inject and the demo have to mention, all together.
-        wrong: the column in which a tool is known to be wrong, and why; "" if none is.
     """
 
     file: Path
     expected: Mapping[str, str]
     words: tuple[str, ...]
-    wrong: str
 
     @property
     def name(self) -> str:
@@ -83,22 +81,18 @@ def cases() -> tuple[Case, ...]:
 
 def _case(file: Path, said: dict[str, Any]) -> Case:
     expected = {column: str(said[column]) for column in COLUMNS}
-    return Case(file, expected, tuple(said.get("words", ())), str(said.get("wrong", "")))
+    return Case(file, expected, tuple(said.get("words", ())))
 
 
 def differences(case: Case, found: Mapping[str, Seen]) -> list[str]:
-    """Return where a tool did something else than expected; what is known to be wrong has to be wrong still."""
-    known = case.wrong.partition(":")[0]
+    """Return where a tool did something else than expected."""
     texts = "\n".join(one.text for one in found.values())
-    different = {column: case.expected[column] != one.word for column, one in found.items()}
     said = [
-        f"{column}: expected {case.expected[column]}, saw {found[column].word}: {found[column].text[:600]}"
-        for column, differs in different.items()
-        if differs and column != known
+        f"{column}: expected {case.expected[column]}, saw {one.word}: {one.text[:600]}"
+        for column, one in found.items()
+        if case.expected[column] != one.word
     ]
-    if known and not different[known]:
-        said.append(f"{known} is right by now: remove `wrong` from expected.toml")
-    said += [f"expected the words {word!r}" for word in case.words if word not in texts and not known]
+    said += [f"expected the words {word!r}" for word in case.words if word not in texts]
     return [f"{case.name}: {one}" for one in said]
 
 
