@@ -224,8 +224,16 @@ def demo(
         ),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Manifest with one JobSet whose workers print 'step=...'.")
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            help="Manifest with one JobSet. With --runtime process its commands run on this machine.",
+        ),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before the commands of --file run on this machine.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Decides which workers die; with --runtime model, everything.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its KUBECONFIG.")] = False,
@@ -244,11 +252,14 @@ def demo(
 ) -> None:
     """Run a training group without a cluster.
 
-    Starts an embedded Kubernetes, kills or stops workers, and shows how the group restarts in place.
+    Starts an embedded Kubernetes, kills or stops workers, and shows how the group restarts in place. Containers are
+    local processes: a manifest's commands run on this machine, unless --runtime is model.
     """
     from inplace.cli.demo.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile, stall, venv)
+    options = DemoOptions(
+        pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile, stall, venv, yes
+    )
     raise typer.Exit(run_demo(options))
 
 

@@ -526,7 +526,7 @@ def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[st
     """The injected manifest restarts in place in the embedded Kubernetes: a worker's death recreates no Pod."""
     file = tmp_path / "injected.yaml"
     file.write_text(injected(PLAIN, tmp_path, **options))
-    result = run("demo", "--json", "--file", str(file), *arguments)
+    result = run("demo", "--json", "--yes", "--file", str(file), *arguments)
     assert result.returncode == 0, result.stderr
     last = json.loads(result.stdout.splitlines()[-1])
     assert ([restart["epoch"] for restart in last["restarts"]], last["pods_recreated"]) == ([2], 0)
