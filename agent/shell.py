@@ -87,6 +87,7 @@ def run_shell(env: Mapping[str, str], start: Callable[[Shell], int]) -> int:
         return ExitCode.BUG
     finally:
         log.load()
+        log.flush()
 
 
 def begin(shell: Shell, **fields: object) -> Shell:
