@@ -2,7 +2,7 @@
 The supervisor's process: its own worker below it, and the signals for that worker.
 
 A worker's command that does not exist is refused before anything is announced. SIGTERM and SIGINT end the worker, then
-this process. SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to the worker.
+this process, as does another signal that ends the Pod (`agent.outside_signals`). All others are passed on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
@@ -22,6 +22,7 @@ from inplace.agent.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
 from inplace.agent.listener import listen
 from inplace.agent.log import LazyLog
 from inplace.agent.loop import run_loop
+from inplace.agent.outside_signals import OutsideSignals
 from inplace.agent.process_tree import become_reaper, lists_children
 from inplace.agent.shell import SIGNALS, Shell, begin, run_shell
 from inplace.agent.supervisor_agent import SupervisorAgent
@@ -31,8 +32,6 @@ from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, find_program
 if TYPE_CHECKING:
     from inplace.agent.checker import Checker
     from inplace.agent.standby import Standby
-
-FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def run_supervised(options: RunOptions, env: Mapping[str, str]) -> int:
@@ -51,6 +50,7 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
     become_reaper()
     end_what_was_left(shell.config, shell.log)
     shell = begin(shell, worker=options.command[0])
+    outside = OutsideSignals(options.stop_signal)
 
     def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
         own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
@@ -63,10 +63,9 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
             standby=standby,
             checker=_checker(options, parts) if options.before_announce else None,
         )
-        agent = SupervisorAgent(config, parts, worker=worker, options=options)
-        for number in FORWARDED:
-            asyncio.get_running_loop().add_signal_handler(number, agent.forward, number)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, *FORWARDED})  # a careless parent may have blocked them
+        agent = SupervisorAgent(config, parts, worker=worker, options=options, outside=outside)
+        asyncio.get_running_loop().add_reader(outside.descriptor, agent.take_signals)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # a careless parent may have blocked them
         return agent
 
     config = shell.config

@@ -211,6 +211,16 @@ def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -
     ]
 
 
+@pytest.mark.parametrize(("mode", "word"), [("sidecar", "guard"), ("supervisor", "run")])
+def test_the_stop_signal_of_a_worker_is_told_to_its_parent(tmp_path: Path, mode: str, word: str) -> None:
+    """SIGTERM needs no word; a signal that nobody can pass on gets none."""
+    for name, told in (("SIGUSR1", ("--stop-signal", "SIGUSR1")), ("SIGTERM", ()), ("SIGKILL", ())):
+        line = "              image: inplace-example\n"
+        text = PLAIN.replace(line, f"{line}              lifecycle: {{stopSignal: {name}}}\n")
+        command = pod_spec_of(injected(text, tmp_path, mode=mode))["containers"][0]["command"]
+        assert tuple(command[command.index(word) + 1 : command.index("--")]) == told
+
+
 def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
     """Agents of both modes read their scope from the annotation; without it the variable is empty."""
     sidecar = pod_spec_of(injected(PLAIN, tmp_path))["initContainers"][0]
