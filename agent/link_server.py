@@ -165,9 +165,13 @@ def _bound(path: str) -> socket.socket:
     try:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)  # noqa: PTH108 - as elsewhere on this path
-        with reachable(new) as address:
-            listener.bind(address)
-        os.chmod(new, 0o666)  # noqa: PTH101, S103 - the worker may be another user
+        os.fchmod(listener.fileno(), 0o666)  # BEFORE it has a name: chmod would follow a link in its place
+        umask = os.umask(0)  # the worker may be another user
+        try:
+            with reachable(new) as address:
+                listener.bind(address)
+        finally:
+            os.umask(umask)
         listener.listen(GUARDS_MAX)
         os.replace(new, path)  # noqa: PTH105
     except OSError:
