@@ -29,10 +29,9 @@ from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from inplace.agent.arguments import GuardOptions
 from inplace.agent.guard_log import PATIENCE_S, Patience, say
-from inplace.agent.line_writer import STDERR
 from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
 from inplace.agent.outside_signals import OutsideSignals
-from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables, find_program
+from inplace.agent.worker_command import NOT_EXECUTABLE, epoch_variables
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.guard import (
     RUNNING,
@@ -76,6 +75,7 @@ from inplace.common.typed import TYPE_CHECKING, Final, Mapping
 from inplace.common.unfit import CODE as UNFIT
 
 if TYPE_CHECKING:
+    from inplace.agent.cleaning import Cleaner
     from inplace.agent.guard_asides import Asides
     from inplace.agent.saving_time import SavingTime
     from inplace.common.epoch.guard import Action, Event
@@ -86,28 +86,15 @@ READ_BYTES_MAX: Final = 4096
 STARTED: Final = "the barrier is lifted: the worker starts in epoch"  # the simulator reads this line
 
 
-def run_guard(options: GuardOptions, env: Mapping[str, str]) -> int:
-    """Guard the worker until it ends; return the exit code."""
-    program = find_program(options.command[0], env)
-    if program is None or not os.access(program, os.X_OK):
-        code = NOT_FOUND if program is None else NOT_EXECUTABLE
-        say(f"the worker's command: expected a program, saw {options.command[0]!r}; exit {code}")
-        STDERR.flush()
-        return code
-    if os.getpid() != 1:
-        from inplace.agent.process_tree import become_reaper
-
-        become_reaper()
-    try:
-        return Guard(options, env).run()
-    finally:
-        STDERR.flush()
-
-
 class Guard:
-    """One worker's parent."""
+    """One worker's parent.
 
-    def __init__(self, options: GuardOptions, env: Mapping[str, str]) -> None:
+    Args:
+        cleaning: cleans after a worker.
+    """
+
+    def __init__(self, options: GuardOptions, env: Mapping[str, str], cleaning: Cleaner) -> None:
+        self._cleaning = cleaning
         self._command = list(options.command)
         self._env = env
         self._grace_s = options.grace_s
@@ -137,6 +124,7 @@ class Guard:
 
     def run(self) -> int:
         """Follow the link, signals and the worker until there is an exit code."""
+        self._clean()
         if self._asides is not None:
             self._asides.check()
         while self._code is None:
@@ -171,7 +159,13 @@ class Guard:
                 self._asides.go_on()
             if self._state.phase == WAITING:
                 self._patience.go_on()
+        self._clean()
         return self._code
+
+    def _clean(self) -> None:
+        """Clean what a worker left; one is cleaned after BEFORE its Pod announces again."""
+        for problem in self._cleaning.clean():
+            say(problem)
 
     def _wait_s(self) -> float:
         """Return how long the guard may sleep when nothing happens."""
@@ -205,6 +199,7 @@ class Guard:
             case TellEnd(epoch, code, failed):
                 self._tell((Failed if failed else Ended)(epoch, code))
             case TellAbsent():
+                self._clean()
                 if self._asides is not None and self._state.epoch:  # BEFORE the agent hears that it may announce
                     self._asides.check()
                 self._tell(Absent(round(self._grace_s * 1000)))
@@ -217,6 +212,7 @@ class Guard:
     def _start(self, epoch: int) -> None:
         """Execute the worker in a session of its own, with no signal blocked."""
         self._cut_asides("the barrier is lifted")
+        self._cleaning.begin()
         own = epoch_variables(epoch)
         progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
         if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift, if it watches

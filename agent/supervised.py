@@ -16,7 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from inplace.agent.arguments import RunOptions
-from inplace.agent.config import AgentConfig
+from inplace.agent.cleaning import Cleaning
+from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.driver import Parts
 from inplace.agent.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
 from inplace.agent.listener import listen
@@ -50,6 +51,9 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
     become_reaper()
     end_what_was_left(shell.config, shell.log)
     shell = begin(shell, worker=options.command[0])
+    cleaning = Cleaning(options.clean, shell.config.epoch_file)
+    if cleaning.refused:
+        raise ConfigError(tuple(cleaning.refused))
     outside = OutsideSignals(options.stop_signal)
 
     def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
@@ -61,6 +65,8 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
             clock=parts.clock,
             on_stall=options.on_stall,
             standby=standby,
+            cleaning=cleaning,
+            say=lambda words: parts.log.info("cleaned", message=words),
             checker=_checker(options, parts) if options.before_announce else None,
         )
         agent = SupervisorAgent(config, parts, worker=worker, options=options, outside=outside)
