@@ -12,8 +12,9 @@ import pytest
 
 from inplace.agent.outside_signals import ENDS_WITHIN_S
 from inplace.agent.stop_signal import signal_name, signal_number
-from tests.agent.supervisor_rig import IDLE, supervised, until
-from tests.agent.test_guard import agent_at, guarded
+from tests.agent.process import ROOT, process
+from tests.agent.supervisor_rig import IDLE, PRELUDE, supervised, until
+from tests.agent.test_guard import GUARD, agent_at, guarded
 from tests.agent.test_process_depth import pod
 
 SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGALRM, signal.SIGABRT, signal.SIGRTMIN + 3)
@@ -116,6 +117,26 @@ async def test_a_signal_from_outside_of_the_pid_namespace_ends_the_pod(tmp_path:
     finally:
         os.kill(inner, signal.SIGKILL)
         await child.wait()
+
+
+@pytest.mark.asyncio
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as making a PID namespace does")
+async def test_a_guard_that_is_process_1_knows_kubelets_signal_by_its_sender(tmp_path: Path) -> None:
+    """No option names SIGUSR1, and the worker takes longer to save than a signal from inside would be remembered."""
+    slow = f"signal.signal(signal.SIGUSR1, lambda *_: (note('told'), time.sleep({ENDS_WITHIN_S + 0.5}), sys.exit(0)))\n"
+    (tmp_path / "notes").mkdir()
+    own = {"LINK_FILE": str(tmp_path / "link"), "NOTES": str(tmp_path / "notes"), "PYTHONPATH": str(ROOT)}
+    unshare = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+    command = (*unshare, *GUARD, "--", sys.executable, "-c", PRELUDE + slow + IDLE)
+    async with agent_at(tmp_path / "link") as agent, process({"PATH": os.environ["PATH"]} | own, *command) as child:
+        agent.link.lift(3)
+        await until((tmp_path / "notes" / "main").exists, "the worker")
+        inner = int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
+        os.kill(inner, signal.SIGUSR1)
+        async with asyncio.timeout(20):
+            await child.wait()
+        assert (child.returncode, (tmp_path / "notes" / "told").exists()) == (128 + signal.SIGUSR1, True)
+        assert agent.deaths == []
 
 
 @pytest.mark.parametrize(
