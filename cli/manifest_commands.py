@@ -61,6 +61,10 @@ def inject(
         str | None,
         typer.Option(metavar="FAILURES/SECONDS[/PERCENT]", help="When new Pods avoid a node, such as 2/3600."),
     ] = None,
+    clean: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH|ipc|off", help="What is removed after each run, beside the worker's /dev/shm."),
+    ] = None,
     worker: Annotated[
         list[str] | None,
         typer.Option("--worker", help="Name of the worker's container, if there are several containers."),
@@ -117,7 +121,13 @@ def inject(
         depth=restart,
         agent_in_image=agent_in_image,
         policies=PolicyOptions(
-            before_announce, before_announce_timeout, before_announce_unanswered, save_within, fence_after, bad_nodes
+            before_announce,
+            before_announce_timeout,
+            before_announce_unanswered,
+            save_within,
+            fence_after,
+            bad_nodes,
+            tuple(clean or ()),
         ),
     )
     raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet, rbac=rbac))

@@ -10,7 +10,7 @@ from inplace.agent.barrier_address import OUR_PORT
 from inplace.agent.exit_code import ExitCode
 from inplace.cli.inject.agent_resources import OPTION, agent_resources, check_resources
 from inplace.cli.inject.policies import NO_POLICIES, PolicyOptions
-from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on, fill, wrap
+from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on, fill, stop_signal, wrap
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal, shown
 from inplace.cli.manifests.pod_failure_policy import final_codes
@@ -139,7 +139,7 @@ def _bring_token(pod: KubeObject, agent: Container, *, is_new: bool) -> None:
 def _guard(worker: Container, agent: Container, final: Sequence[int], options: InjectOptions) -> Iterator[Finding]:
     """Make a guard the worker's parent, and let both containers see the link."""
     if not worker.calls("guard"):
-        yield from wrap(worker, "guard", fail_on(final), agent_in_image=options.agent_in_image)
+        yield from wrap(worker, "guard", (*fail_on(final), *stop_signal(worker)), agent_in_image=options.agent_in_image)
         if not options.agent_in_image:
             yield from add_variables(agent, [{"name": "AGENT_FILE", "value": agent_pieces.PROGRAM_FILE}])
     yield from add_variables(worker, [dict(agent.env.get("LINK_FILE", agent_pieces.LINK))])
@@ -197,7 +197,7 @@ def _add_supervisor(member: Member, worker: Container, options: InjectOptions, *
     """Make the agent the parent of the worker."""
     if member.supervisor is None:
         codes = final_codes(member.job_spec, worker.name)
-        yield from wrap(worker, "run", fail_on(codes), agent_in_image=options.agent_in_image)
+        yield from wrap(worker, "run", (*fail_on(codes), *stop_signal(worker)), agent_in_image=options.agent_in_image)
         if not options.agent_in_image:
             yield from _add_file(member, worker, options, as_root=as_root)
     if worker.has_upstream_names and worker.is_upstream_supervisor:
