@@ -19,7 +19,8 @@ from inplace.agent.log import LazyLog
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from inplace.agent.version import VERSION
-from inplace.common.kube.credentials import Credentials, CredentialsError, in_cluster
+from inplace.common.kube.credentials import Credentials, in_cluster
+from inplace.common.kube.http import CredentialsError
 from inplace.common.record import record, replace
 from inplace.common.typed import TYPE_CHECKING, Final
 

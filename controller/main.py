@@ -18,7 +18,8 @@ import structlog
 
 from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
-from inplace.controller.api.credentials import CredentialsError, load_credentials
+from inplace.common.kube.http import CredentialsError
+from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import AiohttpTransport
 from inplace.controller.logs import configure_logs
 from inplace.controller.metrics import VERSION
