@@ -7,25 +7,26 @@ too, but init containers run again at every restart of the Pod, before everythin
 
 from __future__ import annotations
 
-import os
-
+from inplace.agent.shared_file import read_shared, write_shared
 from inplace.common.typed import Final
 
 IN_IMAGE: Final = "/opt/inplace/inplace-agent.pyz"  # Containerfile
 
 
 def leave_agent_file(path: str, source: str = IN_IMAGE) -> str | None:
-    """Copy the file unless it is there; return the problem, None when the file is there."""
-    temporary = f"{path}.new"
+    """Copy the file unless it is there, of this user and byte by byte; return the problem, None when it is there."""
     try:
-        if os.path.exists(path) and os.path.getsize(path) == os.path.getsize(source):  # noqa: PTH110, PTH202
-            return None
         with open(source, "rb") as file:  # noqa: PTH123 - pathlib costs 3 ms on the start path
             content = file.read()
-        with open(temporary, "wb") as file:  # noqa: PTH123
-            file.write(content)
-        os.chmod(temporary, 0o755)  # noqa: PTH101, S103 - the worker may be another user
-        os.replace(temporary, path)  # noqa: PTH105
+        if not _is_there(path, content):
+            write_shared(path, content, 0o755)  # the worker may be another user
     except OSError as error:
         return f"AGENT_FILE: cannot copy {source} to {path}: {error.strerror}"
     return None
+
+
+def _is_there(path: str, content: bytes) -> bool:
+    try:
+        return read_shared(path, len(content)) == content
+    except OSError:
+        return False

@@ -22,7 +22,7 @@ from inplace.agent.phases import RestartPhases
 from inplace.agent.retry_budget import RetryBudget
 from inplace.common.epoch.agent import Accepted, NotAccepted
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import ApiError, Throttled, error_from_response
+from inplace.common.kube.errors import ApiError, Throttled, check_answer
 from inplace.common.kube.http import Request, Response, Transport, TransportError
 from inplace.common.kube.watch import ending_of
 
@@ -79,8 +79,7 @@ class Announcer:
         request = announcement_request(self._config, epoch, phases)
         try:
             response = await self._send(request)
-            if response.status >= 400:
-                raise error_from_response(response)
+            check_answer(response)
         except (ApiError, TransportError) as error:
             await self._after(epoch, error)
             return NotAccepted(epoch)
@@ -133,5 +132,5 @@ def _is_leaving(answer: bytes) -> bool:
     """Say whether the answer to a PATCH of a Pod shows that it is being deleted; one that cannot be read may."""
     try:
         return "deletionTimestamp" in json.loads(answer)["metadata"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return True

@@ -8,6 +8,7 @@ Every option has an environment variable with the same meaning; the option wins.
 from __future__ import annotations
 
 from inplace.agent.link_address import LINK_FILE
+from inplace.agent.stop_signal import signal_number
 from inplace.agent.worker_command import find_program
 from inplace.common.record import record
 from inplace.common.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
@@ -34,6 +35,12 @@ If it exits with 0, the Pod succeeds. If it fails, the group restarts in place.
   --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
                                (WORKER_FAIL_ON)
   --no-restart-on CODES        another name for --fail-on
+  --clean PATH|ipc|off         remove what is at PATH after each run, BEFORE the next is announced: a file, or what is
+                               in a folder. It must belong to this container or to an emptyDir. ipc: all files of the
+                               user in /dev/shm, and its System V IPC. off: leave /dev/shm alone; by default what
+                               COMMAND left there is removed. Can be repeated (WORKER_CLEAN: a line for each)
+  --stop-signal NAME           the signal by which this Pod ends, if lifecycle.stopSignal or the image's STOPSIGNAL
+                               names another than SIGTERM, such as SIGUSR1 or SIGRTMIN+3 (WORKER_STOP_SIGNAL)
   --stall-after SECONDS        restart the group when a rank of COMMAND makes no step for so long; default: off
                                (STALL_AFTER_S)
   --start-stall-after SECONDS  the same from COMMAND's start to its first step; default: off (START_STALL_AFTER_S)
@@ -64,6 +71,8 @@ STALL_AFTER_S, START_STALL_AFTER_S and PROGRESS_FILE in the agent's environment;
                                (WORKER_GRACE_S)
   --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
                                (WORKER_FAIL_ON)
+  --clean PATH|ipc|off         as of run (WORKER_CLEAN)
+  --stop-signal NAME           as of run (WORKER_STOP_SIGNAL)
   --on-stall COMMAND           as of run, in this container (ON_STALL)
   --save-within SECONDS        as of run; set SAVE_WITHIN_S in the agent's environment as well (SAVE_WITHIN_S)
   --before-announce COMMAND, --before-announce-timeout, --before-announce-unanswered  as of run, in this container.
@@ -92,6 +101,8 @@ class RunOptions:
         grace_s: from SIGTERM to SIGKILL when the group restarts.
         termination_grace_s: the same when the Pod ends.
         final_codes: exit codes of the worker that end the Pod.
+        clean: what is removed after each run: paths, `ipc`, `off`.
+        stop_signal: by which this Pod ends, beside SIGTERM; 0: no manifest says so.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
         before_announce: a shell's command that says whether this Pod may join an epoch; "" for none.
         check_timeout_s: how long that may take.
@@ -106,6 +117,8 @@ class RunOptions:
     grace_s: float = GRACE_S
     termination_grace_s: float = TERMINATION_GRACE_S
     final_codes: frozenset[int] = frozenset()
+    clean: tuple[str, ...] = ()
+    stop_signal: int = 0
     on_stall: str = ""
     before_announce: str = ""
     check_timeout_s: float = CHECK_S
@@ -132,6 +145,8 @@ class GuardOptions:
         command: the worker's argv.
         grace_s: from SIGTERM to SIGKILL when the agent ends.
         final_codes: exit codes of the worker that end the Pod.
+        clean: as of `run`.
+        stop_signal: as of `run`.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
         save_within_s: how long SIGTERM is held back from a worker that is asked to save; 0: not at all.
         before_announce: as of `run`; so are check_timeout_s and joins_unanswered.
@@ -141,6 +156,8 @@ class GuardOptions:
     command: tuple[str, ...]
     grace_s: float = GRACE_S
     final_codes: frozenset[int] = frozenset()
+    clean: tuple[str, ...] = ()
+    stop_signal: int = 0
     on_stall: str = ""
     save_within_s: float = 0.0
     before_announce: str = ""
@@ -214,6 +231,36 @@ def seconds(name: str, text: str) -> float:
     return value
 
 
+def clean_words(name: str, text: str) -> tuple[str, ...]:
+    """Read what is to be cleaned, a line for each.
+
+    Raises:
+        ArgumentsError: a path that nobody may clean, or too many.
+    """
+    from inplace.agent.clean_paths import PATHS_MAX, problem_of_path
+
+    words = tuple(word for word in text.split("\n") if word)
+    for word in words:
+        if word not in ("ipc", "off") and (problem := problem_of_path(word)):
+            raise ArgumentsError(f"{name}: {problem}")
+    if len(words) > PATHS_MAX:
+        raise ArgumentsError(f"{name}: expected at most {PATHS_MAX} paths, saw {len(words)}")
+    return words
+
+
+def stop_signal(name: str, text: str) -> int:
+    """Read the name of a signal.
+
+    Raises:
+        ArgumentsError: anything else, or a signal that nobody can pass on.
+    """
+    number = signal_number(text)
+    if not number:
+        expected = "a signal that a process can take, such as SIGUSR1 or SIGRTMIN+3"
+        raise ArgumentsError(f"{name}: expected {expected}, saw {text[:40]!r}")
+    return number
+
+
 def switch(name: str, text: str) -> bool:
     """Read on or off.
 
@@ -258,6 +305,8 @@ _RUN: Final[Mapping[str, _Option]] = {
     "--termination-grace": ("termination_grace_s", "WORKER_TERMINATION_GRACE_S", seconds),
     "--fail-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
     "--no-restart-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
+    "--clean": ("clean", "WORKER_CLEAN", clean_words),
+    "--stop-signal": ("stop_signal", "WORKER_STOP_SIGNAL", stop_signal),
     "--on-stall": ("on_stall", "ON_STALL", lambda _, text: text),
     "--before-announce": ("before_announce", "BEFORE_ANNOUNCE", lambda _, text: text),
     "--before-announce-timeout": ("check_timeout_s", "BEFORE_ANNOUNCE_TIMEOUT_S", check_seconds),
@@ -274,7 +323,7 @@ _WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_
 _GUARD: Final[Mapping[str, _Option]] = {
     name: option
     for name, option in _RUN.items()
-    if name in ("--grace", "--fail-on", "--no-restart-on", "--on-stall", "--standby")
+    if name in ("--grace", "--fail-on", "--no-restart-on", "--clean", "--stop-signal", "--on-stall", "--standby")
     or name.startswith("--before-announce")
 } | {"--save-within": ("save_within_s", "SAVE_WITHIN_S", seconds)}
 _VERBS: Final = {"run": _RUN, "guard": _GUARD, "wait": _WAIT}
@@ -301,7 +350,7 @@ def _split(words: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], 
             text = left.pop(0)
         if not text:
             raise ArgumentsError(f"{name}: expected a value, saw ''")
-        given[name] = text
+        given[name] = f"{given[name]}\n{text}" if name == "--clean" and name in given else text
     return given, tuple(left)
 
 

@@ -13,20 +13,14 @@ from __future__ import annotations
 
 import os
 import select
-import sys
 import time
 from _signal import (  # type: ignore[import-not-found]
     SIGCHLD,
     SIGCONT,
-    SIGHUP,
     SIGINT,
     SIGKILL,
     SIGPIPE,
-    SIGQUIT,
     SIGTERM,
-    SIGUSR1,
-    SIGUSR2,
-    SIGWINCH,
     SIGXFSZ,
     set_wakeup_fd,
     signal,
@@ -34,8 +28,10 @@ from _signal import (  # type: ignore[import-not-found]
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from inplace.agent.arguments import GuardOptions
+from inplace.agent.guard_log import PATIENCE_S, Patience, say
 from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
-from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables, find_program
+from inplace.agent.outside_signals import OutsideSignals
+from inplace.agent.worker_command import NOT_EXECUTABLE, epoch_variables
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.guard import (
     RUNNING,
@@ -79,36 +75,26 @@ from inplace.common.typed import TYPE_CHECKING, Final, Mapping
 from inplace.common.unfit import CODE as UNFIT
 
 if TYPE_CHECKING:
+    from inplace.agent.cleaning import Cleaner
     from inplace.agent.guard_asides import Asides
     from inplace.agent.saving_time import SavingTime
     from inplace.common.epoch.guard import Action, Event
     from inplace.common.link import Message
 
-PASSED_ON: Final = (SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH)
 RECONNECT_S: Final = 0.02  # on a file system in memory, for an agent that is not there yet
-PATIENCE_S: Final = 10.0  # says why it waits this often
 READ_BYTES_MAX: Final = 4096
 STARTED: Final = "the barrier is lifted: the worker starts in epoch"  # the simulator reads this line
 
 
-def run_guard(options: GuardOptions, env: Mapping[str, str]) -> int:
-    """Guard the worker until it ends; return the exit code."""
-    program = find_program(options.command[0], env)
-    if program is None or not os.access(program, os.X_OK):
-        code = NOT_FOUND if program is None else NOT_EXECUTABLE
-        say(f"the worker's command: expected a program, saw {options.command[0]!r}; exit {code}")
-        return code
-    if os.getpid() != 1:
-        from inplace.agent.process_tree import become_reaper
-
-        become_reaper()
-    return Guard(options, env).run()
-
-
 class Guard:
-    """One worker's parent."""
+    """One worker's parent.
 
-    def __init__(self, options: GuardOptions, env: Mapping[str, str]) -> None:
+    Args:
+        cleaning: cleans after a worker.
+    """
+
+    def __init__(self, options: GuardOptions, env: Mapping[str, str], cleaning: Cleaner) -> None:
+        self._cleaning = cleaning
         self._command = list(options.command)
         self._env = env
         self._grace_s = options.grace_s
@@ -129,15 +115,16 @@ class Guard:
         self._main = 0  # the worker's process id until it is reaped
         self._kill_at_s: float | None = None
         self._code: int | None = None
-        self._seen = ""  # why there is no lift yet
-        self._began_s = self._said_s = time.monotonic()
+        self._patience = Patience(self._path)
         self._wakes, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         set_wakeup_fd(wakes, warn_on_full_buffer=False)
-        for number in (SIGCHLD, *PASSED_ON):
+        for number in (SIGCHLD, SIGTERM, SIGINT):
             signal(number, _take)
+        self._outside = OutsideSignals(options.stop_signal)
 
     def run(self) -> int:
         """Follow the link, signals and the worker until there is an exit code."""
+        self._clean()
         if self._asides is not None:
             self._asides.check()
         while self._code is None:
@@ -145,6 +132,7 @@ class Guard:
                 self._connect()
             poll = select.poll()
             poll.register(self._wakes, select.POLLIN)
+            poll.register(self._outside.descriptor, select.POLLIN)
             if self._link is not None:
                 poll.register(self._link.fileno(), select.POLLIN)
             if self._asides is not None:
@@ -155,6 +143,9 @@ class Guard:
                     break
                 if descriptor == self._wakes:
                     self._woken()
+                elif descriptor == self._outside.descriptor:
+                    for number, ends in self._outside.read():
+                        self._signalled(number, ends=ends)
                 elif self._link is not None and descriptor == self._link.fileno():
                     self._read()
                 elif self._asides is not None:
@@ -163,12 +154,18 @@ class Guard:
                 self._kill_at_s = None
                 self._take(GraceOver())
             if self._saving is not None and self._saving.is_over():
-                self._take(Signalled(SIGTERM))
+                self._take(Signalled(self._saving.number, ends=True))
             if self._asides is not None:
                 self._asides.go_on()
             if self._state.phase == WAITING:
-                self._be_patient()
+                self._patience.go_on()
+        self._clean()
         return self._code
+
+    def _clean(self) -> None:
+        """Clean what a worker left; one is cleaned after BEFORE its Pod announces again."""
+        for problem in self._cleaning.clean():
+            say(problem)
 
     def _wait_s(self) -> float:
         """Return how long the guard may sleep when nothing happens."""
@@ -202,11 +199,12 @@ class Guard:
             case TellEnd(epoch, code, failed):
                 self._tell((Failed if failed else Ended)(epoch, code))
             case TellAbsent():
+                self._clean()
                 if self._asides is not None and self._state.epoch:  # BEFORE the agent hears that it may announce
                     self._asides.check()
                 self._tell(Absent(round(self._grace_s * 1000)))
                 if self._state.epoch:
-                    self._began_s = self._said_s = time.monotonic()
+                    self._patience.begin()
                     say(f"nothing of the worker of epoch {self._state.epoch} is left: waiting for the next lift")
             case Leave(code):
                 self._leave(code)
@@ -214,6 +212,7 @@ class Guard:
     def _start(self, epoch: int) -> None:
         """Execute the worker in a session of its own, with no signal blocked."""
         self._cut_asides("the barrier is lifted")
+        self._cleaning.begin()
         own = epoch_variables(epoch)
         progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
         if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift, if it watches
@@ -265,8 +264,13 @@ class Guard:
         for number in os.read(self._wakes, READ_BYTES_MAX):
             if number == SIGCHLD:
                 self._reap()
-            elif self._saving is None or not self._saving.begins(number, self._state):
-                self._take(Signalled(number))
+            else:
+                self._signalled(number, ends=True)
+
+    def _signalled(self, number: int, *, ends: bool) -> None:
+        """Pass a signal on, unless it is held back while the worker saves."""
+        if self._saving is None or not ends or not self._saving.begins(number, self._state):
+            self._take(Signalled(number, ends))
 
     def _reap(self) -> None:
         """Reap every child that ended; orphans are adopted, and end unnoticed."""
@@ -294,8 +298,10 @@ class Guard:
                 from inplace.agent.sweep import sweep
 
                 is_tree_gone = self._asides.sweep() if self._asides is not None else sweep()
-            if self._saving is not None and self._saving.ends():  # the Pod does: no other worker may start
-                self._take(Signalled(SIGTERM))
+            if self._saving is not None and self._saving.ends() and code:  # the Pod ends: no other worker may start
+                self._take(Signalled(self._saving.number, ends=True))
+            if number := self._outside.ended_worker():
+                self._take(Signalled(number, ends=True))
             if self._asides is not None:
                 self._asides.swept()  # or it ends with process 1
             self._take(WorkerEnded(code, is_tree_gone))
@@ -313,7 +319,7 @@ class Guard:
             link.sendall(b"".join(map(line_of, words)))
         except OSError as error:
             link.close()
-            self._seen = f"no agent there yet ({error.strerror})"
+            self._patience.note(f"no agent there yet ({error.strerror})")
             return
         link.setblocking(False)
         self._link, self._lines = link, LineReader((CONTAINERS, PROCESS))
@@ -331,11 +337,9 @@ class Guard:
             received, messages = b"", []
         except RemoteProtocolError as error:
             received, messages = b"", []
-            if str(error) != self._seen:  # each connection may end like this, 50 times a second
-                say(f"{self._path}: {error}; the connection is closed")
-            self._seen = str(error)
+            self._patience.refuse(str(error))
         for message in messages:
-            self._seen = "the barrier is up"
+            self._patience.note("the barrier is up")
             if isinstance(message, Lifted):
                 self._take(BarrierLifted(message.epoch))
             elif isinstance(message, Signal):
@@ -379,12 +383,6 @@ class Guard:
             self._link.close()
             self._link = None
 
-    def _be_patient(self) -> None:
-        now_s = time.monotonic()
-        if now_s - self._said_s >= PATIENCE_S:
-            self._said_s = now_s
-            say(f"waiting for the agent at {self._path} since {now_s - self._began_s:.0f} s: {self._seen}")
-
 
 def _code_of(ended: os.waitid_result) -> int:
     """Return the exit code of a process, 128 + n after signal n."""
@@ -393,8 +391,3 @@ def _code_of(ended: os.waitid_result) -> int:
 
 def _take(_number: int, _frame: object) -> None:
     """Do nothing: the number is read from the pipe."""
-
-
-def say(text: str) -> None:
-    """Print one line to the container's log."""
-    print(f"inplace-agent guard: {text}", file=sys.stderr, flush=True)

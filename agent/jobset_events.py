@@ -31,6 +31,14 @@ COLUMNS: Final = (
     wire.COLUMN_UID,
 )
 _LIMIT_COLUMNS: Final = (wire.COLUMN_STALL_AFTER, wire.COLUMN_START_STALL_AFTER)  # missing in an older CRD of ours
+_UNREADABLE: Final = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    IndexError,
+    RecursionError,
+)  # somebody else's JSON
 _LIMIT_CHARACTERS_MAX: Final = 40  # the longest number that makes sense has 8
 
 
@@ -102,7 +110,7 @@ class JobSetEvents:
             if kind not in ("ADDED", "MODIFIED", "DELETED"):
                 raise GarbledError(f"expected a watch event, saw type {str(kind)[:40]!r}")
             (seen,) = self._objects(obj)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except _UNREADABLE as error:
             raise GarbledError(f"expected a watch event of one JobSet, saw {line[:80]!r} ({error!r})") from error
         return Deleted(seen.name, seen.uid, seen.resource_version) if kind == "DELETED" else seen
 
@@ -115,7 +123,7 @@ class JobSetEvents:
         try:
             obj = json.loads(body)
             return self._objects(obj), obj["metadata"]["resourceVersion"]
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except _UNREADABLE as error:
             raise GarbledError(f"expected a list of JobSets, saw {body[:80]!r} ({error!r})") from error
 
     def _objects(self, obj: dict[str, Any]) -> list[Seen]:

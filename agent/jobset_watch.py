@@ -36,7 +36,7 @@ from inplace.agent.retry_budget import RetryBudget
 from inplace.common.epoch.agent import View
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import ApiError, BadRequest, Invalid, Throttled, error_from_response
+from inplace.common.kube.errors import ApiError, BadRequest, Invalid, Throttled, check_answer
 from inplace.common.kube.http import Transport, TransportError
 from inplace.common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
 
@@ -109,8 +109,7 @@ class JobSetWatch:
         """
         request = list_request(self._config, as_table=self._as_table, consistent=True)
         response = await self._transport.request(request, timeout_s=timeout_s)
-        if response.status >= 400:
-            raise error_from_response(response)
+        check_answer(response)
         try:
             jobsets, _ = JobSetEvents().read_list(response.body)
         except ColumnsMissingError as error:
@@ -166,8 +165,7 @@ class JobSetWatch:
         self._verb, self._answered = "list", False
         request = list_request(self._config, as_table=self._as_table, consistent=self._consistent)
         response = await self._transport.request(request, timeout_s=HEADERS_TIMEOUT_S)
-        if response.status >= 400:
-            raise error_from_response(response)
+        check_answer(response)
         jobsets, self._version = events.read_list(response.body)
         self._note_answered()
         for seen in jobsets:

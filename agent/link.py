@@ -147,6 +147,8 @@ class SocketLink:
             return
         if not isinstance(message, Started | Failed | Ended | Ending):
             raise RemoteProtocolError(f"expected a guard's line, saw {message!r}")
+        if self._lifted is None or message.epoch != self._lifted.epoch:
+            raise RemoteProtocolError(f"expected news of the worker of {self._lifted}, saw {message!r}")
         self._running.pop(peer, None)
         if isinstance(message, Failed):
             self._on_failure(message.epoch, message.code)

@@ -14,6 +14,7 @@ import os
 import socket
 from typing import Final, Protocol
 
+from inplace.agent.line_limit import LimitedLog
 from inplace.agent.link_address import reachable
 from inplace.agent.log import Log
 from inplace.common.epoch.errors import RemoteProtocolError
@@ -54,7 +55,7 @@ class LinkServer:
         self._path = path
         self._version = version
         self._clock = clock
-        self._log = log
+        self._log = LimitedLog(log, clock.monotonic_s)
         self._server: asyncio.Server | None = None
         self._numbers = itertools.count()
         self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -87,6 +88,7 @@ class LinkServer:
         if self._server is None:
             return
         self._listener = _Deaf()
+        self._log.close()
         server, self._server = self._server, None
         server.close()
         for writer in self._talks.values():
@@ -163,9 +165,13 @@ def _bound(path: str) -> socket.socket:
     try:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)  # noqa: PTH108 - as elsewhere on this path
-        with reachable(new) as address:
-            listener.bind(address)
-        os.chmod(new, 0o666)  # noqa: PTH101, S103 - the worker may be another user
+        os.fchmod(listener.fileno(), 0o666)  # BEFORE it has a name: chmod would follow a link in its place
+        umask = os.umask(0)  # the worker may be another user
+        try:
+            with reachable(new) as address:
+                listener.bind(address)
+        finally:
+            os.umask(umask)
         listener.listen(GUARDS_MAX)
         os.replace(new, path)  # noqa: PTH105
     except OSError:

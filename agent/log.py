@@ -41,7 +41,7 @@ class LazyLog:
     Args:
         style: "json" or "console".
         level: the least level that is written, one of LEVELS.
-        stream: where lines go; standard error by default.
+        stream: where lines go; None is standard error, by a writer that never waits for the log's reader.
         wall_s: seconds since the Unix epoch, for the time stamps.
     """
 
@@ -54,7 +54,7 @@ class LazyLog:
     ) -> None:
         self._style = style
         self._least = LEVELS.index(level)
-        self._stream = sys.stderr if stream is None else stream
+        self._stream = stream
         self._wall_s = wall_s
         self._waiting: list[tuple[str, str, dict[str, Any]]] = []
         self._dropped = 0
@@ -89,8 +89,9 @@ class LazyLog:
 
         def write(level: str, event: str, fields: dict[str, Any]) -> None:
             line = {"timestamp": fields.pop("timestamp"), "level": level, "event": event, **fields}
-            print(render(line), file=self._stream, flush=True)
+            print_line(render(line))
 
+        print_line = self._printer()
         self._write = write
         waiting, self._waiting = self._waiting, []
         if self._dropped:
@@ -101,6 +102,22 @@ class LazyLog:
             )
         for line in waiting:
             write(*line)
+
+    def _printer(self) -> Callable[[str], object]:
+        """Return what writes one line."""
+        stream = self._stream
+        if stream is None and sys.stderr is sys.__stderr__:
+            from inplace.agent.line_writer import STDERR
+
+            return STDERR.write
+        return lambda line: print(line, file=stream or sys.stderr, flush=True)
+
+    def flush(self) -> None:
+        """Wait for the log's reader, for a short while at most; the process ends."""
+        if self.loaded:
+            from inplace.agent.line_writer import STDERR
+
+            STDERR.flush()
 
     def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if LEVELS.index(level) >= self._least:

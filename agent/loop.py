@@ -11,7 +11,6 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from inplace.agent.barrier import Barrier, BarrierState, HttpBarrier, renderer
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
+from inplace.agent.line_limit import LimitedLog
+from inplace.agent.line_writer import STDERR
 from inplace.agent.link import Link, NoLink, SocketLink
 from inplace.agent.phases import boot_s, process_started_s
 from inplace.agent.shell import SIGNALS, Shell, SignalledError
@@ -108,6 +109,7 @@ async def _run(
     # A slot is time to load everything in; without one the announcement goes first.
     loop.call_later(0.0 if config.start_slot_s > 0 else LOG_LOAD_S, log.load)
     clock = LoopClock()
+    peers = LimitedLog(log, clock.monotonic_s)  # for what other processes of this Pod cause
     transport = Http1Transport(shell.credentials, clock=clock, on_sent=on_sent, context=shell.context, ahead=ahead)
     barrier: Barrier = NoBarrier()
     if listener is not None:
@@ -115,7 +117,7 @@ async def _run(
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
     link: Link = NoLink()
     if config.link_file and config.restart_depth == CONTAINERS:
-        link = SocketLink(config.link_file, checks=config.checks_awaited, clock=clock, log=log)
+        link = SocketLink(config.link_file, checks=config.checks_awaited, clock=clock, log=peers)
     saves: SaveRequests | None = None
     if config.save_within_s > 0:
         from inplace.agent.save_requests import SaveFile, SaveRequests
@@ -129,7 +131,7 @@ async def _run(
             rng=Random(),
             barrier=barrier,
             link=link,
-            stalls=StallWatch(config, clock=clock, log=log, problem=unwatched),
+            stalls=StallWatch(config, clock=clock, log=peers, problem=unwatched),
             saves=saves,
             log=log,
             metrics=shell.metrics,
@@ -157,5 +159,5 @@ def _with_what_is_left_of_the_slot(config: AgentConfig) -> AgentConfig:
 
 
 def _leave(code: int) -> None:
-    sys.stderr.flush()
+    STDERR.flush()
     os._exit(code)

@@ -53,7 +53,7 @@ def _follow(arguments: list[str]) -> int:
 
         return run_supervised(options, os.environ)
     if isinstance(options, GuardOptions):
-        from inplace.agent.guard import run_guard
+        from inplace.agent.guard_main import run_guard
 
         return run_guard(options, os.environ)
     from inplace.agent.wait import run_wait

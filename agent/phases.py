@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from inplace.agent.metrics import AgentMetrics
+from inplace.agent.shared_file import read_shared, write_shared
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.phases import TEXT_BYTES_MAX, RestartPhase, parse_phases, phases_text
 from inplace.common.typed import Final
@@ -59,8 +60,7 @@ class PhaseFile:
         """Write the file anew; a disk that refuses costs these numbers only."""
         moment = "-" if left_s is None else f"{left_s:.3f}"
         try:
-            with open(self._path, "w", encoding="ascii") as file:  # noqa: PTH123
-                file.write(f"{phases_text(ended, told=told)} {self._boot_id()} {moment}")
+            write_shared(self._path, f"{phases_text(ended, told=told)} {self._boot_id()} {moment}".encode("ascii"))
         except OSError:
             return
 
@@ -70,8 +70,7 @@ class PhaseFile:
         Nothing where there is no file; no moment from before the machine started.
         """
         try:
-            with open(self._path, encoding="ascii") as file:  # noqa: PTH123
-                text, boot_id, moment = file.read(_FILE_BYTES_MAX + 1).split(" ")
+            text, boot_id, moment = read_shared(self._path, _FILE_BYTES_MAX).decode("ascii").split(" ")
             left_s = None if moment == "-" else float(moment)
             phases = parse_phases(text)  # of the whole text: what is handed on follows the grammar
         except (OSError, ValueError, RemoteProtocolError):

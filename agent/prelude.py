@@ -93,7 +93,7 @@ def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
     from inplace.common.epoch.agent import AgentState, Announce, step
     from inplace.common.epoch.errors import RemoteProtocolError
 
-    if response.status >= 400:
+    if response.status >= 300:
         return None
     try:
         jobsets, _ = JobSetEvents().read_list(response.body)

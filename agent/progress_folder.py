@@ -66,10 +66,13 @@ class ProgressFolder:
     def prepare(self) -> str:
         """Make the folder, for ranks of any user; return what is wrong, "" when it is there."""
         try:
+            is_new = False
             with suppress(FileExistsError):
                 os.mkdir(self._path)  # noqa: PTH102 - pathlib loads later than this
-                os.chmod(self._path, _SHARED_MODE)  # noqa: PTH101
-            with open_folder(self._path):
+                is_new = True
+            with open_folder(self._path) as folder:
+                if is_new:
+                    os.fchmod(folder, _SHARED_MODE)
                 return ""
         except OSError as error:
             return _problem(self._path, error)

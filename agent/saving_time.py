@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
+from inplace.agent.guard_log import say
 from inplace.agent.save_requests import SaveFile
-from inplace.common.epoch.guard import RUNNING, SIGTERM, GuardState
+from inplace.agent.stop_signal import signal_name
+from inplace.common.epoch.guard import RUNNING, SIGINT, GuardState
 
 
 class SavingTime:
@@ -14,26 +15,28 @@ class SavingTime:
 
     Args:
         path: where the worker sees that it is asked.
-        within_s: how long SIGTERM is held back.
+        within_s: how long the signal is held back by which the Pod ends.
     """
 
     def __init__(self, path: str, within_s: float) -> None:
         self._file = SaveFile(path)
         self._within_s = within_s
-        self.by_s: float | None = None  # when the worker gets SIGTERM, by the monotonic clock; None while none is held
+        self.by_s: float | None = (
+            None  # when the worker gets the signal, by the monotonic clock; None while none is held
+        )
+        self.number = 0  # of that signal
 
     def begins(self, number: int, state: GuardState) -> bool:
-        """Ask the worker to save if SIGTERM came and it runs in an epoch; say whether the signal is held back.
+        """Ask the worker to save if it runs in an epoch and its Pod ends by this signal; say whether that is held back.
 
-        A second SIGTERM is not, and ends the time.
+        A second one is not, and ends the time; neither is SIGINT, which a person types.
         """
-        if number != SIGTERM or self.ends() or state.phase != RUNNING or not state.epoch:
+        if number == SIGINT or self.ends() or state.phase != RUNNING or not state.epoch:
             return False
         problem = self._file.ask(state.epoch)
-        said = problem or f"SIGTERM: the worker has {self._within_s:g} s to save and end"
-        print(f"inplace-agent guard: {said}", file=sys.stderr, flush=True)
+        say(problem or f"{signal_name(number)}: the worker has {self._within_s:g} s to save and end")
         if not problem:
-            self.by_s = time.monotonic() + self._within_s
+            self.by_s, self.number = time.monotonic() + self._within_s, number
         return not problem
 
     def ends(self) -> bool:

@@ -19,13 +19,15 @@ from inplace.agent.log import LazyLog
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from inplace.agent.version import VERSION
-from inplace.common.kube.credentials import Credentials, CredentialsError, in_cluster
+from inplace.common.kube.credentials import Credentials, in_cluster
+from inplace.common.kube.http import CredentialsError
 from inplace.common.record import record, replace
 from inplace.common.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import ssl
 
+EPOCHS_AHEAD_MAX: Final = 100  # of the annotation as kubelet saw it; it lags by seconds, and a restart takes some
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -87,6 +89,7 @@ def run_shell(env: Mapping[str, str], start: Callable[[Shell], int]) -> int:
         return ExitCode.BUG
     finally:
         log.load()
+        log.flush()
 
 
 def begin(shell: Shell, **fields: object) -> Shell:
@@ -157,16 +160,23 @@ def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
     """
     if not config.epoch_file:
         return config
-    file = EpochFile(config.epoch_file)
-    ran, problem = file.recall_run()
+    file, known_epoch = EpochFile(config.epoch_file), config.previous_epoch
+    ran, problem = _credible(*file.recall_run(), known_epoch)
     if problem is not None:
         log.warning("epoch_not_recalled", message=problem, then="the agent trusts the status, even a lost one")
-    kept, problem = file.recall()
+    kept, problem = _credible(*file.recall(), known_epoch)
     if problem is not None:
         log.warning("epoch_not_recalled", message=problem, then="the agent reads a consistent view")
         return replace(config, previous_epoch=None, reached_epoch=ran or 0)
     known = [epoch for epoch in (config.previous_epoch, kept) if epoch is not None]
     return replace(config, previous_epoch=max(known, default=None), reached_epoch=max(ran or 0, (kept or 1) - 1))
+
+
+def _credible(kept: int | None, problem: str | None, known: int | None) -> tuple[int | None, str | None]:
+    """Refuse a kept epoch that this Pod cannot have announced: a worker of the agent's user can write the file."""
+    if kept is None or known is None or kept <= known + EPOCHS_AHEAD_MAX:
+        return kept, problem
+    return None, f"EPOCH_FILE: expected an epoch near {known}, which this Pod announced last, saw {kept}"
 
 
 def phases_of(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:

@@ -85,13 +85,15 @@ def _make(config: AgentConfig, parts: Parts) -> Agent:
         return SidecarAgent(config, parts)
     from inplace.agent.arguments import RunOptions
     from inplace.agent.checks import Checks
+    from inplace.agent.line_limit import LimitedLog
     from inplace.agent.link_server import LinkServer
     from inplace.agent.linked_worker import LinkedWorker
     from inplace.agent.supervisor_agent import SupervisorAgent
     from inplace.common.link import PROCESS
 
-    server = LinkServer(config.link_file, PROCESS, clock=parts.clock, log=parts.log)
-    checks = Checks(server, config.checks_awaited, clock=parts.clock, log=parts.log)
+    peers = LimitedLog(parts.log, parts.clock.monotonic_s)
+    server = LinkServer(config.link_file, PROCESS, clock=parts.clock, log=peers)
+    checks = Checks(server, config.checks_awaited, clock=parts.clock, log=peers)
     worker = LinkedWorker(server, clock=parts.clock, checks=checks)
     return SupervisorAgent(config, parts, worker=worker, options=RunOptions(command=("guard",)))
 

@@ -2,7 +2,7 @@
 The supervisor's process: its own worker below it, and the signals for that worker.
 
 A worker's command that does not exist is refused before anything is announced. SIGTERM and SIGINT end the worker, then
-this process. SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to the worker.
+this process, as does another signal that ends the Pod (`agent.outside_signals`). All others are passed on.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import signal
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from inplace.agent.arguments import RunOptions
-from inplace.agent.config import AgentConfig
+from inplace.agent.cleaning import Cleaning
+from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.driver import Parts
 from inplace.agent.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
 from inplace.agent.listener import listen
 from inplace.agent.log import LazyLog
 from inplace.agent.loop import run_loop
+from inplace.agent.outside_signals import OutsideSignals
 from inplace.agent.process_tree import become_reaper, lists_children
 from inplace.agent.shell import SIGNALS, Shell, begin, run_shell
 from inplace.agent.supervisor_agent import SupervisorAgent
@@ -31,8 +33,6 @@ from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, find_program
 if TYPE_CHECKING:
     from inplace.agent.checker import Checker
     from inplace.agent.standby import Standby
-
-FORWARDED: Final = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def run_supervised(options: RunOptions, env: Mapping[str, str]) -> int:
@@ -51,6 +51,10 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
     become_reaper()
     end_what_was_left(shell.config, shell.log)
     shell = begin(shell, worker=options.command[0])
+    cleaning = Cleaning(options.clean, shell.config.epoch_file)
+    if cleaning.refused:
+        raise ConfigError(tuple(cleaning.refused))
+    outside = OutsideSignals(options.stop_signal)
 
     def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
         own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
@@ -61,12 +65,13 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
             clock=parts.clock,
             on_stall=options.on_stall,
             standby=standby,
+            cleaning=cleaning,
+            say=lambda words: parts.log.info("cleaned", message=words),
             checker=_checker(options, parts) if options.before_announce else None,
         )
-        agent = SupervisorAgent(config, parts, worker=worker, options=options)
-        for number in FORWARDED:
-            asyncio.get_running_loop().add_signal_handler(number, agent.forward, number)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, *FORWARDED})  # a careless parent may have blocked them
+        agent = SupervisorAgent(config, parts, worker=worker, options=options, outside=outside)
+        asyncio.get_running_loop().add_reader(outside.descriptor, agent.take_signals)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # a careless parent may have blocked them
         return agent
 
     config = shell.config

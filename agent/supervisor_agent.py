@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import TYPE_CHECKING
 
 from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Driver, Parts
 from inplace.agent.exit_code import ExitCode, UnfitError
 from inplace.agent.link_address import PROGRESS_DIR, SAVE_FILE
+from inplace.agent.outside_signals import HARMLESS
 from inplace.agent.process_tree import STUCK_S
+from inplace.agent.stop_signal import signal_name
 from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
@@ -41,6 +44,9 @@ from inplace.common.epoch.supervisor import (
 from inplace.common.epoch.telling import ScheduleTelling, TellFailure
 from inplace.common.wire import PROCESS
 
+if TYPE_CHECKING:
+    from inplace.agent.outside_signals import OutsideSignals
+
 
 class SupervisorAgent:
     """One Pod's agent, which is its worker's parent.
@@ -49,12 +55,22 @@ class SupervisorAgent:
         config: settings, already checked.
         worker: starts and ends the worker's processes.
         options: how the worker is run.
+        outside: the signals for a worker that is this process's child; None where a guard gets them.
     """
 
-    def __init__(self, config: AgentConfig, parts: Parts, *, worker: Worker, options: RunOptions) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        parts: Parts,
+        *,
+        worker: Worker,
+        options: RunOptions,
+        outside: OutsideSignals | None = None,
+    ) -> None:
         self._config = config
         self._worker = worker
         self._options = options
+        self._outside = outside
         self._clock = parts.clock
         self._log = parts.log
         self._machine = SupervisorState(
@@ -77,7 +93,7 @@ class SupervisorAgent:
         self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
         self._holding: asyncio.Task[None] | None = None  # the process of the run after the newest worker's
         self._phases = self._driver.phases
-        self._stop_signal = signal.SIGTERM
+        self._stop_signal = int(signal.SIGTERM)
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
         self._watch_over: asyncio.Task[None] | None = None  # of the newest worker
         self._is_fit = False  # its check is over, and no worker ran since
@@ -96,10 +112,10 @@ class SupervisorAgent:
         finally:
             await self._worker.close()
 
-    def terminate(self, number: signal.Signals) -> None:
+    def terminate(self, number: int) -> None:
         """Take note that this process was told to end; the worker is told by the same signal, once it could save."""
-        if number == signal.SIGTERM and self._saving is None and self._may_save():
-            self._saving = self._driver.start(self._terminate_saved())
+        if number != signal.SIGINT and self._saving is None and self._may_save():
+            self._saving = self._driver.start(self._terminate_saved(number))
             return
         if self._saving is not None:
             self._saving.cancel()
@@ -110,22 +126,28 @@ class SupervisorAgent:
         runs = self._machine.life is WorkerLife.RUNNING and self.state.phase is AgentPhase.LIFTED
         return self._saves is not None and runs and self._saves.ask(self.state.epoch)
 
-    async def _terminate_saved(self) -> None:
+    async def _terminate_saved(self, number: int) -> None:
         """Let the worker save and end; cancelled when it has ended."""
         assert self._saves is not None
         within_s = self._saves.within_s
-        self._log.info("signalled", signal="SIGTERM", then=f"the worker has {within_s:g} s to save")
+        self._log.info("signalled", signal=signal_name(number), then=f"the worker has {within_s:g} s to save")
         await self._clock.sleep(within_s)
-        self._terminate(signal.SIGTERM)
+        self._terminate(number)
 
-    def _terminate(self, number: signal.Signals) -> None:
-        self._log.info("signalled", signal=number.name, then="the worker is ended first")
+    def _terminate(self, number: int) -> None:
+        self._log.info("signalled", signal=signal_name(number), then="the worker is ended first")
         self._stop_signal = number
         self._driver.take(Terminate(number))
 
-    def forward(self, number: signal.Signals) -> None:
-        """Pass a signal on to the worker."""
-        self._worker.signal(number)
+    def take_signals(self) -> None:
+        """Pass signals on to the worker, and end with it by one that ends the Pod."""
+        for number, ends in self._outside.read() if self._outside is not None else ():
+            if ends:
+                self.terminate(number)
+            elif self._machine.life is WorkerLife.ABSENT and number not in HARMLESS:
+                self._terminate(number)  # as a guard: there is no worker that it could be for
+            else:
+                self._worker.signal(number)
 
     def step(self, event: Event) -> tuple[object, ...]:
         """Advance the machine."""
@@ -206,7 +228,7 @@ class SupervisorAgent:
         self._stop_watching()
         if action.stalled:
             why = "it hangs" if action.verdict is None else f"it hangs, and its epoch is {action.verdict.value}"
-            grace_s, number = 0.0, signal.SIGKILL  # a stopped process takes no SIGTERM
+            grace_s, number = 0.0, int(signal.SIGKILL)  # a stopped process takes no SIGTERM
         elif action.verdict is Verdict.FENCED:
             grace_s, number, why = 0.0, signal.SIGKILL, "its lease is over"
         elif action.at_once:
@@ -222,7 +244,7 @@ class SupervisorAgent:
         if self._patience is not None:
             self._patience.cancel()
         self._patience = self._driver.start(self._kill_after(grace_s))
-        self._log.info("worker_stopping", why=why, signal=number.name, grace_s=grace_s)
+        self._log.info("worker_stopping", why=why, signal=signal_name(number), grace_s=grace_s)
 
     def _stop_watching(self) -> None:
         """Judge this worker no longer, and start nothing beside it; it ends."""
@@ -273,6 +295,8 @@ class SupervisorAgent:
         if self._stalls is not None:
             self._phases.worker_stepped(stepped)
         self._driver.begin_run()
+        if self._outside is not None and (number := self._outside.ended_worker()):
+            self._terminate(number)  # BEFORE its end, which is no completion then, and no failure
         ended_s = self._clock.monotonic_s()
         if self._patience is not None:
             self._patience.cancel()

@@ -16,7 +16,7 @@ from inplace.agent.endings import cause_of, words_of
 from inplace.agent.jobset_requests import failure_request
 from inplace.agent.telling import telling_delay_s
 from inplace.common.epoch.telling import Action, FailureTold, TellFailure, TellingDue, WorkerFailed, WorkerStalled
-from inplace.common.kube.errors import ApiError, error_from_response
+from inplace.common.kube.errors import ApiError, check_answer
 from inplace.common.kube.http import TransportError
 from inplace.common.kube.watch import Busy, ending_of
 from inplace.common.worker_failure import WorkerFailure, failure_text
@@ -67,8 +67,7 @@ class Teller:
         text = failure_text(_written(failure, self._clock.wall_s()))
         try:
             response = await self._transport.request(failure_request(self._config, text), timeout_s=TELLING_S_MAX)
-            if response.status >= 400:
-                raise error_from_response(response)
+            check_answer(response)
             self._metrics.requests["patch", "ok"] += 1
         except (ApiError, TransportError) as error:
             ending = ending_of(error)

@@ -29,6 +29,7 @@ from inplace.common.kube.clock import Clock
 
 if TYPE_CHECKING:
     from inplace.agent.checker import Checker
+    from inplace.agent.cleaning import Cleaner
     from inplace.agent.standby import Standby
 
 SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
@@ -132,6 +133,8 @@ class WorkerProcess:
         on_stall: a shell's command that looks at a worker that hangs; "" for none.
         standby: holds the next run's process; None for none.
         checker: runs the check before each announcement; None for none.
+        cleaning: cleans after each run, BEFORE the next announcement; None for nothing.
+        say: told what came of that.
     """
 
     def __init__(
@@ -143,6 +146,8 @@ class WorkerProcess:
         on_stall: str = "",
         standby: Standby | None = None,
         checker: Checker | None = None,
+        cleaning: Cleaner | None = None,
+        say: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._command = list(command)
         self._on_stall = on_stall
@@ -152,6 +157,8 @@ class WorkerProcess:
         self._aside: dict[int, asyncio.Future[int]] = {}  # commands beside the worker, until they are reaped
         self._standby = standby
         self._checker = checker
+        self._cleaning = cleaning
+        self._say = say
         self._exit: asyncio.Future[int]
         self._childless: asyncio.Event
 
@@ -167,10 +174,16 @@ class WorkerProcess:
         self._exit = asyncio.get_running_loop().create_future()
         self._reap()  # a standby that just ended
         self._childless.clear()
+        if self._cleaning is not None:
+            self._cleaning.begin()
         self._main = self._spawn(env) if self._standby is None else self._standby.start(self._spawn, env)
 
     async def until_fit(self, epoch: int) -> None:
-        """Run the check, if there is one; nothing of it is left."""
+        """Clean after the last run, then run the check, if there is one; nothing of it is left."""
+        if self._cleaning is not None:
+            clean = self._cleaning.clean
+            for words in clean() if self._cleaning.is_quick else await asyncio.to_thread(clean):
+                self._say(words)
         if self._checker is not None:
             await self._checker.check(self._run_aside, epoch_variables(epoch))
             await self.gone()

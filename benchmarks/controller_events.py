@@ -40,7 +40,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import PODS, KubeObject
-from inplace.controller.api.plain_credentials import PlainCredentials
+from inplace.controller.api.credentials import Identity, Read
 from inplace.controller.api.transport import AiohttpTransport
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import JOB_CODEC, POD_CODEC, Pod
@@ -163,13 +163,20 @@ def membership_of(pods: int) -> Membership:
     return membership
 
 
+def _unchanged(to: Credentials) -> Read:
+    async def read(_rejected: bool) -> Credentials:
+        return to
+
+    return read
+
+
 async def us_per_event(to: Credentials, pods: int) -> float:
     """Let every Pod announce once; return the microseconds of CPU per announcement."""
     membership = membership_of(pods)
     (group,) = membership
     (counted,) = group.ledgers.values()
     clock = LoopClock()
-    async with AiohttpTransport(PlainCredentials(lambda: to, clock=clock, refresh_s=60.0)) as transport:
+    async with AiohttpTransport(Identity(to, _unchanged(to), clock=clock)) as transport:
         client = KubeClient(transport, user_agent="bench", field_manager="bench")
         log = structlog.get_logger()
         rest_s = membership.gathering.rest_s

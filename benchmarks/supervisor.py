@@ -50,9 +50,7 @@ async def measure(
     rng, clock = Random(seed), LoopClock()
     nodes = -(-pods // PODS_PER_NODE)
     async with Cluster(nodes=nodes, pods_per_node=PODS_PER_NODE, clock=clock, controller="process") as cluster:
-        timeline = Timeline(
-            cluster.server, cluster.observers, clock=clock, jobset="train", agent="worker", worker="worker"
-        )
+        timeline = Timeline(cluster.server, cluster.observers, clock=clock, jobset="train", agents=("worker",))
         await cluster.apply(manifests(pods, runs, command))
         await complete(cluster, timeline, 0)
         names = sorted(pod["metadata"]["name"] for pod in cluster.pods())

@@ -22,7 +22,7 @@ class Http1Client:
     """One HTTP/1.1 connection over TLS, driven by a blocking socket."""
 
     def __init__(self, to: Credentials, context: ssl.SSLContext) -> None:
-        self._token = to.bearer_token()
+        self._identity = to.identity()
         self._link = Link(to, context)
         self._socket = socket.create_connection((to.host, to.port), timeout=ANSWER_S_MAX)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -37,7 +37,7 @@ class Http1Client:
 
     def send(self, request: Request) -> None:
         """Send a request."""
-        self._link.send(request, self._token)
+        self._link.send(request, self._identity)
         self._socket.sendall(self._link.unsent())
 
     def answer(self) -> bytes:

@@ -48,8 +48,7 @@ class Http2Client:
         """Send a request; return the number of its stream."""
         stream = self._connection.get_next_available_stream_id()
         pseudo = {":method": method, ":scheme": "https", ":authority": self._to.authority, ":path": path}
-        authorization = {"authorization": f"Bearer {self._to.bearer_token()}"}
-        fields = [*pseudo.items(), *headers.items(), *authorization.items()]
+        fields = [*pseudo.items(), *headers.items(), *self._to.identity()]
         self._bodies[stream] = bytearray()
         self._connection.send_headers(stream, fields, end_stream=not body)
         if body:

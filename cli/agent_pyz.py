@@ -38,10 +38,18 @@ DEPENDENCIES: Final = ("prometheus_client", "structlog", "typing_extensions")
 _SHEBANG: Final = b"#!/usr/bin/env python3\n"
 _DATE: Final = (1980, 1, 1, 0, 0, 0)  # the zip format's first; a build's date would make every build differ
 _MODE: Final = 0o100644 << 16
+# Any Python has to read this part, also one that is too old for the rest: no f-strings, no annotations.
 _ENTRY: Final = b"""\
 import sys
 
-sys.path.insert(0, f"{sys.path[0]}/{sys.implementation.cache_tag}")  # byte code, where there is some for this Python
+if sys.version_info < (3, 10):
+    sys.stderr.write(
+        "inplace-agent: expected Python 3.10 or newer in this container, saw %s (%s); use an image with a newer one, "
+        "put inplace-agent into it (inject --agent-in-image), or wait without it (--barrier probe)\\n"
+        % (sys.version.split()[0], sys.executable)
+    )
+    sys.exit(2)  # ExitCode.CONFIG
+sys.path.insert(0, sys.path[0] + "/" + sys.implementation.cache_tag)  # byte code, where there is some for this Python
 if sys.version_info < (3, 11):
     from inplace.common.kube.py310 import install
 
@@ -149,12 +157,29 @@ def _licences() -> Iterator[tuple[str, Path]]:
 
 
 def _our_licence() -> Path:
-    """Return the file that our installation holds; where there is none (an image's build), the one at the sources."""
+    """Return the source tree's file; of an installation, the one that it holds.
+
+    `pip install .` leaves metadata in a source tree, which list no licence.
+
+    Raises:
+        BuildError: there is none.
+    """
+    beside = SOURCES / "LICENSE"
+    if beside.is_file() and ((SOURCES / "pyproject.toml").is_file() or not _is_installed()):
+        return beside
+    files = (distribution("inplace").files or ()) if _is_installed() else ()
+    found = (Path(str(file.locate())) for file in files if file.parts[-2:] == ("licenses", "LICENSE"))
+    for path in found:
+        return path
+    raise BuildError(f"expected the file LICENSE in {SOURCES} or in the installed package, saw none; install it anew")
+
+
+def _is_installed() -> bool:
     try:
-        files = distribution("inplace").files or ()
-    except PackageNotFoundError:
-        return SOURCES / "LICENSE"
-    return next(Path(str(file.locate())) for file in files if file.parts[-2:] == ("licenses", "LICENSE"))
+        distribution("inplace")
+    except PackageNotFoundError:  # in an image's build
+        return False
+    return True
 
 
 def _compiled(python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:

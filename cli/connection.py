@@ -1,16 +1,15 @@
 """
 Open a connection to the cluster that kubectl would use: same files, same contexts, same namespace.
 
-The agent's small reader reads a kubeconfig with plain credentials, and the agent's transport serves it: a command
-starts in a third of the time. Exec plugins, auth providers, proxies and lists of files need kubernetes_asyncio, which
-is imported only then (see controller/api/credentials.py).
+The agent's transport serves a kubeconfig that says directly who we are: a command starts in a third of the time. One
+that names a program (an exec plugin, an auth provider) is for `controller/api/credentials.py`, imported only then.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,9 +18,9 @@ from typing import Final
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.credentials import Credentials, CredentialsError, in_cluster
+from inplace.common.kube.credentials import in_cluster
 from inplace.common.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
-from inplace.common.kube.http import Transport, TransportError
+from inplace.common.kube.http import CredentialsError, GarbledError, Transport, TransportError
 from inplace.common.kube.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import Kubeconfig
 
@@ -85,14 +84,14 @@ async def connected(target: Target) -> AsyncIterator[Connection]:
     Raises:
         RefusalError: there is no cluster to talk to, or it refused.
     """
-    files = _files(target)
-    context = _context(target, files)
     try:
-        transport = await _transport(target, files)
+        kubeconfig = None if target.is_in_cluster else _kubeconfig(target)
+        context = (target.context or kubeconfig.current) if kubeconfig else ""
+        namespace = target.namespace or _namespace(target, kubeconfig) or "default"
+        transport = await _transport(target, kubeconfig)
     except CredentialsError as error:
         raise RefusalError(f"no cluster to talk to: {error}", CliExit.NO_CLUSTER) from error
     try:
-        namespace = target.namespace or _namespace(target, files) or "default"
         yield Connection(KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT), namespace, context)
     except (ApiError, TransportError) as error:
         raise refusal_of(error, replace(target, context=context or None)) from error
@@ -115,6 +114,9 @@ def refusal_of(error: ApiError | TransportError, target: Target) -> RefusalError
         case NotFound():
             cure = "install it (kubectl apply --server-side -k deploy/), or choose another cluster (--context)"
             return RefusalError(f"the cluster of {where} does not know JobSets ({error.message}); {cure}")
+        case GarbledError():
+            cure = "log in to what stands before it, or choose another cluster (--context)"
+            return RefusalError(f"not the answer of an API server, from {where}: {error}; {cure}", CliExit.NO_CLUSTER)
         case TransportError():
             cure = "check that it is up, and that it is the right one (--context, --kubeconfig)"
             return RefusalError(f"no answer from the cluster of {where}: {error}; {cure}", CliExit.NO_CLUSTER)
@@ -134,63 +136,55 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 NAMES_SHOWN = 5  # a longer list is `inplace status`
 
 
-def _files(target: Target) -> list[Kubeconfig]:
-    """Return the readable files, each read once; a command that needs an unreadable one reports its problem."""
-    found = []
-    for part in filter(None, target.path.split(os.pathsep)) if not target.is_in_cluster else ():
-        with suppress(CredentialsError):
-            found.append(Kubeconfig(str(Path(part).expanduser())))
-    return found
-
-
-def _context(target: Target, files: Sequence[Kubeconfig]) -> str:
-    """Return the context that is meant, "" for none."""
-    return target.context or next((file.current for file in files if file.current), "")
-
-
-async def _transport(target: Target, files: Sequence[Kubeconfig]) -> Transport:
-    """Return a transport to the cluster.
+def _kubeconfig(target: Target) -> Kubeconfig:
+    """Read the kubeconfig.
 
     Raises:
-        CredentialsError: there is none, or it cannot be used.
+        CredentialsError: there is none, or it cannot be read.
+        RefusalError: it has no such context.
     """
-    credentials = _plain(target, files)
-    if credentials is not None:
-        return Http1Transport(credentials, clock=LoopClock())
+    parts = [part for part in target.path.split(os.pathsep) if part]
+    if not any(Path(part).expanduser().exists() for part in parts):
+        message = f"expected a kubeconfig at {target.path}, found no file: name one with --kubeconfig"
+        raise CredentialsError(message)
+    kubeconfig = Kubeconfig(target.path)
+    if target.context is not None and target.context not in kubeconfig.contexts:
+        known = did_you_mean(target.context, kubeconfig.contexts)
+        message = f"expected context {target.context} in {target.path}: {known}"
+        raise RefusalError(message, CliExit.NO_CLUSTER)
+    return kubeconfig
+
+
+async def _transport(target: Target, kubeconfig: Kubeconfig | None) -> Transport:
+    """Return a transport to the cluster.
+
+    Args:
+        target: which context of it.
+        kubeconfig: None is for the account of the Pod we run in.
+
+    Raises:
+        CredentialsError: what says who we are cannot be used.
+    """
+    if kubeconfig is None:
+        return Http1Transport(in_cluster(os.environ), clock=LoopClock())
+    access = kubeconfig.access(target.context)
+    if not access.fetched_by:
+        return Http1Transport(access.credentials(), clock=LoopClock())
     from inplace.controller.api.credentials import load_credentials
     from inplace.controller.api.transport import AiohttpTransport
 
-    transport = AiohttpTransport(await load_credentials(target.kubeconfig, clock=LoopClock(), context=target.context))
+    transport = AiohttpTransport(await load_credentials(target.path, clock=LoopClock(), context=target.context))
     return await transport.__aenter__()
 
 
-def _plain(target: Target, files: Sequence[Kubeconfig]) -> Credentials | None:
-    """Return what the small reader makes of it; None when the other one has to try.
+def _namespace(target: Target, kubeconfig: Kubeconfig | None) -> str:
+    """Return the namespace that the context or the Pod's account prefers, "" for none.
 
     Raises:
-        RefusalError: there is no such context.
+        CredentialsError: there is no such context.
     """
-    if target.is_in_cluster:
-        return in_cluster(os.environ)
-    if os.pathsep in target.path:
-        return None
-    for file in files:
-        if target.context is not None and target.context not in file.contexts:
-            message = (
-                f"expected context {target.context} in {target.path}: {did_you_mean(target.context, file.contexts)}"
-            )
-            raise RefusalError(message, CliExit.NO_CLUSTER)
-        with suppress(CredentialsError):
-            return file.credentials(target.context)
-    return None
-
-
-def _namespace(target: Target, files: Sequence[Kubeconfig]) -> str:
-    """Return the namespace that the context or the Pod's account prefers, "" for none."""
-    if target.is_in_cluster:
-        with suppress(OSError):
-            return ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
-    for file in files:
-        with suppress(CredentialsError):  # as kubectl does: the first file that has the context
-            return file.namespace(target.context)
+    if kubeconfig is not None:
+        return kubeconfig.namespace(target.context)
+    with suppress(OSError):
+        return ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
     return ""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from inplace.cli.manifest_commands import inject, lint
 from inplace.cli.terminal.visible import guard_streams
 
 if TYPE_CHECKING:
@@ -48,8 +49,18 @@ def _target(context: str | None, kubeconfig: str | None, namespace: str | None) 
     return Target(context, kubeconfig, namespace)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
 @app.callback()
-def inplace() -> None:
+def inplace(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
     """In-place restart for distributed training on Kubernetes."""
 
 
@@ -59,6 +70,9 @@ def status(
         str | None, typer.Argument(metavar="JOBSET", help="Name of the JobSet; without it, one line for each JobSet.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes until the JobSet ends or Ctrl-C.")] = False,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="List the JobSets of all namespaces.")
+    ] = False,
     output: OutputOption = "table",
     namespace: NamespaceOption = None,
     context: ContextOption = None,
@@ -68,11 +82,13 @@ def status(
 
     Also the Pods that it waits for and the time left; --watch shows changes live.
     """
-    if watch and jobset is None:
-        raise typer.BadParameter("expected the name of a JobSet to watch, saw none", param_hint="--watch")
+    if all_namespaces and (jobset is not None or namespace is not None):
+        saw = f"a JobSet's name, {jobset}" if jobset is not None else f"--namespace {namespace}"
+        raise typer.BadParameter(f"expected it alone, saw {saw} as well", param_hint="--all-namespaces")
     from inplace.cli.status.status import run_status
 
-    raise typer.Exit(run_status(jobset, _target(context, kubeconfig, namespace), output=output, watch=watch))
+    target = _target(context, kubeconfig, namespace)
+    raise typer.Exit(run_status(jobset, target, output=output, watch=watch, everywhere=all_namespaces))
 
 
 @app.command()
@@ -208,8 +224,16 @@ def demo(
         ),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Manifest with one JobSet whose workers print 'step=...'.")
+        Path | None,
+        typer.Option(
+            "--file",
+            "-f",
+            help="Manifest with one JobSet. With --runtime process its commands run on this machine.",
+        ),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before the commands of --file run on this machine.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Decides which workers die; with --runtime model, everything.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its KUBECONFIG.")] = False,
@@ -228,146 +252,27 @@ def demo(
 ) -> None:
     """Run a training group without a cluster.
 
-    Starts an embedded Kubernetes, kills or stops workers, and shows how the group restarts in place.
+    Starts an embedded Kubernetes, kills or stops workers, and shows how the group restarts in place. Containers are
+    local processes: a manifest's commands run on this machine, unless --runtime is model.
     """
     from inplace.cli.demo.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile, stall, venv)
+    options = DemoOptions(
+        pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile, stall, venv, yes
+    )
     raise typer.Exit(run_demo(options))
 
 
-@app.command()
-def inject(
-    file: Annotated[str, typer.Option("--file", "-f", help="Path of the manifest; - is standard input.")],
-    mode: Annotated[
-        Literal["sidecar", "supervisor"], typer.Option(help="How the agent runs: beside the worker, or as its parent.")
-    ] = "sidecar",
-    agent_image: Annotated[str, typer.Option(help="Image that contains the agent.")] = "inplace-agent",
-    agent_in_image: Annotated[
-        bool, typer.Option("--agent-in-image", help="The worker's image contains inplace-agent: copy nothing into it.")
-    ] = False,
-    barrier: Annotated[
-        Literal["guard", "wait", "probe"],
-        typer.Option(
-            help="Sidecar mode: what holds the worker back. guard: a parent process of the worker, which also tells at "
-            "once how it ended. probe: the agent's startup probe. wait: the probe, and the worker's own command."
-        ),
-    ] = "guard",
-    restart: Annotated[
-        Literal["containers", "process"] | None,
-        typer.Option(
-            help="With guards: what a group restart starts anew. containers: all, by kubelet (the default). process: "
-            "the worker's process, by its guard. Written into the JobSet as the annotation inplace.dev/restart."
-        ),
-    ] = None,
-    before_announce: Annotated[
-        str, typer.Option(help="A check that each Pod runs before it joins an epoch; if it fails, the Pod is replaced.")
-    ] = "",
-    before_announce_timeout: Annotated[
-        float | None, typer.Option(min=0.1, max=3600, help="Seconds that the check may take [default: 30].")
-    ] = None,
-    before_announce_unanswered: Annotated[
-        Literal["join", "leave"] | None,
-        typer.Option(help="What a Pod does whose check hangs or cannot be run [default: join]."),
-    ] = None,
-    save_within: Annotated[
-        int, typer.Option(min=0, max=3600, help="Seconds for workers to save before a planned stop; 0: not asked.")
-    ] = 0,
-    fence_after: Annotated[
-        str | None,
-        typer.Option(
-            help="Experimental. Seconds (15 to 600) without the API server after which an agent ends its worker."
-        ),
-    ] = None,
-    bad_nodes: Annotated[
-        str | None,
-        typer.Option(metavar="FAILURES/SECONDS[/PERCENT]", help="When new Pods avoid a node, such as 2/3600."),
-    ] = None,
-    worker: Annotated[
-        list[str] | None,
-        typer.Option("--worker", help="Name of the worker's container, if there are several containers."),
-    ] = None,
-    service_account: Annotated[
-        str | None, typer.Option(help="Account of Pods that name none: inplace-agent or inplace-agent-SUFFIX.")
-    ] = None,
-    unrestricted_account: Annotated[
-        bool,
-        typer.Option(
-            "--unrestricted-account",
-            help="Also give the agent's rights to accounts of other names; these may patch every Pod of the namespace.",
-        ),
-    ] = False,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
-    ] = "default",
-    exit_code: Annotated[
-        int, typer.Option(min=1, max=255, help="Exit code with which the agent restarts its Pod.")
-    ] = 88,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the barrier.")] = 8080,
-    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Output format.")] = "yaml",
-    diff: Annotated[bool, typer.Option("--diff", help="Print the difference instead of the manifest.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the difference on stderr.")] = False,
-) -> None:
-    """Add the agent to a JobSet manifest.
-
-    Prints the manifest with all that in-place restart needs. Needs no cluster.
-    """
-    from inplace.cli.inject.inject import run_inject
-    from inplace.cli.inject.pod import InjectOptions
-    from inplace.cli.inject.policies import PolicyOptions
-
-    options = InjectOptions(
-        mode=mode,
-        agent_image=agent_image,
-        account=service_account,
-        unrestricted_account=unrestricted_account,
-        namespace=namespace,
-        exit_code=exit_code,
-        port=port,
-        workers=tuple(worker or ()),
-        barrier=barrier,
-        depth=restart,
-        agent_in_image=agent_in_image,
-        policies=PolicyOptions(
-            before_announce, before_announce_timeout, before_announce_unanswered, save_within, fence_after, bad_nodes
-        ),
-    )
-    raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet))
-
-
-@app.command()
-def lint(
-    file: Annotated[str, typer.Option("--file", "-f", help="Path of the manifest; - is standard input.")],
-    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")] = "text",
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
-    cluster: Annotated[
-        bool, typer.Option("--cluster", help="Check the cluster too; --context and --kubeconfig imply it.")
-    ] = False,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig [default: its current one].")] = None,
-    kubeconfig: Annotated[
-        str | None, typer.Option(help="Path of the kubeconfig [default: $KUBECONFIG, then ~/.kube/config].")
-    ] = None,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
-    ] = "default",
-) -> None:
-    """Check a JobSet manifest.
-
-    Says what keeps the JobSet from restarting in place, and in sentences what it does about failures.
-    Exit codes: 0 no errors, 1 errors, 2 the file or the cluster cannot be read.
-    """
-    from inplace.cli.lint.lint import LintOptions, run_lint
-
-    asked = cluster or context is not None or kubeconfig is not None
-    raise typer.Exit(run_lint(file, LintOptions(output, strict, asked, context, kubeconfig, namespace)))
+app.command()(inject)
+app.command()(lint)
 
 
 @app.command()
 def version() -> None:
     """Print the version."""
-    from importlib.metadata import version as installed_version
+    from inplace.agent.version import VERSION
 
-    typer.echo(f"inplace {installed_version('inplace')}")
+    typer.echo(f"inplace {VERSION}")
 
 
 def main() -> None:

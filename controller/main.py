@@ -18,9 +18,11 @@ import structlog
 
 from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
-from inplace.controller.api.credentials import CredentialsError, load_credentials
+from inplace.common.kube.http import CredentialsError
+from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import AiohttpTransport
 from inplace.controller.logs import configure_logs
+from inplace.controller.metrics import VERSION
 from inplace.controller.runtime import Controller, ControllerConfig
 
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -123,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     add = parser.add_argument
+    add("--version", action="version", version=f"inplace-controller {VERSION}")
     add(
         "--kubeconfig",
         metavar="FILE",

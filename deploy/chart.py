@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Final
 
 DEPLOY: Final = Path(__file__).parent
-TEMPLATES: Final = DEPLOY / "helm" / "inplace" / "templates"
+CHART: Final = DEPLOY / "helm" / "inplace"
+TEMPLATES: Final = CHART / "templates"
+DASHBOARDS: Final = CHART / "dashboards"  # copies: Helm reads no file outside of the chart
 _HEADER: Final = "{{- /* Made from deploy/%s by `python -m deploy.chart`. */ -}}\n"
 
 
@@ -28,12 +30,16 @@ class Template:
         condition: a value that leaves the whole file out when it is false; "" never does.
         values: the manifest's texts (each occurs once), by their replacement in the template.
         namespaces: how often the installation's namespace is named.
+        check: what stands in front of it, to refuse values that do not fit the cluster.
+        has_braces: it holds another program's templates, which Helm leaves as they are.
     """
 
     source: str
     condition: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     namespaces: int = 0
+    check: str = ""
+    has_braces: bool = False
 
     @property
     def name(self) -> str:
@@ -47,7 +53,8 @@ class Template:
             AssertionError: the manifest is not what this table was written for.
         """
         text = (DEPLOY / self.source).read_text()
-        assert "{{" not in text, f"{self.source}: Helm would take {{{{ for its own"
+        assert ("{{" in text) is self.has_braces, f"{self.source}: Helm would take {{{{ for its own"
+        text = text.replace("{{", '{{ "{{" }}')
         for old, new in self.values.items():
             assert text.count(old) == 1, f"{self.source}: expected {old!r} once, saw it {text.count(old)} times"
             text = text.replace(old, new)
@@ -55,7 +62,7 @@ class Template:
         assert seen == self.namespaces, f"{self.source}: expected {self.namespaces} times the namespace, saw {seen}"
         text = text.replace("inplace-system", "{{ .Release.Namespace }}")
         if self.condition:
-            text = f"{{{{- if .Values.{self.condition} }}}}\n{text}{{{{- end }}}}\n"
+            text = f"{{{{- if .Values.{self.condition} }}}}\n{self.check}{text}{{{{- end }}}}\n"
         return _HEADER % self.source + text
 
 
@@ -81,14 +88,66 @@ _SCHEDULING: Final = """\
       tolerations:
         {{- toYaml . | nindent 8 }}
       {{- end }}
+      {{- with .Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.priorityClassName }}
+      priorityClassName: {{ . | quote }}
+      {{- end }}
       containers:
 """
 _IMAGE: Final = """\
-          image: {{ .Values.image.repository }}{{ with .Values.image.tag }}:{{ . }}{{ end }}
-          imagePullPolicy: {{ .Values.image.pullPolicy }}
-          {{- if .Values.beside }}
-          args: [--beside]
+          {{- with .Values.image }}
+          {{- $version := .tag | default $.Chart.AppVersion | toString }}
+          {{- $suffix := ternary "" (printf ":%s" $version) (contains "@" .repository) }}
+          image: {{ .repository }}{{ with .digest }}@{{ . }}{{ else }}{{ $suffix }}{{ end }}
+          imagePullPolicy: {{ .pullPolicy }}
           {{- end }}
+          {{- if or .Values.beside (ne .Values.logLevel "info") }}
+          args:
+            {{- if .Values.beside }}
+            - --beside
+            {{- end }}
+            {{- if ne .Values.logLevel "info" }}
+            - --log-level={{ .Values.logLevel }}
+            {{- end }}
+          {{- end }}
+"""
+_ANNOTATIONS: Final = """\
+  {{- with .Values.annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+"""
+_POD_ANNOTATIONS: Final = """\
+      {{- with .Values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+"""
+_SINCE_1_36: Final = """\
+{{- if semverCompare "<1.36.0-0" .Capabilities.KubeVersion.Version }}
+{{- $words := "mutatingAdmissionPolicy: expected Kubernetes 1.36 or newer, saw %s; set it to false" }}
+{{- fail (printf $words .Capabilities.KubeVersion.Version) }}
+{{- end }}
+"""
+_DASHBOARDS: Final = """\
+{{- /* Made by `python -m deploy.chart`. Grafana's sidecar for dashboards finds ConfigMaps by their label. */ -}}
+{{- if .Values.dashboards.install }}
+{{- range $path, $_ := .Files.Glob "dashboards/*.json" }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: dashboard-{{ base $path | trimSuffix ".json" }}
+  namespace: {{ $.Release.Namespace }}
+  labels:
+    {{- toYaml $.Values.dashboards.labels | nindent 4 }}
+data:
+  {{ base $path }}: {{ $.Files.Get $path | quote }}
+{{- end }}
+{{- end }}
 """
 _RESOURCES: Final = """\
           resources:
@@ -135,12 +194,13 @@ TABLE: Final = (
     Template("admission/jobsets.yaml"),
     Template("admission/immutable.yaml"),
     Template("admission/agents.yaml"),
-    Template("admission/defaults.yaml", condition="mutatingAdmissionPolicy"),
+    Template("admission/defaults.yaml", condition="mutatingAdmissionPolicy", check=_SINCE_1_36),
     Template("apf/flowcontrol.yaml", namespaces=3),
     Template(
         "controller/deployment.yaml",
         values={
-            "  replicas: 2\n": "  replicas: {{ .Values.replicas }}\n",
+            "spec:\n  replicas: 2\n": _ANNOTATIONS + "spec:\n  replicas: {{ .Values.replicas }}\n",
+            "    spec:\n      serviceAccountName": _POD_ANNOTATIONS + "    spec:\n      serviceAccountName",
             "      containers:\n": _SCHEDULING,
             "          image: inplace-controller\n          imagePullPolicy: IfNotPresent\n": _IMAGE,
             _RESOURCES: "          resources:\n            {{- toYaml .Values.resources | nindent 12 }}\n",
@@ -159,6 +219,7 @@ TABLE: Final = (
     ),
     Template("overlays/podmonitor/podmonitor.yaml", condition="podMonitor", namespaces=1),
     Template("overlays/servicemonitor/servicemonitor.yaml", condition="serviceMonitor", namespaces=1),
+    Template("overlays/prometheusrule/prometheusrule.yaml", condition="prometheusRule", namespaces=1, has_braces=True),
 )
 
 
@@ -184,19 +245,28 @@ def templates() -> dict[str, str]:
     """Return the text of each template by its file name."""
     return {each.name: each.render() for each in TABLE} | {
         "agent-agent.yaml": per_namespace("agent/agent.yaml", _AGENT, "agentNamespaces", namespaces=4),
+        "dashboards.yaml": _DASHBOARDS,
         "workers-network.yaml": per_namespace("workers/network.yaml", _WORKERS, "workerNamespaces", namespaces=1),
     }
 
 
+def dashboards() -> dict[str, str]:
+    """Return the text of each dashboard by its file name."""
+    return {
+        path.name: path.read_text()
+        for path in sorted((DEPLOY.resolve().parent / "grafana" / "dashboards").glob("*.json"))
+    }
+
+
 def main() -> None:
-    """Write the templates, and remove those without a source."""
-    wanted = templates()
-    TEMPLATES.mkdir(parents=True, exist_ok=True)
-    for path in TEMPLATES.glob("*.yaml"):
-        if path.name not in wanted:
-            path.unlink()
-    for name, text in wanted.items():
-        (TEMPLATES / name).write_text(text)
+    """Write templates and dashboards, and remove those without a source."""
+    for folder, pattern, wanted in ((TEMPLATES, "*.yaml", templates()), (DASHBOARDS, "*.json", dashboards())):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.glob(pattern):
+            if path.name not in wanted:
+                path.unlink()
+        for name, text in wanted.items():
+            (folder / name).write_text(text)
 
 
 if __name__ == "__main__":

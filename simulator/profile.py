@@ -24,8 +24,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from inplace.common.kube.bounded_read import read_bounded
 from inplace.simulator.cluster.timings import ZERO, Delay, Latency, Tailed, Timings
 
+PROFILE_BYTES_MAX: Final = 1 << 20  # the shipped ones have some 3 kB
 FOLDER: Final = Path(__file__).parent / "profiles"
 RECORDED: Final = Path(__file__).parent / "recorded"
 BASE: Final = "lab"
@@ -157,7 +159,7 @@ def read_profile(name: str) -> Profile:
     """
     path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
     try:
-        found = tomllib.loads(path.read_text())
+        found = tomllib.loads(read_bounded(str(path), PROFILE_BYTES_MAX).decode())
     except FileNotFoundError:
         raise ProfileError(f"expected a profile ({', '.join(shipped())}) or a .toml file, saw {name!r}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from inplace import examples
+from inplace.cli.demo.adaptation import UnsuitableError, adapted, initializers
+from inplace.cli.demo.node_shapes import node_shapes
 from inplace.cli.manifests.agent_pieces import DEPTH
 from inplace.cli.manifests.documents import StreamError, read_stream
+from inplace.cli.manifests.pod_roles import Container, Member, members
 from inplace.common import wire
 from inplace.common.guard_command import is_guarded
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import with_pods
+from inplace.simulator.cluster.nodes import NodeShape
 
 EXAMPLE = Path(examples.__file__).parent / "train.yaml"
 EXAMPLES = {
@@ -34,31 +39,60 @@ class DemoManifest:
 
     Args:
         documents: everything, in the order of the file.
-        namespace: of the JobSet.
-        name: of the JobSet.
-        pods: how many Pods its slots make.
-        worker: name of the worker's container: the first regular one of the first replicatedJob.
-        agent: name of the agent's container: its first sidecar, or the worker's in supervisor mode.
+        jobset: the one among them.
+        pods: how many Pods restart together, once all are there.
+        workers: the worker's container of each replicatedJob that restarts in place.
+        agents: the names of the agents' containers; in supervisor mode the workers'.
         mode: sidecar, guarded (a sidecar, and a guard around the worker), process (the same with depth `process`) or
             supervisor.
+        notes: what the demo changed, a sentence each.
+        nodes: on which the Pods fit.
     """
 
     documents: list[KubeObject]
-    namespace: str
-    name: str
+    jobset: KubeObject
     pods: int
-    worker: str
-    agent: str
+    workers: Mapping[str, str]
+    agents: frozenset[str]
     mode: str
+    notes: list[str]
+    nodes: list[NodeShape]
+
+    @property
+    def name(self) -> str:
+        """Return the JobSet's name."""
+        return str(self.jobset["metadata"]["name"])
+
+    @property
+    def agent(self) -> str:
+        """Return the name of an agent's container."""
+        return min(self.agents)
+
+    @property
+    def worker(self) -> str:
+        """Return the name of the first replicatedJob's worker."""
+        return next(iter(self.workers.values()))
+
+    @property
+    def namespace(self) -> str:
+        """Return the JobSet's namespace."""
+        return str(self.jobset["metadata"].get("namespace") or "default")
 
 
 def read_demo_manifest(
-    file: Path | None, pods: int | None, failures: int, mode: str | None, stall_after_s: float | None = None
+    file: Path | None,
+    pods: int | None,
+    failures: int,
+    mode: str | None,
+    stall_after_s: float | None = None,
+    *,
+    models: bool = False,
 ) -> DemoManifest:
     """Return the manifest of `file`, or the example of `mode`; `pods` resizes it, None leaves a user's file as it is.
 
     The example allows as many restarts as there are failures to come; a user's file says itself how many it allows.
     With `stall_after_s` the agents restart the group when a rank is silent for so long, unless the file has a limit.
+    With `models` the containers are timed models.
 
     Raises:
         ManifestError: the file is at fault.
@@ -81,9 +115,15 @@ def read_demo_manifest(
         except (ValueError, KeyError, TypeError) as error:
             raise ManifestError(f"--pods {pods}: {error}") from error
         jobset = _only_jobset(documents, path)
-    manifest = _described(documents, jobset, path)
+    _fill(jobset, path)
+    try:
+        fitting, notes = adapted(jobset, models=models)
+    except UnsuitableError as error:
+        raise ManifestError(f"{path}: {error}") from error
+    documents[next(place for place, document in enumerate(documents) if document is jobset)] = fitting
+    manifest = _described(documents, fitting, notes, path)
     if stall_after_s is not None and manifest.mode != "sidecar":
-        _set_limit(jobset, manifest.agent, stall_after_s)
+        _set_limit(fitting, manifest.agents, stall_after_s)
     if mode is not None and mode != manifest.mode:
         raise ManifestError(f"{path}: expected a manifest for --mode {mode}, saw one for {manifest.mode} mode")
     return manifest
@@ -95,7 +135,7 @@ def _read(file: Path) -> list[KubeObject]:
     except StreamError as error:
         raise ManifestError(str(error)) from error
     for document in documents:
-        if not isinstance(document.get("metadata"), dict):
+        if document.get("kind") == wire.KIND and not isinstance(document.get("metadata"), dict):
             raise ManifestError(f"{file}: expected objects with apiVersion, kind and metadata, saw {document!r:.80}")
     return documents
 
@@ -108,44 +148,69 @@ def _only_jobset(documents: list[KubeObject], file: Path) -> KubeObject:
     return jobsets[0]
 
 
-def _set_limit(jobset: KubeObject, agent: str, stall_after_s: float) -> None:
+def _set_limit(jobset: KubeObject, agents: frozenset[str], stall_after_s: float) -> None:
     """Give the agents' containers the variable of the limit."""
     for job in jobset["spec"]["replicatedJobs"]:
         template = job["template"]["spec"]["template"]["spec"]
         for container in (*(template.get("initContainers") or ()), *template["containers"]):
             env = container.setdefault("env", [])
-            if container["name"] == agent and all(variable.get("name") != STALL_AFTER for variable in env):
+            if container["name"] in agents and all(variable.get("name") != STALL_AFTER for variable in env):
                 env.append({"name": STALL_AFTER, "value": f"{stall_after_s:g}"})
 
 
-def _described(documents: list[KubeObject], jobset: KubeObject, file: Path) -> DemoManifest:
+def _fill(jobset: KubeObject, file: Path) -> None:
+    """Set the numbers that the API server would set, and refuse what it would refuse with words of its schema."""
+    replicated = (jobset.get("spec") or {}).get("replicatedJobs")
+    if not isinstance(replicated, list) or not replicated:
+        raise ManifestError(f"{file}: expected spec.replicatedJobs with at least one entry, saw {replicated!r:.80}")
+    for place, job in enumerate(replicated):
+        path = f"{file}: spec.replicatedJobs[{place}]"
+        spec = ((job.get("template") or {}).get("spec") or {}) if isinstance(job, dict) else {}
+        containers = ((spec.get("template") or {}).get("spec") or {}).get("containers")
+        if not isinstance(containers, list) or not containers or not all(isinstance(each, dict) for each in containers):
+            raise ManifestError(f"{path}: expected template.spec.template.spec.containers, saw {containers!r:.80}")
+        for holder, field in ((job, "replicas"), (spec, "parallelism")):
+            if holder.get(field) is None:
+                holder[field] = 1
+            if type(holder[field]) is not int:
+                raise ManifestError(f"{path}: expected a whole number for {field}, saw {holder[field]!r:.80}")
+
+
+def _described(documents: list[KubeObject], jobset: KubeObject, notes: list[str], file: Path) -> DemoManifest:
     """Find in the JobSet what the demo needs; the API server judges the rest."""
-    try:
-        replicated = jobset["spec"]["replicatedJobs"]
-        pods = sum(int(job.get("replicas", 1)) * int(job["template"]["spec"]["parallelism"]) for job in replicated)
-        template = replicated[0]["template"]["spec"]["template"]["spec"]
-        worker = template["containers"][0]["name"]
-        is_supervised = template["containers"][0].get("command", [])[:2] == ["inplace-agent", "run"]
-        sidecars = [c for c in template.get("initContainers") or () if c.get("restartPolicy") == "Always"]
-        agent = worker if is_supervised else sidecars[0]["name"]
-        name, namespace = jobset["metadata"]["name"], jobset["metadata"].get("namespace", "default")
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    if not jobset["metadata"].get("name"):
+        raise ManifestError(f"{file}: expected metadata.name or metadata.generateName, saw neither")
+    everyone = sum(member.pods for member in members(jobset))
+    group = [member for member in members(jobset) if not member.has_opted_out]
+    first = initializers(jobset)
+    pods = sum(member.pods for member in group if member.name not in first)
+    if not 1 <= pods <= everyone <= PODS_MAX:
         raise ManifestError(
-            f"{file}: expected spec.replicatedJobs[] with a name and a template with spec.parallelism, a container and "
-            "the agent as a sidecar (an init container with restartPolicy: Always) or as its main process "
-            "(command: [inplace-agent, run, --, ...]), saw "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    policy = jobset["spec"].get("failurePolicy") or {}
-    if policy.get("restartStrategy") != wire.IN_PLACE_RESTART:
-        raise ManifestError(
-            f"{file}: expected spec.failurePolicy.restartStrategy: {wire.IN_PLACE_RESTART} (this is what the demo "
-            f"shows), saw {policy.get('restartStrategy')!r}"
+            f"{file}: expected 1 to {PODS_MAX:,} Pods that restart in place, saw replicas x parallelism = {pods:,}"
         )
-    if not 1 <= pods <= PODS_MAX:
-        raise ManifestError(f"{file}: expected 1 to {PODS_MAX:,} Pods, saw replicas x parallelism = {pods:,}")
-    is_below_guard = is_guarded(template["containers"][0].get("command") or ())
-    mode = "supervisor" if is_supervised else "guarded" if is_below_guard else "sidecar"
-    if mode == "guarded" and DEPTH in (sidecars[0].get("env") or ()):
-        mode = "process"
-    return DemoManifest(documents, namespace, name, pods, worker, agent, mode)
+    leading = next((member for member in group if member.agent and member.name not in first), None)
+    if leading is None:
+        raise ManifestError(f"{file}: expected an agent in the Pods that restart in place, saw none")
+    try:
+        nodes = node_shapes(jobset)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ManifestError(f"{file}: expected quantities as Kubernetes writes them, saw {error}") from error
+    agents = frozenset(member.agent.name for member in group if member.agent)
+    workers = {member.name: _worker(member).name for member in group}
+    return DemoManifest(documents, jobset, pods, workers, agents, _mode(leading), notes, nodes)
+
+
+def _worker(member: Member) -> Container:
+    """Return the container that trains: the supervisor's, a guarded one, or the first that is no helper."""
+    guarded = (one for one in member.workers if is_guarded(one.words))
+    plain = (one for one in member.workers if one not in member.helpers)
+    return member.supervisor or next(guarded, None) or next(plain, None) or member.containers[0]
+
+
+def _mode(member: Member) -> str:
+    if member.supervisor is not None:
+        return "supervisor"
+    if not is_guarded(_worker(member).words):
+        return "sidecar"
+    agent = member.sidecar_agent
+    return "process" if agent is not None and DEPTH in (agent.raw.get("env") or ()) else "guarded"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from rich.text import Text
 from inplace.cli.beside import beside
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.terminal.console import VisibleConsole
+from inplace.cli.terminal.visible import visible
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.simulator.cluster.cluster import Cluster
@@ -56,6 +58,10 @@ class DemoView:
     def say(self, text: str) -> None:
         """Print one line for people, whole, whatever the terminal's width."""
         self._console.print(text, soft_wrap=True, markup=False)
+
+    def note(self, text: str) -> None:
+        """Print one sentence for people at once, on stderr."""
+        print(f"inplace demo: {visible(text)}", file=sys.stderr, flush=True)
 
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:

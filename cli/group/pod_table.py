@@ -29,6 +29,7 @@ from inplace.cli.group.pod_facts import (
     State,
     Waiting,
 )
+from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.http import GarbledError
 from inplace.controller.spec.kinds import Gate
 
@@ -73,7 +74,7 @@ def decode_table(body: bytes, jobset: str, synced: int) -> PodsRead:
         names = [column.name for column in table.column_definitions or ()]
         places = [names.index(name) for name in ("Name", "Ready", "Status", "Node")]
         rows = [tuple(str(row.cells[place]) for place in places) for row in table.rows or ()]
-    except (msgspec.MsgspecError, ValueError, IndexError) as error:
+    except (*UNREADABLE, IndexError) as error:
         raise GarbledError(f"expected a Table of Pods with Name, Ready, Status and Node, saw {error}") from error
     return PodsRead(list(_pods(rows, jobset, synced)), table.metadata.resource_version)
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from inplace.cli.connection import Connection, did_you_mean
 from inplace.cli.group.pod_facts import POD_LIST, PodFact, PodsRead
 from inplace.cli.group.pod_table import ACCEPT as TABLE
@@ -20,6 +18,7 @@ from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import LIST_TIMEOUT_S
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http import GarbledError, Request, TransportError
@@ -77,20 +76,23 @@ async def read_pods(connection: Connection, name: str, accept: str = WHOLE, page
     """Return the Pods of a JobSet, as few pages as fit."""
     query, pods = {"labelSelector": pods_selector(name), "limit": str(page)}, list[PodFact]()
     while True:
-        body = await _get_pods(connection, query, accept)
-        try:
-            found = POD_LIST.decode(body)
-        except msgspec.MsgspecError as error:
-            raise GarbledError(f"expected a list of Pods, saw {error}") from error
+        found = decoded(POD_LIST.decode, await _get_pods(connection, query, accept), "a list of Pods")
         pods += found.items or []
         if not found.metadata.go_on:
             return PodsRead(pods, found.metadata.resource_version)
         query = query | {"continue": found.metadata.go_on}
 
 
-async def read_jobsets(connection: Connection) -> list[KubeObject]:
-    """Return every JobSet of the namespace."""
-    return list((await connection.client.list(JOBSETS, connection.namespace))["items"])
+async def read_jobsets(connection: Connection, *, everywhere: bool = False) -> list[KubeObject]:
+    """Return every JobSet of the namespace, or of all namespaces.
+
+    Raises:
+        GarbledError: the answer is no list.
+    """
+    found = await connection.client.list(JOBSETS, None if everywhere else connection.namespace)
+    if not isinstance(found.get("items"), list):
+        raise GarbledError(f"expected a list of JobSets, saw {found!r:.80}")
+    return list(found["items"])
 
 
 async def _get_pods(connection: Connection, query: dict[str, str], accept: str) -> bytes:

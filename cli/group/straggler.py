@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from enum import Enum
 
 from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
-from inplace.cli.group.pod_facts import Container, PodFact
+from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.cli.group.pod_facts import Container, PodFact, Terminated
 from inplace.common import wire
+from inplace.controller.spec.causes import unix_time
 
 RESTARTING_CONDITION = "AllContainersRestarting"  # kubelet's, while RestartAllContainers is carried out (KEP-5532)
 IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError")
 NODE_REASONS = ("NodeLost", "NodeStatusUnknown", "NodeNotReady", "DeletionByTaintManager")
+START_ERRORS = ("StartError", "ContainerCannotRun")  # the runtime's, for a command that the image does not have
+AT_ONCE_S = 5.0  # a container that ends so soon did nothing; kubelet's times are whole seconds
+LOOPS_LEAST = 3  # a group restart in between starts containers again, too
 DETAIL_CHARS_MAX = 160  # of a message of another program
 
 
@@ -30,6 +35,7 @@ class Why(Enum):
     IMAGE = "image cannot be pulled"
     CONFIG = "container cannot be created"
     CRASHING = "crashes again and again"
+    NOT_FOUND = "its command cannot be run"
     AGENT_REFUSES = "agent ends at once"
     RESTARTING = "containers start again"
     CREATING = "containers are being created"
@@ -121,6 +127,9 @@ def _of_containers(pod: PodFact) -> tuple[Why, str] | None:
             return Why.CONFIG, f"container {container.name}: {said or reason}"
         if reason == "CrashLoopBackOff":
             return _of_crash(container)
+    loops = [container for container in pod.containers if _ends_at_once(container)]
+    if loops:
+        return _of_crash(max(loops, key=lambda container: container.restart_count))
     restarting = pod.condition(RESTARTING_CONDITION)
     if restarting is not None and restarting.status == "True":
         return Why.RESTARTING, ""
@@ -138,13 +147,34 @@ def _is_done(pod: PodFact, container: Container) -> bool:
     return container not in pod.workers and ended is not None and ended.exit_code == 0
 
 
+def _last_end(container: Container) -> Terminated | None:
+    return container.state.terminated or container.last_state.terminated
+
+
+def _ends_at_once(container: Container) -> bool:
+    """Say whether a container starts and ends at once, again and again; restart rules know no back-off."""
+    ended = _last_end(container)
+    if ended is None or container.restart_count < LOOPS_LEAST or ended.exit_code == 0:
+        return False
+    if ended.reason in START_ERRORS:
+        return True
+    began_s, ended_s = unix_time(ended.started_at or ""), unix_time(ended.finished_at or "")
+    lived_s = ended_s - began_s if began_s is not None and ended_s is not None else AT_ONCE_S
+    return lived_s < AT_ONCE_S and not is_restart_exit(ended.exit_code)
+
+
 def _of_crash(container: Container) -> tuple[Why, str]:
-    ended = container.last_state.terminated
+    ended = _last_end(container)
     code = ended.exit_code if ended is not None else None
+    if ended is not None and (code in (NOT_EXECUTABLE, NOT_FOUND) or ended.reason in START_ERRORS):
+        said = ended.message or {NOT_FOUND: "not found", NOT_EXECUTABLE: "not executable"}.get(ended.exit_code, "")
+        words = f"container {container.name}, exit code {code}, {container.restart_count} restarts"
+        return Why.NOT_FOUND, _short(f"{words}: {said}" if said else words)
     if code in (ExitCode.CONFIG, ExitCode.BARRIER_UNAVAILABLE, ExitCode.EPOCHS_EXHAUSTED, ExitCode.BUG):
         name = ExitCode(code).name.lower().replace("_", " ")
         return Why.AGENT_REFUSES, f"container {container.name}, exit code {code} ({name})"
-    return Why.CRASHING, f"container {container.name}" + (f", exit code {code}" if code is not None else "")
+    loops = f", {container.restart_count} restarts" if container.restart_count >= LOOPS_LEAST else ""
+    return Why.CRASHING, f"container {container.name}" + (f", exit code {code}{loops}" if code is not None else "")
 
 
 def _of_agent(pod: PodFact, deprecated: int) -> tuple[Why, str]:

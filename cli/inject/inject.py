@@ -14,19 +14,41 @@ from typing import Any, Literal
 
 from inplace.cli.inject.jobset import Refusal, inject
 from inplace.cli.inject.pod import InjectOptions
-from inplace.cli.manifests.documents import Stream, StreamError, objects_of, read_stream
-from inplace.cli.manifests.text import Edited, with_documents
+from inplace.cli.manifests.documents import Stream, StreamError, is_jobset, objects_of, read_stream
+from inplace.cli.manifests.text import Edited, dump, with_documents
 from inplace.cli.terminal.visible import raw_of, visible
+from inplace.common.kube.resources import KubeObject
 
+Rbac = Literal["both", "none", "only"]
 REFUSED = 1
 UNREADABLE = 2
+GENERATED = (
+    "kubectl can apply no JobSet with generateName, and can create the agents' account only once; apply the account "
+    "with `inject --rbac only | kubectl apply -f -`, then create each JobSet with "
+    "`inject --rbac none | kubectl create -f -`"
+)
 DIFF_LINES_MAX = 3_000  # some 60 JobSets: a second; the comparison's time grows with the square
 
 
 def run_inject(
-    file: str, options: InjectOptions, *, output: Literal["yaml", "json"], diff: bool, quiet: bool = False
+    file: str,
+    options: InjectOptions,
+    *,
+    output: Literal["yaml", "json"],
+    diff: bool,
+    quiet: bool = False,
+    rbac: Rbac = "both",
 ) -> int:
-    """Print the manifest, and the difference on stderr (with `diff`, the difference alone); return the exit code."""
+    """Print the manifest, and the difference on stderr (with `diff`, the difference alone); return the exit code.
+
+    Args:
+        file: the manifest's path, or "-".
+        options: what to add.
+        output: the format.
+        diff: print the difference alone.
+        quiet: print no difference.
+        rbac: print the agents' accounts and rights in front of the manifest, not at all, or alone.
+    """
     try:
         stream = read_stream(file, runtimes=True)
         documents, first = inject(stream.documents, options)
@@ -37,6 +59,12 @@ def run_inject(
         for finding in refusal.findings:
             print(f"inplace inject: {stream.source}: {finding}", file=sys.stderr)
         return REFUSED
+    if rbac == "only":
+        sys.stdout.write(_json(first) if output == "json" else dump(first))
+        return 0
+    first = first if rbac == "both" else []
+    if first and any(_is_generated(obj) for document in documents for obj in objects_of(document)):
+        print(f"inplace inject: {stream.source}: {GENERATED}", file=sys.stderr)
     edited = with_documents(stream, documents, first)
     if not edited.keeps_comments:
         print(f"inplace inject: {stream.source}: written anew without its comments: its layout", file=sys.stderr)
@@ -54,8 +82,15 @@ def run_inject(
     if output == "json":
         sys.stdout.write(_json([*first, *documents]))
     else:  # kubectl reads a pipe, and the manifest as it is
-        (sys.stdout if sys.stdout.isatty() else raw_of(sys.stdout)).write(edited.text)
+        is_terminal = sys.stdout.isatty()
+        text = edited.text if is_terminal else edited.text.replace("\n", stream.newline)
+        (sys.stdout if is_terminal else raw_of(sys.stdout)).write(text)
     return 0
+
+
+def _is_generated(obj: KubeObject) -> bool:
+    metadata = obj.get("metadata") or {}
+    return is_jobset(obj) and not metadata.get("name") and bool(metadata.get("generateName"))
 
 
 def difference(stream: Stream, edited: Edited, *, color: bool) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from inplace.agent.barrier_address import OUR_PORT
 from inplace.agent.exit_code import ExitCode
+from inplace.cli.inject.agent_resources import OPTION, agent_resources, check_resources
 from inplace.cli.inject.policies import NO_POLICIES, PolicyOptions
-from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on, fill, wrap
+from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on, fill, stop_signal, wrap
 from inplace.cli.manifests import agent_pieces
-from inplace.cli.manifests.finding import REFUSED, Finding, refusal
+from inplace.cli.manifests.finding import REFUSED, Finding, refusal, shown
 from inplace.cli.manifests.pod_failure_policy import final_codes
 from inplace.cli.manifests.pod_roles import Container, Member, Mode
 from inplace.common import wire
@@ -34,6 +35,7 @@ class InjectOptions:
             startup probe, and with "wait" its own command as well (agent/wait.py). An agent that is there keeps its.
         depth: of a group restart in a guarded Pod; None is for the JobSet's annotation to say.
         agent_in_image: the worker's image holds inplace-agent already; nothing is copied into it.
+        agent_resources: of the agent's own containers, by kind and name; what is not named follows the Pod.
         policies: checks, saving, leases and bad nodes.
     """
 
@@ -48,6 +50,7 @@ class InjectOptions:
     barrier: Barrier = "guard"
     depth: Depth | None = None
     agent_in_image: bool = False
+    agent_resources: Mapping[str, str] = field(default_factory=dict)
     policies: PolicyOptions = NO_POLICIES
 
 
@@ -94,17 +97,16 @@ def _add_sidecar(
     inits = fill(pod, "initContainers", [])
     guarded = member.is_guarded or (present is None and options.barrier == "guard")
     if present is None:
-        wanted = agent_pieces.sidecar(
-            options.agent_image, exit_code=options.exit_code, port=options.port, as_root=as_root, guarded=guarded
-        )
+        wanted = _sidecar(member, options, as_root=as_root, guarded=guarded)
         inits.append(wanted)
         agent = Container(wanted, f"{member.pod_path}.initContainers[{len(inits) - 1}]", is_init=True)
+        yield from check_resources(member, agent)
     elif not present.is_init:
         fix = "a sidecar is an init container with restartPolicy Always; move it to initContainers"
         yield refusal(present.path, "a regular container", "the agent among initContainers", fix)
         return
     else:
-        yield from _complete_sidecar(present, options, guarded=guarded)
+        yield from _complete_sidecar(member, present, options, guarded=guarded)
         agent = present
     _bring_token(pod, agent, is_new=present is None)
     if options.depth == wire.PROCESS:
@@ -137,7 +139,7 @@ def _bring_token(pod: KubeObject, agent: Container, *, is_new: bool) -> None:
 def _guard(worker: Container, agent: Container, final: Sequence[int], options: InjectOptions) -> Iterator[Finding]:
     """Make a guard the worker's parent, and let both containers see the link."""
     if not worker.calls("guard"):
-        yield from wrap(worker, "guard", fail_on(final), agent_in_image=options.agent_in_image)
+        yield from wrap(worker, "guard", (*fail_on(final), *stop_signal(worker)), agent_in_image=options.agent_in_image)
         if not options.agent_in_image:
             yield from add_variables(agent, [{"name": "AGENT_FILE", "value": agent_pieces.PROGRAM_FILE}])
     yield from add_variables(worker, [dict(agent.env.get("LINK_FILE", agent_pieces.LINK))])
@@ -158,11 +160,29 @@ def _let_wait(worker: Container, agent: Container, options: InjectOptions) -> It
         _mount(worker)
 
 
-def _complete_sidecar(present: Container, options: InjectOptions, *, guarded: bool) -> Iterator[Finding]:
-    """Add to an agent that is there what it lacks; one under upstream's names keeps upstream's defaults."""
-    wanted = agent_pieces.sidecar(
-        options.agent_image, exit_code=options.exit_code, port=options.port, as_root=False, guarded=guarded
+def _sidecar(member: Member, options: InjectOptions, *, as_root: bool, guarded: bool) -> KubeObject:
+    return agent_pieces.sidecar(
+        options.agent_image,
+        exit_code=options.exit_code,
+        port=options.port,
+        as_root=as_root,
+        resources=agent_resources(member, options.agent_resources),
+        guarded=guarded,
     )
+
+
+def _complete_sidecar(
+    member: Member, present: Container, options: InjectOptions, *, guarded: bool
+) -> Iterator[Finding]:
+    """Add to an agent that is there what it lacks; one under upstream's names keeps upstream's defaults."""
+    wanted = _sidecar(member, options, as_root=False, guarded=guarded)
+    if options.agent_resources:
+        if present.raw.get("resources") not in (None, {}, wanted["resources"]):
+            fix = f"change it there, or leave {OPTION} out"
+            yield refusal(f"{present.path}.resources", shown(present.raw["resources"]), "what the option says", fix)
+            return
+        present.raw["resources"] = wanted["resources"]
+        yield from check_resources(member, present)
     for key in ("restartPolicy", "restartPolicyRules", "readinessProbe" if guarded else "startupProbe"):
         if present.has_upstream_names and key == "startupProbe":
             continue
@@ -177,9 +197,9 @@ def _add_supervisor(member: Member, worker: Container, options: InjectOptions, *
     """Make the agent the parent of the worker."""
     if member.supervisor is None:
         codes = final_codes(member.job_spec, worker.name)
-        yield from wrap(worker, "run", fail_on(codes), agent_in_image=options.agent_in_image)
+        yield from wrap(worker, "run", (*fail_on(codes), *stop_signal(worker)), agent_in_image=options.agent_in_image)
         if not options.agent_in_image:
-            _add_file(fill(member.pod_spec, "initContainers", []), worker, options, as_root=as_root)
+            yield from _add_file(member, worker, options, as_root=as_root)
     if worker.has_upstream_names and worker.is_upstream_supervisor:
         return
     port = options.port if options.port != OUR_PORT else None
@@ -187,13 +207,14 @@ def _add_supervisor(member: Member, worker: Container, options: InjectOptions, *
     _mount(worker)
 
 
-def _add_file(inits: list[KubeObject], worker: Container, options: InjectOptions, *, as_root: bool) -> None:
+def _add_file(member: Member, worker: Container, options: InjectOptions, *, as_root: bool) -> Iterator[Finding]:
     """Copy the one-file agent into the Pod before anything else starts, and mount it into the worker."""
-    if options.agent_in_image:
-        return
-    copier = agent_pieces.copier(options.agent_image, as_root=as_root)
-    if not any(container.get("name") == copier["name"] for container in inits):
+    inits = fill(member.pod_spec, "initContainers", [])
+    if not any(container.get("name") == agent_pieces.COPIER for container in inits):
+        resources = agent_resources(member, options.agent_resources)
+        copier = agent_pieces.copier(options.agent_image, as_root=as_root, resources=resources)
         inits.insert(0, copier)
+        yield from check_resources(member, Container(copier, f"{member.pod_path}.initContainers[0]", is_init=True))
     _mount(worker)
 
 

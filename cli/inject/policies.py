@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from inplace.agent.arguments import ArgumentsError, clean_words
 from inplace.cli.inject.worker import fill
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import Finding, refusal
@@ -40,6 +41,7 @@ class PolicyOptions:
         save_within_s: how long workers may take to save before a planned stop; 0: they are not asked.
         fence_after_s: the length of the workers' leases, as the annotation has it.
         bad_nodes: when a node is bad, as the annotation has it.
+        clean: what is removed after each run: paths, `ipc`, `off`.
     """
 
     check: str = ""
@@ -48,6 +50,7 @@ class PolicyOptions:
     save_within_s: int = 0
     fence_after_s: str | None = None
     bad_nodes: str | None = None
+    clean: tuple[str, ...] = ()
 
 
 NO_POLICIES: Final = PolicyOptions()
@@ -64,6 +67,12 @@ def annotate(metadata: KubeObject, policies: PolicyOptions) -> Iterator[Finding]
             needed, _, found = str(error).partition(": expected ")[2].partition(";")[0].partition(", saw ")
             option = "--fence-after" if read is read_fence else "--bad-nodes"
             yield refusal(option, found, needed, "correct it")
+    if policies.clean:
+        try:
+            clean_words("--clean", "\n".join(policies.clean))
+        except ArgumentsError as error:
+            needed, _, found = str(error).partition(": expected ")[2].partition(", saw ")
+            yield refusal("--clean", found, needed, "correct it")
     for name, text in options.items():
         old = (metadata.get("annotations") or {}).get(name)
         if old not in (None, text):
@@ -85,21 +94,23 @@ def add_policies(member: Member, policies: PolicyOptions, *, leased: bool) -> It
     """
     member = Member(member.raw, member.path)  # as it stands now
     agent = member.agent
-    if agent is None or not (policies.check or policies.save_within_s or leased):
+    if agent is None or not (policies.check or policies.save_within_s or policies.clean or leased):
         return
     if agent.has_upstream_names:
         yield refusal(agent.path, "an agent with upstream's variables", "ours", "leave the option out, or rename them")
         return
     is_supervisor = member.mode == "supervisor"
     workers = (agent,) if is_supervisor else tuple(worker for worker in member.workers if worker.calls(GUARD))
-    if not workers and (policies.check or policies.save_within_s):
-        option = "--before-announce" if policies.check else "--save-within"
+    if not workers and (policies.check or policies.save_within_s or policies.clean):
+        option = "--before-announce" if policies.check else "--save-within" if policies.save_within_s else "--clean"
         yield refusal(option, "no guard in the Pod", "a guard or a supervisor", "--barrier guard, or --mode supervisor")
         return
     if policies.check:
         yield from _check(member, agent, workers, policies)
     if policies.save_within_s:
         yield from _saving(member, agent, workers, policies.save_within_s)
+    for worker in workers if policies.clean else ():
+        yield from _set(worker, "WORKER_CLEAN", "\n".join(policies.clean))
     if leased:
         yield from _lease(member, agent, is_supervisor=is_supervisor)
 
@@ -170,6 +181,7 @@ _OPTIONS: Final = {
     "BEFORE_ANNOUNCE_TIMEOUT_S": "--before-announce-timeout",
     "BEFORE_ANNOUNCE_UNANSWERED": "--before-announce-unanswered",
     "SAVE_WITHIN_S": "--save-within",
+    "WORKER_CLEAN": "--clean",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from inplace.agent.stop_signal import signal_number
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, shown
 from inplace.cli.manifests.pod_failure_policy import FAILURES
@@ -18,6 +19,12 @@ from inplace.common.unfit import CODE as CHECK_FAILED
 def fail_on(final: Sequence[int]) -> tuple[str, ...]:
     """Return the option that makes guard and supervisor leave with these codes; nothing without any."""
     return ("--fail-on", spell(final, separator=",")) if final else ()
+
+
+def stop_signal(worker: Container) -> tuple[str, ...]:
+    """Return the option that tells guard and supervisor by which signal kubelet ends the Pod; nothing for SIGTERM."""
+    name = (worker.raw.get("lifecycle") or {}).get("stopSignal")
+    return ("--stop-signal", name) if isinstance(name, str) and name != "SIGTERM" and signal_number(name) else ()
 
 
 def add_restart_rules(worker: Container, final: Sequence[int], *, has_check: bool) -> Iterator[Finding]:

@@ -8,7 +8,6 @@ Otherwise these errors would only appear in the Job's Events, after the JobSet w
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from inplace.cli.manifests.documents import name_of
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import Member, members
 from inplace.common import wire
+from inplace.common.kube.answers import object_of
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from inplace.common.kube.http import Response
@@ -240,8 +240,7 @@ async def _create(client: KubeClient, resource: Resource, namespace: str, obj: K
 
 
 def _decoded(response: Response) -> KubeObject:
-    decoded: KubeObject = json.loads(response.body)
-    return decoded
+    return object_of(response.body)
 
 
 def _is(obj: KubeObject, kind: str, namespace: str | None, name: str) -> bool:

@@ -96,6 +96,19 @@ RULES: Final[Mapping[str, LintRule]] = {
         "depends on the container runtime"
     ),
     "host-network": _warning("two Pods on one node cannot both listen on the barrier's port"),
+    "active-deadline": _warning(
+        "restarts that recreate Jobs begin this time anew, restarts in place do not: it bounds the whole run"
+    ),
+    "init-not-repeatable": _warning(
+        "a restart in place runs init containers again over kept volumes; one that fails then ends the Pod"
+    ),
+    "fuse-sidecar": _warning(
+        "its sidecar cannot mount again when kubelet restarts it; the workers then see no file of the volume"
+    ),
+    "pod-class": _warning(
+        "with this container the Pod is Burstable: the worker loses its exclusive cores, and is killed earlier when "
+        "memory is short"
+    ),
     "image-pull": _warning("at each restart all nodes ask the registry at the same time"),
     "env-text": _error("a variable's value must be a string; otherwise the API server refuses the Pods"),
     "rules-without-policy": _error("the API server refuses restartPolicyRules without a restartPolicy"),

@@ -15,9 +15,9 @@ from inplace.cli.manifests.finding import ClusterError, Finding
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http import CredentialsError, TransportError
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.api.credentials import CredentialsError, load_credentials
+from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import AiohttpTransport
 
 USER_AGENT: Final = "inplace-lint"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from inplace.cli.manifests.finding import Finding
+from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import Forbidden, NotFound
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES, KubeObject, Resource
@@ -32,6 +34,13 @@ WEBHOOKS: Final = tuple(
 FLOW_SCHEMAS: Final = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 
 T = TypeVar("T")
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+_VERSION: Final = msgspec.json.Decoder(_Version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +87,7 @@ async def ask_about_cluster(client: KubeClient) -> ClusterFacts:
         TransportError: no answer.
     """
     unknown: list[Finding] = []
-    version = json.loads((await client.raw("GET", "/version")).body).get("gitVersion", "")
+    version = decoded(_VERSION.decode, (await client.raw("GET", "/version")).body, "a version").git_version
     crd = await _ask(f"the definition {CRD_NAME}", client.get(CUSTOM_RESOURCE_DEFINITIONS, None, CRD_NAME), unknown)
     bindings = await _ask("admission policies", client.list(BINDINGS), unknown)
     schemas = await _ask("flow schemas", client.list(FLOW_SCHEMAS), unknown)
@@ -86,7 +95,7 @@ async def ask_about_cluster(client: KubeClient) -> ClusterFacts:
     nodes = await _ask("nodes", _nodes(client), unknown)
     webhooks = [await _ask("admission webhooks", client.list(kind), unknown) for kind in WEBHOOKS]
     return ClusterFacts(
-        version=str(version),
+        version=version,
         crd=crd,
         policies=None
         if bindings is None

@@ -7,9 +7,12 @@ from typing import Final
 
 from inplace.cli.lint.agent import check_sidecar, check_supervisor
 from inplace.cli.lint.check import check_before_announce
+from inplace.cli.lint.deadline import check_deadlines
 from inplace.cli.lint.fence import check_fence
 from inplace.cli.lint.guard import check_guard
+from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
+from inplace.cli.lint.pod_class import check_pod_class
 from inplace.cli.lint.rights import missing_rights
 from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
@@ -40,6 +43,11 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
     yield from _account(member, agent, namespace, stream)
     yield from _surroundings(member, agent)
     yield from _depth(member, agent, metadata)
+    yield from check_pod_class(member)
+    yield from check_deadlines(member)
+    yield from check_init_containers(member, jobset)
+    for container in runs_again(member, jobset):
+        yield from _image(container)
     if wire.RESTART_SCOPE in (metadata.get("annotations") or {}) and "RESTART_SCOPE" not in agent.env:
         where, field = f'{agent.path}.env[name="RESTART_SCOPE"]', SCOPE["RESTART_SCOPE"]
         yield Finding("restart-scope", where, "nothing", f"fieldRef {field}", _INJECT)

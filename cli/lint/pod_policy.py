@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from inplace.cli.lint.check import checks_of
+from inplace.cli.lint.deadline import deadline_sentence
 from inplace.cli.lint.fence import lease_s
+from inplace.cli.lint.init_containers import init_sentence
 from inplace.cli.lint.jobset import group_of
 from inplace.cli.lint.saving import save_within_s
 from inplace.cli.lint.stall import is_judging_steps, is_unwatched, stall_limits
@@ -36,6 +38,8 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
             if sentence:
                 yield sentence if len(by_words) == 1 else f"{', '.join(names)}: {sentence}"
 
+    yield from say(lambda member, _agent: deadline_sentence(member))
+    yield from say(lambda member, _agent: init_sentence(member, raw))
     yield from say(lambda member, agent: _hang(member, agent, jobset, raw))
     if is_judging_steps(jobset) and is_unwatched(raw):
         yield f"No Pod tells its steps without a watchdog, so {wire.NO_PROGRESS} has no effect."

@@ -22,6 +22,7 @@ from inplace.common.kube.resources import KubeObject
 ACCOUNT: Final = "inplace-agent"  # also the name of the Role, whatever the account's is
 RESTRICTED: Final = "inplace-agent(-[a-z0-9.-]+)?"  # the accounts that deploy/admission/agents.yaml restricts
 VOLUME: Final = "inplace-agent"
+COPIER: Final = "inplace-agent-file"
 FOLDER: Final = "/var/run/inplace"
 EPOCH_FILE: Final = f"{FOLDER}/epoch"
 PROGRAM_FILE: Final = f"{FOLDER}/inplace-agent"
@@ -133,7 +134,9 @@ def holds_token(volume: Mapping[str, Any]) -> bool:
     return any(isinstance(token, Mapping) and not token.get("audience") for token in tokens)
 
 
-def sidecar(image: str, *, exit_code: int, port: int, as_root: bool, guarded: bool = False) -> KubeObject:
+def sidecar(
+    image: str, *, exit_code: int, port: int, as_root: bool, resources: KubeObject, guarded: bool = False
+) -> KubeObject:
     """Return the agent's container; `as_root` is what the Pod asks for all of its containers."""
     probe = {"readinessProbe": readiness_probe(port=port)} if guarded else {"startupProbe": startup_probe(port=port)}
     own = variables(exit_code=exit_code, port=port if port != OUR_PORT else None)
@@ -147,20 +150,21 @@ def sidecar(image: str, *, exit_code: int, port: int, as_root: bool, guarded: bo
         **probe,
         "env": [*own, dict(LINK)] if guarded else own,
         "volumeMounts": [mount()],
-        "resources": {"requests": Inline({"cpu": "10m", "memory": "32Mi"})},
+        **({"resources": resources} if resources else {}),
         "securityContext": _restricted(as_root=as_root),
     }
 
 
-def copier(image: str, *, as_root: bool) -> KubeObject:
+def copier(image: str, *, as_root: bool, resources: KubeObject) -> KubeObject:
     """Return the init container that brings the one-file agent into the worker's container."""
     copy = f"import shutil; shutil.copy({IN_IMAGE!r}, {PROGRAM_FILE!r})"
     return {
-        "name": "inplace-agent-file",
+        "name": COPIER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-I", "-S", "-c", copy],
         "volumeMounts": [mount()],
+        **({"resources": resources} if resources else {}),
         "securityContext": _restricted(as_root=as_root),
     }
 

@@ -7,17 +7,15 @@ Guarantees: an unusable stream gives one sentence that says what was expected an
 from __future__ import annotations
 
 import errno
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common import wire
+from inplace.common.kube.bounded_read import read_bounded
 from inplace.common.kube.resources import KubeObject
 
 STANDARD_INPUT: Final = "-"
@@ -36,12 +34,15 @@ class Stream:
 
     Args:
         source: the file's name for messages.
+        text: with line feeds at its lines' ends, which YAML does not tell from others.
         documents: in order; None for an empty document.
+        newline: what most lines of the file end with.
     """
 
     source: str
     text: str
     documents: tuple[Any, ...]
+    newline: str = "\n"
 
     def objects(self) -> Iterator[KubeObject]:
         """Yield every object; those of a List one by one."""
@@ -64,12 +65,14 @@ def read_stream(file: str, *, runtimes: bool = False) -> Stream:
         StreamError: the stream is at fault.
     """
     source = "standard input" if file == STANDARD_INPUT else file
-    text = _read(file, source)
+    whole = _read(file, source)
+    text = whole.replace("\r\n", "\n")
+    newline = "\r\n" if 2 * (len(whole) - len(text)) > whole.count("\n") else "\n"
     try:
         documents = parse(text)
     except yaml.YAMLError as error:
         raise StreamError(f"{source}: expected YAML or JSON, saw {error}") from error
-    stream = Stream(source, text, documents)
+    stream = Stream(source, text, documents, newline)
     if not any(document is not None for document in documents):
         raise StreamError(f"{source}: expected a manifest with a JobSet, saw nothing but blanks and comments")
     for document in stream.objects():
@@ -121,17 +124,11 @@ def name_of(document: KubeObject) -> str:
 
 def _read(file: str, source: str) -> str:
     try:
-        if file == STANDARD_INPUT:
-            raw = sys.stdin.buffer.read(STREAM_BYTES_MAX + 1)
-        else:
-            if Path(file).is_dir():
-                raise StreamError(f"{file}: expected a file, saw {os.strerror(errno.EISDIR).lower()}; name one in it")
-            with Path(file).open("rb") as opened:
-                raw = opened.read(STREAM_BYTES_MAX + 1)
+        raw = read_bounded("/dev/stdin" if file == STANDARD_INPUT else file, STREAM_BYTES_MAX)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise StreamError(f"{source}: expected at most {STREAM_BYTES_MAX:,} bytes, saw more") from error
         raise StreamError(f"{source}: expected a readable file, saw: {error.strerror}") from error
-    if len(raw) > STREAM_BYTES_MAX:
-        raise StreamError(f"{source}: expected at most {STREAM_BYTES_MAX:,} bytes, saw more")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -17,6 +17,8 @@ from typing import Any, Final
 import yaml
 
 VALUES_MAX: Final = 100_000  # 1,000 JobSets, or an object of etcd's limit (1.5 MiB); PyYAML reads 25,000 a second
+# Of them by aliases and merge keys: 50 Pod templates. Each costs as much as a written one; three bytes can make 1,000.
+REPEATED_MAX: Final = 10_000
 DEPTH_MAX: Final = 100  # a Pod template nests 15 deep; what reads the objects after this recurses
 INTEGERS: Final = range(-(2**63), 2**64)  # what JSON's readers in Go take
 _PREFIX: Final = "tag:yaml.org,2002:"
@@ -38,8 +40,8 @@ def parse(text: str) -> tuple[Any, ...]:
     Raises:
         yaml.YAMLError: it is neither YAML nor JSON, or more than a manifest can need.
     """
-    budget = [VALUES_MAX]
-    return tuple(_unshared(document, budget, 0) for document in _documents(text))
+    copier = _Copier()
+    return tuple(copier.copy(document) for document in _documents(text))
 
 
 def _documents(text: str) -> Iterator[Any]:
@@ -51,20 +53,43 @@ def _documents(text: str) -> Iterator[Any]:
         raise yaml.YAMLError(str(error)) from error
 
 
-def _unshared(value: Any, budget: list[int], depth: int) -> Any:
-    """Copy a value so that what an anchor made one is changed alone.
+class _Copier:
+    """Copy the documents of a text so that what an anchor made one is changed alone."""
 
-    Raises:
-        yaml.YAMLError: it has more than VALUES_MAX parts, or is deeper than DEPTH_MAX.
-    """
-    budget[0] -= 1
-    if budget[0] < 0:
-        raise yaml.YAMLError(f"more than {VALUES_MAX:,} values")
-    if depth > DEPTH_MAX:
-        raise yaml.YAMLError(f"a nesting of more than {DEPTH_MAX}")
-    if isinstance(value, dict):
-        return {key: _unshared(item, budget, depth + 1) for key, item in value.items()}
-    return [_unshared(item, budget, depth + 1) for item in value] if isinstance(value, list) else value
+    def __init__(self) -> None:
+        self._values = 0
+        self._repeated = 0
+        self._seen: dict[int, Any] = {}  # by identity; it keeps them alive, so that no identity comes twice
+
+    def copy(self, value: Any, depth: int = 0, *, is_repeated: bool = False) -> Any:
+        """Return a copy.
+
+        Raises:
+            yaml.YAMLError: it has too many parts, or aliases repeat too many, or it is deeper than DEPTH_MAX.
+        """
+        if isinstance(value, dict | list):
+            is_repeated = is_repeated or id(value) in self._seen
+            self._seen[id(value)] = value
+        self._values += 1
+        self._repeated += is_repeated
+        if self._values > VALUES_MAX:
+            raise yaml.YAMLError(f"more than {VALUES_MAX:,} values")
+        if self._repeated > REPEATED_MAX:
+            raise _too_many_repeated()
+        if depth > DEPTH_MAX:
+            raise yaml.YAMLError(f"a nesting of more than {DEPTH_MAX}")
+        if isinstance(value, dict):
+            return {key: self.copy(item, depth + 1, is_repeated=is_repeated) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.copy(item, depth + 1, is_repeated=is_repeated) for item in value]
+        return value
+
+
+def _too_many_repeated() -> yaml.YAMLError:
+    return yaml.YAMLError(
+        f"more than {REPEATED_MAX:,} values that aliases and merge keys repeat, each of which costs as much as a "
+        "written one: write them out, or share less"
+    )
 
 
 class YamlLoader(yaml.SafeLoader):
@@ -73,6 +98,7 @@ class YamlLoader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._left = VALUES_MAX
+        self._merged = 0
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -99,7 +125,11 @@ class YamlLoader(yaml.SafeLoader):
         """Replace merge keys by what they stand for."""
         before = len(node.value)
         super().flatten_mapping(node)
-        self._spend(max(0, len(node.value) - before))
+        added = max(0, len(node.value) - before)
+        self._spend(added)
+        self._merged += added
+        if self._merged > REPEATED_MAX:
+            raise _too_many_repeated()
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Read a mapping whose keys all differ."""

@@ -19,6 +19,8 @@ ADVICE: Final[dict[Why, str]] = {
     Why.IMAGE: "correct the image's name or the pull secret: kubectl describe pod {pod}",
     Why.CONFIG: "create the ConfigMap, Secret or volume that it refers to: kubectl describe pod {pod}",
     Why.CRASHING: "read its last log: kubectl logs {pod} --all-containers --previous",
+    Why.NOT_FOUND: "correct the command or the image, which needs python3 unless it holds inplace-agent: "
+    "kubectl describe pod {pod}",
     Why.AGENT_REFUSES: "read the agent's log: kubectl logs {pod} --all-containers; check the manifest "
     "with inplace lint",
     Why.RESTARTING: "wait; if this stays, check its node's kubelet: kubectl describe pod {pod}",

@@ -6,6 +6,7 @@ import msgspec
 
 from inplace.cli.connection import Connection
 from inplace.cli.terminal.moments import parse_time
+from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.client import LIST_TIMEOUT_S
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http import Request, TransportError
@@ -62,6 +63,6 @@ async def read_events(connection: Connection, kind: str, name: str) -> tuple[lis
     try:
         response = await connection.client.send(request, timeout_s=LIST_TIMEOUT_S)
         events = _LIST.decode(response.body).items or []
-    except (ApiError, TransportError, msgspec.MsgspecError) as error:
+    except (ApiError, TransportError, *UNREADABLE) as error:
         return [], f"Events of {kind} {name}: {error}"
     return sorted(events, key=lambda event: event.at_s or 0.0), ""

@@ -14,7 +14,7 @@ from inplace.cli.group.read import read_group
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.cluster_events import Event, read_events
-from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
+from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain, failed_job
 from inplace.cli.terminal.moments import clock_text, count_text, date_text
 from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
@@ -64,6 +64,10 @@ async def read_facts(connection: Connection, name: str) -> Facts:
         unread += [problem] if problem else []
         if late.node is not None and late.why in (Why.NODE_LOST, Why.TERMINATING, Why.BEHIND, Why.SILENT):
             nodes[late.node] = await _node_words(connection, late.node)
+    job = failed_job(state)
+    if job:
+        more[job], problem = await read_events(connection, "Job", job)
+        unread += [problem] if problem else []
     return Facts(state, pods, events, more, nodes, unread)
 
 

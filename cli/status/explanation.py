@@ -36,6 +36,7 @@ FAILURES = (
 )  # triggers: something failed, or may have
 MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
 NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
+DEADLINE = "DeadlineExceeded"  # the Job controller's reason, of its condition and its Event
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
 EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
 
@@ -187,7 +188,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         )
     yield from _of_crash_loops(state, now_s)
     if state.phase is GroupPhase.FAILED:
-        yield _of_failed(state, conditions["Failed"])
+        yield _of_failed(state, conditions["Failed"], facts.more_events.get(failed_job(state), ()))
     elif state.phase is GroupPhase.SUSPENDED:
         patch = '{"spec":{"suspend":false}}'
         advice = f"let its queue admit it, or resume it: kubectl patch jobset {state.name} --type merge -p '{patch}'"
@@ -204,9 +205,19 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
             yield from _of_counting(state)
 
 
-def _of_failed(state: GroupState, condition: Mapping[str, str]) -> Obstacle:
+def failed_job(state: GroupState) -> str:
+    """Return the name of the Job whose failure ended the JobSet, "" where no condition names one."""
+    message = (state.conditions or {}).get("Failed", {}).get("message", "")
+    return message.rpartition("(first failed job: ")[2].rstrip(")") if "(first failed job: " in message else ""
+
+
+def _of_failed(state: GroupState, condition: Mapping[str, str], job_events: Iterable[Event]) -> Obstacle:
     """Return why it failed, for good."""
     reason, message = condition.get("reason", ""), condition.get("message", "")
+    if any(event.reason == DEADLINE for event in job_events):
+        text = f"{DEADLINE}: Job {failed_job(state)} was active for longer than its activeDeadlineSeconds"
+        advice = "a restart in place keeps the Job, so its deadline is for the whole run: raise it, or remove it"
+        return Obstacle(DEADLINE, text, advice)
     if reason != "ReachedMaxRestarts":
         return Obstacle(reason or "Failed", message, "remove the cause, and create the JobSet again")
     last = state.last.first_failure if state.last is not None else None

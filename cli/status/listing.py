@@ -17,15 +17,25 @@ from inplace.common.kube.resources import KubeObject
 GATHERING = (GroupPhase.RESTARTING, GroupPhase.STARTING)
 
 
-def list_picture(jobsets: Iterable[KubeObject], *, now_s: float) -> Table:
-    """Return the table."""
+def list_picture(jobsets: Iterable[KubeObject], *, now_s: float, everywhere: bool = False) -> Table:
+    """Return the table; of several namespaces, with their names."""
     table = Table(box=None, pad_edge=False)
-    for name in ("JOBSET", "PHASE", "EPOCH", "JOBS READY", "RESTARTS", "AGE", "WAITS FOR"):
+    for name in (
+        *(("NAMESPACE",) if everywhere else ()),
+        "JOBSET",
+        "PHASE",
+        "EPOCH",
+        "JOBS READY",
+        "RESTARTS",
+        "AGE",
+        "WAITS FOR",
+    ):
         table.add_column(name, overflow="fold")
-    for raw in sorted(jobsets, key=lambda one: str(one["metadata"]["name"])):
+    for raw in sorted(jobsets, key=_place):
         row = list_data(raw)
         age_s = parse_time(raw["metadata"].get("creationTimestamp"))
         table.add_row(
+            *((row["namespace"],) if everywhere else ()),
             row["name"],
             Text(row["phase"], STYLES.get(GroupPhase(row["phase"]), "")),
             "/".join(str(epoch) for epoch in row["epochs"]) or "-",
@@ -35,6 +45,10 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float) -> Table:
             one_line(row["waitsFor"] or ""),
         )
     return table
+
+
+def _place(raw: KubeObject) -> tuple[str, str]:
+    return str(raw["metadata"].get("namespace", "")), str(raw["metadata"]["name"])
 
 
 def list_data(raw: KubeObject) -> dict[str, Any]:

@@ -12,13 +12,25 @@ from inplace.cli.terminal.moments import parse_time
 from inplace.cli.terminal.screen import Output, console, print_data, run_command, show
 
 
-def run_status(name: str | None, target: Target, *, output: Output, watch: bool) -> int:
-    """Run the command; return the exit code."""
+def run_status(name: str | None, target: Target, *, output: Output, watch: bool, everywhere: bool = False) -> int:
+    """Run the command; return the exit code.
+
+    Args:
+        name: of the JobSet; None for a list.
+        target: the cluster and the namespace.
+        output: the format.
+        watch: go on with every change.
+        everywhere: list the JobSets of all namespaces.
+    """
 
     async def work() -> int:
         async with connected(target) as connection:
+            if name is None and watch:
+                from inplace.cli.status.watch_list import watch_list
+
+                return await watch_list(connection, output, everywhere=everywhere)
             if name is None:
-                return await _show_all(connection, output)
+                return await _show_all(connection, output, everywhere=everywhere)
             if watch:
                 from inplace.cli.status.watch import watch_status
 
@@ -42,16 +54,16 @@ async def _show_one(connection: Connection, name: str, output: Output) -> int:
     return 0
 
 
-async def _show_all(connection: Connection, output: Output) -> int:
-    jobsets = await read_jobsets(connection)
+async def _show_all(connection: Connection, output: Output, *, everywhere: bool) -> int:
+    jobsets = await read_jobsets(connection, everywhere=everywhere)
     from inplace.cli.status.listing import list_data, list_picture
 
     if output != "table":
         print_data([list_data(one) for one in jobsets], output)
     elif not jobsets:
-        print(f"no JobSets in {connection.place}", file=sys.stderr)
+        print(f"no JobSets in {'any namespace' if everywhere else connection.place}", file=sys.stderr)
     else:
-        show(list_picture(jobsets, now_s=time.time()))
+        show(list_picture(jobsets, now_s=time.time(), everywhere=everywhere))
     return 0
 
 

@@ -8,6 +8,7 @@ long, so that grep finds them.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Output = Literal["table", "json", "yaml"]
 PIPE_COLUMNS = 200  # of a table that goes into a pipe; a terminal says how wide it is
+COLUMNS_RANGE = range(20, 10_001)  # of $COLUMNS; another number is nobody's terminal
 
 
 def run_command(name: str, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
@@ -49,7 +51,15 @@ def console() -> Console:
     """Return where people's output goes."""
     from inplace.cli.terminal.console import VisibleConsole
 
-    return VisibleConsole(highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
+    width = columns_asked_for() or (None if sys.stdout.isatty() else PIPE_COLUMNS)
+    others = {name: text for name, text in os.environ.items() if name != "COLUMNS"}  # rich takes any number
+    return VisibleConsole(highlight=False, width=width, _environ=others)
+
+
+def columns_asked_for() -> int | None:
+    """Return $COLUMNS, which is for terminals and pipes; None where it is no usable number."""
+    text = os.environ.get("COLUMNS", "")
+    return int(text) if text.isascii() and text.isdigit() and int(text[:9]) in COLUMNS_RANGE else None
 
 
 def print_data(data: Any, output: Output) -> None:

@@ -30,6 +30,9 @@ GONE: Final = "gone"  # terminal: the guard's process ends
 
 SIGTERM: Final = 15
 SIGINT: Final = 2
+HARMLESS: Final = frozenset(
+    (17, 18, 20, 21, 22, 23, 28)
+)  # SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH
 STOPPED: Final = 128 + SIGTERM  # the guard's exit code when it ended the worker, if the worker itself gave 0
 
 
@@ -77,9 +80,15 @@ class GraceOver:
 
 @record
 class Signalled:
-    """The guard got signal `number`."""
+    """The guard got signal `number`.
+
+    Args:
+        number: of the signal.
+        ends: it says that this Pod ends, or that its containers start again; SIGTERM and SIGINT always do.
+    """
 
     number: int
+    ends: bool = False
 
 
 @record
@@ -145,12 +154,14 @@ class GuardState:
 
     Args:
         phase: one of the six above.
+        signal: by which the Pod ends, in phase ENDING; 0 before.
         epoch: in which the worker runs; 0 before, or when in-place restart is off.
         final_codes: exit codes of the worker that are the Pod's end and no reason to restart the group; 0 always is.
         stays: depth `process`: the guard outlives its worker.
     """
 
     phase: str = WAITING
+    signal: int = 0
     epoch: int = 0
     final_codes: frozenset[int] = frozenset()
     stays: bool = False
@@ -169,7 +180,7 @@ def step(state: GuardState, event: Event) -> Step:
     if phase == GONE or (phase == WAITING and isinstance(event, WorkerEnded | GraceOver)):
         raise InvariantError(f"event {event!r} in phase {phase}")
     if isinstance(event, Signalled):
-        return _signalled(state, event.number)
+        return _signalled(state, event)
     if isinstance(event, WorkerEnded):
         return _ended(state, event)
     if isinstance(event, StayOn):
@@ -203,12 +214,15 @@ def _told_to_end(state: GuardState, number: int) -> Step:
     return replace(state, phase=HALTING if state.phase == RUNNING else state.phase), (PassOn(number),)
 
 
-def _signalled(state: GuardState, number: int) -> Step:
+def _signalled(state: GuardState, event: Signalled) -> Step:
     """Pass a signal on; kubelet's says that the Pod ends, or that its containers start again."""
+    number, ends = event.number, event.ends or event.number in (SIGTERM, SIGINT)
     if state.phase == WAITING:
+        if not ends and number in HARMLESS:
+            return state, ()
         return replace(state, phase=GONE), (Leave(128 + number),)
-    if state.phase in (RUNNING, HALTING) and number in (SIGTERM, SIGINT):
-        return replace(state, phase=ENDING), (TellEnding(state.epoch), PassOn(number))
+    if state.phase in (RUNNING, HALTING) and ends:
+        return replace(state, phase=ENDING, signal=number), (TellEnding(state.epoch), PassOn(number))
     return state, (PassOn(number),)
 
 
@@ -220,6 +234,8 @@ def _ended(state: GuardState, ended: WorkerEnded) -> Step:
     failed = state.phase == RUNNING and code != 0 and code not in state.final_codes
     told = TellEnd(state.epoch, code, failed)
     goes_on = state.phase == HALTING or (failed and state.epoch > 0)  # with in-place restart off, the Pod ends
+    if state.phase == ENDING:  # a worker that saves and gives 0 did not complete: its Job must replace this Pod
+        code = code or 128 + state.signal
     if not (state.stays and goes_on):
         return gone, (told, Leave(code))
     words = (told,) if failed else ()

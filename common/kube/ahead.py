@@ -81,9 +81,9 @@ class Ahead:
         Raises:
             TransportError: nothing was sent. Once something was, a failure is the request's outcome.
         """
-        token = self._to.bearer_token()
+        identity = self._to.identity()
         self.establish()
-        self.link.send(request, token)
+        self.link.send(request, identity)
         self.in_flight = request
         try:
             self._write()

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from inplace.common.kube.errors import error_from_response
+from inplace.common.kube.answers import object_of
+from inplace.common.kube.errors import check_answer
 from inplace.common.kube.http import Request, Response, Transport
 from inplace.common.kube.resources import KubeObject, Resource
 
@@ -131,11 +132,9 @@ class KubeClient:
     async def send(self, request: Request, *, timeout_s: float) -> Response:
         """Send a request as it is; an error status raises like everywhere else."""
         response = await self._transport.request(request, timeout_s=timeout_s)
-        if response.status >= 400:
-            raise error_from_response(response)
+        check_answer(response)
         return response
 
     @staticmethod
     def _decode(response: Response) -> KubeObject:
-        decoded: KubeObject = msgspec.json.decode(response.body)
-        return decoded
+        return object_of(response.body)

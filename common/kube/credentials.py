@@ -2,7 +2,6 @@
 Find the API server's address and credentials: a Pod's service account, or a kubeconfig file.
 
 Only the cluster's own CA is trusted. A token file is read again for every request, because kubelet rewrites it.
-Kubeconfig features that are not supported (exec plugins, auth providers, passwords, proxies) are refused by name.
 Source: client-go rest.InClusterConfig; k8s.io/client-go/tools/clientcmd/api/v1 types.
 """
 
@@ -11,18 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http import CredentialsError, TransportError
 from inplace.common.record import record
 from inplace.common.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import ssl
 
+    from inplace.common.kube.proxy import Proxy
+
 SERVICE_ACCOUNT_DIR: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
-
-
-class CredentialsError(Exception):
-    """Credentials that cannot be used; the message names file and field, expected and seen."""
 
 
 @record
@@ -37,8 +34,11 @@ class Credentials:
         certificate_file, key_file: the client's certificate, "" for none.
         certificate_pem, key_pem: the same as text.
         token: a fixed bearer token; token_file wins over it.
+        basic: user:password, for a server that still takes them.
+        impersonate: headers that ask the server to take us for somebody else; sent without TLS too, as kubectl does.
         server_name: the name the server's certificate must carry when it is not `host`.
         insecure: do not check the server's certificate.
+        proxy: what stands between us and the server, None for nothing.
     """
 
     host: str
@@ -53,8 +53,11 @@ class Credentials:
     key_pem: str = ""
     token: str = ""
     token_file: str = ""
+    basic: str = ""
+    impersonate: tuple[tuple[str, str], ...] = ()
     server_name: str = ""
     insecure: bool = False
+    proxy: Proxy | None = None
 
     def __repr__(self) -> str:
         """Name the server only: what is secret must not reach a log or a traceback."""
@@ -65,14 +68,31 @@ class Credentials:
         """Return host and port as they stand in a URL and in the Host header."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    def bearer_token(self) -> str:
-        """Return the token as it is now, "" for none; without TLS there is none, because everybody could read it.
+    @property
+    def url_prefix(self) -> str:
+        """Return what stands before /api in a request's first line: for a proxy the whole URL, without TLS."""
+        is_forwarded = self.proxy is not None and self.proxy.scheme == "http" and not self.tls
+        return f"http://{self.authority}{self.path_prefix}" if is_forwarded else self.path_prefix
+
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """Return the headers that say who we are now; without TLS no secret, because everybody could read it.
 
         Raises:
             TransportError: the token file cannot be read now; nothing was sent.
         """
-        if not self.tls:
-            return ""
+        headers = self.impersonate
+        if self.tls and (self.token or self.token_file):
+            headers = (("authorization", f"Bearer {self._token()}"), *headers)
+        elif self.tls and self.basic:
+            from base64 import b64encode
+
+            headers = (("authorization", f"Basic {b64encode(self.basic.encode()).decode('ascii')}"), *headers)
+        if self.proxy is not None and not self.tls and self.proxy.authorization:
+            headers = (("proxy-authorization", self.proxy.authorization), *headers)
+        return headers
+
+    def _token(self) -> str:
+        """Return the bearer token as it is now."""
         if not self.token_file:
             return self.token
         try:
@@ -172,7 +192,22 @@ def in_cluster(env: Mapping[str, str]) -> Credentials:
                 f"{folder}/{name}: expected the mounted service account, saw no readable file "
                 "(is automountServiceAccountToken off?)"
             )
-    return Credentials(host=host.strip("[]"), port=int(port), ca_file=f"{folder}/ca.crt", token_file=f"{folder}/token")
+    host = host.strip("[]")
+    proxy = environment_proxy("https", host, int(port), env)
+    return Credentials(host, int(port), ca_file=f"{folder}/ca.crt", token_file=f"{folder}/token", proxy=proxy)
+
+
+def environment_proxy(scheme: str, host: str, port: int, env: Mapping[str, str]) -> Proxy | None:
+    """Return the proxy that the environment wants for a server; see `proxy_of_environment`, imported only then.
+
+    Raises:
+        CredentialsError: the variable holds no URL of a proxy that we can speak to.
+    """
+    if not (env.get(f"{scheme}_proxy") or env.get(f"{scheme}_PROXY".upper())):
+        return None
+    from inplace.common.kube.proxy import proxy_of_environment
+
+    return proxy_of_environment(scheme, host, port, env)
 
 
 def _written(folder: str, name: str, text: str) -> str:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import json
 
-from inplace.common.kube.http import Response
-from inplace.common.typed import Any
+from inplace.common.kube.http import GarbledError, Response
+from inplace.common.typed import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import re
 
 _TEXT_MAX = 256  # characters of an answer that is not a Status; enough to recognise a proxy's error page
 _MESSAGE_MAX = 2_000  # characters of the text; a refusal may repeat a template of a megabyte, and logs keep each one
+_PAGE_MAX = 8_192  # bytes of a page that are looked at for words
+_WORDS_MAX = 120  # characters of them that are told
 RETRY_AFTER_S_MAX = 120.0  # the API server asks for at most 32 s; a proxy's hour would be an outage of our own
 
 
@@ -107,15 +112,63 @@ def error_from_status(status: dict[str, Any], code: int = 0, after_s: float = 0.
     return error
 
 
+def check_answer(response: Response) -> None:
+    """Return where an API server did what it was asked.
+
+    A proxy that wants a login answers with a redirect or with a page, also to a write: that is no success.
+
+    Raises:
+        ApiError: the server refused.
+        GarbledError: the answer is not an API server's.
+    """
+    if response.status >= 400:
+        raise error_from_response(response)
+    kind = response.headers.get("content-type", "")
+    if response.status >= 300 or (kind and "json" not in kind):
+        raise GarbledError(f"expected an API server's answer in JSON, saw {_described(response)}")
+
+
 def error_from_response(response: Response) -> ApiError:
     """Build the error for an answer with a status of 400 or more."""
     try:
         status = json.loads(response.body)
-    except ValueError:
+    except (ValueError, RecursionError):
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
-        status = {"message": response.body[:_TEXT_MAX].decode("utf-8", "replace")}
+        kind = response.headers.get("content-type", "")
+        is_page = bool(kind) and "json" not in kind and "text/plain" not in kind
+        text = response.body[:_TEXT_MAX].decode("utf-8", "replace")
+        status = {"message": f"no API server's answer, but {_described(response)}" if is_page else text}
     return error_from_status(status, response.status, _retry_after_s(response.headers.get("retry-after")))
+
+
+def _described(response: Response) -> str:
+    """Return what an answer is, for somebody who has to find the proxy that sent it."""
+    kind = response.headers.get("content-type", "no content type")
+    words = first_words(response.body)
+    where = response.headers.get("location", "")
+    parts = [f"status {response.status}", f"{kind[:_TEXT_MAX]}"]
+    parts += [f"a redirect to {where[:_TEXT_MAX]!r}"] if where else []
+    parts += [repr(words)] if words else ["without a body"]
+    return f"{', '.join(parts)}; is a proxy or a login page in front of it?"
+
+
+def first_words(body: bytes) -> str:
+    """Return the first words of an answer; of a page, what a browser would show."""
+    import re  # of a rare case: an agent's start has no time for it
+
+    text = body[:_PAGE_MAX].decode("utf-8", "replace")
+    if text.lstrip().startswith("<"):
+        text = re.sub(r"(?is)<(script|style|head)\b.*?(</\1\s*>|$)", _title_of, text)
+        text = re.sub(r"<[^>]*(>|$)", " ", text)
+    return " ".join(text.split())[:_WORDS_MAX]
+
+
+def _title_of(part: re.Match[str]) -> str:
+    """Return the title in a page's head, and nothing of scripts."""
+    lower = part[0].lower()
+    start = lower.find("<title>")
+    return part[0][start : lower.find("</title>", start)] + " " if start >= 0 else " "
 
 
 def _retry_after_s(value: str | None) -> float:

@@ -100,6 +100,10 @@ class TooLargeError(TransportError):
     """The answer has more bytes than this client takes at once; ask for less."""
 
 
+class CredentialsError(Exception):
+    """Credentials, or a proxy, that cannot be used; the message names file and field, expected and seen."""
+
+
 class CertificateError(TransportError):
     """The server's TLS certificate is not one we trust."""
 

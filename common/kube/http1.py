@@ -16,8 +16,16 @@ from typing import Final
 
 from inplace.common.kube.ahead import Ahead
 from inplace.common.kube.clock import Clock, LoopClock
-from inplace.common.kube.credentials import Credentials, CredentialsError
-from inplace.common.kube.http import CertificateError, Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http import (
+    CertificateError,
+    CredentialsError,
+    Request,
+    Response,
+    Stream,
+    TransportError,
+    TransportTimeoutError,
+)
 from inplace.common.kube.http1_connection import Connection, connect
 from inplace.common.kube.http1_wire import Head
 
@@ -128,12 +136,12 @@ class Http1Transport:
         connection = self._claim(request)
         is_new = connection is None
         if connection is None:
-            token = self._credentials.bearer_token()
+            identity = self._credentials.identity()
             connection = self._reuse() or await self._connect()
         self._busy.add(connection)
         try:
             if is_new:
-                await connection.send(request, token)
+                await connection.send(request, identity)
             if self._on_sent is not None:
                 self._on_sent(request)
         except BaseException:  # cancellation too: nobody else would close it

@@ -17,6 +17,7 @@ from inplace.common.kube.credentials import Credentials, is_address
 from inplace.common.kube.http import Request, Response, TransportError
 from inplace.common.kube.http1_link import READ_BYTES, Link, no_connection
 from inplace.common.kube.http1_wire import Head, Poll
+from inplace.common.kube.proxy import Proxy
 
 
 class Connection:
@@ -62,9 +63,9 @@ class Connection:
             with suppress(OSError):
                 await self._write()
 
-    async def send(self, request: Request, token: str) -> None:
+    async def send(self, request: Request, identity: Sequence[tuple[str, str]] = ()) -> None:
         """Write a whole request."""
-        self._link.send(request, token)
+        self._link.send(request, identity)
         try:
             await self._write()
         except OSError as error:
@@ -125,13 +126,13 @@ class Connection:
 
 
 async def connect(to: Credentials, context: ssl.SSLContext | None, *, read_bytes: int = READ_BYTES) -> Connection:
-    """Connect to the first of the server's addresses that answers, and agree on TLS.
+    """Connect to the first of the server's addresses that answers, or through its proxy, and agree on TLS.
 
     Raises:
         TransportError: there is no connection; nothing was sent.
     """
     try:
-        sock = await _connected(to.host, to.port)
+        sock = await _connected(to.host, to.port) if to.proxy is None else await _tunnelled(to, to.proxy)
     except OSError as error:
         raise no_connection(to, error) from error
     connection = Connection(sock, Link(to, context), read_bytes=read_bytes)
@@ -144,6 +145,25 @@ async def connect(to: Credentials, context: ssl.SSLContext | None, *, read_bytes
         connection.abort()
         raise
     return connection
+
+
+async def _tunnelled(to: Credentials, proxy: Proxy) -> socket.socket:
+    """Return a socket on which the server can be spoken to, through its proxy.
+
+    Raises:
+        OSError: there is no connection to the proxy.
+        TransportError: the proxy refused.
+    """
+    sock = await _connected(proxy.host, proxy.port)
+    if to.tls or proxy.scheme != "http":
+        from inplace.common.kube.tunnel import open_tunnel
+
+        try:
+            await open_tunnel(sock, proxy, to.authority, to.host, to.port)
+        except BaseException:  # cancellation too
+            sock.close()
+            raise
+    return sock
 
 
 async def _connected(host: str, port: int) -> socket.socket:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Sequence
 
 from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.http import CertificateError, Request, Response, TransportError
@@ -24,7 +25,7 @@ class Link:
     """TLS (unless `context` is None) and HTTP/1.1 to the server that `to` names."""
 
     def __init__(self, to: Credentials, context: ssl.SSLContext | None) -> None:
-        self._wire = Http1Wire(to.authority, to.path_prefix)
+        self._wire = Http1Wire(to.authority, to.url_prefix)
         self._tls = TlsSession(context, to.server_name or to.host) if context else None
         self._plain = bytearray()  # unsent, when there is no TLS
         self._head: Head | None = None  # of an answer that is still arriving
@@ -54,9 +55,9 @@ class Link:
         self._plain.clear()
         return plain
 
-    def send(self, request: Request, token: str) -> None:
+    def send(self, request: Request, identity: Sequence[tuple[str, str]] = ()) -> None:
         """Begin an exchange: put a whole request among the unsent bytes."""
-        sent = self._wire.send(request, token)
+        sent = self._wire.send(request, identity)
         if self._tls is not None:
             self._tls.encrypt(sent)
         else:
@@ -109,4 +110,5 @@ def no_connection(to: Credentials, error: OSError) -> TransportError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return CertificateError(f"cannot trust {to.authority}: {error.verify_message}", sent=False)
     why = os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else str(error)
-    return TransportError(f"cannot connect to {to.authority}: {why}", sent=False)
+    way = f" through the proxy {to.proxy}" if to.proxy else ""
+    return TransportError(f"cannot connect to {to.authority}{way}: {why}", sent=False)

@@ -12,7 +12,7 @@ at a time to one kind of server. It reads strictly: it refuses everything that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 
 from inplace.common.kube.http import Request, TransportError
@@ -78,20 +78,18 @@ class Http1Wire:
         """Say whether no exchange is under way and another may begin."""
         return self._reading is _Reading.NOTHING and not (self._closes or self._ended or self._bytes)
 
-    def send(self, request: Request, token: str) -> bytes:
-        """Begin an exchange; return the bytes of the whole request, with a bearer token unless it is "".
+    def send(self, request: Request, identity: Sequence[tuple[str, str]] = ()) -> bytes:
+        """Begin an exchange; return the bytes of the whole request, with the headers that say who we are.
 
         Raises:
             TransportError: a header or the path would break the request apart (our mistake; nothing is sent).
         """
         assert self._reading is _Reading.NOTHING, f"a request while {self._reading.value} of the last is expected"
         headers = {"host": self._authority, **request.headers}
-        if token:
-            headers["authorization"] = f"Bearer {token}"
         if request.body:
             headers["content-length"] = str(len(request.body))
         lines = [f"{request.method} {self._path_prefix}{request.path} HTTP/1.1"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+        lines += [f"{name}: {value}" for name, value in (*headers.items(), *identity)]
         if lines[0].count(" ") != 2 or not all(line.isascii() and line.isprintable() for line in lines):
             raise TransportError(
                 f"cannot send {request.method} {request.path}: expected printable ASCII without line ends", sent=False

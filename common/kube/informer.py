@@ -20,6 +20,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 import msgspec
 from anyio import create_task_group
 
+from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.backoff import Backoff
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
@@ -267,7 +268,7 @@ class Informer(Generic[T]):
         """Decode one object; an unexpected one is logged and left out: it must not hide the others."""
         try:
             obj = self._codec.decode(raw)
-        except (msgspec.MsgspecError, KeyError) as error:
+        except (*UNREADABLE, KeyError) as error:
             self._log.error("object skipped", kind=self.resource.kind, error=str(error), start=bytes(raw)[:80])
             return
         if self._keep is None or self._keep(obj):
@@ -300,7 +301,7 @@ class Informer(Generic[T]):
         self._last_activity_s = self._clock.monotonic_s()
         try:
             change = self._codec.decode_change(line)
-        except (msgspec.MsgspecError, KeyError):
+        except (*UNREADABLE, KeyError):
             self._take_other(line)
             return
         self._backoff.reset()
@@ -324,7 +325,7 @@ class Informer(Generic[T]):
             if event.type == "ERROR":
                 raise error_from_status(msgspec.json.decode(event.object))
             version = _BOOKMARK.decode(event.object).metadata.resource_version
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise GarbledError(f"expected a watch event, saw {line[:80]!r}") from error
         self._backoff.reset()
         if event.type != "BOOKMARK":

@@ -7,8 +7,9 @@ from typing import Final
 
 import msgspec
 
+from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import LIST_TIMEOUT_S, KubeClient
-from inplace.common.kube.http import GarbledError, Request, TooLargeError
+from inplace.common.kube.http import Request, TooLargeError
 
 PAGE_SIZE: Final = 500  # client-go's; a page of Pods is some 5 MB
 SMALLER: Final = 10  # times fewer objects, where a page has more bytes than the transport takes: 500, 50, 5, 1
@@ -55,10 +56,7 @@ async def read_pages(
                 raise
             limit = max(1, (limit or PAGE_SIZE) // SMALLER)
             continue
-        try:
-            page = _PAGE.decode(response.body)
-        except msgspec.MsgspecError as error:
-            raise GarbledError(f"{request.path}: expected a list, saw {response.body[:80]!r}") from error
+        page = decoded(_PAGE.decode, response.body, f"a list at {request.path}")
         yield page
         if not page.metadata.go_on:
             return

@@ -20,7 +20,7 @@ from inplace.common.kube.errors import (
     ServerError,
     Throttled,
     Unauthorized,
-    error_from_response,
+    check_answer,
 )
 from inplace.common.kube.http import GarbledError, Request, Response, Transport, TransportError, TransportTimeoutError
 from inplace.common.record import record
@@ -110,9 +110,9 @@ async def watch_lines(
     """
     async with transport.stream(request, timeout_s=HEADERS_TIMEOUT_S) as stream:
         chunks = stream.chunks()
-        if stream.status >= 400:
+        if stream.status >= 300 or "html" in stream.headers.get("content-type", ""):
             body = await _error_body(chunks, clock)
-            raise error_from_response(Response(stream.status, stream.headers, body))
+            check_answer(Response(stream.status, stream.headers, body))
         on_open()
         rest = bytearray()  # of a line whose end has not arrived; appended to, so that a long line costs no copies
         while (chunk := await _next(chunks, clock, inactivity_s)) is not None:

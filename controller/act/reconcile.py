@@ -24,12 +24,12 @@ from inplace.controller.api.nodes import Nodes
 from inplace.controller.api.selectors import Selectors
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.actions import AvoidNodes, Plan
-from inplace.controller.plan.observed import Observed
+from inplace.controller.plan.observed import NeverJoined, Observed
 from inplace.controller.plan.placement import follower_to_read, leaders_to_follow
 from inplace.controller.plan.steps import plan
 from inplace.controller.spec import conditions
 from inplace.controller.spec.bad_nodes import AVOIDED, NO_SIGNS, TAKEN_BACK, NodeSigns
-from inplace.controller.spec.buckets import Bucket, bucket_of
+from inplace.controller.spec.buckets import Bucket, bucket_of, is_current
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.escalation import FAIL
 from inplace.controller.spec.jobset import JobSet
@@ -40,6 +40,8 @@ from inplace.controller.spec.topology import exclusive_key
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.membership import Membership
+from inplace.controller.tracking.never_joined import never_joined
+from inplace.controller.tracking.pods import NOWHERE
 from inplace.controller.tracking.restart_timer import RestartTimer
 from inplace.controller.tracking.roll_call import call_roll
 
@@ -146,6 +148,7 @@ class Reconciler:
             barriers=call_roll(self.membership, group, self.clock.monotonic_s()),
             silent=group.silent(),
             failed_pods=self._failed_pods(group),
+            never_joined=self._never_joined(group),
             now_micro=micro_time(self.clock),
             matches=self._matches(group),
             gated=group.nodes.gated,
@@ -157,6 +160,14 @@ class Reconciler:
         if not group.jobset.replaces_pods:
             return {}
         return failed_pods(group, lambda name: self.pods.get(group.jobset.namespace, name), self.membership.home_of)
+
+    def _never_joined(self, group: Group) -> NeverJoined | None:
+        """Return the slot whose Pods failed most often before they joined; none where nothing restarts in place."""
+        if not group.jobset.is_in_place:
+            return None
+        jobset, jobs = group.jobset, self.membership.jobs_of(group.jobset).values()
+        members = [job for job in jobs if jobset.places.get(job.metadata.name, NOWHERE)[0] not in jobset.opted_out]
+        return never_joined((job for job in members if is_current(jobset, job)), self.membership.pods_of)
 
     def _matches(self, group: Group) -> Mapping[str, int | None]:
         """Return which rule of the failure policy each failed Job matches, of those that there was time to look at."""

@@ -1,231 +1,150 @@
 """
-Find the API server's address and credentials: a kubeconfig, or the account of this Pod.
+Who we are to the API server: the account of this Pod, or a kubeconfig; read again when it may be old.
 
-`controller/api/plain_credentials.py` reads plain credentials. kubernetes_asyncio handles everything else (exec plugins,
-auth providers, proxies, lists of files); it is imported only here, and only then. Its package imports 800 generated
-models for any sub-module: 0.2 s and 38 MB more than aiohttp alone (measured), once per controller process. The
-alternatives are to fake its package or to copy its kubeconfig loader, and both are worse.
+`common.kube.kubeconfig` reads what says so directly. A program that a kubeconfig names is asked here: an exec plugin by
+`exec_plugin.py`, the auth-provider oidc by kubernetes_asyncio, which is imported only then: it has 800 generated models
+(0.2 s and 38 MB).
 """
 
 from __future__ import annotations
 
 import os
-import ssl
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
-
-import yaml
+from typing import Any, Final
 
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.credentials import Credentials, CredentialsError
-from inplace.controller.api.plain_credentials import plain_credentials
+from inplace.common.kube.credentials import Credentials, in_cluster
+from inplace.common.kube.http import CredentialsError
+from inplace.common.kube.kubeconfig import Access, Kubeconfig
+from inplace.common.record import replace
+from inplace.controller.api.exec_plugin import ExecPlugin
 
-__all__ = ["REFRESH_S", "CredentialsError", "Identity", "load_credentials"]
+REFRESH_S: Final = 60.0  # projected tokens live an hour, exec plugins' often 15 minutes; once a minute is enough
+IN_CLUSTER_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
 
-REFRESH_S = 60.0  # projected tokens live an hour, exec plugins' often 15 minutes; once a minute is enough
-IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
-
-
-class Identity(Protocol):
-    """What a transport asks: the server's address and authority, and who we are."""
-
-    @property
-    def host(self) -> str:
-        """Return the base URL of the API server."""
-
-    @property
-    def proxy(self) -> str | None:
-        """Return the proxy of the kubeconfig, if any."""
-
-    @property
-    def server_name(self) -> str | None:
-        """Return the name that the server's certificate must carry, when it is not the host's."""
-
-    @property
-    def tls_version(self) -> object:
-        """Return what changes when `tls_context` would: another CA, client certificate or key."""
-
-    def authorization(self) -> str | None:
-        """Return the Authorization header."""
-
-    def tls_context(self) -> ssl.SSLContext | None:
-        """Return how the server is trusted; None for plain HTTP."""
-
-    async def refresh(self, *, rejected: bool = False) -> None:
-        """Read everything again when it may be old, or at once when the server `rejected` it."""
+Read = Callable[[bool], Awaitable[Credentials]]
 
 
-class Loader(Protocol):
-    """What both of kubernetes_asyncio's loaders do."""
-
-    def load_and_set(self, client_configuration: Any) -> Any:
-        """Read everything again into a Configuration; may return an awaitable."""
-
-
-class LoadedCredentials:
-    """The API server's address and certificate authority, and our identity; read again when they may be old.
+class Identity:
+    """Credentials, read again when they may be old.
 
     Args:
-        configuration: a kubernetes_asyncio Configuration.
-        loader: fills it.
+        now: the credentials.
+        read: reads them again; is told whether the server rejected the last ones.
+
+    Attributes:
+        now: the credentials as they were read last.
     """
 
-    def __init__(self, configuration: Any, loader: Loader, *, clock: Clock) -> None:
-        self._configuration = configuration
-        self._loader = loader
+    def __init__(self, now: Credentials, read: Read, *, clock: Clock, refresh_s: float = REFRESH_S) -> None:
+        self.now = now
+        self._read = read
         self._clock = clock
+        self._refresh_s = refresh_s
         self._read_s = clock.monotonic_s()
 
     @property
     def host(self) -> str:
         """Return the base URL of the API server."""
-        return str(self._configuration.host).rstrip("/")
-
-    @property
-    def proxy(self) -> str | None:
-        """Return the proxy of the kubeconfig, if any."""
-        proxy: str | None = self._configuration.proxy
-        return proxy
-
-    @property
-    def server_name(self) -> str | None:
-        """Return the name that the server's certificate must carry, when it is not the host's."""
-        name: str | None = self._configuration.tls_server_name
-        return name
+        return f"{'https' if self.now.tls else 'http'}://{self.now.authority}{self.now.path_prefix}"
 
     @property
     def tls_version(self) -> object:
-        """Return what changes when `tls_context` would: another CA, client certificate or key."""
-        return self._tls, self._tls.tls_files()
-
-    def authorization(self) -> str | None:
-        """Return the Authorization header; none without TLS, as kubectl has it."""
-        token: str | None = self._configuration.api_key.get("BearerToken")
-        return token.strip() if token and self._tls.tls else None
-
-    def tls_context(self) -> ssl.SSLContext | None:
-        """Return how the server is trusted; None for plain HTTP.
-
-        Raises:
-            CredentialsError: a certificate or key file cannot be used.
-        """
-        return self._tls.ssl_context()
-
-    @property
-    def _tls(self) -> Credentials:
-        """Return the TLS settings in the agent's form, so that both trust the same chains."""
-        configuration = self._configuration
-        return Credentials(
-            host="",
-            port=0,
-            tls=self.host.startswith("https"),
-            ca_file=configuration.ssl_ca_cert or "",
-            certificate_file=configuration.cert_file or "",
-            key_file=configuration.key_file or "",
-            insecure=not configuration.verify_ssl,
-        )
+        """Return what changes when the TLS settings would: another CA, client certificate or key."""
+        return replace(self.now, token="", basic="", impersonate=()), self.now.tls_files()
 
     async def refresh(self, *, rejected: bool = False) -> None:
-        """Read the credentials again when a minute has passed, or at once when the server `rejected` them.
+        """Read the credentials again when they may be old, or at once when the server `rejected` them.
 
         Raises:
             CredentialsError: they cannot be read any more; the old ones stay.
         """
         now_s = self._clock.monotonic_s()
-        if not rejected and now_s - self._read_s < REFRESH_S:
-            return
-        self._read_s = now_s
-        if rejected and hasattr(self._loader, "exec_plugin_expiry"):
-            del self._loader.exec_plugin_expiry  # or the plugin's old token would be kept until it says it expired
-        await _load(self._loader, self._configuration)
+        if rejected or now_s - self._read_s >= self._refresh_s:
+            self._read_s = now_s
+            self.now = await self._read(rejected)
 
 
 async def load_credentials(
     kubeconfig: str | None,
     *,
     clock: Clock,
-    environment: dict[str, str] | None = None,
+    environment: Mapping[str, str] = os.environ,
     context: str | None = None,
 ) -> Identity:
-    """Find the configuration: the named kubeconfig, the Pod's account, $KUBECONFIG or ~/.kube/config.
+    """Find the credentials: the named kubeconfig's, the Pod's account's, or those of $KUBECONFIG or ~/.kube/config.
 
     Args:
         kubeconfig: a file, or several as $KUBECONFIG has them.
         clock: says when to read the credentials again.
-        environment: the process's own when None.
+        environment: where the account, the kubeconfig's path and proxies are looked up.
         context: of the kubeconfig, instead of its current one; the Pod's account is not looked at then.
 
     Raises:
-        CredentialsError: there is none, or it cannot be used.
+        CredentialsError: there are none, or they cannot be used.
     """
-    env = dict(os.environ) if environment is None else environment
-    is_in_cluster = kubeconfig is None and context is None and IN_CLUSTER_VARIABLE in env
-    path = kubeconfig or env.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    if context is None:
-        plain = plain_credentials(None if is_in_cluster else path, env, clock=clock, refresh_s=REFRESH_S)
-        if plain is not None:
-            return plain
-    from kubernetes_asyncio.client import Configuration
-    from kubernetes_asyncio.config import incluster_config, kube_config
+    if kubeconfig is None and context is None and IN_CLUSTER_VARIABLE in environment:
 
-    loader: Loader
-    if is_in_cluster:
-        loader = incluster_config.InClusterConfigLoader(
-            incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME, False, env
-        )
+        async def account(_rejected: bool) -> Credentials:
+            return in_cluster(environment)
+
+        read: Read = account
     else:
-        if not _is_there(path):
+        path = kubeconfig or environment.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+        if not is_there(path):
             raise CredentialsError(
                 f"expected a kubeconfig at {path}, found no file, and {IN_CLUSTER_VARIABLE} is not set: "
                 "name one with --kubeconfig, or run in a cluster with a service account"
             )
-        _check_files(path)
-        try:
-            merger = kube_config.KubeConfigMerger(path)
-            loader = kube_config.KubeConfigLoader(
-                config_dict=merger.config, active_context=context, config_base_path=None
-            )
-        except Exception as error:  # the loader raises whatever its YAML makes it raise
-            raise CredentialsError(f"cannot use the kubeconfig {path}: {error}") from error
+        read = _reader(path, context, environment)
+    return Identity(await read(False), read, clock=clock)
+
+
+def is_there(path: str) -> bool:
+    """Say whether a kubeconfig, or one of several as in $KUBECONFIG, exists."""
+    return any(Path(part).expanduser().exists() for part in path.split(os.pathsep) if part)
+
+
+def _reader(path: str, context: str | None, environment: Mapping[str, str]) -> Read:
+    """Return what reads a context of a kubeconfig; a plugin's answer is kept while its settings stay."""
+    plugins: list[tuple[Any, ExecPlugin]] = []
+
+    async def read(rejected: bool) -> Credentials:
+        access = Kubeconfig(path, environment).access(context)
+        if access.fetched_by == "exec":
+            settings = (access.cluster.values, access.user.values)
+            if not plugins or plugins[-1][0] != settings:
+                plugins[:] = [(settings, ExecPlugin(access))]
+            return access.credentials_with(**await plugins[-1][1].secrets(rejected=rejected))
+        if access.fetched_by == "auth-provider":
+            return access.credentials_with(token=await _oidc_token(access))
+        return access.credentials()
+
+    return read
+
+
+async def _oidc_token(access: Access) -> str:
+    """Return the token of an OpenID provider, renewed when it is about to expire."""
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+    provider = access.user.values["auth-provider"]
+    name = provider.get("name") if isinstance(provider, dict) else provider
+    if name != "oidc":  # kubectl has taken no other since 1.26
+        raise access.user.error("auth-provider", "oidc, or an exec plugin instead", repr(name))
     configuration = Configuration()
-    await _load(loader, configuration)
-    return LoadedCredentials(configuration, loader, clock=clock)
-
-
-def _is_there(path: str) -> bool:
-    """Say whether a file of a list of files, as in $KUBECONFIG, exists."""
-    return any(Path(part).expanduser().is_file() for part in path.split(os.pathsep) if part)
-
-
-def _check_files(path: str) -> None:
-    """Refuse, in clear words, settings on which the loader would fail with an unclear error.
-
-    Raises:
-        CredentialsError: a file is not a mapping in YAML.
-    """
-    for part in filter(None, path.split(os.pathsep)):
-        file = Path(part).expanduser()
-        if not file.is_file():
-            continue  # as kubectl does with a list of files
-        try:
-            content = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise CredentialsError(f"cannot read the kubeconfig {file}: expected YAML, saw {error}") from error
-        if not isinstance(content, dict):
-            seen = "an empty file" if content is None else f"{content!r:.40}"
-            raise CredentialsError(
-                f"cannot use the kubeconfig {file}: expected a mapping with clusters, contexts and users, saw {seen}"
-            )
-
-
-async def _load(loader: Loader, configuration: Any) -> None:
+    entry = {"name": "this", "context": {"cluster": "this", "user": "this"}}
+    loader = KubeConfigLoader(
+        {
+            "current-context": "this",
+            "contexts": [entry],
+            "clusters": [{"name": "this", "cluster": {"server": "https://this"}}],
+            "users": [{"name": "this", "user": access.user.values}],
+        }
+    )
     try:
-        waiting = loader.load_and_set(configuration)
-        if waiting is not None:
-            await waiting
-    except Exception as error:  # exec plugins, YAML, missing files: the loader raises whatever it meets
-        raise CredentialsError(f"cannot read the credentials: {error}") from error
-    if configuration.ssl_ca_cert and not configuration.verify_ssl:
-        raise CredentialsError(
-            "expected a certificate-authority or insecure-skip-tls-verify, as kubectl does, saw both: remove one"
-        )
+        await loader.load_and_set(configuration)
+    except Exception as error:  # the loader raises whatever it meets
+        raise access.user.error("auth-provider", "an OpenID provider that renews its token", repr(error)) from error
+    return str(configuration.api_key["BearerToken"]).removeprefix("Bearer ")

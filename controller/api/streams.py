@@ -11,17 +11,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
-from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.http import Request, Stream
 from inplace.common.kube.http1 import Http1Stream
 from inplace.common.kube.http1_connection import connect
 from inplace.controller.api.credentials import Identity
 
 READ_BYTES: Final = 2**20  # 100 Pods' events; what came during one rest is rarely more
-_PORTS: Final = {"https": 443, "http": 80}
 
 
 @asynccontextmanager
@@ -33,19 +29,12 @@ async def open_stream(identity: Identity, request: Request, *, timeout_s: float)
         TimeoutError: no answer within `timeout_s`; the block is not bounded.
         CredentialsError: a certificate or key cannot be used.
     """
-    url = urlsplit(identity.host)
-    server = Credentials(
-        host=url.hostname or "",
-        port=url.port or _PORTS[url.scheme],
-        path_prefix=url.path.rstrip("/"),
-        server_name=identity.server_name or "",
-    )
-    authorization = identity.authorization()
-    headers = request.headers if authorization is None else {**request.headers, "authorization": authorization}
+    to = identity.now
+    who = to.identity()
     async with asyncio.timeout(timeout_s):
-        connection = await connect(server, identity.tls_context(), read_bytes=READ_BYTES)
+        connection = await connect(to, to.ssl_context(), read_bytes=READ_BYTES)
         try:
-            await connection.send(Request(request.method, request.path, headers, request.body), token="")
+            await connection.send(request, who)
             head = await connection.head()
         except BaseException:  # cancellation too: nobody else would close it
             connection.abort()
@@ -54,9 +43,3 @@ async def open_stream(identity: Identity, request: Request, *, timeout_s: float)
         yield Http1Stream(connection, head)
     finally:
         connection.abort()
-
-
-def has_proxy(identity: Identity) -> bool:
-    """Say whether a proxy stands between us and the API server: the kubeconfig's, or the environment's."""
-    url = urlsplit(identity.host)
-    return bool(identity.proxy) or (url.scheme in getproxies() and not proxy_bypass(url.hostname or ""))

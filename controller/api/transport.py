@@ -1,5 +1,5 @@
 """
-The HTTP seam over one aiohttp session; streams have connections of their own, unless there is a proxy.
+The HTTP seam over one aiohttp session; streams have connections of their own.
 
 Guarantees: every request has a bound. A refused or unreachable server, an untrusted certificate and expired credentials
 give different messages. After a 401 the credentials are read again before the next request.
@@ -16,6 +16,7 @@ import aiohttp
 
 from inplace.common.kube.http import (
     CertificateError,
+    CredentialsError,
     Request,
     Response,
     Stream,
@@ -23,8 +24,8 @@ from inplace.common.kube.http import (
     TransportError,
     TransportTimeoutError,
 )
-from inplace.controller.api.credentials import CredentialsError, Identity
-from inplace.controller.api.streams import has_proxy, open_stream
+from inplace.controller.api.credentials import Identity
+from inplace.controller.api.streams import open_stream
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 64  # 50 parallel writes, four watches, leases and Events
@@ -73,17 +74,6 @@ class AiohttpTransport:
     @asynccontextmanager
     async def _stream(self, request: Request, timeout_s: float) -> AsyncIterator[Stream]:
         await self._ready_session()
-        if has_proxy(self._credentials):
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
-            async with self._sent(request, timeout, timeout_s) as response:
-                yield _ProxiedStream(response)
-            return
-        async with self._direct(request, timeout_s) as stream:
-            yield stream
-
-    @asynccontextmanager
-    async def _direct(self, request: Request, timeout_s: float) -> AsyncIterator[Stream]:
-        """Open a stream on a connection of its own."""
         try:
             async with open_stream(self._credentials, request, timeout_s=timeout_s) as stream:
                 self._rejected = stream.status == _UNAUTHORIZED
@@ -99,9 +89,8 @@ class AiohttpTransport:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request and run the block with its answer; every way to fail inside it has its name."""
         session = await self._ready_session()
-        headers = dict(request.headers)
-        if (authorization := self._credentials.authorization()) is not None:
-            headers["authorization"] = authorization
+        to = self._credentials.now
+        headers = [*request.headers.items(), *to.identity()]
         try:
             async with asyncio.timeout(timeout_s):
                 response = await session.request(
@@ -110,8 +99,9 @@ class AiohttpTransport:
                     headers=headers,
                     data=request.body or None,
                     timeout=timeout,
-                    proxy=self._credentials.proxy,
-                    server_hostname=self._credentials.server_name,
+                    proxy=to.proxy.url if to.proxy else None,
+                    allow_redirects=False,  # our credentials are for the API server alone
+                    server_hostname=to.server_name or None,
                 )
             async with response:
                 self._rejected = response.status == _UNAUTHORIZED
@@ -150,37 +140,13 @@ class AiohttpTransport:
 
     def _open(self) -> None:
         self._tls_version = self._credentials.tls_version  # BEFORE the files are read
-        context = self._credentials.tls_context()
+        to = self._credentials.now
+        if to.proxy is not None and to.proxy.scheme != "http":
+            raise CredentialsError(f"expected an http:// proxy for this program, saw {to.proxy}")
+        context = to.ssl_context()
         connector = aiohttp.TCPConnector(limit=CONNECTIONS_MAX, ssl=True if context is None else context)
-        # raise_for_status stays off: an error is an answer. trust_env: proxies as client-go takes them.
-        self._session = aiohttp.ClientSession(
-            connector=connector, trust_env=True, read_bufsize=READ_BYTES, auto_decompress=True
-        )
-
-
-class _ProxiedStream:
-    """A streaming answer that comes through a proxy."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-
-    @property
-    def status(self) -> int:
-        """Return the HTTP status code."""
-        return self._response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return the response headers."""
-        return _lower(self._response.headers)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield body bytes as they arrive."""
-        try:
-            while chunk := await self._response.content.readany():
-                yield chunk
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"the stream broke: {error!r}") from error
+        # raise_for_status stays off: an error is an answer.
+        self._session = aiohttp.ClientSession(connector=connector, read_bufsize=READ_BYTES, auto_decompress=True)
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:

@@ -8,11 +8,19 @@ from dataclasses import dataclass, field
 from inplace.common.epoch.decision import Decision
 from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
-from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.causes import Cause, Failure
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
 from inplace.controller.spec.service import Service
+
+
+@dataclass(frozen=True, slots=True)
+class NeverJoined:
+    """A slot whose Pods failed by themselves before they announced an epoch: how many, and the newest end."""
+
+    count: int
+    failure: Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,7 @@ class Observed:
         barriers: by scope, the barriers that wait.
         silent: by scope, who was silent first in the epoch that ended, where Pods told.
         failed_pods: by scope, the Pod that failed first and lives, or that is being replaced; only with a ladder.
+        never_joined: the slot whose Pods failed most often before they joined; None where none did.
         now_micro: as `now`, with microseconds.
         gated: Pods that wait until it is said which nodes they avoid.
         node_signs: what was seen of the nodes.
@@ -51,6 +60,7 @@ class Observed:
     barriers: Mapping[str, WaitingBarrier] = field(default_factory=dict)
     silent: Mapping[str, FirstSilent] = field(default_factory=dict)
     failed_pods: Mapping[str, Pod] = field(default_factory=dict)
+    never_joined: NeverJoined | None = None
     now_micro: str = ""
     gated: Sequence[Pod] = ()
     node_signs: NodeSigns = NO_SIGNS

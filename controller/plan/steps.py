@@ -23,6 +23,7 @@ from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.finish import complete, delete_active_when_finished, delete_after_ttl
 from inplace.controller.plan.layout import create_missing_jobs
 from inplace.controller.plan.manual import restart_on_request
+from inplace.controller.plan.never_joined import fail_never_joined
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.placement import lift_gates
 from inplace.controller.plan.problems.report import refuse_oversize, report_problems
@@ -86,6 +87,7 @@ STEPS: Final[tuple[Step, ...]] = (
     note_jobs_ready,
     end_at_deadline,
     fail_or_restart,
+    fail_never_joined,
     complete,
     ensure_service,
     ensure_claims,

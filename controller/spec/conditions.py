@@ -89,6 +89,12 @@ def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
     return failed("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job)
 
 
+def never_joined(count: int, failure: str) -> Condition:
+    """Return Failed for Pods that ended before they joined, more often than restarts are left."""
+    message = f"jobset failed due to reaching max number of restarts: {count} pods of one slot ended before they joined"
+    return failed("ReachedMaxRestarts", f"{message}: {failure}"[:MESSAGE_CHARS_MAX])
+
+
 def deadline_exceeded(deadline_s: int) -> Condition:
     """Return Failed for a JobSet that ran for longer than spec.activeDeadlineSeconds."""
     message = f"JobSet was active for longer than the specified deadline of {deadline_s} seconds"

@@ -91,6 +91,8 @@ SITUATIONS: dict[str, Situation] = {
     "node lost": Situation(replace(_TWO, jobs=2, pods_per_job=1), ((4.0, "node-death-and-return"),)),
     "resize in mid-restart": Situation(_TWO, ((4.0, "worker-exit"), (4.3, "resize"))),
     "suspended in mid-restart": Situation(_TWO, ((4.0, "worker-exit"), (4.3, "suspend"))),
+    "suspended while it trains": Situation(replace(_TWO, jobs=2, pods_per_job=1), ((4.0, "suspend"),)),
+    "suspended while a Pod is replaced": Situation(_TWO, ((4.0, "pod-deleted"), (5.0, "suspend"))),
     "JobSet recreated": Situation(_TWO, ((4.0, "jobset-recreated"),)),
 }
 

@@ -45,7 +45,7 @@ from inplace.simulator.cluster.logs import tail
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
 from inplace.simulator.cluster.model_runtime import ModelRuntime, QuietLog
 from inplace.simulator.cluster.node_loss import give_up
-from inplace.simulator.cluster.nodes import HOST_IP
+from inplace.simulator.cluster.nodes import HOST_IP, PLAIN, NodeShape
 from inplace.simulator.cluster.pod_worker import PodWorker
 from inplace.simulator.cluster.process_runtime import ProcessRuntime
 from inplace.simulator.cluster.runtime import Runtime
@@ -63,7 +63,7 @@ class Cluster:
     """An embedded Kubernetes.
 
     Args:
-        nodes: how many.
+        nodes: how many plain ones, or the shape of each.
         pods_per_node: a node's room for Pods (the kubelet's default).
         runtime: "process" runs containers as local processes in real time; "model" runs timed models, in real
             or virtual time.
@@ -81,7 +81,7 @@ class Cluster:
     def __init__(
         self,
         *,
-        nodes: int = 2,
+        nodes: int | Sequence[NodeShape] = 2,
         pods_per_node: int = 110,
         runtime: RuntimeName = "process",
         seed: int = 0,
@@ -111,10 +111,11 @@ class Cluster:
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
         self._crds = [*custom_resource_definitions(), *admission_policies()] if crds is None else list(crds)
         self._programs = programs
-        self._node_names = [f"node-{index}" for index in range(nodes)]
+        shapes = [PLAIN] * nodes if isinstance(nodes, int) else nodes
+        self._shapes = {f"node-{index}": shape for index, shape in enumerate(shapes)}
         self._pods_per_node = pods_per_node
         self._runtime: Runtime = self._make_runtime()
-        self._kubelets = {name: self._make_kubelet(name) for name in self._node_names}
+        self._kubelets = {name: self._make_kubelet(name) for name in self._shapes}
         self._scheduler = Scheduler(
             self.client("scheduler"), clock=self.clock, rng=self._random("scheduler"), timings=self.timings
         )
@@ -144,8 +145,8 @@ class Cluster:
         self.server.load(self._crds)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONTROLLER_NAMESPACE}}
         self.server.load([namespace])
-        for kubelet in self._kubelets.values():
-            await kubelet.register(pods=self._pods_per_node)
+        for name, kubelet in self._kubelets.items():
+            await kubelet.register(pods=self._pods_per_node, shape=self._shapes[name])
         started = asyncio.Event()
         self._main = asyncio.create_task(self._run(started), name="cluster")
         self._main.add_done_callback(lambda _: self._changed.set())  # `until` then sees the failure

@@ -1,4 +1,4 @@
-"""Probe over HTTP as a kubelet does: any status from 200 to 399 within the timeout is success."""
+"""Probe over HTTP as a kubelet does (any status from 200 to 399 within the timeout is success), or only connect."""
 
 from __future__ import annotations
 
@@ -17,6 +17,17 @@ async def answers(host: str, port: int, path: str, *, timeout_s: float, clock: C
     except (OSError, TimeoutError, ValueError, asyncio.LimitOverrunError):
         return False
     return 200 <= status < 400
+
+
+async def accepts(host: str, port: int, *, timeout_s: float, clock: Clock) -> bool:
+    """Return whether a connection succeeds."""
+    try:
+        async with clock.timeout(timeout_s):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 async def _status(host: str, port: int, path: str) -> int:

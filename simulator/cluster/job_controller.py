@@ -118,7 +118,7 @@ class JobController:
         memory.counted = set(entry.memory.counted)
         pods = [*entry.pods.values(), *entry.gone.values()]
         decided = plan(job, pods, memory, self._clock.wall_s(), self._backoff)
-        await self._change_pods(job, decided)
+        await self._change_pods(job, decided, entry.memory)
         if decided.status != (job.get("status") or {}):
             await self._write_status(job, decided.status)
         # AFTER the write: only the Job's status keeps the counts safe.
@@ -127,7 +127,7 @@ class JobController:
         entry.memory = memory
         return decided.again_s
 
-    async def _change_pods(self, job: KubeObject, decided: JobPlan) -> None:
+    async def _change_pods(self, job: KubeObject, decided: JobPlan, kept: JobMemory) -> None:
         namespace = job["metadata"]["namespace"]
 
         async def create(index: int | None) -> None:
@@ -135,6 +135,8 @@ class JobController:
 
         async def delete(pod: KubeObject) -> None:
             meta = pod["metadata"]
+            if meta["uid"] in decided.released:
+                kept.counted.add(meta["uid"])  # BEFORE the request: it stays released when a later request fails
             try:
                 await self._client.delete(PODS, namespace, meta["name"], uid=meta["uid"])
             except (NotFound, Conflict):

@@ -26,8 +26,8 @@ class JobMemory:
     """The controller's memory of a Job between syncs, beside the Job's status.
 
     Args:
-        counted: uids of Pods that are in status.succeeded or status.failed already. The real controller keeps
-            this in the Pods' finalizers.
+        counted: uids of Pods that are in status.succeeded or status.failed already, or that shall never be there
+            (`JobPlan.released`). The real controller keeps this in the Pods' finalizers.
         failures: failed Pods since the last success, for the back-off.
     """
 
@@ -42,6 +42,8 @@ class JobPlan:
 
     Args:
         create: completion indexes to create Pods for (None without an index).
+        released: uids of those Pods in `delete` that lose the Job's finalizer BEFORE they are deleted. Their end is
+            never counted, whatever it is.
         again_s: sync again after so many seconds; None when nothing waits for time.
     """
 
@@ -49,6 +51,7 @@ class JobPlan:
     delete: tuple[KubeObject, ...]
     status: KubeObject
     again_s: float | None = None
+    released: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +110,23 @@ class _Sync:
         delete: list[KubeObject] = []
         again_s: float | None = None
         self._judge()
-        if self._is_true("FailureTarget") or self._is_true("SuccessCriteriaMet"):
+        ends = self._is_true("FailureTarget") or self._is_true("SuccessCriteriaMet")
+        if ends:
             delete = self.active
         elif self.spec.get("suspend"):
             delete = self.active
-            self._set("Suspended", "True", "JobSuspended", "Job suspended")
+            if not self._is_true("Suspended"):
+                self._set("Suspended", "True", "JobSuspended", "Job suspended")
+                self.status.pop("startTime", None)
         else:
             if self._is_true("Suspended"):
                 self._set("Suspended", "False", "JobResumed", "Job resumed")
                 self.status["startTime"] = self.now
             create, delete, again_s = self._balance()
+        released = frozenset() if ends else frozenset(p["metadata"]["uid"] for p in delete)
+        self.memory.counted |= released
         self._finish(delete)
-        return JobPlan(tuple(create), tuple(delete), self._report(delete), again_s)
+        return JobPlan(tuple(create), tuple(delete), self._report(delete), again_s, released)
 
     def _count(self) -> None:
         """Count each ended Pod once."""

@@ -15,7 +15,7 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import NODES, KubeObject
 from inplace.simulator.cluster.events import ClusterEvent
-from inplace.simulator.cluster.nodes import node
+from inplace.simulator.cluster.nodes import PLAIN, NodeShape, node
 from inplace.simulator.cluster.pod_status import timestamp
 from inplace.simulator.cluster.pod_worker import PodWorker
 from inplace.simulator.cluster.runtime import Runtime
@@ -49,13 +49,14 @@ class Kubelet:
         self._relist_phase_s = rng.random() * timings.pleg_relist_s
         self._work: asyncio.Queue[PodWorker] = asyncio.Queue()
 
-    async def register(self, *, pods: int) -> None:
+    async def register(self, *, pods: int, shape: NodeShape = PLAIN) -> None:
         """Create the Node object, then report it ready, as two writes: a created object has no status.
 
         Args:
-            pods: how many Pods the node takes.
+            pods: how many Pods the node takes, if its shape says nothing else.
+            shape: its labels, taints and resources.
         """
-        whole = node(self.node, pods=pods, now=timestamp(self._clock.wall_s()))
+        whole = node(self.node, pods=pods, now=timestamp(self._clock.wall_s()), shape=shape)
         await self._client.create(NODES, None, whole)
         status = {"status": whole["status"]}
         await self._client.patch(NODES, None, self.node, status, subresource="status")

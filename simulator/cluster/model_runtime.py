@@ -2,9 +2,9 @@
 Run containers as timed models, so that thousands of Pods fit in one process under virtual time.
 
 An agent (a command that starts with `inplace-agent`) is the real one: `agent.sidecar_agent` as a coroutine
-with an in-memory transport, barrier and link. Any other container is a worker: it takes its first step after a
-while and runs until it is stopped. With STEPS and STEP_S in its environment it exits 0 after STEPS steps of
-STEP_S seconds. A guarded worker does so from the lift on.
+with an in-memory transport, barrier and link. An init container exits 0 after a while. Any other container is a
+worker: it takes its first step after a while and runs until it is stopped. With STEPS and STEP_S in its environment
+it exits 0 after STEPS steps of STEP_S seconds. A guarded worker does so from the lift on.
 """
 
 from __future__ import annotations
@@ -268,12 +268,13 @@ class ModelRuntime:
     async def start(self, run: ContainerRun) -> RunningContainer:
         """Start an instance."""
         shared = self._clock, self._rng, self._timings
-        if _is_agent(run.command):
+        if run.spec.role is not Role.INIT and _is_agent(run.command):
             barrier, link = ModelBarrier(), ModelLink(self._link(run))
             agent, code = self._agent(run, barrier, link)
             return ModelAgent(agent, barrier, link, code, *shared)
         steps, step_s = int(run.env.get("STEPS") or 0), float(run.env.get("STEP_S") or 0)
-        own = self._teller(run, Kind.FIRST_STEP, "model"), steps * step_s if steps else None, *shared
+        life_s = 0.0 if run.spec.role is Role.INIT else steps * step_s if steps else None
+        own = self._teller(run, Kind.FIRST_STEP, "model"), life_s, *shared
         if is_guarded(run.command):
             return ModelGuardedWorker(self._link(run), self._teller(run, Kind.WORKER_STARTED), *own)
         return ModelWorker(*own)

@@ -18,6 +18,10 @@ _REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^()]+)\))")
 _SUBSCRIPT = re.compile(r"metadata\.(?P<kind>labels|annotations)\['(?P<key>[^']+)'\]$")
 
 
+_HELD_ELSEWHERE = {"configMapKeyRef", "secretKeyRef", "resourceFieldRef", "fileKeyRef"}
+"""Sources whose values are not modelled: their variables are empty, as their volumes are empty folders."""
+
+
 class PodConfigError(Exception):
     """The manifest needs a feature that this kubelet does not have."""
 
@@ -68,6 +72,8 @@ def _referred(entry: Mapping[str, Any], pod: KubeObject, pod_ip: str, host_ip: s
     source = entry["valueFrom"]
     if "fieldRef" in source:
         return field_value(source["fieldRef"]["fieldPath"], pod, pod_ip, host_ip)
+    if set(source) <= _HELD_ELSEWHERE:
+        return ""
     raise PodConfigError(f"env {entry['name']}: expected value or valueFrom.fieldRef, saw {sorted(source)}")
 
 

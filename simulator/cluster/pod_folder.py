@@ -88,5 +88,6 @@ def _holds_token(volume: Mapping[str, Any]) -> bool:
 
 def _rewriter(folders: Mapping[str, Path]) -> Callable[[str], str]:
     longest_first = sorted(folders, key=len, reverse=True)
-    pattern = re.compile(f"(?P<before>^|=)(?P<mount>{'|'.join(map(re.escape, longest_first))})(?=/|$)")
+    mounts = "|".join(map(re.escape, longest_first))
+    pattern = re.compile(rf"""(?P<before>^|[=\s"'>(])(?P<mount>{mounts})(?=[/\s"';)]|$)""")
     return lambda text: pattern.sub(lambda m: f"{m['before']}{folders[m['mount']]}", text)

@@ -46,7 +46,7 @@ class RestartRule:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe; exactly one of `path` and `command` is set. Times are in seconds."""
+    """A probe: a GET of `path`, a `command`, or without both a connection to `port`. Times are in seconds."""
 
     path: str | None
     port: int
@@ -136,18 +136,16 @@ def _container(manifest: dict[str, Any], role: Role, restart_policy: str) -> Con
 
 
 def _probe(manifest: dict[str, Any] | None, ports: dict[str, int]) -> Probe | None:
-    """Read a probe; kinds other than httpGet and exec are refused: silent success would lift barriers."""
+    """Read a probe. A port of an unknown name is 0: nothing answers there, so no barrier is lifted."""
     if manifest is None:
         return None
     http = manifest.get("httpGet")
     command = (manifest.get("exec") or {}).get("command")
-    if http is None and command is None:
-        kinds = sorted(set(manifest) & {"grpc", "tcpSocket"})
-        raise ValueError(f"expected a probe with httpGet or exec, saw {kinds}; the embedded kubelet knows no other")
-    port = (http or {}).get("port", 0)
+    port = (http or manifest.get("tcpSocket") or manifest.get("grpc") or {}).get("port", 0)
+    is_plain = http is not None and str(http.get("scheme") or "HTTP").upper() == "HTTP"
     return Probe(
-        path=None if http is None else http.get("path") or "/",
-        port=ports[port] if isinstance(port, str) else int(port),
+        path=((http or {}).get("path") or "/") if is_plain else None,
+        port=ports.get(port, 0) if isinstance(port, str) else int(port),
         command=None if command is None else tuple(command),
         initial_delay_s=float(manifest.get("initialDelaySeconds") or 0),
         period_s=float(manifest.get("periodSeconds") or 10),

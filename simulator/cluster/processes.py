@@ -19,7 +19,7 @@ from typing import IO
 
 from inplace.common.kube.clock import Clock
 from inplace.simulator.cluster import reaper
-from inplace.simulator.cluster.http_probe import answers
+from inplace.simulator.cluster.http_probe import accepts, answers
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import StartError
 
@@ -138,7 +138,9 @@ class LocalProcess:
         """Probe once."""
         if probe.path is not None:
             return await answers(self._pod_ip, probe.port, probe.path, timeout_s=probe.timeout_s, clock=self._clock)
-        return await self._run_probe(list(probe.command or ()), probe.timeout_s)
+        if probe.command is None:
+            return await accepts(self._pod_ip, probe.port, timeout_s=probe.timeout_s, clock=self._clock)
+        return await self._run_probe(list(probe.command), probe.timeout_s)
 
     async def _run_probe(self, command: list[str], timeout_s: float) -> bool:
         """Run an exec probe with the container's marker, environment and folder."""

@@ -2,7 +2,8 @@
 Bind Pods to nodes: first fit, in the order in which the Pods came.
 
 It reads nodeSelector, taints, unschedulable, declared features and requests. It does not score or preempt, and it
-ignores affinity and topology spread: a Pod with those goes to the first node that fits otherwise. One preference it
+ignores affinity and topology spread: a Pod with those goes to the first node that fits otherwise. It answers to every
+schedulerName. One preference it
 obeys: a node that a Pod prefers to avoid by its name is taken only if no other one fits.
 """
 
@@ -191,9 +192,7 @@ def requests_of(pod: KubeObject) -> dict[str, float]:
 
 def _is_ours(pod: KubeObject) -> bool:
     spec = pod["spec"]
-    if spec.get("schedulingGates") or "deletionTimestamp" in pod["metadata"]:
-        return False
-    return bool(spec.get("schedulerName", "default-scheduler") == "default-scheduler")
+    return not spec.get("schedulingGates") and "deletionTimestamp" not in pod["metadata"]
 
 
 def _shunned(spec: dict[str, Any]) -> frozenset[str]:

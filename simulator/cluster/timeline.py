@@ -8,6 +8,7 @@ timeline changes nothing and sends no request.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from inplace.common import wire
@@ -18,6 +19,7 @@ from inplace.common.worker_failure import parse_failure
 from inplace.simulator.apiserver import ApiServer
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 
+PRINTS_NO_STEP = "(prints no step=)"
 RequestCounts = dict[tuple[str, str, str], int]
 MOMENTS = (
     ("death seen in the API", "detected_s"),
@@ -86,7 +88,9 @@ class Timeline:
     """The start and the restarts of one JobSet, oldest first, in `restarts`; the last one may be going on.
 
     Args:
-        agent, worker: the containers' names.
+        agents, workers: the containers' names.
+        members: the replicatedJobs whose Pods restart together; None is all of them.
+        pods: how many Pods must be there before a start or restart can be complete.
     """
 
     def __init__(
@@ -97,8 +101,10 @@ class Timeline:
         clock: Clock,
         jobset: str,
         namespace: str = "default",
-        agent: str = "agent",
-        worker: str = "worker",
+        agents: Collection[str] = ("agent",),
+        workers: Collection[str] = ("worker",),
+        members: Collection[str] | None = None,
+        pods: int = 0,
     ) -> None:
         self.restarts: list[GroupRestart] = []
         self.pods_recreated = 0
@@ -106,8 +112,12 @@ class Timeline:
         self._server = server
         self._clock = clock
         self._jobset = namespace, jobset
-        self._agent = agent
-        self._worker = worker
+        self._agents = agents
+        self._workers = workers
+        self._members = members
+        self._pods_min = pods
+        self._counted_as_step: tuple[Kind, ...] = (Kind.FIRST_STEP,)
+        self._working: set[str] = set()  # uids whose worker was started since the sync
         self._pods: dict[str, int] = {}  # uid -> announced epoch
         self._running: set[str] = set()  # uids whose worker's status was seen running
         self._stepped: set[str] = set()
@@ -129,10 +139,23 @@ class Timeline:
         """Stop recording."""
         self._unsubscribe()
 
+    @property
+    def all_work(self) -> bool:
+        """Return whether the worker of every Pod was started since the last sync."""
+        return len(self._pods) >= max(1, self._pods_min) and self._working >= self._pods.keys()
+
+    def count_starts(self, kind: Kind) -> None:
+        """Count a worker's start as its first step from now on: these workers print no step."""
+        self._counted_as_step = (Kind.FIRST_STEP, kind)
+        for uid in sorted(self._working & self._pods.keys()):
+            now_s = self._clock.monotonic_s()
+            self._step(self.current, ClusterEvent(now_s, kind, *self._jobset, uid))
+
     def _begin(self, victim: str) -> GroupRestart:
         restart = GroupRestart(len(self.restarts), self._clock.monotonic_s(), victim)
         self.restarts.append(restart)
         self._stepped = set()
+        self._working = set()
         self._before = Counter(self._server.requests)
         self._rejected_before = self._server.requests.rejected
         return restart
@@ -148,20 +171,24 @@ class Timeline:
             self.containers_restarted += (event.uid, event.container) in self._started
             self._started.add((event.uid, event.container))
         restart = self.current
-        match event.kind, event.container:
-            case Kind.CONTAINER_EXITED, self._agent if restart.synced_s is None and restart.number:
+        if event.container in self._agents and restart.synced_s is None:
+            if event.kind is Kind.CONTAINER_EXITED and restart.number:
                 restart.agent_exited_s = event.time_s
-            case Kind.CONTAINER_STARTED, self._agent if restart.synced_s is None:
+            elif event.kind is Kind.CONTAINER_STARTED:
                 restart.agent_started_s = event.time_s
-            case Kind.CONTAINER_STARTED | Kind.WORKER_STARTED, self._worker if restart.synced_s is not None:
+        if event.container in self._workers and restart.synced_s is not None:
+            if event.kind in (Kind.CONTAINER_STARTED, Kind.WORKER_STARTED):
                 restart.worker_started_s = event.time_s
-            case Kind.FIRST_STEP, self._worker if restart.synced_s is not None and not restart.complete:
+                self._working.add(event.uid)
+            if event.kind in self._counted_as_step and not restart.complete:
                 self._step(restart, event)
 
     def _step(self, restart: GroupRestart, event: ClusterEvent) -> None:
         self._stepped.add(event.uid)
-        restart.first_line = restart.first_line or event.detail.strip()
-        if len(self._stepped) >= len(self._pods) and self._stepped >= self._pods.keys():  # lengths first: N steps
+        line = event.detail.strip() if event.kind is Kind.FIRST_STEP else PRINTS_NO_STEP
+        restart.first_line = restart.first_line or line
+        is_enough = len(self._stepped) >= len(self._pods) >= self._pods_min  # lengths first: N steps
+        if is_enough and self._stepped >= self._pods.keys():
             restart.stepped_s = event.time_s
             restart.requests = dict(Counter(self._server.requests) - self._before)
             restart.rejected = self._server.requests.rejected - self._rejected_before
@@ -195,6 +222,8 @@ class Timeline:
         meta = pod["metadata"]
         labels = meta.get("labels") or {}
         if (meta["namespace"], labels.get(wire.JOBSET_NAME)) != self._jobset:
+            return
+        if self._members is not None and labels.get(wire.REPLICATED_JOB_NAME) not in self._members:
             return
         uid = meta["uid"]
         ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
@@ -231,7 +260,7 @@ class Timeline:
     def _take_worker(self, uid: str, pod: KubeObject) -> None:
         """Record the change from running to terminated: the first sign of a death at the API server."""
         for status in pod.get("status", {}).get("containerStatuses") or ():
-            if status["name"] != self._worker:
+            if status["name"] not in self._workers:
                 continue
             if "running" in status["state"]:
                 self._running.add(uid)

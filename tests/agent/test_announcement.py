@@ -59,6 +59,27 @@ async def test_a_failing_server_is_asked_again() -> None:
     assert rig.metrics.requests["patch", "busy"] == 3
 
 
+async def test_a_proxy_s_page_or_redirect_is_no_acceptance() -> None:
+    """After a login page with status 200, or a redirect, the announcement is sent again, and the log says why."""
+    page = b"<title>Sign in</title>"
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: %d\r\n\r\n" % len(page)
+    redirect = b"HTTP/1.1 302 Found\r\nlocation: https://login\r\ncontent-length: 0\r\n\r\n"
+    rig = await run(answers(head + page), answers(redirect))
+    assert rig.metrics.requests["patch", "garbled"] + rig.metrics.requests["patch", "broken"] == 2
+    told = [entry["message"] for entry in rig.log.of("announcement_failed")]
+    assert "text/html, 'Sign in'" in told[0]
+    assert "to 'https://login'" in told[1]
+
+
+def answers(whole: bytes) -> Step:
+    """Answer with these bytes."""
+
+    async def step(exchange: Exchange) -> None:
+        await exchange.raw(whole)
+
+    return step
+
+
 async def test_refused_credentials_are_retried() -> None:
     """After a 401 the agent sends again, with the token that is on disk by then."""
     rig = await run(refuses(401, "Unauthorized"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from inplace.agent.line_limit import LINES_A_MINUTE, PERIOD_S, LineLimit
 from inplace.agent.link import SocketLink
 from inplace.agent.link_server import GUARDS_MAX
 from inplace.common.kube.clock import LoopClock
@@ -135,3 +136,29 @@ async def test_a_long_path_works(tmp_path: Path) -> None:
     async with agent_at(folder / "link"):
         assert (folder / "link").is_socket()
         assert (folder / "link").stat().st_mode & 0o777 == 0o666
+
+
+@pytest.mark.asyncio
+async def test_nonsense_by_the_thousand_costs_ten_lines_a_minute(tmp_path: Path) -> None:
+    """And a count of the lines that were left out."""
+    log = NotedLog()
+    link = SocketLink(str(tmp_path / "link"), clock=LoopClock(), log=log)
+    await link.start(lambda _epoch, _code: None)
+    for _ in range(30):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "link"))
+        writer.write(b"nonsense\n")
+        await reader.read()
+        writer.close()
+    await link.stop()
+    assert len(log.of("link_refused")) == LINES_A_MINUTE
+    assert [line["lines"] for line in log.of("log_lines_left_out")] == [30 - LINES_A_MINUTE]
+
+
+async def test_a_limit_begins_anew_each_minute() -> None:
+    """The first line of the next minute says how many were left out."""
+    now_s = 0.0
+    limit = LineLimit(lambda: now_s)
+    taken = [limit.take() for _ in range(LINES_A_MINUTE + 7)]
+    assert taken == [0] * LINES_A_MINUTE + [None] * 7
+    now_s = PERIOD_S
+    assert [limit.take(), limit.take()] == [7, 0]

@@ -163,7 +163,7 @@ async def test_a_guarded_worker_that_never_looks_is_told_to_end(tmp_path: Path, 
             group.child.terminate()
             await until((tmp_path / "save").exists, "the request")
         await group.noted("told")
-        assert (await group.finished())[0] == 0
+        assert (await group.finished())[0] == 143
 
 
 @pytest.mark.slow

@@ -194,12 +194,12 @@ async def test_a_port_in_use_ends_before_anything_is_sent(tmp_path: Path) -> Non
             assert group.server.received == []
 
 
-@pytest.mark.parametrize(("disk", "files"), [("full", 1), ("read-only", 2)])
+@pytest.mark.parametrize(("disk", "files"), [("blocked", 1), ("read-only", 2)])
 async def test_a_disk_that_takes_no_epoch_costs_a_warning(tmp_path: Path, disk: str, files: int) -> None:
     """EPOCH_FILE, or EPOCH_FILE.ran as well, cannot be written: the group restarts all the same."""
-    file = "/dev/full" if disk == "full" else "/proc/epoch"
-    if disk == "full":
-        (tmp_path / "epoch.new").symlink_to("/dev/full")
+    file = "/proc/epoch"
+    if disk == "blocked":  # by a folder, which nothing replaces; a link would be removed
+        (tmp_path / "epoch.new").mkdir()
         file = str(tmp_path / "epoch")
     async with supervised(tmp_path, RUN, EPOCH_FILE=file) as group:
         await running(group)

@@ -20,3 +20,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*arguments), cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False
     )
+
+
+def run_bytes(*arguments: str) -> bytes:
+    """Run a command that succeeds; return its output, line ends as they are."""
+    return subprocess.run(
+        command(*arguments), cwd=REPOSITORY, capture_output=True, timeout=RUN_S_MAX, check=True
+    ).stdout

@@ -255,3 +255,24 @@ def agents_of_files() -> list[str]:
         if any("inplace-programs-" in word and word.endswith("/inplace-agent") for word in words):
             lines.append(" ".join(words))
     return lines
+
+
+def test_what_an_installation_leaves_behind_does_no_harm(tmp_path: Path) -> None:
+    """Metadata that `pip install .` leaves in the source tree list no licence; the file is built all the same."""
+    left = tmp_path / "inplace.egg-info"
+    left.mkdir()
+    (left / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: inplace\nVersion: 0.0.9\n")
+    (left / "SOURCES.txt").write_text("LICENSE\npyproject.toml\ninplace/__init__.py\n")
+    target = tmp_path / "agent.pyz"
+    done = subprocess.run(
+        [sys.executable, "-m", "inplace.cli.agent_pyz", "--output", str(target)],
+        cwd=REPOSITORY,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(target) as archive:
+        assert archive.read("LICENSE") == (REPOSITORY / "LICENSE").read_bytes()

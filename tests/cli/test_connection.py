@@ -96,7 +96,7 @@ def test_nobody_answers(name: str, play: Any, tmp_path: Path, capsys: pytest.Cap
     ("content", "said"),
     [
         (None, "expected a kubeconfig at"),
-        ("{", "expected YAML"),
+        ("{", "expected JSON or YAML"),
         ("[]", "expected a mapping with clusters"),
     ],
 )

@@ -13,7 +13,9 @@ import pytest_asyncio
 import yaml
 
 from images.build_once import MissingComponent
+from inplace.agent.version import VERSION
 from inplace.common.kube.resources import KubeObject
+from inplace.deploy.chart import dashboards
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.helm import helm
@@ -95,6 +97,7 @@ def by_name(text: str) -> dict[str, KubeObject]:
         ("deploy/", ()),
         ("deploy/overlays/podmonitor", ("podMonitor=true",)),
         ("deploy/overlays/servicemonitor", ("serviceMonitor=true",)),
+        ("deploy/overlays/prometheusrule", ("prometheusRule=true",)),
         ("deploy/overlays/before-1.36", ("mutatingAdmissionPolicy=false",)),
         ("deploy/overlays/beside", ("beside=true",)),
         ("deploy/base", ("crd.install=false",)),
@@ -103,7 +106,14 @@ def by_name(text: str) -> dict[str, KubeObject]:
 )
 async def test_helm_and_kustomize_agree(binary: Path, folder: str, settings: tuple[str, ...]) -> None:
     """Helm and kustomize give the same objects, field by field."""
-    assert await template(binary, "namespace.create=true", *settings) == await kustomize(folder)
+    wanted = await kustomize(folder)
+    if folder == "deploy/overlays/prometheusrule":  # stands beside an installation
+        wanted |= await kustomize("deploy/")
+    made = await template(binary, "namespace.create=true", *settings)
+    container = made["Deployment inplace-system/inplace-controller"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == f"inplace-controller:{VERSION}"
+    container["image"] = "inplace-controller"  # a kustomization names the version for itself
+    assert made == wanted
 
 
 async def test_the_workers_policy_is_kustomizes(binary: Path, tmp_path: Path) -> None:
@@ -132,6 +142,14 @@ async def test_the_values_arrive(binary: Path) -> None:
         "resources.limits.memory=1Gi",
         "apiServerPorts={16443}",
         "agentNamespaces={team-a,team-b}",
+        "affinity.nodeAffinity.a=b",
+        "priorityClassName=system-cluster-critical",
+        "annotations.owner=team",
+        "podAnnotations.scrape=yes",
+        "logLevel=debug",
+        "beside=true",
+        "dashboards.install=true",
+        "dashboards.labels.board=yes",
     )
     assert "Namespace /inplace-system" not in made
     spec = made["Deployment inplace-system/inplace-controller"]["spec"]
@@ -141,6 +159,13 @@ async def test_the_values_arrive(binary: Path) -> None:
     assert pod["containers"][0]["resources"]["limits"] == {"memory": "1Gi"}
     assert (pod["nodeSelector"], pod["tolerations"]) == ({"pool": "system"}, [{"operator": "Exists"}])
     assert pod["imagePullSecrets"] == [{"name": "pull"}]
+    assert (pod["affinity"], pod["priorityClassName"]) == ({"nodeAffinity": {"a": "b"}}, "system-cluster-critical")
+    assert pod["containers"][0]["args"] == ["--beside", "--log-level=debug"]
+    assert made["Deployment inplace-system/inplace-controller"]["metadata"]["annotations"] == {"owner": "team"}
+    assert spec["template"]["metadata"]["annotations"] == {"scrape": "yes"}
+    board = made["ConfigMap inplace-system/dashboard-inplace-jobset"]
+    assert board["metadata"]["labels"] == {"grafana_dashboard": "1", "board": "yes"}
+    assert board["data"] == {"inplace-jobset.json": dashboards()["inplace-jobset.json"]}
     egress = made["NetworkPolicy inplace-system/inplace-controller"]["spec"]["egress"]
     assert egress == [{"ports": [{"protocol": "TCP", "port": 16443}]}]
     for team in ("team-a", "team-b"):
@@ -148,6 +173,39 @@ async def test_the_values_arrive(binary: Path) -> None:
         assert f"Role {team}/inplace-agent" in made
         subjects = made[f"RoleBinding {team}/inplace-agent"]["subjects"]
         assert subjects == [{"kind": "ServiceAccount", "name": "inplace-agent", "namespace": team}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--set", "besides=true"), "besides"),
+        (("--set", "image.version=1"), "version"),
+        (("--set", "image.tag=110"), "tag"),
+        (("--set", "beside=yes"), "beside"),
+        (("--set", "logLevel=verbose"), "logLevel"),
+        (("--set", "agentNamespaces={Team}"), "agentNamespaces"),
+        (("--set", "apiServerPorts={0}"), "apiServerPorts"),
+        (("--kube-version", "1.35.2"), "mutatingAdmissionPolicy: expected Kubernetes 1.36 or newer, saw v1.35.2"),
+        (("--kube-version", "1.29.0"), "kubeVersion: >=1.30.0-0"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+async def test_what_does_not_fit_is_refused(binary: Path, arguments: tuple[str, ...], words: str) -> None:
+    """A misspelt value, a value of another type and a cluster that is too old are refused by name."""
+    code, _, err = await run(binary, "template", "inplace", CHART, *SYSTEM, *arguments)
+    assert code != 0
+    assert words in err
+
+
+async def test_an_image_by_digest_has_no_tag(binary: Path) -> None:
+    """A digest wins over the tag, in its own value or in the repository's."""
+    digest = "sha256:" + "0" * 64
+    for setting in (f"image.digest={digest}", f"image.repository=inplace-controller@{digest}"):
+        made = await template(binary, setting, "image.tag=v1")
+        container = made["Deployment inplace-system/inplace-controller"]["spec"]["template"]["spec"]["containers"][0]
+        assert container["image"] == f"inplace-controller@{digest}"
+    old = await template(binary, "global.x=1", "mutatingAdmissionPolicy=false")
+    assert "Deployment inplace-system/inplace-controller" in old
 
 
 async def test_a_release_comes_changes_and_goes(binary: Path, plane: ControlPlane) -> None:

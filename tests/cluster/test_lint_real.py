@@ -17,11 +17,11 @@ from inplace.cli.lint.nodes import FEATURE
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
-from testbed.api_client import ApiClient
+from testbed.api_client import ApiClient, UnexpectedStatus
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command
-from tests.cli.injecting import example, injected
+from tests.cli.injecting import example, injected, pod_spec_of
 from tests.cluster.test_admission_real import install_policies
 from tests.cluster.test_crd_real import install
 from tests.deploy.admission import ABOUT_JOBSETS, policies
@@ -279,3 +279,25 @@ async def test_as_a_program(installed: ControlPlane, tmp_path: Path) -> None:
         assert (failed.returncode, failed.stdout) == (2, "")
         assert words in failed.stderr
         assert "Traceback" not in failed.stderr
+
+
+async def test_a_guaranteed_pod_stays_one_under_a_quota(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """A namespace whose quota wants limits takes the injected Pod as Guaranteed, but not without the agent's limits."""
+    hard = {"limits.cpu": "100", "limits.memory": "1Ti"}
+    limits = 'resources: {limits: {cpu: "4", memory: 8Gi}}'
+    text = example("minimal.yaml").replace("{containers: [{name: worker,", f"{{containers: [{{name: worker, {limits},")
+    spec = pod_spec_of(injected(text, tmp_path)) | {"serviceAccountName": "default"}
+    pod = {"metadata": {"generateName": "worker-"}, "spec": spec}
+    core = f"/api/v1/namespaces/{namespace}"
+    async with control_plane.client() as client:
+        await client.post(f"{core}/resourcequotas", {"metadata": {"name": "limits"}, "spec": {"hard": hard}})
+        # No controller of quotas runs here; the test writes the status for it.
+        status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+        await client.patch(f"{core}/resourcequotas/limits/status", status)
+        made = await client.post(f"{core}/pods", pod, dryRun="All")
+        assert made["status"]["qosClass"] == "Guaranteed"
+        del spec["initContainers"][0]["resources"]
+        with pytest.raises(UnexpectedStatus, match=r"must specify limits.cpu for: inplace-agent"):
+            await client.post(f"{core}/pods", pod, dryRun="All")

@@ -51,7 +51,9 @@ def denying(*denied: tuple[str, str]) -> Any:
         asked = msgspec.json.decode(request.body)["spec"]["resourceAttributes"]
         allowed = (asked["verb"], asked["resource"]) not in denied
         return Response(
-            201, {"content-type": "application/json"}, msgspec.json.encode({"status": {"allowed": allowed}})
+            201,
+            {"content-type": "application/json"},
+            msgspec.json.encode({"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}),
         )
 
     return answer

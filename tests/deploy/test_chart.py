@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 
-from inplace.deploy.chart import TABLE, TEMPLATES, Template, templates
+from inplace.agent.version import VERSION
+from inplace.deploy.chart import CHART, DASHBOARDS, TABLE, TEMPLATES, Template, dashboards, templates
 from inplace.deploy.immutable import MANIFEST, render
 
 
@@ -14,6 +17,29 @@ def test_the_chart_is_in_step_with_the_manifests() -> None:
     """`python -m deploy.chart` (or `make rewrite`) would change nothing."""
     written = {path.name: path.read_text() for path in TEMPLATES.glob("*.yaml")}
     assert written == templates(), "run: make rewrite"
+    assert {path.name: path.read_text() for path in DASHBOARDS.iterdir()} == dashboards(), "run: make rewrite"
+
+
+def test_the_schema_knows_the_values_and_no_others() -> None:
+    """Every value of the chart has a type in the schema, which refuses all others at every level that is ours."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert set(schema["properties"]) - {"global"} == set(values)
+    assert schema["additionalProperties"] is False
+    for name in ("image", "namespace", "crd", "dashboards"):
+        part = schema["properties"][name]
+        assert (set(part["properties"]), part["additionalProperties"]) == (set(values[name]), False)
+
+
+def test_the_charts_version_is_the_programs() -> None:
+    """The image's default tag is the version of the program."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == VERSION
+
+
+def test_dashboards_fit_into_a_release() -> None:
+    """Helm stores a release in a Secret of at most 1 MiB, the chart's files among it."""
+    assert sum(len(text) for text in (dashboards() | templates()).values()) < 700_000
 
 
 def test_the_policy_is_in_step_with_its_generator() -> None:
@@ -34,6 +60,7 @@ def test_every_manifest_of_the_install_is_in_the_chart() -> None:
             "controller",
             "overlays/podmonitor",
             "overlays/servicemonitor",
+            "overlays/prometheusrule",
         )
         for path in (deploy / folder).glob("*.yaml")
         if path.name != "kustomization.yaml"

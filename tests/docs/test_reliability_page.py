@@ -25,5 +25,5 @@ def test_every_property_is_on_the_page() -> None:
 
 def test_the_page_counts_the_situations() -> None:
     """The page's number of the sieve's situations is right."""
-    assert len(SITUATIONS) == 10
-    assert "ten situations" in PAGE
+    assert len(SITUATIONS) == 12
+    assert "twelve situations" in PAGE

@@ -168,7 +168,7 @@ def test_a_worker_that_fails_again_and_again_has_the_last_word(name: str, tmp_pa
     worker["command"] = worker["command"][: worker["command"].index("--") + 1]
     worker["args"] = ["python3", "-c", "print('this is my model'); raise RuntimeError('and it is broken')"]
 
-    result = run("demo", "--file", manifest(tmp_path, yaml.safe_dump_all(documents)))
+    result = run("demo", "--yes", "--file", manifest(tmp_path, yaml.safe_dump_all(documents)))
 
     assert result.returncode == 1
     said = result.stderr[result.stderr.index("inplace demo: expected the JobSet to train on") :]

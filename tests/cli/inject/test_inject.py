@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from inplace.cli.inject.inject import DIFF_LINES_MAX
 from inplace.cli.inject.jobset import Refusal
+from inplace.cli.inject.policies import PolicyOptions
 from inplace.cli.manifests.agent_pieces import RESTRICTED, is_restricted, permissions, token_mount, token_volume
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
-from inplace.cli.manifests.yaml_loader import VALUES_MAX, parse
+from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
 from inplace.common.kube.resources import KubeObject
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
@@ -209,6 +210,26 @@ def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -
     assert pod_spec_of(injected(text, tmp_path, mode="supervisor"))["containers"][0]["command"][3:8] == [
         *("/var/run/inplace/inplace-agent", "run", "--fail-on", "42", "--")
     ]
+
+
+@pytest.mark.parametrize(("mode", "word"), [("sidecar", "guard"), ("supervisor", "run")])
+def test_the_stop_signal_of_a_worker_is_told_to_its_parent(tmp_path: Path, mode: str, word: str) -> None:
+    """SIGTERM needs no word; a signal that nobody can pass on gets none."""
+    for name, told in (("SIGUSR1", ("--stop-signal", "SIGUSR1")), ("SIGTERM", ()), ("SIGKILL", ())):
+        line = "              image: inplace-example\n"
+        text = PLAIN.replace(line, f"{line}              lifecycle: {{stopSignal: {name}}}\n")
+        command = pod_spec_of(injected(text, tmp_path, mode=mode))["containers"][0]["command"]
+        assert tuple(command[command.index(word) + 1 : command.index("--")]) == told
+
+
+@pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
+def test_what_is_cleaned_is_told_to_the_workers_parent(tmp_path: Path, mode: str) -> None:
+    """As a variable, so that it can be added to a manifest that has an agent; a path of the system is refused."""
+    policies = PolicyOptions(clean=("/tmp/lock", "ipc"))
+    (worker,) = pod_spec_of(injected(PLAIN, tmp_path, mode=mode, policies=policies))["containers"]
+    assert by_name(worker["env"])["WORKER_CLEAN"]["value"] == "/tmp/lock\nipc"
+    with pytest.raises(Refusal, match="a path of the worker's own"):
+        injected(PLAIN, tmp_path, mode=mode, policies=PolicyOptions(clean=("/etc",)))
 
 
 def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
@@ -424,14 +445,14 @@ def test_what_is_no_manifest_is_said_in_words(tmp_path: Path, text: str, expecte
     file.write_text(text)
     result = run("inject", "-f", str(file))
     assert result.returncode == 2, result.stderr
-    assert (expected or f"more than {VALUES_MAX:,} values") in result.stderr
+    assert (expected or f"more than {REPEATED_MAX:,} values") in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
 
 
 @pytest.mark.parametrize(
     ("file", "expected"),
-    [("/nowhere.yaml", "No such file"), ("examples", "is a directory"), ("README.md", "expected")],
+    [("/nowhere.yaml", "No such file"), ("examples", "a folder, not a file"), ("README.md", "expected")],
 )
 def test_what_is_no_file_is_said_in_words(file: str, expected: str) -> None:
     """A missing file, a folder and a file of other text give exit code 2 and a message."""
@@ -526,7 +547,7 @@ def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[st
     """The injected manifest restarts in place in the embedded Kubernetes: a worker's death recreates no Pod."""
     file = tmp_path / "injected.yaml"
     file.write_text(injected(PLAIN, tmp_path, **options))
-    result = run("demo", "--json", "--file", str(file), *arguments)
+    result = run("demo", "--json", "--yes", "--file", str(file), *arguments)
     assert result.returncode == 0, result.stderr
     last = json.loads(result.stdout.splitlines()[-1])
     assert ([restart["epoch"] for restart in last["restarts"]], last["pods_recreated"]) == ([2], 0)

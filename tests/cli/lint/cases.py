@@ -12,6 +12,7 @@ JOB = 'spec.replicatedJobs[name="workers"].template.spec'
 POD = f"{JOB}.template.spec"
 WORKER = f'{POD}.containers[name="worker"]'
 AGENT = f'{POD}.initContainers[name="agent"]'
+GUARANTEED: KubeObject = {"limits": {"cpu": "4", "memory": "8Gi"}}
 
 Break = Callable[[KubeObject], Any]
 
@@ -165,7 +166,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     (
         both(
             policy({"action": "FailJobSet", "name": "a"}, {"action": "RestartJobSet", "name": "b"}),
-            put(job, activeDeadlineSeconds=9),
+            put(job, podFailurePolicy={"rules": []}),
         ),
         "unreachable-rule",
         "spec.failurePolicy.rules[1]",
@@ -241,6 +242,12 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(agent, restartPolicyRules=rules((ALL, "In", [88]), ("Terminate", "NotIn", [88]))), "", ""),
     (put(agent, livenessProbe={"tcpSocket": {"port": 8080}}), "liveness-probe", f"{AGENT}.livenessProbe"),
     (put(agent, lifecycle={"preStop": {"sleep": {"seconds": 9}}}), "pre-stop", f"{AGENT}.lifecycle.preStop"),
+    (put(job, activeDeadlineSeconds=14400), "active-deadline", f"{JOB}.activeDeadlineSeconds"),
+    (put(pod, activeDeadlineSeconds=9), "active-deadline", f"{POD}.activeDeadlineSeconds"),
+    (put(worker, resources=GUARANTEED), "pod-class", f"{AGENT}.resources"),
+    (both(put(worker, resources=GUARANTEED), put(agent, resources=GUARANTEED)), "", ""),
+    (put(worker, resources={"limits": {"cpu": "1"}}), "", ""),
+    (both(put(worker, resources=GUARANTEED), put(pod, resources=GUARANTEED)), "", ""),
     (put(agent, imagePullPolicy="Always"), "image-pull", f"{AGENT}.imagePullPolicy"),
     (put(agent, imagePullPolicy=None), "image-pull", f"{AGENT}.imagePullPolicy"),
     (put(agent, imagePullPolicy=None, image="host:5000/inplace-agent:1.2"), "", ""),

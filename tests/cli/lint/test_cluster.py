@@ -20,9 +20,9 @@ from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http import CredentialsError, Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES, KubeObject
-from inplace.controller.api.credentials import CredentialsError, load_credentials
+from inplace.controller.api.credentials import load_credentials
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.cli.injecting import example, injected
 from tests.common.kube.answers import refusal
@@ -228,7 +228,9 @@ class EndlessNodes(Refusing):
         if "/nodes" not in request.path:
             return await super().request(request, timeout_s=timeout_s)
         self.asked.append(request.path)
-        return Response(200, {}, b'{"metadata":{"continue":"more"},"items":[{"metadata":{"name":"n"}}]}')
+        return Response(
+            200, {}, b'{"kind":"NodeList","metadata":{"continue":"more"},"items":[{"metadata":{"name":"n"}}]}'
+        )
 
 
 @pytest.mark.asyncio

@@ -247,3 +247,14 @@ def test_parts_that_differ_are_named() -> None:
         "workers: A worker hangs if a step takes longer than 30 s; that is a failure.",
         f"other: A worker that hangs is not noticed: no watchdog is on ({wire.STALL_AFTER} is not set).",
     ]
+
+
+def test_the_limit_of_a_run_is_told() -> None:
+    """A Job template's activeDeadlineSeconds is told as what it is in place: a limit of the whole run."""
+    document = of_example("train")
+    assert not any("DeadlineExceeded" in sentence for sentence in policy_sentences(document))
+    job(document)["activeDeadlineSeconds"] = 14400
+    assert (
+        "Each Job ends 4 h after its start with the reason DeadlineExceeded; restarts in place do not begin this time "
+        "anew (activeDeadlineSeconds)."
+    ) in policy_sentences(document)

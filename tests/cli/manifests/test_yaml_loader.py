@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.cli.manifests.documents import STREAM_BYTES_MAX, StreamError, read_stream
-from inplace.cli.manifests.yaml_loader import DEPTH_MAX, VALUES_MAX, parse
-from tests.cli.command import run
+from inplace.cli.manifests.yaml_loader import DEPTH_MAX, REPEATED_MAX, VALUES_MAX, parse
+from tests.cli.command import REPOSITORY, run
+from tests.cli.injecting import EXAMPLES
 
 
 def doubled(kind: str, levels: int) -> str:
@@ -24,11 +28,14 @@ def doubled(kind: str, levels: int) -> str:
 
 
 TOO_MANY = f"more than {VALUES_MAX:,} values"
+REPEATED = f"more than {REPEATED_MAX:,} values that aliases and merge keys repeat"
 TOO_DEEP = f"a nesting of more than {DEPTH_MAX}"
 NASTY = {
-    "aliases of aliases": (doubled("alias", 40), TOO_MANY),
-    "merges of merges": (doubled("merge", 18), TOO_MANY),
-    "many merges of merges": (doubled("merge", 40), TOO_MANY),
+    "aliases of aliases": (doubled("alias", 40), REPEATED),
+    "merges of merges": (doubled("merge", 18), REPEATED),
+    "many merges of merges": (doubled("merge", 40), REPEATED),
+    "2,000 aliases": (f"a: &a {{{', '.join(f'k{n}: v' for n in range(40))}}}\nb: [{'*a, ' * 2_000}]", REPEATED),
+    "many merges": ("a: &a {b: 1, c: 2, d: 3}\n" + "".join(f"a{n}: {{<<: *a}}\n" for n in range(5_001)), REPEATED),
     "many values": ("[" + "1," * VALUES_MAX + "]", TOO_MANY),
     "deep brackets": ("a: " + "[" * 100_000, TOO_DEEP),
     "deep braces": ("{a: " * 20_000, TOO_DEEP),
@@ -73,6 +80,36 @@ def test_a_nasty_text_is_refused(tmp_path: Path, name: str) -> None:
     assert len(str(refused.value)) < 1_000
 
 
+def test_shared_parts_are_read_up_to_the_bound() -> None:
+    """Aliases may repeat 10,000 values, whoever shares them; one more is refused."""
+    shared = f"a: &a [{', '.join('x' * 99)}]\nb: [{', '.join(['*a'] * 100)}]\n"
+    (read,) = parse(shared)
+    assert read["b"] == [["x"] * 99] * 100
+    assert read["b"][0] is not read["b"][1]
+    with pytest.raises(yaml.YAMLError, match="repeat"):
+        parse(shared + "c: *a\n")
+
+
+def test_what_is_no_file_is_refused_and_what_the_shell_opened_is_read(tmp_path: Path) -> None:
+    """A named pipe, a device and a folder are refused at once; standard input and process substitution are read."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, kind in ((pipe, "a named pipe"), (Path("/dev/zero"), "a device"), (tmp_path, "a folder")):
+        with pytest.raises(StreamError, match=f"expected a readable file, saw: {kind}, not a file"):
+            read_stream(str(path))
+    manifest = EXAMPLES / "minimal.yaml"
+    inject = f"{sys.executable} -m inplace.cli inject -q"
+    for script in (
+        f"{inject} -f - < {manifest}",
+        f"{inject} -f /dev/stdin < {manifest}",
+        f"{inject} -f <(cat {manifest})",
+    ):
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, "kind: JobSet" in done.stdout) == (0, True), (script, done.stderr)
+
+
 def test_a_large_file_is_refused_unread(tmp_path: Path) -> None:
     """A file one byte above the bound is refused by its length, unread."""
     file = tmp_path / "large.yaml"
@@ -89,7 +126,7 @@ def test_every_command_that_reads_manifests_refuses(tmp_path: Path, command: str
     file.write_text(doubled("merge", 40))
     result = run(command, "--file", str(file))
     assert result.returncode in (1, 2)
-    assert TOO_MANY in result.stderr
+    assert REPEATED in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Coroutine
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_lines, read_facts
-from inplace.cli.status.explanation import Facts, explain
+from inplace.cli.status.explanation import Facts, explain, failed_job
 from inplace.cli.status.restart import request_restart
 from inplace.cli.status.view import status_picture
 from inplace.cli.terminal.console import VisibleConsole
@@ -288,3 +289,24 @@ async def test_a_crash_loop_is_told() -> None:
         text = text_of(await explained(cluster))
         assert "crash loop: 1 restart in " in text
         assert "Nothing keeps it from training" not in text
+
+
+async def test_a_job_beyond_its_deadline_is_named() -> None:
+    """A JobSet that failed because a Job's activeDeadlineSeconds were over says so, and not only that a Job failed."""
+    async with training(maxRestarts=0) as cluster:
+        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        await until(cluster, lambda: status(cluster).get("terminalState") == "Failed")
+        facts = await read_facts(connection(cluster), "train")
+        failed = {"reason": "FailedJobs", "message": "jobset failed (first failed job: train-workers-0)"}
+        state = replace(facts.state, conditions={"Failed": failed})
+        event = Event(
+            reason="DeadlineExceeded", message="Job was active longer than specified deadline", type="Warning"
+        )
+        (cause,) = explain(replace(facts, state=state, more_events={"train-workers-0": [event]}), now_s=0.0).causes
+        assert (
+            cause.text == "DeadlineExceeded: Job train-workers-0 was active for longer than its activeDeadlineSeconds"
+        )
+        assert "a restart in place keeps the Job" in cause.advice
+        (cause,) = explain(replace(facts, state=state, more_events={"train-workers-0": []}), now_s=0.0).causes
+        assert cause.text == "jobset failed (first failed job: train-workers-0)"
+        assert failed_job(facts.state) == ""

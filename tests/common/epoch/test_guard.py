@@ -172,3 +172,20 @@ def test_kubelets_signal_beats_the_agents() -> None:
     """A Pod that ends while its group restarts ends."""
     state, actions = after(*stayed, guard.AgentSignal(TERM), Signalled(TERM))
     assert (state.phase, actions) == (guard.ENDING, [guard.TellEnding(1), guard.PassOn(TERM)])
+
+
+@pytest.mark.parametrize("number", [1, 3, 6, 10, 14, 15, 28, 37])
+@pytest.mark.parametrize("told", [(BarrierLifted(1),), stayed, (*stayed, guard.AgentSignal(TERM))])
+def test_an_end_by_an_outside_signal_is_no_completion(number: int, told: tuple[guard.Event, ...]) -> None:
+    """Whatever the signal and the depth: code 0 becomes 128 + n, another code stays, and nobody hears of a failure."""
+    signalled = Signalled(number, ends=True)
+    assert after(*told, signalled)[1] == [TellEnding(1), PassOn(number)]
+    assert after(*told, signalled, WorkerEnded(0))[1] == [TellEnd(1, 0, False), Leave(128 + number)]
+    assert after(*told, signalled, WorkerEnded(9))[1] == [TellEnd(1, 9, False), Leave(9)]
+
+
+def test_an_ordinary_signal_changes_nothing() -> None:
+    """A log rotation is passed on, and the worker's end is judged as ever; SIGWINCH ends no guard that waits."""
+    assert after(BarrierLifted(1), Signalled(10), WorkerEnded(0))[1] == [TellEnd(1, 0, False), Leave(0)]
+    assert after(BarrierLifted(1), Signalled(10), WorkerEnded(1))[1] == [TellEnd(1, 1, True), Leave(1)]
+    assert after(Signalled(28))[1] == []

@@ -65,7 +65,7 @@ def cut(rng: Random, answer: bytes) -> list[bytes]:
 def read_by_us(pieces: list[bytes]) -> Reading | None:
     """Return our wire's reading of an answer, None when it is refused or incomplete."""
     wire = Http1Wire("h")
-    wire.send(Request("GET", "/"), "")
+    wire.send(Request("GET", "/"))
     status, body, waiting = 0, b"", [*pieces, b""]
     try:
         while (part := wire.poll()) is not Poll.END:

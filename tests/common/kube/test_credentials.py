@@ -12,8 +12,8 @@ import trustme
 import yaml
 
 from inplace.agent.shell import credentials_from_env
-from inplace.common.kube.credentials import Credentials, CredentialsError
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http import CredentialsError, TransportError
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_pod_has_its_service_account(mounted: dict[str, str]) -> None:
     credentials = credentials_from_env(mounted)
     assert credentials.authority == "10.96.0.1:443"
     assert credentials.tls
-    assert credentials.bearer_token() == "abc"
+    assert credentials.identity() == (("authorization", "Bearer abc"),)
     assert credentials.ssl_context() is not None
 
 
@@ -50,10 +50,10 @@ def test_a_rotated_token_is_read_again(mounted: dict[str, str]) -> None:
     credentials = credentials_from_env(mounted)
     token = Path(mounted["INPLACE_SERVICE_ACCOUNT_DIR"]) / "token"
     token.write_text("new")
-    assert credentials.bearer_token() == "new"
+    assert credentials.identity() == (("authorization", "Bearer new"),)
     token.unlink()
     with pytest.raises(TransportError, match="token") as failed:
-        credentials.bearer_token()
+        credentials.identity()
     assert not failed.value.sent
 
 
@@ -128,7 +128,7 @@ def test_the_current_context_is_taken(tmp_path: Path, as_yaml: bool) -> None:
     """The current context is read from JSON and YAML alike; KUBECONFIG wins over the Pod's own account."""
     credentials = read(tmp_path, kubeconfig(), as_yaml=as_yaml)
     assert (credentials.host, credentials.port, credentials.tls) == ("near", 6443, True)
-    assert credentials.bearer_token() == "abc"
+    assert credentials.identity() == (("authorization", "Bearer abc"),)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,9 @@ def test_a_certificate_without_its_key_is_said(tmp_path: Path) -> None:
 def test_a_token_file_wins_over_a_token(tmp_path: Path) -> None:
     """TokenFile is read for each request."""
     (tmp_path / "token").write_text("from-file\n")
-    assert read(tmp_path, kubeconfig(user={"tokenFile": "token"})).bearer_token() == "from-file"
+    assert read(tmp_path, kubeconfig(user={"tokenFile": "token"})).identity() == (
+        ("authorization", "Bearer from-file"),
+    )
 
 
 def test_server_name_and_insecure_are_taken(tmp_path: Path) -> None:
@@ -210,19 +212,33 @@ def test_insecure_beside_a_ca_is_refused(tmp_path: Path, field: str) -> None:
     ("content", "words"),
     [
         ("{", "JSON or YAML"),
-        ("just words", "a mapping, saw str"),
-        ([], "a mapping, saw list"),
-        ({}, "current-context of the root"),
+        ("just words", "a mapping with clusters, .* saw 'just words'"),
+        ([], r"a mapping with clusters, .* saw \[\]"),
+        ({}, "current-context: expected the name of a context"),
         (kubeconfig() | {"current-context": "nowhere"}, "an entry named 'nowhere' with a context, saw .*'here'"),
-        (kubeconfig() | {"clusters": None}, "clusters: expected a list"),
-        (kubeconfig({"server": ""}), "server of the cluster"),
+        (kubeconfig() | {"clusters": {}}, "clusters: expected a list"),
+        (kubeconfig({"server": ""}), "server: expected a text"),
         (kubeconfig({"server": "ftp://x"}), "server: expected http:// or https://"),
         (kubeconfig({"server": "https://x:port"}), "server: expected a URL"),
         (kubeconfig({"certificate-authority": "none.pem"}), "certificate-authority: expected a readable file"),
         (kubeconfig({"certificate-authority-data": "%%%"}), "certificate-authority-data: expected base64"),
-        (kubeconfig({"proxy-url": "http://p"}), "proxy-url: "),
+        (
+            kubeconfig({"proxy-url": "https://me:hush@p"}),
+            r"proxy-url: expected http://HOST:PORT or socks5://.* saw https://p",
+        ),
+        (kubeconfig({"proxy-url": 3}), "proxy-url: expected a text"),
         (kubeconfig(user={"exec": {"command": "aws"}}), "exec: expected a token or a client certificate"),
-        (kubeconfig(user={"username": "u"}), "username: "),
+        (
+            kubeconfig(user={"auth-provider": {"name": "oidc"}}),
+            "auth-provider: expected a token or a client certificate",
+        ),
+        (kubeconfig(user={"username": "u"}), "username: expected a password or a token"),
+        (kubeconfig(user={"as-groups": ["system:masters"]}), "as: expected a user to impersonate"),
+        (kubeconfig(user={"as-uid": "7"}), "as: expected a user to impersonate"),
+        (kubeconfig(user={"as": "ann", "as-groups": "admins"}), "as-groups: expected a list of texts"),
+        (kubeconfig(user={"as": "ann", "as-user-extra": {"k": "v"}}), "as-user-extra.k: expected a list of texts"),
+        (kubeconfig(user={"as": "ann\nimpersonate-group: system:masters"}), "as: expected printable ASCII"),
+        ("[" * 200_000, "nested too deep"),
     ],
 )
 def test_what_cannot_be_used_is_said(tmp_path: Path, content: object, words: str) -> None:
@@ -232,7 +248,59 @@ def test_what_cannot_be_used_is_said(tmp_path: Path, content: object, words: str
     assert str(tmp_path / "config") in str(refused.value)
 
 
-def test_a_list_of_files_is_refused(tmp_path: Path) -> None:
-    """A KUBECONFIG with several files is refused with a message: files are not merged."""
-    with pytest.raises(CredentialsError, match="expected one readable file"):
+def test_the_first_of_several_files_wins(tmp_path: Path) -> None:
+    """Files are merged by name, the first one wins, and relative paths start at the folder of their own file."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "token").write_text("from b")
+    first = {"current-context": "here", "contexts": [{"name": "here", "context": {"cluster": "near", "user": "you"}}]}
+    second = kubeconfig() | {"users": [{"name": "you", "user": {"tokenFile": "token"}}], "current-context": "there"}
+    (tmp_path / "a").write_text(json.dumps(first))
+    (tmp_path / "b" / "config").write_text(json.dumps(second))
+    paths = f"{tmp_path}/none:{tmp_path}/a:{tmp_path}/b/config"
+    credentials = credentials_from_env({"KUBECONFIG": paths})
+    assert (credentials.host, credentials.identity()) == ("near", (("authorization", "Bearer from b"),))
+
+
+def test_no_file_at_all_is_refused(tmp_path: Path) -> None:
+    """A KUBECONFIG whose files are all missing is refused."""
+    with pytest.raises(CredentialsError, match="expected a readable file"):
         credentials_from_env({"KUBECONFIG": f"{tmp_path}/a:{tmp_path}/b"})
+
+
+def test_somebody_else_s_rights_are_asked_for(tmp_path: Path) -> None:
+    """`as` and its companions become client-go's headers, also without TLS, where no token leaves."""
+    user = {"as": "ann", "as-uid": "7", "as-groups": ["dev", "ops"], "as-user-extra": {"Acme.io/Scope": ["a", "b"]}}
+    asked = (
+        ("impersonate-user", "ann"),
+        ("impersonate-uid", "7"),
+        ("impersonate-group", "dev"),
+        ("impersonate-group", "ops"),
+        ("impersonate-extra-Acme.io%2FScope", "a"),
+        ("impersonate-extra-Acme.io%2FScope", "b"),
+    )
+    assert read(tmp_path, kubeconfig(user=user)).identity() == (("authorization", "Bearer abc"), *asked)
+    assert read(tmp_path, kubeconfig({"server": "http://near"}, user)).identity() == asked
+
+
+def test_user_and_password_are_sent(tmp_path: Path) -> None:
+    """A username and its password become a Basic authorization."""
+    config = kubeconfig() | {"users": [{"name": "me", "user": {"username": "me", "password": "a:b"}}]}
+    assert read(tmp_path, config).identity() == (("authorization", "Basic bWU6YTpi"),)
+
+
+def test_the_kubeconfig_s_proxy_wins_over_the_environment_s(tmp_path: Path) -> None:
+    """`proxy-url` wins over HTTPS_PROXY, whatever NO_PROXY says; a password is never shown."""
+    file = tmp_path / "config"
+    file.write_text(json.dumps(kubeconfig({"proxy-url": "socks5://me:hush@p"})))
+    env = {"KUBECONFIG": str(file), "HTTPS_PROXY": "http://q:3128", "NO_PROXY": "*"}
+    proxy = credentials_from_env(env).proxy
+    assert proxy is not None
+    assert (proxy.scheme, proxy.host, proxy.port, proxy.password) == ("socks5", "p", 1080, "hush")
+    assert "hush" not in f"{proxy} {proxy!r}"
+
+
+def test_a_pod_s_proxy_is_the_environment_s(mounted: dict[str, str]) -> None:
+    """In a Pod too a proxy of the environment is used, unless NO_PROXY names the API server."""
+    proxied = credentials_from_env(mounted | {"HTTPS_PROXY": "http://p:3128"})
+    assert str(proxied.proxy) == "http://p:3128 (HTTPS_PROXY)"
+    assert credentials_from_env(mounted | {"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "10.96.0.0/12"}).proxy is None

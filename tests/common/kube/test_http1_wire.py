@@ -28,13 +28,18 @@ def drain(wire: Http1Wire) -> list[Head | bytes | Poll]:
 
 
 def test_a_request_is_one_piece_of_bytes() -> None:
-    """Host, token and length are added; path prefix and headers are kept."""
+    """Host, length and who we are are added; path prefix and headers are kept."""
     wire = Http1Wire("[::1]:6443", "/k8s")
-    sent = wire.send(Request("PATCH", "/api?a=b", {"accept": "x"}, b"{}"), "secret")
+    sent = wire.send(
+        Request("PATCH", "/api?a=b", {"accept": "x"}, b"{}"),
+        [("authorization", "Bearer secret"), ("x-group", "a"), ("x-group", "b")],
+    )
     head, _, body = sent.partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     assert lines[0] == b"PATCH /k8s/api?a=b HTTP/1.1"
     assert {line.lower() for line in lines[1:]} == {
+        b"x-group: a",
+        b"x-group: b",
         b"host: [::1]:6443",
         b"accept: x",
         b"authorization: bearer secret",
@@ -47,7 +52,7 @@ def test_a_request_is_one_piece_of_bytes() -> None:
 def test_an_answer_is_the_same_wherever_it_is_cut(cuts: list[int]) -> None:
     """Head and body do not depend on how the bytes arrive."""
     wire = Http1Wire("h")
-    wire.send(GET, "")
+    wire.send(GET)
     parts: list[Head | bytes | Poll] = []
     edges = [0, *sorted(cuts), len(ANSWER)]
     for start, end in pairwise(edges):
@@ -65,7 +70,7 @@ def test_a_second_exchange_follows_on_the_same_connection() -> None:
     """After a complete answer the wire takes the next request."""
     wire = Http1Wire("h")
     for _ in range(3):
-        wire.send(GET, "")
+        wire.send(GET)
         wire.receive(ANSWER)
         assert drain(wire)[-1] is Poll.END
 
@@ -73,7 +78,7 @@ def test_a_second_exchange_follows_on_the_same_connection() -> None:
 def test_connection_close_is_not_reusable() -> None:
     """After an answer with `connection: close` the connection is not used again."""
     wire = Http1Wire("h")
-    wire.send(GET, "")
+    wire.send(GET)
     wire.receive(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
     assert drain(wire)[-1] is Poll.END
     assert not wire.is_reusable
@@ -82,7 +87,7 @@ def test_connection_close_is_not_reusable() -> None:
 def test_informational_answers_are_skipped() -> None:
     """Informational answers such as 100 Continue are skipped."""
     wire = Http1Wire("h")
-    wire.send(GET, "")
+    wire.send(GET)
     wire.receive(b"HTTP/1.1 100 Continue\r\n\r\n" + ANSWER)
     assert isinstance(drain(wire)[0], Head)
 
@@ -102,7 +107,7 @@ def test_informational_answers_are_skipped() -> None:
 def test_what_is_no_whole_answer_is_a_transport_error(answer: bytes) -> None:
     """Garbage, an early end and an endless head raise TransportError."""
     wire = Http1Wire("h")
-    wire.send(GET, "")
+    wire.send(GET)
 
     def read_all() -> None:
         for received in filter(None, (answer,)):
@@ -118,7 +123,7 @@ def test_what_is_no_whole_answer_is_a_transport_error(answer: bytes) -> None:
 def test_an_impossible_request_is_refused_unsent() -> None:
     """A header that would split the request is refused; `sent` is False."""
     with pytest.raises(TransportError) as refused:
-        Http1Wire("h").send(Request("GET", "/", {"accept": "a\r\nx: y"}), "")
+        Http1Wire("h").send(Request("GET", "/", {"accept": "a\r\nx: y"}))
     assert not refused.value.sent
 
 
@@ -126,7 +131,7 @@ def test_a_plain_blocking_socket_can_begin_what_asyncio_ends() -> None:
     """A blocking socket can begin an exchange that asyncio ends, also in the middle of an answer."""
     ours, theirs = socket.socketpair()
     wire = Http1Wire("h")
-    ours.sendall(wire.send(GET, ""))
+    ours.sendall(wire.send(GET))
     server = threading.Thread(target=theirs.sendall, args=(ANSWER[:80],))
     server.start()
     while not isinstance(part := wire.poll(), Head):
@@ -241,7 +246,7 @@ def test_what_two_readers_could_take_differently_is_refused(head: bytes) -> None
 def test_what_comes_unasked_ends_the_reuse() -> None:
     """After bytes beyond an answer the connection is not used: a request could take them for its answer."""
     wire = Http1Wire("h")
-    wire.send(GET, "")
+    wire.send(GET)
     wire.receive(ANSWER + b"HTTP/1.1 200 OK\r\n")
     assert drain(wire)[-1] is Poll.END
     assert not wire.is_reusable

@@ -3,47 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import pytest
 from aiohttp import web
 
-from inplace.common.kube.http import Request
-from inplace.controller.api.streams import has_proxy
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http import CredentialsError, Request
+from inplace.common.kube.proxy import Proxy, proxy_of_url
+from inplace.controller.api.credentials import Identity
 from inplace.controller.api.transport import AiohttpTransport
 
-NAMES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 
+def somebody(port: int, path_prefix: str = "", proxy: Proxy | None = None, host: str = "127.0.0.1") -> Identity:
+    """Return an identity without files, for a server without TLS."""
+    now = Credentials(host, port, path_prefix, tls=False, impersonate=(("impersonate-user", "ann"),), proxy=proxy)
 
-@dataclass
-class Somebody:
-    """Credentials without files; see `controller.api.credentials.Identity`."""
+    async def read(_rejected: bool) -> Credentials:
+        return now
 
-    host: str
-    proxy: str | None = None
-    server_name: str | None = None
-    tls_version: object = None
-
-    def authorization(self) -> str | None:
-        """Return a token."""
-        return "Bearer good"
-
-    def tls_context(self) -> ssl.SSLContext | None:
-        """Speak plain HTTP."""
-        return None
-
-    async def refresh(self, *, rejected: bool = False) -> None:
-        """Do nothing."""
-
-
-@pytest.fixture(autouse=True)
-def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in NAMES:
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+    return Identity(now, read, clock=LoopClock())
 
 
 @asynccontextmanager
@@ -68,56 +49,43 @@ async def serving(seen: list[web.BaseRequest]) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-async def read(identity: Somebody, path: str) -> bytes:
-    """Return the bytes of a stream."""
-    async with (
-        asyncio.timeout(5),
-        AiohttpTransport(identity) as transport,
-        transport.stream(Request("GET", path), timeout_s=5.0) as stream,
-    ):
-        assert stream.status == 200
-        return b"".join([chunk async for chunk in stream.chunks()])
+async def read(identity: Identity, path: str) -> bytes:
+    """Return the bytes of a request's answer and of a stream."""
+    async with asyncio.timeout(5), AiohttpTransport(identity) as transport:
+        whole = (await transport.request(Request("GET", path), timeout_s=5.0)).body
+        async with transport.stream(Request("GET", path), timeout_s=5.0) as stream:
+            assert stream.status == 200
+            return whole + b"".join([chunk async for chunk in stream.chunks()])
 
 
 @pytest.mark.asyncio
-async def test_a_path_before_the_api_and_our_token_go_along() -> None:
-    """The server URL's path, as of a multi-cluster front, and our token are sent with the request."""
+async def test_a_path_before_the_api_and_who_we_are_go_along() -> None:
+    """The server URL's path, as of a multi-cluster front, and whose rights we ask for are sent with each request."""
     seen: list[web.BaseRequest] = []
     async with serving(seen) as port:
-        assert await read(Somebody(f"http://127.0.0.1:{port}/k8s/c-1"), "/api?x=1%202") == b"one\ntwo\n"
-    (request,) = seen
-    assert request.raw_path == "/k8s/c-1/api?x=1%202"
-    assert request.headers["authorization"] == "Bearer good"
-    assert request.headers["host"] == f"127.0.0.1:{port}"
+        assert await read(somebody(port, "/k8s/c-1"), "/api?x=1%202") == b"one\ntwo\n" * 2
+    for request in seen:
+        assert request.raw_path == "/k8s/c-1/api?x=1%202"
+        assert request.headers["impersonate-user"] == "ann"
+        assert request.headers["host"] == f"127.0.0.1:{port}"
 
 
 @pytest.mark.asyncio
-async def test_a_stream_goes_through_the_proxy_of_the_kubeconfig() -> None:
-    """A stream uses the kubeconfig's proxy."""
+async def test_requests_and_streams_go_through_the_proxy() -> None:
+    """A proxy gets the whole URL of a server without TLS, from requests and streams alike, and its password."""
     seen: list[web.BaseRequest] = []
     async with serving(seen) as port:
-        there = Somebody("http://kubernetes.invalid", proxy=f"http://127.0.0.1:{port}")
-        assert await read(there, "/api") == b"one\ntwo\n"
-    assert seen[0].headers["host"] == "kubernetes.invalid"
+        proxy = proxy_of_url(f"http://me:hush@127.0.0.1:{port}", "proxy-url")
+        assert await read(somebody(80, proxy=proxy, host="kubernetes.invalid"), "/api") == b"one\ntwo\n" * 2
+    for request in seen:
+        assert request.headers["host"].removesuffix(":80") == "kubernetes.invalid"
+        assert request.headers["proxy-authorization"] == proxy.authorization
 
 
 @pytest.mark.asyncio
-async def test_a_stream_goes_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream uses the environment's proxy, as client-go does."""
-    seen: list[web.BaseRequest] = []
-    async with serving(seen) as port:
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
-        assert await read(Somebody("http://kubernetes.invalid"), "/api") == b"one\ntwo\n"
-    assert seen[0].headers["host"] == "kubernetes.invalid"
-
-
-def test_no_proxy_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the proxy of the server's own scheme counts, and not for hosts that need none."""
-    there = Somebody("https://10.96.0.1:443")
-    assert not has_proxy(there)
-    monkeypatch.setenv("http_proxy", "http://proxy.invalid:3128")
-    assert not has_proxy(there)
-    monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
-    assert has_proxy(there)
-    monkeypatch.setenv("no_proxy", "10.96.0.1")
-    assert not has_proxy(there)
+async def test_a_socks_proxy_is_refused() -> None:
+    """The controller speaks to http proxies alone, and says so before it sends anything."""
+    proxy = proxy_of_url("socks5://proxy", "proxy-url")
+    with pytest.raises(CredentialsError, match="expected an http:// proxy"):
+        async with AiohttpTransport(somebody(80, proxy=proxy)):
+            pass

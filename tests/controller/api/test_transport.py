@@ -22,8 +22,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import CertificateError, Request, TooLargeError, TransportError, TransportTimeoutError
-from inplace.controller.api.credentials import REFRESH_S, CredentialsError, load_credentials
+from inplace.common.kube.http import (
+    CertificateError,
+    CredentialsError,
+    Request,
+    TooLargeError,
+    TransportError,
+    TransportTimeoutError,
+)
+from inplace.controller.api.credentials import REFRESH_S, load_credentials
 from inplace.controller.api.transport import ANSWER_BYTES_MAX, AiohttpTransport
 
 pytestmark = pytest.mark.asyncio
@@ -250,7 +257,7 @@ async def test_an_insecure_server_with_a_ca_is_refused(tmp_path: Path, user: Any
     document = json.loads(path.read_text())
     document["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
     path.write_text(json.dumps(document))
-    with pytest.raises(CredentialsError, match="certificate-authority or insecure-skip-tls-verify"):
+    with pytest.raises(CredentialsError, match="insecure-skip-tls-verify: expected it or a certificate-authority"):
         await load_credentials(str(path), clock=LoopClock())
 
 
@@ -298,7 +305,7 @@ async def test_every_path_takes_the_same_chains(tmp_path: Path, user: Any, monke
         path = kubeconfig(tmp_path, server.port, user)
         async with connected(path) as transport:
             assert (await transport.request(GET, timeout_s=5.0)).status == 200
-        context = (await load_credentials(path, clock=LoopClock())).tls_context()
+        context = (await load_credentials(path, clock=LoopClock())).now.ssl_context()
     assert context is not None
     assert context.verify_flags == ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).verify_flags
 
@@ -417,11 +424,11 @@ async def test_in_a_cluster_the_service_account_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "seen"),
     [
-        ("", "an empty file"),
+        ("", "expected a mapping with clusters, contexts and users, saw None"),
         ("[]", "saw []"),
         ("word", "saw 'word'"),
-        ("{", "expected YAML"),
-        ("\x00", "expected YAML"),
+        ("{", "expected JSON or YAML"),
+        ("\x00", "expected JSON or YAML"),
     ],
 )
 async def test_a_file_that_is_no_kubeconfig_is_refused_in_words(tmp_path: Path, text: str, seen: str) -> None:

@@ -121,6 +121,7 @@ def test_suspension_deletes_the_pods_and_resumption_starts_the_clock_again() -> 
     """A suspension deletes the Pods; a resume starts the clock again; the conditions show which was last."""
     suspended = decide(job(suspend=True), pod(0), pod(1), pod(2))
     assert len(suspended.delete) == 3
+    assert suspended.released == {"uid-0", "uid-1", "uid-2"}
     assert conditions(suspended)["Suspended"] == ("JobSuspended", "Job suspended")
     resumed = decide(job() | {"status": suspended.status}, at_s=60)
     assert resumed.create == (0, 1, 2)
@@ -128,6 +129,17 @@ def test_suspension_deletes_the_pods_and_resumption_starts_the_clock_again() -> 
         "False",
         "JobResumed",
     )
+
+
+def test_a_released_pod_is_counted_neither_as_failed_nor_as_succeeded() -> None:
+    """However the Pods of a suspended Job end, no count changes and no back-off begins."""
+    memory = JobMemory()
+    suspended = decide(job(suspend=True), pod(0), pod(1), pod(2), memory=memory)
+    ended = pod(0, "Failed", deleted=True), pod(1, "Succeeded", deleted=True), pod(2, deleted=True)
+    stopped = decide(job(suspend=True) | {"status": suspended.status}, *ended, memory=memory, at_s=1)
+    assert (stopped.status.get("failed", 0), stopped.status["succeeded"]) == (0, 0)
+    resumed = decide(job() | {"status": stopped.status}, memory=memory, at_s=2)
+    assert (resumed.create, resumed.again_s) == ((0, 1, 2), None)
 
 
 def test_an_elastic_job_drops_the_highest_indexes() -> None:

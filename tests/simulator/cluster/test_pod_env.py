@@ -49,13 +49,20 @@ def test_references_expand_in_order() -> None:
 
 def test_an_unknown_source_is_refused_by_name() -> None:
     """The message says which variable and what was seen."""
-    variable = {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
-    with pytest.raises(PodConfigError, match=r"env A: .*secretKeyRef"):
+    variable = {"name": "A", "valueFrom": {"oracle": {}}}
+    with pytest.raises(PodConfigError, match=r"env A: .*oracle"):
         container_env({"env": [variable]}, POD, "", "", {})
 
 
+def test_a_variable_from_a_secret_is_empty() -> None:
+    """No Secret, ConfigMap or resource has a value here; the container starts without it."""
+    sources = ("secretKeyRef", "configMapKeyRef", "resourceFieldRef")
+    variables = [{"name": source, "valueFrom": {source: {"name": "s", "key": "k"}}} for source in sources]
+    assert container_env({"env": variables}, POD, "", "", {}) == dict.fromkeys(sources, "")
+
+
 def test_mount_paths_become_folders(tmp_path: Path) -> None:
-    """At the start of a value or after "=", whole path elements only, the longest mount first."""
+    """At the start of a word, as in a shell's text, or after "="; whole path elements, the longest mount first."""
     folder = PodFolder(tmp_path / "pod", tmp_path / "shared")
     folder.create(POD, token="t", kubeconfig="k")
     mounts = [
@@ -67,7 +74,11 @@ def test_mount_paths_become_folders(tmp_path: Path) -> None:
     assert rewrite("/ckpt/a") == str(tmp_path / "pod/volumes/scratch/a")
     assert rewrite("--dir=/ckpt/data") == f"--dir={tmp_path}/shared/host/data"
     assert rewrite("/claim") == str(tmp_path / "shared/claims/ns/c/sub")
-    assert rewrite("/ckpts /ckpt") == "/ckpts /ckpt"
+    assert rewrite("/ckpts /my/ckpt") == "/ckpts /my/ckpt"
+    assert (
+        rewrite("cat '/ckpt' >/ckpt/b; true")
+        == f"cat '{tmp_path}/pod/volumes/scratch' >{tmp_path}/pod/volumes/scratch/b; true"
+    )
     assert (folder.credentials / "token").read_text() == "t"
 
 

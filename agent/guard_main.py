@@ -1,0 +1,42 @@
+"""The guard's process: refuse what cannot work, guard the worker, clean after it."""
+
+from __future__ import annotations
+
+import os
+
+from inplace.agent.arguments import GuardOptions
+from inplace.agent.cleaning import Cleaning
+from inplace.agent.guard import Guard
+from inplace.agent.guard_log import say
+from inplace.agent.line_writer import STDERR
+from inplace.agent.link_address import LINK_FILE
+from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, find_program
+from inplace.common.typed import Final, Mapping
+
+CONFIG: Final = 2  # as `agent.exit_code` has it, which loads enum
+
+
+def run_guard(options: GuardOptions, env: Mapping[str, str]) -> int:
+    """Guard the worker until it ends; return the exit code."""
+    try:
+        return _run(options, env)
+    finally:
+        STDERR.flush()
+
+
+def _run(options: GuardOptions, env: Mapping[str, str]) -> int:
+    program = find_program(options.command[0], env)
+    if program is None or not os.access(program, os.X_OK):
+        code = NOT_FOUND if program is None else NOT_EXECUTABLE
+        say(f"the worker's command: expected a program, saw {options.command[0]!r}; exit {code}")
+        return code
+    if os.getpid() != 1:
+        from inplace.agent.process_tree import become_reaper
+
+        become_reaper()
+    cleaning = Cleaning(options.clean, env.get("LINK_FILE") or LINK_FILE)
+    if cleaning.refused:
+        for problem in cleaning.refused:
+            say(f"{problem}; exit {CONFIG}")
+        return CONFIG
+    return Guard(options, env, cleaning).run()

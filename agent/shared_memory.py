@@ -1,0 +1,119 @@
+"""
+Remove the POSIX shared memory that a dead worker left: files in /dev/shm, which outlives a process and a container.
+
+A Pod's /dev/shm belongs to all of its containers. A file counts as the worker's if it came after the Pod's first
+worker was about to start, is a regular file of this process's user, and no process holds it open or maps it. What was
+there before is kept in a small file in the folder that outlives the containers. In two cases nothing is removed: a
+Pod that shares its node's /dev/shm (hostIPC), whose other users are not seen, and an unreadable list.
+On the guard's start path. docs/adr/0077
+"""
+
+from __future__ import annotations
+
+import os
+from _stat import S_ISREG
+
+from inplace.agent.shared_file import read_shared, write_shared
+from inplace.common.typed import Final, Mapping
+
+FOLDER: Final = "/dev/shm"  # noqa: S108 - that is what is cleaned
+FILES_MAX: Final = 10_000  # looked at in one go; the rest waits for the next one
+KEPT_BYTES_MAX: Final = 1 << 20
+NODES_IPC: Final = "ipc:[4026531839]"  # the kernel's PROC_IPC_INIT_INO
+_IN_POD: Final = "KUBERNETES_SERVICE_HOST"  # kubelet sets it in every container; outside, all processes are seen
+File = tuple[int, str]  # inode and name
+
+
+class SharedMemory:
+    """What a worker leaves in /dev/shm.
+
+    Args:
+        folder: where they are.
+        env: of this process.
+        kept: the path of the list of what was there before the Pod's first worker; "" keeps it in memory.
+    """
+
+    def __init__(self, kept: str, folder: str = FOLDER, env: Mapping[str, str] = os.environ) -> None:
+        self._folder = folder
+        self._before: set[File] | None = None  # None: it cannot be told
+        self._is_nodes = _IN_POD in env and _namespace("ipc") == NODES_IPC
+        try:
+            self._before = _parse(read_shared(kept, KEPT_BYTES_MAX)) if kept else set(self._files())
+        except FileNotFoundError:
+            self._before = set(self._files())
+            try:  # noqa: SIM105 - contextlib is dear
+                write_shared(kept, "\n".join(f"{inode} {name}" for inode, name in self._before).encode())
+            except (OSError, ValueError):
+                pass  # the next container takes what is there then for what was there before
+        except (OSError, ValueError):
+            return
+
+    def clean(self, *, all_of_user: bool = False) -> int:
+        """Remove what the worker left, or all files of this user; return how many were removed."""
+        before = set[File]() if all_of_user else self._before
+        if before is None or self._is_nodes:
+            return 0
+        found = [file for file in self._files() if file not in before]
+        used = _in_use() if found else set()
+        removed = 0
+        for inode, name in found:
+            if inode not in used:
+                try:
+                    os.unlink(f"{self._folder}/{name}")  # noqa: PTH108 - pathlib costs 3 ms
+                    removed += 1
+                except OSError:
+                    continue  # another container's process was quicker
+        return removed
+
+    def _files(self) -> list[File]:
+        """Return this user's regular files."""
+        user, files = os.geteuid(), list[File]()
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    found = entry.stat(follow_symlinks=False)
+                    if S_ISREG(found.st_mode) and found.st_uid == user and "\n" not in entry.name:
+                        files.append((found.st_ino, entry.name))
+                    if len(files) == FILES_MAX:
+                        break
+        except OSError:
+            return []  # no such folder here, or a file that went meanwhile
+        return files
+
+
+def _parse(content: bytes) -> set[File]:
+    lines = (line.partition(" ") for line in content.decode().split("\n") if line)
+    return {(int(inode), name) for inode, _, name in lines}
+
+
+def _in_use() -> set[int]:
+    """Return the inodes of /dev/shm that processes hold open or map, as far as they can be seen."""
+    used = set[int]()
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            try:
+                _add_used(used, f"/proc/{name}")
+            except OSError:
+                continue  # it ended, or is another user's
+    return used
+
+
+def _add_used(used: set[int], process: str) -> None:
+    with open(f"{process}/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
+        for line in maps:
+            if FOLDER in line:
+                used.add(int(line.split()[4]))
+    for number in os.listdir(f"{process}/fd"):  # noqa: PTH208
+        path = f"{process}/fd/{number}"
+        try:
+            if os.readlink(path).startswith(FOLDER):  # noqa: PTH115
+                used.add(os.stat(path).st_ino)  # noqa: PTH116
+        except FileNotFoundError:
+            continue
+
+
+def _namespace(kind: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/ns/{kind}")  # noqa: PTH115
+    except OSError:
+        return ""

@@ -1,0 +1,43 @@
+"""Ask before a manifest's commands run on this machine: the demo's containers are plain processes of its user."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from inplace.cli.demo.manifest import EXAMPLE
+from inplace.cli.terminal.visible import visible
+
+STDIN = "-"
+
+
+class ConsentError(Exception):
+    """Nobody agreed; the message says how to."""
+
+
+def ask(file: Path | None, *, yes: bool) -> None:
+    """Say what will run here, and ask; a file of ours and `yes` need no answer.
+
+    Raises:
+        ConsentError: the answer was no, or there is nobody to ask.
+    """
+    if file is None:
+        return
+    print(
+        f"inplace demo: the commands of {visible(str(file))} run on this machine, as your processes, in no container",
+        file=sys.stderr,
+        flush=True,
+    )
+    if yes or _is_ours(file):
+        return
+    instead = "; --runtime model runs none of them"
+    if str(file) == STDIN or not sys.stdin.isatty():
+        raise ConsentError(f"expected --yes, for there is no terminal to ask on{instead}")
+    print("inplace demo: run them? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConsentError(f"expected yes, saw another answer; nothing was started{instead}")
+
+
+def _is_ours(file: Path) -> bool:
+    """Say whether a file lies in the folder of the examples that come with inplace."""
+    return str(file) != STDIN and file.resolve().parent == EXAMPLE.parent.resolve()

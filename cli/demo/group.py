@@ -1,0 +1,170 @@
+"""Wait for the demo's group, strike its workers, and say what keeps it from training."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from itertools import product
+from random import Random
+from typing import Any, Final
+
+from inplace.cli.demo.manifest import DemoManifest
+from inplace.cli.demo.obstacles import failed_inits, obstacles
+from inplace.common import wire
+from inplace.common.kube.resources import EVENTS, KubeObject
+from inplace.simulator.apiserver import LogRequest
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.events import Kind
+from inplace.simulator.cluster.timeline import Timeline
+
+GROUP_S_MAX: Final = 180.0  # a start or a restart that takes longer hangs
+LOOK_S: Final = 9.0  # after this long without an end the demo says what stands in its way; it shall take 10 s in all
+LOG_LINES_MAX: Final = 200  # of a worker that failed: a traceback, and what the agent beside it says
+WORDS_MAX: Final = 15  # of these that are shown
+AGENTS_LINES: Final = ("{", "inplace-agent guard:")  # how the lines of an agent and of a guard begin
+
+
+class DemoError(Exception):
+    """What the demo shows did not happen; the message says what was expected and what was seen."""
+
+
+class DemoGroup:
+    """The JobSet of a demo while it runs.
+
+    Args:
+        note: tells the person one sentence.
+    """
+
+    def __init__(
+        self, cluster: Cluster, manifest: DemoManifest, timeline: Timeline, note: Callable[[str], None]
+    ) -> None:
+        self.cluster = cluster
+        self.timeline = timeline
+        self._manifest = manifest
+        self._note = note
+
+    async def complete(self, after: int) -> None:
+        """Wait until every worker has stepped in a restart later than number `after`; -1: in the first start.
+
+        Raises:
+            DemoError: it cannot go on, it takes too long, or the JobSet ended.
+        """
+        is_start = after < 0
+        for limit_s in (LOOK_S, GROUP_S_MAX - LOOK_S):
+            try:
+                await self.cluster.until(lambda: self._is_complete(after) or self._has_ended(), timeout_s=limit_s)
+                break
+            except TimeoutError:
+                await self._look(is_start=is_start, is_last=limit_s != LOOK_S)
+            if self._is_complete(after):
+                break  # the workers print no step, and their starts count now
+        if not self._is_complete(after):
+            words = await self._last_words()  # BEFORE the Pods are gone
+            status = self._jobset()["status"]
+            reasons = [
+                f"{c['type']} {c['reason']}: {c['message']}" for c in status["conditions"] if c["status"] == "True"
+            ]
+            raise DemoError(f"expected the JobSet to train on, saw that it ended: {'; '.join(reasons)}{words}")
+
+    def strike(self, rng: Random, fault: signal.Signals) -> None:
+        """Send a signal to one random worker.
+
+        Raises:
+            LookupError: no worker runs.
+        """
+        training = sorted(
+            (pod for pod in self._pods() if _runs(pod) and _member(pod) in self._manifest.workers),
+            key=lambda pod: str(pod["metadata"]["name"]),
+        )
+        if not training:
+            raise LookupError("expected a Pod that runs, saw none")
+        pod = rng.choice(training)
+        self.cluster.kill_worker(
+            self._manifest.namespace,
+            pod["metadata"]["name"],
+            signal_number=fault,
+            container=self._manifest.workers[_member(pod)],
+            supervised=self._manifest.mode != "sidecar",  # the worker has a parent in its container
+        )
+
+    def _is_complete(self, after: int) -> bool:
+        return self.timeline.current.number > after and self.timeline.current.complete
+
+    def _has_ended(self) -> bool:
+        return bool((self._jobset().get("status") or {}).get("terminalState"))
+
+    async def _look(self, *, is_start: bool, is_last: bool) -> None:
+        """Say what stands in the way; go on if nothing does.
+
+        Raises:
+            DemoError: it is the last look, or an obstacle that stays keeps the group from its first start.
+        """
+        # Events of both groups are one collection.
+        events = self.cluster.server.store.collection(("", EVENTS.plural)).objects
+        jobs = self._of_jobset("batch", "jobs")
+        found = obstacles(self._jobset(), jobs, self._pods(), list(events.values()))
+        if self.timeline.all_work and not found:
+            self._note("the workers print no line that begins with 'step=': their start counts as their first step")
+            sidecar = self._manifest.mode == "sidecar"
+            self.timeline.count_starts(Kind.CONTAINER_STARTED if sidecar else Kind.WORKER_STARTED)
+            return
+        listed = "".join(f"\n  {sentence}" for sentence in found)
+        reached = [words for words, at_s in self.timeline.current.moments() if at_s is not None]
+        what = "its first step" if is_start else "its first step after the restart"
+        if is_last or (is_start and found):
+            raise DemoError(
+                f"expected every worker to take {what} within {GROUP_S_MAX if is_last else LOOK_S:g} s, saw it get as "
+                f"far as: {', '.join(reached) or '-'}. In its way:{listed or ' nothing that the API server knows of'}"
+                f"{await self._last_words()}"
+            )
+        seen = f" In its way:{listed}" if found else ""
+        self._note(f"still waiting after {LOOK_S:g} s; so far: {', '.join(reached) or '-'}.{seen}")
+
+    async def _last_words(self) -> str:
+        """Return what a worker printed last, the one that failed first if it is known; "" if none printed anything."""
+        status = self._jobset().get("status") or {}
+        failed = ((status.get(wire.LAST_GROUP_RESTART) or {}).get("firstFailure") or {}).get("pod")
+        for pod in sorted(self._pods(), key=lambda pod: pod["metadata"]["name"] != failed):
+            worker = self._manifest.workers.get(_member(pod))
+            names = [*failed_inits(pod), *([worker] if worker else [])]
+            for name, previous in product(names, (False, True)):  # one that was started again may have printed nothing
+                request = LogRequest(name, previous=previous, tail_lines=LOG_LINES_MAX)
+                log = b"".join([piece async for piece in self.cluster.read_log(pod, request)])
+                lines = [
+                    line for line in log.decode("utf-8", "replace").splitlines() if line[:1] and not _is_agents(line)
+                ]
+                if lines:
+                    shown = "".join(f"\n  {line}" for line in lines[-WORDS_MAX:])
+                    who = "the worker" if name == worker else f"container {name}"
+                    return f"\nThe last lines of {who} of Pod {pod['metadata']['name']}:{shown}"
+        return ""
+
+    def _jobset(self) -> KubeObject:
+        return self.cluster.jobset(self._manifest.name, self._manifest.namespace)
+
+    def _pods(self) -> list[KubeObject]:
+        return self._of_jobset("", "pods")
+
+    def _of_jobset(self, group: str, plural: str) -> list[KubeObject]:
+        """Return the JobSet's objects of one kind, straight from the store."""
+        objects = self.cluster.server.store.collection((group, plural)).objects
+        mine = (self._manifest.namespace, self._manifest.name)
+        return [obj for (namespace, _), obj in objects.items() if (namespace, _label(obj, wire.JOBSET_NAME)) == mine]
+
+
+def _is_agents(line: str) -> bool:
+    return line.startswith(AGENTS_LINES)
+
+
+def _runs(pod: KubeObject) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+def _member(pod: KubeObject) -> str:
+    """Return the replicatedJob of a Pod."""
+    return str(_label(pod, wire.REPLICATED_JOB_NAME))
+
+
+def _label(obj: KubeObject, name: str) -> Any:
+    return (obj["metadata"].get("labels") or {}).get(name)

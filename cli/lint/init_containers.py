@@ -1,0 +1,207 @@
+"""
+Find init containers that fail, or lose what they serve, when they run again. Pure.
+
+A restart in place of depth `containers` runs every init container again, in a file system of its own that is new, over
+volumes that are kept. Depth `process` and a supervisor run them again only with the Pod's containers. This reads
+commands as far as that is possible: an image's own program is not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, takewhile
+from typing import Final
+
+from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, Step, steps_of
+from inplace.cli.manifests.container_resources import agents_own
+from inplace.cli.manifests.finding import Finding
+from inplace.cli.manifests.pod_roles import Container, Member
+from inplace.common import wire
+from inplace.common.kube.resources import KubeObject
+
+GCSFUSE: Final = "gke-gcsfuse/volumes"  # GKE's webhook adds the sidecar to Pods with this annotation
+GCSFUSE_DRIVER: Final = "gcsfuse.csi.storage.gke.io"
+VALUE_CHARS_MAX: Final = 256  # of a variable that is put in: 10,000 times in one text it makes 2.5 MB, for a moment
+_WORDS_SHOWN: Final = 80
+_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")  # the shell's, and kubelet's in parentheses
+# An image's own folders, from the Filesystem Hierarchy Standard: new with every container, as far as no mount is there.
+_USUAL: Final = re.compile(
+    "/(app|bin|boot|dev|etc|home|lib|lib64|media|opt|proc|root|run|sbin|src|srv|sys|tmp|usr|var)"
+)
+
+
+def runs_again(member: Member, jobset: KubeObject) -> list[Container]:
+    """Return the user's init containers that a restart in place runs again."""
+    if not _restarts_containers(member, jobset):
+        return []
+    ours = agents_own(member)
+    return [one for one in member.inits if one not in ours]
+
+
+def check_init_containers(member: Member, jobset: KubeObject) -> Iterator[Finding]:
+    """Yield what an init container does that works once only."""
+    for container in runs_again(member, jobset):
+        if not container.is_sidecar:
+            for step, unmounted in _not_repeatable(container):
+                found = f"`{' '.join(step.words)[:_WORDS_SHOWN]}`, which fails when it has been done"
+                found += f", if {unmounted} is a volume that a webhook adds" if unmounted else ""
+                fix = f"{_CURES[step.program]}; or restart the process alone: --restart process"
+                yield Finding("init-not-repeatable", f"{container.path}.command", found, "a command to repeat", fix)
+    if _restarts_containers(member, jobset):
+        yield from _gcsfuse(member)
+
+
+def init_sentence(member: Member, jobset: KubeObject) -> str:
+    """Say which init containers run again; "" for none."""
+    again = runs_again(member, jobset)
+    if not again:
+        return ""
+    names = ", ".join(one.name for one in again)
+    return f"Each restart in place runs the init containers again: {names}. Their volumes keep what is in them."
+
+
+def _restarts_containers(member: Member, jobset: KubeObject) -> bool:
+    annotations = (jobset.get("metadata") or {}).get("annotations") or {}
+    return member.mode == "sidecar" and annotations.get(wire.RESTART_DEPTH) != wire.PROCESS
+
+
+def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:
+    """Yield the steps that fail a second time in a volume that is kept; with the folder, where no mount names one.
+
+    An image rarely has folders at its root beside the usual ones: another one is likely a volume.
+    """
+    mounts = {
+        str(mount.get("mountPath", "")).rstrip("/") or "/": bool(mount.get("readOnly"))
+        for mount in container.raw.get("volumeMounts") or ()
+    }
+    kept = [folder for folder, is_read_only in mounts.items() if not is_read_only]
+    settled = set[str]()  # made or removed in this run: what is below is new every time
+    for step in steps_of(_words(container), str(container.raw.get("workingDir") or "")):
+        targets = _TARGETS.get(step.program)
+        paths = _paths(step, targets(step.words[1:])) if targets is not None and step.is_decisive else []
+        paths = [path for path in paths if not _is_below(path, settled)]
+        roots = [f"/{path.split('/')[1]}" for path in paths if path.count("/") > 1 and not _is_below(path, mounts)]
+        if any(_is_below(path, kept) for path in paths):
+            yield step, ""
+        elif unmounted := next((root for root in roots if not _USUAL.fullmatch(root)), ""):
+            yield step, unmounted
+        if step.program in ("rm", "mkdir"):
+            settled.update(_paths(step, step.words[1:]))
+
+
+def _words(container: Container) -> list[str]:
+    """Return the command with the values of variables that the manifest has; `args` of a git image are git's."""
+    values = {name: str(entry["value"]) for name, entry in container.env.items() if entry.get("value") is not None}
+    variables = {name: text for name, text in values.items() if len(text) <= VALUE_CHARS_MAX}
+
+    def value(found: re.Match[str]) -> str:
+        return variables.get(found[1] or found[2] or found[3], found[0])
+
+    words = [_VARIABLE.sub(value, word) if len(word) <= TEXT_CHARS_MAX else word for word in container.words]
+    words = [word if len(word) <= TEXT_CHARS_MAX else "" for word in words]  # a text that is not read anyway
+    return ["git", *words] if not container.raw.get("command") and words[:1] == ["clone"] else words
+
+
+def _paths(step: Step, words: Sequence[str]) -> list[str]:
+    """Return absolute paths; a relative one without a known folder is none."""
+    found = [
+        word if word.startswith("/") else f"{step.folder.rstrip('/')}/{word}"
+        for word in words
+        if word.startswith("/") or (step.folder and not word.startswith(("-", "$")))
+    ]
+    return [path.rstrip("/") for path in found]
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _of_git(words: Sequence[str]) -> list[str]:
+    """Return where `git clone` puts the repository: its last argument, or the repository's own name."""
+    before = list(takewhile(lambda word: word != "clone", words))
+    if len(before) == len(words):
+        return []
+    arguments = _arguments(
+        words[len(before) + 1 :], ("-b", "--branch", "--depth", "-c", "-o", "--origin", "-j", "--filter")
+    )
+    if len(arguments) == 1:
+        return [arguments[0].rstrip("/").rpartition("/")[2].removesuffix(".git")]
+    return arguments[1:2]
+
+
+def _of_ssh_keygen(words: Sequence[str]) -> list[str]:
+    """Return the key's file; ssh-keygen asks whether it may be replaced, and nobody answers."""
+    return [after for option, after in pairwise(words) if option == "-f"]
+
+
+def _of_mkdir(words: Sequence[str]) -> list[str]:
+    if any(
+        word == "--parents" or (word.startswith("-") and not word.startswith("--") and "p" in word) for word in words
+    ):
+        return []
+    return _arguments(words, ("-m",))
+
+
+def _of_ln(words: Sequence[str]) -> list[str]:
+    if any(word == "--force" or (word.startswith("-") and not word.startswith("--") and "f" in word) for word in words):
+        return []
+    return _arguments(words, ())[1:]
+
+
+def _of_mv(words: Sequence[str]) -> list[str]:
+    return _arguments(words, ())[:-1]
+
+
+def _of_rm(words: Sequence[str]) -> list[str]:
+    if any(word == "--force" or (word.startswith("-") and not word.startswith("--") and "f" in word) for word in words):
+        return []
+    return _arguments(words, ())
+
+
+def _arguments(words: Sequence[str], with_value: Sequence[str]) -> list[str]:
+    """Return the words that are no options, nor the values of those that have one."""
+    found, skip = list[str](), False
+    for word in words:
+        if not skip and not word.startswith("-"):
+            found.append(word)
+        skip = not skip and word in with_value
+    return found
+
+
+_TARGETS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
+    "git": _of_git,
+    "hg": _of_git,
+    "ssh-keygen": _of_ssh_keygen,
+    "mkdir": _of_mkdir,
+    "mkfifo": lambda words: _arguments(words, ("-m",)),
+    "ln": _of_ln,
+    "mv": _of_mv,
+    "rm": _of_rm,
+    "rmdir": lambda words: _arguments(words, ()),
+}
+_CURES: Final[Mapping[str, str]] = {
+    "hg": "clone only if the folder is not there, or empty it first",
+    "ssh-keygen": "make the key only if it is not there (`[ -f KEY ] || ssh-keygen ...`)",
+    "git": "clone only if the folder is not there (`[ -d DIR/.git ] || git clone ...`), or empty it first",
+    "mkdir": "mkdir -p",
+    "mkfifo": "make it only if it is not there",
+    "ln": "ln -sfn",
+    "mv": "move it only if it is there, or copy it",
+    "rm": "rm -f",
+    "rmdir": "remove it only if it is there",
+}
+
+
+def _gcsfuse(member: Member) -> Iterator[Finding]:
+    """Yield a bucket's mount: its sidecar gets the file descriptor once, when the Pod starts."""
+    metadata = (member.job_spec.get("template") or {}).get("metadata") or {}
+    volumes = [
+        str(volume.get("name"))
+        for volume in member.pod_spec.get("volumes") or ()
+        if isinstance(csi := volume.get("csi"), dict) and csi.get("driver") == GCSFUSE_DRIVER
+    ]
+    if volumes or str((metadata.get("annotations") or {}).get(GCSFUSE)).lower() == "true":
+        found = f"volumes of Cloud Storage FUSE ({', '.join(volumes) or GCSFUSE})"
+        fix = "restart the process alone (--restart process, or --mode supervisor), or copy the data from the bucket"
+        yield Finding("fuse-sidecar", f"{member.pod_path}.volumes", found, "volumes that outlive a container", fix)

@@ -1,0 +1,159 @@
+"""The commands that read a manifest: their options, see cli/main.py."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+
+def inject(
+    file: Annotated[str, typer.Option("--file", "-f", help="Path of the manifest; - is standard input.")],
+    mode: Annotated[
+        Literal["sidecar", "supervisor"], typer.Option(help="How the agent runs: beside the worker, or as its parent.")
+    ] = "sidecar",
+    agent_image: Annotated[str, typer.Option(help="Image that contains the agent.")] = "inplace-agent",
+    agent_in_image: Annotated[
+        bool, typer.Option("--agent-in-image", help="The worker's image contains inplace-agent: copy nothing into it.")
+    ] = False,
+    agent_resources: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=AMOUNT,...",
+            help="CPU and memory of the agent's own container, such as cpu=200m,memory=96Mi "
+            "[default: 10m and 32Mi, and limits where the Pod's containers have them].",
+        ),
+    ] = "",
+    barrier: Annotated[
+        Literal["guard", "wait", "probe"],
+        typer.Option(
+            help="Sidecar mode: what holds the worker back. guard: a parent process of the worker, which also tells at "
+            "once how it ended. probe: the agent's startup probe. wait: the probe, and the worker's own command."
+        ),
+    ] = "guard",
+    restart: Annotated[
+        Literal["containers", "process"] | None,
+        typer.Option(
+            help="With guards: what a group restart starts anew. containers: all, by kubelet (the default). process: "
+            "the worker's process, by its guard. Written into the JobSet as the annotation inplace.dev/restart."
+        ),
+    ] = None,
+    before_announce: Annotated[
+        str, typer.Option(help="A check that each Pod runs before it joins an epoch; if it fails, the Pod is replaced.")
+    ] = "",
+    before_announce_timeout: Annotated[
+        float | None, typer.Option(min=0.1, max=3600, help="Seconds that the check may take [default: 30].")
+    ] = None,
+    before_announce_unanswered: Annotated[
+        Literal["join", "leave"] | None,
+        typer.Option(help="What a Pod does whose check hangs or cannot be run [default: join]."),
+    ] = None,
+    save_within: Annotated[
+        int, typer.Option(min=0, max=3600, help="Seconds for workers to save before a planned stop; 0: not asked.")
+    ] = 0,
+    fence_after: Annotated[
+        str | None,
+        typer.Option(
+            help="Experimental. Seconds (15 to 600) without the API server after which an agent ends its worker."
+        ),
+    ] = None,
+    bad_nodes: Annotated[
+        str | None,
+        typer.Option(metavar="FAILURES/SECONDS[/PERCENT]", help="When new Pods avoid a node, such as 2/3600."),
+    ] = None,
+    clean: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH|ipc|off", help="What is removed after each run, beside the worker's /dev/shm."),
+    ] = None,
+    worker: Annotated[
+        list[str] | None,
+        typer.Option("--worker", help="Name of the worker's container, if there are several containers."),
+    ] = None,
+    service_account: Annotated[
+        str | None, typer.Option(help="Account of Pods that name none: inplace-agent or inplace-agent-SUFFIX.")
+    ] = None,
+    unrestricted_account: Annotated[
+        bool,
+        typer.Option(
+            "--unrestricted-account",
+            help="Also give the agent's rights to accounts of other names; these may patch every Pod of the namespace.",
+        ),
+    ] = False,
+    rbac: Annotated[
+        Literal["both", "none", "only"],
+        typer.Option(help="Print the agents' account and rights before the manifest (both), not at all, or alone."),
+    ] = "both",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
+    ] = "default",
+    exit_code: Annotated[
+        int, typer.Option(min=1, max=255, help="Exit code with which the agent restarts its Pod.")
+    ] = 88,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the barrier.")] = 8080,
+    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Output format.")] = "yaml",
+    diff: Annotated[bool, typer.Option("--diff", help="Print the difference instead of the manifest.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the difference on stderr.")] = False,
+) -> None:
+    """Add the agent to a JobSet manifest.
+
+    Prints the manifest with all that in-place restart needs. Needs no cluster.
+    """
+    from inplace.cli.inject.agent_resources import OPTION, amounts_of
+    from inplace.cli.inject.inject import run_inject
+    from inplace.cli.inject.pod import InjectOptions
+    from inplace.cli.inject.policies import PolicyOptions
+
+    try:
+        resources = amounts_of(agent_resources)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=OPTION) from error
+    options = InjectOptions(
+        mode=mode,
+        agent_image=agent_image,
+        agent_resources=resources,
+        account=service_account,
+        unrestricted_account=unrestricted_account,
+        namespace=namespace,
+        exit_code=exit_code,
+        port=port,
+        workers=tuple(worker or ()),
+        barrier=barrier,
+        depth=restart,
+        agent_in_image=agent_in_image,
+        policies=PolicyOptions(
+            before_announce,
+            before_announce_timeout,
+            before_announce_unanswered,
+            save_within,
+            fence_after,
+            bad_nodes,
+            tuple(clean or ()),
+        ),
+    )
+    raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet, rbac=rbac))
+
+
+def lint(
+    file: Annotated[str, typer.Option("--file", "-f", help="Path of the manifest; - is standard input.")],
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")] = "text",
+    strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Check the cluster too; --context and --kubeconfig imply it.")
+    ] = False,
+    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig [default: its current one].")] = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="Path of the kubeconfig [default: $KUBECONFIG, then ~/.kube/config].")
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
+    ] = "default",
+) -> None:
+    """Check a JobSet manifest.
+
+    Says what keeps the JobSet from restarting in place, and in sentences what it does about failures.
+    Exit codes: 0 no errors, 1 errors, 2 the file or the cluster cannot be read.
+    """
+    from inplace.cli.lint.lint import LintOptions, run_lint
+
+    asked = cluster or context is not None or kubeconfig is not None
+    raise typer.Exit(run_lint(file, LintOptions(output, strict, asked, context, kubeconfig, namespace)))

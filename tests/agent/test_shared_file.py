@@ -1,0 +1,134 @@
+"""Files in the folder that a worker can write to: nothing is followed, waited for, or taken from somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from inplace.agent.agent_file import leave_agent_file
+from inplace.agent.config import AgentConfig
+from inplace.agent.epoch_file import EpochFile
+from inplace.agent.herd import Herd
+from inplace.agent.herd_start import HerdStart
+from inplace.agent.link import SocketLink
+from inplace.agent.log import LazyLog
+from inplace.agent.phases import PhaseFile
+from inplace.agent.shared_file import read_shared, write_shared
+from inplace.agent.shell import EPOCHS_AHEAD_MAX, with_kept_epoch
+from inplace.common.kube.clock import LoopClock
+from inplace.common.link import Failed, Hello, Lifted, Started, line_of
+from tests.agent.rig import NotedLog
+
+SECRET = "2\n"  # what a followed link would show as an epoch
+
+
+def plant(kind: str, path: Path) -> Path:
+    """Put something in a file's place; return a file of the agent's that a link may lead to."""
+    victim = path.parent / "private"
+    victim.write_text(SECRET)
+    victim.chmod(0o600)
+    match kind:
+        case "link":
+            path.symlink_to(victim)
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+        case "endless":
+            path.write_text("1" * 10_000)
+        case "a stranger's":
+            path.write_text("2")
+            os.chown(path, 12345, 12345)
+    return victim
+
+
+KINDS = ["link", "pipe", "device", "folder", "endless"]
+if os.geteuid() == 0:
+    KINDS.append("a stranger's")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_but_an_own_file_is_read(tmp_path: Path, kind: str) -> None:
+    """At once, and with words; each of the agent's files."""
+    for name in ("epoch", "epoch.ran", "epoch.phases", "epoch.window"):
+        folder = tmp_path / name
+        folder.mkdir()
+        plant(kind, folder / name)
+    assert EpochFile(str(tmp_path / "epoch" / "epoch")).recall()[0] is None
+    assert "cannot read" in str(EpochFile(str(tmp_path / "epoch" / "epoch")).recall()[1])
+    assert EpochFile(str(tmp_path / "epoch.ran" / "epoch")).recall_run()[0] is None
+    assert PhaseFile(str(tmp_path / "epoch.phases" / "epoch.phases")).recall() == ({}, "", None)
+    start = HerdStart(Herd(5000, 1), 0.0, str(tmp_path / "epoch.window" / "epoch.window"))
+    assert start.recall() is not None
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "folder"])
+@pytest.mark.parametrize("suffix", ["", ".new"])
+def test_what_is_written_replaces_it(tmp_path: Path, kind: str, suffix: str) -> None:
+    """A link's target keeps its content and its mode; then the file can be read."""
+    path = tmp_path / "epoch"
+    victim = plant(kind, Path(f"{path}{suffix}"))
+    write_shared(str(path), b"3", 0o755)
+    assert (read_shared(str(path), 64), stat.S_IMODE(path.stat().st_mode)) == (b"3", 0o755)
+    assert (victim.read_text(), stat.S_IMODE(victim.stat().st_mode)) == (SECRET, 0o600)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "as long"])
+def test_the_agents_file_is_the_agent(tmp_path: Path, kind: str) -> None:
+    """A file of the same size with another content is not left for the guards to execute."""
+    source, path = tmp_path / "source", tmp_path / "shared" / "inplace-agent"
+    path.parent.mkdir()
+    source.write_bytes(b"the agent")
+    if kind == "as long":
+        path.write_bytes(b"the enemy")
+    else:
+        plant(kind, path)
+    problem = leave_agent_file(str(path), str(source))
+    if kind == "folder":
+        assert "cannot copy" in str(problem)
+    else:
+        assert (problem, path.read_bytes()) == (None, b"the agent")
+
+
+@pytest.mark.parametrize(("kept", "previous"), [(2_000_000_000, None), (7 + EPOCHS_AHEAD_MAX, 107)])
+def test_a_forged_epoch_holds_nobody_back(tmp_path: Path, kept: int, previous: int | None) -> None:
+    """An epoch far from what this Pod announced last is not believed: the agent asks the server."""
+    for name in ("epoch", "epoch.ran"):
+        (tmp_path / name).write_text(str(kept))
+    config = AgentConfig("ns", "pod", "train", previous_epoch=7, epoch_file=str(tmp_path / "epoch"))
+    corrected = with_kept_epoch(config, LazyLog())
+    assert corrected.previous_epoch == previous
+    assert corrected.reached_epoch < 200
+
+
+@pytest.mark.asyncio
+async def test_the_sockets_mode_is_set_without_its_name(tmp_path: Path) -> None:
+    """A link in place of the new socket does not open its target to everybody."""
+    victim = plant("link", tmp_path / "link.new")
+    link = SocketLink(str(tmp_path / "link"), clock=LoopClock(), log=NotedLog())
+    await link.start(lambda _epoch, _code: None)
+    await link.stop()
+    assert stat.S_IMODE((tmp_path / "link").stat().st_mode) == 0o666
+    assert stat.S_IMODE(victim.stat().st_mode) == 0o600
+
+
+@pytest.mark.asyncio
+async def test_a_death_in_another_epoch_is_passed_on_to_nobody(tmp_path: Path) -> None:
+    """Whoever connects tells of the epoch that was lifted, or is refused."""
+    log, deaths = NotedLog(), list[tuple[int, int | None]]()
+    link = SocketLink(str(tmp_path / "link"), clock=LoopClock(), log=log)
+    await link.start(lambda epoch, code: deaths.append((epoch, code)))
+    link.lift(3)
+    for message in (Failed(2, 1), Failed(2_000_000_000, 1), Started(4)):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "link"))
+        writer.write(line_of(Hello()) + line_of(message))
+        assert (await reader.read()).split(b"\n")[:-1] == [line_of(one).strip() for one in (Hello(), Lifted(3))]
+        writer.close()
+    await link.stop()
+    assert (deaths, len(log.of("link_refused"))) == ([], 3)

@@ -1,0 +1,144 @@
+"""The demo shows JobSets of any origin: it changes what it must, makes nodes that fit, and names what is in its way."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from inplace.cli.demo.adaptation import UnsuitableError, adapted
+from inplace.cli.demo.consent import ConsentError, ask
+from inplace.cli.demo.manifest import EXAMPLE
+from inplace.cli.demo.node_shapes import node_shapes
+from inplace.cli.demo.obstacles import OBSTACLES_MAX, obstacles
+from inplace.common import wire
+from tests.cli.command import run
+
+JobSet = dict[str, Any]
+
+
+def jobset(pod: dict[str, Any] | None = None, *, job: dict[str, Any] | None = None, **spec: Any) -> JobSet:
+    """Return a plain JobSet of two Pods."""
+    template = {"containers": [{"name": "t", "image": "t:1", "command": ["python3", "t.py"]}], **(pod or {})}
+    replicated = {"name": "w", "replicas": 1, "template": {"spec": {"parallelism": 2, "template": {"spec": template}}}}
+    spec = {"replicatedJobs": [replicated | (job or {})], **spec}
+    return {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "metadata": {"name": "j"}, "spec": spec}
+
+
+def test_nodes_have_what_the_pods_ask_for() -> None:
+    """Labels, taints and extended resources of a node come from selector, tolerations and limits."""
+    container = {"name": "t", "image": "t:1", "resources": {"limits": {"nvidia.com/gpu": 8, "memory": "1Ti"}}}
+    pod = {
+        "containers": [container],
+        "nodeSelector": {"cloud.example/pool": "a"},
+        "tolerations": [
+            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+            {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
+        ],
+    }
+    first, *_ = node_shapes(jobset(pod))
+    assert first.labels == {"cloud.example/pool": "a"}
+    assert [taint["key"] for taint in first.taints] == ["nvidia.com/gpu"]
+    assert first.resources == {"nvidia.com/gpu": "64", "memory": str(8 << 40)}
+
+
+def test_exclusive_placement_gets_a_domain_for_each_job() -> None:
+    """As many values of the topology's label as there are Jobs, and one to spare."""
+    spec = jobset(job={"replicas": 3})
+    spec["metadata"]["annotations"] = {wire.EXCLUSIVE_TOPOLOGY: "cloud.example/rack"}
+    racks = [shape.labels["cloud.example/rack"] for shape in node_shapes(spec)]
+    assert len(set(racks)) == 4
+
+
+def test_what_would_wait_for_ever_is_changed_and_named() -> None:
+    """A queue, another controller and a missing name are replaced, each with a sentence."""
+    given = jobset({"schedulingGates": [{"name": "queue.example/topology"}]}, suspend=True, managedBy="queue.example/x")
+    given["metadata"] = {"generateName": "sweep-"}
+    changed, notes = adapted(given, models=True)
+    assert (changed["metadata"]["name"], changed["spec"]["suspend"]) == ("sweep-demo", False)
+    assert "managedBy" not in changed["spec"]
+    said = " ".join(notes)
+    for word in ("generateName", "spec.suspend", "queue.example/x", "queue.example/topology", "inplace inject"):
+        assert word in said
+    assert given["spec"]["suspend"], "the caller's object was changed"
+
+
+def test_the_container_with_devices_is_taken_for_the_worker() -> None:
+    """Of several containers the one with an accelerator trains, whatever the order, and the note says so."""
+    helper = {"name": "proxy", "image": "p:1", "command": ["proxy"]}
+    worker = {"name": "w", "image": "t:1", "command": ["t"], "resources": {"limits": {"google.com/tpu": 4}}}
+    for containers in ([helper, worker], [worker, helper]):
+        changed, notes = adapted(jobset({"containers": containers}), models=True)
+        assert "inplace inject --worker w" in " ".join(notes)
+        pod = changed["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+        guarded = {each["name"]: "guard" in each["command"] for each in pod["containers"]}
+        assert guarded == {"proxy": False, "w": True}
+
+
+def test_a_jobset_that_cannot_restart_in_place_is_refused_with_the_reason() -> None:
+    """The refusal is the one of `inplace inject`."""
+    given = jobset()
+    given["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimitPerIndex"] = 2
+    with pytest.raises(UnsuitableError, match="backoffLimitPerIndex"):
+        adapted(given, models=True)
+
+
+def pod(name: str, **status: Any) -> dict[str, Any]:
+    """Return a Pod with a status."""
+    return {"metadata": {"name": name}, "spec": {}, "status": status}
+
+
+def test_obstacles_name_pods_containers_and_conditions() -> None:
+    """Each kind of trouble is named once, however many Pods have it."""
+    unscheduled = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
+    ended = {"name": "t", "restartCount": 2, "state": {"terminated": {"exitCode": 127, "reason": "Error"}}}
+    pods = [pod(f"a{n}", conditions=[unscheduled]) for n in range(9)] + [pod("b", containerStatuses=[ended])]
+    gated = pod("c") | {"spec": {"schedulingGates": [{"name": "queue.example/gate"}]}}
+    found = obstacles(jobset(), [], [*pods, gated])
+    assert found == [
+        "Pod a0 has no node: 0/3 nodes are available",
+        "container t of Pod b ended with exit code 127 (Error) (2 restarts)",
+        "Pod c waits behind the scheduling gate queue.example/gate",
+    ]
+    assert len(found) <= OBSTACLES_MAX
+
+
+def test_a_group_that_starts_has_no_obstacle() -> None:
+    """A Pod that completed, and one whose containers start, keep nobody from training."""
+    done = {"name": "t", "restartCount": 0, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
+    waiting = {"name": "t", "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}
+    pods = [pod("a", phase="Succeeded", containerStatuses=[done]), pod("b", containerStatuses=[waiting])]
+    assert obstacles(jobset(), [], pods) == []
+
+
+def test_a_manifest_s_commands_need_consent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a terminal a stranger's file needs --yes; a file of ours does not; the first line says what runs here."""
+    stranger = tmp_path / "job.yaml"
+    with pytest.raises(ConsentError, match="--yes"):
+        ask(stranger, yes=False)
+    with pytest.raises(ConsentError, match="--yes"):
+        ask(Path("-"), yes=False)
+    ask(stranger, yes=True)
+    ask(EXAMPLE, yes=False)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 4
+    assert all("run on this machine" in line for line in said)
+
+
+@pytest.mark.slow
+def test_a_demo_that_cannot_go_on_says_why_within_ten_seconds(tmp_path: Path) -> None:
+    """A worker whose program is missing is named, with what it printed, and the demo ends."""
+    given = jobset()
+    container = given["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    container["command"] = ["python3", "/nowhere/train.py"]
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(given))
+    began_s = time.monotonic()
+    result = run("demo", "--yes", "--file", str(file))
+    assert time.monotonic() - began_s < 20  # ten, and the start and the end of the program
+    assert result.returncode == 1
+    assert "In its way:" in result.stderr or "saw that it ended" in result.stderr
+    assert "/nowhere/train.py" in result.stderr
