@@ -36,6 +36,7 @@ from uuid import uuid4
 import yaml
 
 from inplace.cli.demo.manifest import read_demo_manifest
+from inplace.common import wire
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.process_runtime import CLUSTER_MARKER, ProcessRuntime
@@ -211,6 +212,7 @@ def _for_measuring(example: str, mode: str, port: int, options: Sequence[str] = 
     text = yaml.safe_dump_all(documents_of(EXAMPLES / f"{example}.yaml", mode, options))
     text = text.replace("--nproc-per-node=2", "--nproc-per-node=1").replace("29500", str(port))
     documents = list(yaml.safe_load_all(text))
+    documents[-1]["metadata"].setdefault("annotations", {})[wire.CRASH_LOOP_BACKOFF] = "0"
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = 10 * KILLS
     return yaml.safe_dump_all(documents)

@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any, Final
 
 from inplace.cli.demo.manifest import EXAMPLES
+from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.cluster import Cluster
@@ -36,6 +37,7 @@ PHASES: Final = {"deprecated": "deprecated_s", "announced": "announced_s", "sync
 def manifests(pods: int, restarts: int, command: list[str]) -> list[KubeObject]:
     """Return examples/train-supervisor.yaml with the benchmark's worker."""
     documents = with_pods(read_manifests(EXAMPLES["supervisor"]), pods)
+    documents[-1]["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0"}
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = restarts
     (container,) = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]

@@ -276,8 +276,10 @@ def _manifest(namespace: str, pods: int, restarts_max: int, divided: bool) -> li
             document["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
             job = document["spec"]["replicatedJobs"][0]["template"]["spec"]
             job["parallelism"] = job["completions"] = pods
+            annotations = document["metadata"].setdefault("annotations", {})
+            annotations[wire.CRASH_LOOP_BACKOFF] = "0"  # tests kill workers faster than they could make progress
             if divided:
-                document["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
+                annotations[wire.RESTART_SCOPE] = "ReplicatedJob"
                 jobs = document["spec"]["replicatedJobs"]
                 jobs.append(deepcopy(jobs[0]) | {"name": "others"})
     return [document for document in documents if document["kind"] in _RESOURCES]

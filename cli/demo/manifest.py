@@ -120,6 +120,7 @@ def read_demo_manifest(
         fitting, notes = adapted(jobset, models=models)
     except UnsuitableError as error:
         raise ManifestError(f"{path}: {error}") from error
+    _let_restart_at_once(fitting)
     documents[next(place for place, document in enumerate(documents) if document is jobset)] = fitting
     manifest = _described(documents, fitting, notes, path)
     if stall_after_s is not None and manifest.mode != "sidecar":
@@ -146,6 +147,12 @@ def _only_jobset(documents: list[KubeObject], file: Path) -> KubeObject:
         kinds = ", ".join(str(document["kind"]) for document in documents)
         raise ManifestError(f"{file}: expected exactly one JobSet, saw {len(jobsets)} (kinds: {kinds})")
     return jobsets[0]
+
+
+def _let_restart_at_once(jobset: KubeObject) -> None:
+    """Let no restart wait, unless the file says how long: the demo kills faster than any cluster fails."""
+    metadata = jobset["metadata"]
+    metadata["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0", **(metadata.get("annotations") or {})}
 
 
 def _set_limit(jobset: KubeObject, agents: frozenset[str], stall_after_s: float) -> None:

@@ -41,6 +41,8 @@ def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, eviden
     read = documents_of((EXAMPLES / MODES[mode]).read_text(), namespace)
     (jobset,) = (each for each in read if each["kind"] == "JobSet")
     jobset["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
+    # Tests and benchmarks kill workers faster than these could make progress.
+    jobset["metadata"].setdefault("annotations", {})[wire.CRASH_LOOP_BACKOFF] = "0"
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = pods
     if mode == "guarded_process":
