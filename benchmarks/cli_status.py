@@ -139,7 +139,7 @@ async def _run(lab: Lab) -> Run:
 
 async def _requests(lab: Lab) -> int:
     """Return how many requests for JobSets and Pods the server has answered."""
-    text = (await lab.client.raw("GET", "/metrics")).body.decode()
+    text = (await lab.client.raw("GET", "/metrics", expects_json=False)).body.decode()
     return sum(int(count) for count in _COUNTED.findall(text))
 
 

@@ -157,20 +157,18 @@ def _licences() -> Iterator[tuple[str, Path]]:
 
 
 def _our_licence() -> Path:
-    """Return the source tree's file; of an installation, the one that it holds.
-
-    `pip install .` leaves metadata in a source tree, which list no licence.
+    """Return the file that the installed package holds, else the source tree's.
 
     Raises:
         BuildError: there is none.
     """
-    beside = SOURCES / "LICENSE"
-    if beside.is_file() and ((SOURCES / "pyproject.toml").is_file() or not _is_installed()):
-        return beside
     files = (distribution("inplace").files or ()) if _is_installed() else ()
-    found = (Path(str(file.locate())) for file in files if file.parts[-2:] == ("licenses", "LICENSE"))
-    for path in found:
-        return path
+    for file in files:
+        if file.parts[-2:] == ("licenses", "LICENSE"):
+            return Path(str(file.locate()))
+    beside = SOURCES / "LICENSE"  # AFTER that: beside an installed package it is some other package's
+    if beside.is_file():
+        return beside
     raise BuildError(f"expected the file LICENSE in {SOURCES} or in the installed package, saw none; install it anew")
 
 

@@ -105,10 +105,16 @@ class KubeClient:
         return self._decode(await self._call("DELETE", resource.path(namespace, name), body=options))
 
     async def raw(
-        self, method: str, path: str, *, body: Any = None, content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        content_type: str = "application/json",
+        expects_json: bool = True,
     ) -> Response:
         """Send any request; an error status raises like everywhere else."""
-        return await self._call(method, path, body=body, content_type=content_type)
+        return await self._call(method, path, body=body, content_type=content_type, expects_json=expects_json)
 
     def _write_query(self, dry_run: bool) -> dict[str, str]:
         return {"fieldManager": self._field_manager} | ({"dryRun": "All"} if dry_run else {})
@@ -121,18 +127,19 @@ class KubeClient:
         body: Any = None,
         content_type: str = "application/json",
         timeout_s: float = REQUEST_TIMEOUT_S,
+        expects_json: bool = True,
     ) -> Response:
         headers = self._headers
         payload = b""
         if body is not None:
             headers = headers | {"content-type": content_type}
             payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        return await self.send(Request(method, path, headers, payload), timeout_s=timeout_s)
+        return await self.send(Request(method, path, headers, payload), timeout_s=timeout_s, expects_json=expects_json)
 
-    async def send(self, request: Request, *, timeout_s: float) -> Response:
+    async def send(self, request: Request, *, timeout_s: float, expects_json: bool = True) -> Response:
         """Send a request as it is; an error status raises like everywhere else."""
         response = await self._transport.request(request, timeout_s=timeout_s)
-        check_answer(response)
+        check_answer(response, expects_json=expects_json)
         return response
 
     @staticmethod

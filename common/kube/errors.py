@@ -112,10 +112,14 @@ def error_from_status(status: dict[str, Any], code: int = 0, after_s: float = 0.
     return error
 
 
-def check_answer(response: Response) -> None:
+def check_answer(response: Response, *, expects_json: bool = True) -> None:
     """Return where an API server did what it was asked.
 
     A proxy that wants a login answers with a redirect or with a page, also to a write: that is no success.
+
+    Args:
+        response: its answer.
+        expects_json: not, where the answer is a log or metrics.
 
     Raises:
         ApiError: the server refused.
@@ -124,7 +128,7 @@ def check_answer(response: Response) -> None:
     if response.status >= 400:
         raise error_from_response(response)
     kind = response.headers.get("content-type", "")
-    if response.status >= 300 or (kind and "json" not in kind):
+    if response.status >= 300 or (expects_json and kind and "json" not in kind):
         raise GarbledError(f"expected an API server's answer in JSON, saw {_described(response)}")
 
 

@@ -25,7 +25,7 @@ Documents = list[dict[str, Any]]
 async def log_of(cluster: Cluster, pod: str, container: str, query: str = "") -> str:
     """Return a container's log as `kubectl logs` gets it."""
     path = f"/api/v1/namespaces/default/pods/{pod}/log?container={container}{query}"
-    return (await cluster.client().raw("GET", path)).body.decode()
+    return (await cluster.client().raw("GET", path, expects_json=False)).body.decode()
 
 
 async def restart_once(cluster: Cluster, documents: Documents, victim: int) -> GroupRestart:
