@@ -23,7 +23,6 @@ from inplace.agent.stop_signal import signal_name
 from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
-from inplace.agent.worker_progress import WorkerProgress
 from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, Verdict, View
 from inplace.common.epoch.supervisor import (
     IN_VAIN_S,
@@ -87,8 +86,6 @@ class SupervisorAgent:
         self._teller = Teller(config, parts, self._driver)
         self._stalls = parts.stalls
         self._saves = parts.saves
-        self._progress = WorkerProgress()
-        self._began_s = 0.0  # when the newest worker started
         self._saving: asyncio.Task[None] | None = None  # while SIGTERM is held back
         self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
         self._holding: asyncio.Task[None] | None = None  # the process of the run after the newest worker's
@@ -206,7 +203,7 @@ class SupervisorAgent:
                 env[PROGRESS_DIR] = self._stalls.folder
         if self._saves is not None:
             env[SAVE_FILE] = self._saves.path
-        began_s = self._began_s = self._clock.monotonic_s()
+        began_s = self._clock.monotonic_s()
         try:
             self._worker.start(env)
         except WorkerStartError as error:
@@ -271,8 +268,7 @@ class SupervisorAgent:
         in_vain = len(self._machine.failed_at_s) - 1
         why = "a container of a worker is gone"
         if in_vain >= PROCESS_RESTARTS_MAX:
-            restarts = "1 restart" if in_vain == 1 else f"{in_vain} restarts"
-            why = f"{restarts} of the worker's process within {IN_VAIN_S:g} s did not help"
+            why = f"{in_vain} restarts of the worker's process within {IN_VAIN_S:g} s did not help"
         self._log.warning("clean_containers_wanted", epoch=self.state.epoch, why=why, exit_code=code)
 
     def _leave(self, code: int) -> None:
@@ -291,9 +287,8 @@ class SupervisorAgent:
             code = None
         self._stop_watching()
         self._phases.worker_down()
-        stepped = self._stalls.finish() if self._stalls is not None else ""
         if self._stalls is not None:
-            self._phases.worker_stepped(stepped)
+            self._phases.worker_stepped(self._stalls.finish())
         self._driver.begin_run()
         if self._outside is not None and (number := self._outside.ended_worker()):
             self._terminate(number)  # BEFORE its end, which is no completion then, and no failure
@@ -301,8 +296,7 @@ class SupervisorAgent:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        progressed = self._progress.after_run(stepped, ended_s - self._began_s)
-        self._driver.take(WorkerLost() if code is None else WorkerExited(code, ended_s, progressed))
+        self._driver.take(WorkerLost() if code is None else WorkerExited(code, ended_s))
         if self._saving is not None and not self._saving.done():
             self._saving.cancel()
             self._terminate(signal.SIGTERM)  # BEFORE nothing is left: this Pod begins no other run

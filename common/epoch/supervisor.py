@@ -53,7 +53,7 @@ from inplace.common.epoch.telling import step as step_telling
 from inplace.common.record import replace
 from inplace.common.typed import Final
 
-PROCESS_RESTARTS_MAX: Final = 1  # in vain: a process may fail by chance, a second one fails by its container
+PROCESS_RESTARTS_MAX: Final = 3  # in vain; the first may meet what a dying peer left, a fourth has never helped
 IN_VAIN_S: Final = 600.0  # kubelet takes a container for healthy after 10 minutes, and forgets its crash back-off
 
 
@@ -74,12 +74,10 @@ class WorkerExited:
     Args:
         code: its exit status, 128 + n when signal n ended it.
         at_s: when, in seconds of one clock.
-        progressed: it got further than every worker before it; or nobody can say, and it ran for long.
     """
 
     code: int
     at_s: float = 0.0
-    progressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +152,7 @@ class SupervisorState:
             restart with this one; None begins again in this process.
         clean_code: the exit code at which kubelet starts this Pod's containers anew, where a guard is the worker's
             parent; None: this process is, and it can do no better than begin again.
-        failed_at_s: when this Pod's worker failed by itself since its last progress, the newest last.
+        failed_at_s: when this Pod's worker failed by itself, the newest last; a restart of the process did not help.
         telling: what became of this worker's stall, or of the failure for which this process leaves.
     """
 
@@ -186,8 +184,8 @@ def step(state: SupervisorState, event: Event) -> Step:
             return _keep_lease(state, held=held)
         case View() | Accepted() | NotAccepted() | StillWaiting() | Lease():
             return _follow(state, event)
-        case WorkerExited(code, at_s, progressed):
-            return _exited(_counted(state, at_s, progressed=progressed), code)
+        case WorkerExited(code, at_s):
+            return _exited(_counted(state, at_s), code)
         case WorkerGone():
             return _gone(state)
         case WorkerLost():
@@ -273,10 +271,8 @@ def _exited_below_a_guard(state: SupervisorState, code: int, *, was_running: boo
     return _ask_for_clean(state, code if was_running else None, in_vain)
 
 
-def _counted(state: SupervisorState, at_s: float, *, progressed: bool) -> SupervisorState:
-    """Remember when the worker failed by itself: it died, or it was found to hang. Progress forgives."""
-    if progressed:
-        state = replace(state, failed_at_s=())
+def _counted(state: SupervisorState, at_s: float) -> SupervisorState:
+    """Remember when the worker failed by itself: it died, or it was found to hang."""
     if state.clean_code is None or (state.life is WorkerLife.STOPPING and state.telling.failure is None):
         return state
     recent = tuple(failed_s for failed_s in state.failed_at_s if at_s - failed_s < IN_VAIN_S)

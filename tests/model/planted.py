@@ -67,7 +67,7 @@ _ANY: Final = """    if not slot:
         return None
     only = max(slot.values(), key=lambda record: record.epoch or 0)
 """
-_EXITED: Final = """            return _exited(_counted(state, at_s, progressed=progressed), code)
+_EXITED: Final = """            return _exited(_counted(state, at_s), code)
         case WorkerGone():
             return _gone(state)
 """
@@ -325,8 +325,7 @@ BUGS: Final = (
         "supervisor",
         _EXITED,
         _EXITED.replace("_gone(state)", "state, ()").replace(
-            "_exited(_counted(state, at_s, progressed=progressed), code)",
-            "_gone(_exited(_counted(state, at_s, progressed=progressed), code)[0])",
+            "_exited(_counted(state, at_s), code)", "_gone(_exited(_counted(state, at_s), code)[0])"
         ),
     ),
     Bug(

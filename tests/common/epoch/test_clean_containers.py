@@ -73,7 +73,7 @@ def test_restarts_in_vain_end_in_clean_containers() -> None:
     group = failing()
     assert group.take(WorkerExited(7, 10.0)) == [ScheduleTelling()]
     assert group.take(WorkerGone()) == []
-    assert group.take(TellingDue()) == [TellFailure(WorkerFailed(2, 7, PROCESS_RESTARTS_MAX))]
+    assert group.take(TellingDue()) == [TellFailure(WorkerFailed(4, 7, PROCESS_RESTARTS_MAX))]
     assert group.take(FailureTold()) == [Leave(CLEAN)]
 
 
@@ -82,16 +82,6 @@ def test_a_worker_that_runs_for_long_was_helped() -> None:
     group = Group()
     for number in range(20):
         group.restarts(number * (IN_VAIN_S / PROCESS_RESTARTS_MAX + 1.0))
-
-
-def test_progress_forgives() -> None:
-    """A worker that got further than those before it failed for the first time, whatever became of them."""
-    group = Group()
-    for number in range(20):
-        assert group.take(WorkerExited(1, number * 1.0, progressed=True)) == []
-        assert group.take(WorkerGone()) == [Announce(group.epoch + 1)]
-        group.starts()
-    assert group.take(WorkerExited(1, 20.0)) == [ScheduleTelling()]
 
 
 def test_the_failures_of_others_do_not_count() -> None:
@@ -119,7 +109,7 @@ def test_nobody_is_told_of_an_epoch_that_is_over() -> None:
     """A view deprecates it while the agent waits to tell, or came before."""
     group = failing()
     group.take(WorkerExited(7, 10.0))
-    assert group.take(View(2, 2)) == [Leave(CLEAN)]
+    assert group.take(View(4, 4)) == [Leave(CLEAN)]
 
 
 def test_a_container_that_is_gone_is_told_once() -> None:
