@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -115,10 +114,10 @@ def _late(state: GroupState, columns: int) -> Iterator[RenderableType]:
         yield Text(f"  the first {NAMES_SHOWN} of them:")
     for one in late[:NAMES_SHOWN]:
         if columns < NARROW:
-            yield Text(f"  {one.name}", overflow="fold")
-            yield Padding(Text(one.reason, overflow="fold"), (0, 0, 0, 4))
+            yield Text(f"  {one.name}")
+            yield Text(f"    {one.reason}")
         else:
-            yield Text(f"  {one.name}  {one.reason}", overflow="fold")
+            yield Text(f"  {one.name}  {one.reason}")
 
 
 def _history(state: GroupState, now_s: float) -> Iterator[str]:

@@ -38,9 +38,10 @@ print(json.dumps({{"apiVersion": told["apiVersion"], "kind": "ExecCredential", "
 
 async def kubectl(file: str, env: dict[str, str]) -> dict[str, Any] | None:
     """Return who kubectl is to the server; None when it refuses the kubeconfig, or is refused."""
+    own = {"PATH": str(Path(shutil.which("kubectl") or "").parent), "HOME": str(Path(file).parent), "KUBECONFIG": file}
     process = await asyncio.create_subprocess_exec(
         "kubectl", "auth", "whoami", "-o", "json",
-        env={"PATH": str(Path(shutil.which("kubectl") or "").parent), "HOME": "/nowhere", "KUBECONFIG": file} | env,
+        env=own | env,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip

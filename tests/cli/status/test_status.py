@@ -23,6 +23,7 @@ from inplace.cli.status.status import left_s_of
 from inplace.cli.status.view import status_picture
 from inplace.cli.status.watch import StatusWatch, watch_status
 from inplace.cli.terminal.moments import duration_text
+from inplace.cli.terminal.screen import show
 from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http import Request, Response
@@ -170,6 +171,21 @@ def test_a_huge_group_in_a_narrow_terminal() -> None:
     assert len(text.splitlines()) < 40
     assert "  big-job-0-0\n    no Pod\n" in re.sub(r" +\n", "\n", text)
     assert len(status_data(state)["stragglers"]) == 5_000
+
+
+@pytest.mark.parametrize("columns", ["40", "80"])
+def test_a_pipe_gets_whole_lines(
+    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever width is asked for, a reason in a pipe is neither cut nor wrapped."""
+    monkeypatch.setenv("COLUMNS", columns)
+    state = group_state(jobset(1, wire.status_of_epochs(2, 2)), ())
+    words = "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu, and no more than that"
+    scopes = tuple(
+        replace(one, stragglers=tuple(replace(each, detail=words) for each in one.stragglers)) for one in state.scopes
+    )
+    show(status_picture(replace(state, scopes=scopes), now_s=0.0, columns=int(columns)))
+    assert f"{words}\n" in capsys.readouterr().out
 
 
 def test_almost_all_is_not_all() -> None:
