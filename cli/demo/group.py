@@ -19,6 +19,7 @@ from inplace.simulator.cluster.timeline import Timeline
 
 GROUP_S_MAX: Final = 180.0  # a start or a restart that takes longer hangs
 LOOK_S: Final = 9.0  # after this long without an end the demo says what stands in its way; it shall take 10 s in all
+SILENT_S: Final = 60.0  # workers that run for so long without a step print none; 8 that import torch take 20 s
 LOG_LINES_MAX: Final = 200  # of a worker that failed: a traceback, and what the agent beside it says
 WORDS_MAX: Final = 15  # of these that are shown
 AGENTS_LINES: Final = ("{", "inplace-agent guard:")  # how the lines of an agent and of a guard begin
@@ -49,13 +50,16 @@ class DemoGroup:
         Raises:
             DemoError: it cannot go on, it takes too long, or the JobSet ended.
         """
-        is_start = after < 0
-        for limit_s in (LOOK_S, GROUP_S_MAX - LOOK_S):
+        waited_s = 0.0
+        for look_s in (LOOK_S, SILENT_S, GROUP_S_MAX):
             try:
-                await self.cluster.until(lambda: self._is_complete(after) or self._has_ended(), timeout_s=limit_s)
+                await self.cluster.until(
+                    lambda: self._is_complete(after) or self._has_ended(), timeout_s=look_s - waited_s
+                )
                 break
             except TimeoutError:
-                await self._look(is_start=is_start, is_last=limit_s != LOOK_S)
+                waited_s = look_s
+                await self._look(waited_s, is_start=after < 0)
             if self._is_complete(after):
                 break  # the workers print no step, and their starts count now
         if not self._is_complete(after):
@@ -93,7 +97,7 @@ class DemoGroup:
     def _has_ended(self) -> bool:
         return bool((self._jobset().get("status") or {}).get("terminalState"))
 
-    async def _look(self, *, is_start: bool, is_last: bool) -> None:
+    async def _look(self, waited_s: float, *, is_start: bool) -> None:
         """Say what stands in the way; go on if nothing does.
 
         Raises:
@@ -103,7 +107,7 @@ class DemoGroup:
         events = self.cluster.server.store.collection(("", EVENTS.plural)).objects
         jobs = self._of_jobset("batch", "jobs")
         found = obstacles(self._jobset(), jobs, self._pods(), list(events.values()))
-        if self.timeline.all_work and not found:
+        if waited_s >= SILENT_S and self.timeline.all_work and not found:
             self._note("the workers print no line that begins with 'step=': their start counts as their first step")
             sidecar = self._manifest.mode == "sidecar"
             self.timeline.count_starts(Kind.CONTAINER_STARTED if sidecar else Kind.WORKER_STARTED)
@@ -111,14 +115,16 @@ class DemoGroup:
         listed = "".join(f"\n  {sentence}" for sentence in found)
         reached = [words for words, at_s in self.timeline.current.moments() if at_s is not None]
         what = "its first step" if is_start else "its first step after the restart"
-        if is_last or (is_start and found):
+        if waited_s >= GROUP_S_MAX or (is_start and found):
             raise DemoError(
-                f"expected every worker to take {what} within {GROUP_S_MAX if is_last else LOOK_S:g} s, saw it get as "
-                f"far as: {', '.join(reached) or '-'}. In its way:{listed or ' nothing that the API server knows of'}"
+                f"expected every worker to take {what} within {waited_s:g} s, saw it get as far as: "
+                f"{', '.join(reached) or '-'}. In its way:{listed or ' nothing that the API server knows of'}"
                 f"{await self._last_words()}"
             )
         seen = f" In its way:{listed}" if found else ""
-        self._note(f"still waiting after {LOOK_S:g} s; so far: {', '.join(reached) or '-'}.{seen}")
+        if self.timeline.all_work and waited_s < SILENT_S:
+            seen += f" Workers that print no line 'step=...' within {SILENT_S:g} s are taken for working"
+        self._note(f"still waiting after {waited_s:g} s; so far: {', '.join(reached) or '-'}.{seen}")
 
     async def _last_words(self) -> str:
         """Return what a worker printed last, the one that failed first if it is known; "" if none printed anything."""
