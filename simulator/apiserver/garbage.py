@@ -33,9 +33,6 @@ class _Work:
     dependents: dict[Place, None]
     namespaces: dict[str, None]
 
-    def __bool__(self) -> bool:
-        return bool(self.owners or self.dependents or self.namespaces)
-
 
 class GarbageCollector:
     """Follows owner references through the store."""
@@ -62,23 +59,22 @@ class GarbageCollector:
         store.listen(self._observe)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled, in rounds: a Job's Pods follow one pause after the Job."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             await self._clock.sleep(self._delay_s())
-            self.collect()
+            self._collect()
 
-    def collect(self) -> None:
-        """Do all work that is due now, and the work that follows from it."""
-        while self._work:
-            work, self._work = self._work, _Work({}, {}, {})
-            for place in work.dependents:
-                self._check_dependent(place)
-            for uid in work.owners:
-                self._check_owner(uid)
-            for namespace in work.namespaces:
-                self._check_namespace(namespace)
+    def _collect(self) -> None:
+        """Do the work that is due now; the work that follows from it is the next round's."""
+        work, self._work = self._work, _Work({}, {}, {})
+        for place in work.dependents:
+            self._check_dependent(place)
+        for uid in work.owners:
+            self._check_owner(uid)
+        for namespace in work.namespaces:
+            self._check_namespace(namespace)
 
     def _observe(self, key: CollectionKey, event: Event) -> None:
         meta = event.obj["metadata"]
@@ -141,10 +137,11 @@ class GarbageCollector:
 
     def _check_owner(self, uid: str) -> None:
         dependents = list(self._dependents.get(uid, ()))
-        place = self._alive.get(uid)
-        owner = self._find(place) if place is not None else None
+        home = self._alive.get(uid)
+        owner = self._find(home) if home is not None else None
         if owner is None:
-            self._work.dependents.update(dict.fromkeys(dependents))
+            for place in dependents:
+                self._check_dependent(place)
             return
         held = owner["metadata"].get("finalizers") or ()
         if not owner["metadata"].get("deletionTimestamp"):

@@ -48,7 +48,8 @@ class ApiServerOptions:
         tokens: bearer token -> user name, beside the form `user:<name>`.
         require_token: answer 401 to a request without a known token (over HTTP).
         log_source: answers `pods/log`.
-        gc_delay_s: pause between a cause and the garbage collector's work.
+        gc_delay_s: pause between a cause and the garbage collector's work, at each generation: a JobSet's Pods go
+            two pauses after it. The real one deletes 20 objects a second: the last of 5,000 Pods go after minutes.
     """
 
     interceptor: Interceptor | None = None

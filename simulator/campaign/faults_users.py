@@ -15,7 +15,7 @@ from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
 from inplace.simulator.campaign.world import World
 
 USER = FaultSite.USER
-GARBAGE_S_MAX = 6.0  # the longest delay of the garbage collector
+GARBAGE_S_MAX = 6.0  # the garbage collector's longest delay; old Pods outlive their Job by it, beside the new JobSet's
 
 
 @fault("jobset-recreated", USER, "the JobSet is deleted and created again with its name, while its Pods may still run")
