@@ -245,6 +245,9 @@ class Membership:
         if reading.view is not None:
             self._home_of[uid] = scope_ledger
             moved |= scope_ledger.ledger.observe(reading.view)
+            joined = scope_ledger.ledger.synced > 0 and bool(reading.view.epoch)
+            if scope_ledger.early_ends.note(pod, joined=joined):
+                self.wake(group.key, 0.0)
             if scope_ledger.fences.note_pod(uid, fenced_within_s(pod)) and group is not None:
                 self.wake(group.key, 0.0)  # the pass looks again when the promise is kept
         return group, scope_ledger, reading.problem, moved
@@ -254,6 +257,7 @@ class Membership:
         home = self._home_of.pop(pod_uid, None)
         if home is not None:
             home.fences.forget(pod_uid)
+            home.early_ends.forget(pod_uid)
         if home is not None and vanished:
             home.ledger.vanish(pod_uid)
         elif home is not None:
