@@ -19,7 +19,7 @@ from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.crash_loops import crash_loops
-from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
 from inplace.cli.status.obstacle import Obstacle
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
@@ -143,6 +143,8 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
         rung = f", rung {last.rung}" if last.rung else ""
         yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}{rung}")
+        if words := recreated_text(facts.state):
+            yield Moment(began_s, words)
         for scope in facts.state.scopes:
             if scope.goodput is not None and scope.goodput.newest is not None:
                 began = scope.goodput.run.first_s if scope.goodput.run is not None else None
