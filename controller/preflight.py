@@ -22,6 +22,7 @@ from inplace.common.kube.http import TransportError
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
 from inplace.controller.spec.goodput import FIELD as GOODPUT
+from inplace.controller.spec.saving import CRD_CURE as CRD_CURE
 
 AGAIN_S: Final = 60.0  # a person is repairing the installation; thirty requests a minute until it is whole
 CRD: Final = f"jobsets.{wire.API_GROUP}"
@@ -74,7 +75,6 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
 }
 """All fields of our CRD that upstream's v0.12 lacks, a test compares them: what is written there would be lost."""
 
-CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"
 RIGHTS_CURE: Final = (
     "kubectl apply --server-side -k deploy/rbac, and let the controller run as ServiceAccount inplace-controller"

@@ -114,6 +114,7 @@ class PodCondition(kinds.PodCondition, rename="camel", frozen=True, gc=False):
 class Program(msgspec.Struct, frozen=True, gc=False):
     """What a container of a Pod runs."""
 
+    name: str = ""
     command: tuple[str, ...] | None = None
     args: tuple[str, ...] | None = None
 
@@ -123,6 +124,7 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
     node_name: str | None = None
     containers: tuple[Program, ...] | None = None
+    init_containers: tuple[Program, ...] | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
 
 
@@ -153,6 +155,11 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
     def is_guarded(self) -> bool:
         """Say whether a guard starts and ends its worker."""
         return any(is_guarded((*(one.command or ()), *(one.args or ()))) for one in self.spec.containers or ())
+
+    def program_of(self, container: str) -> str:
+        """Return the program that a container starts; "" where the image says it, or it is not known."""
+        programs = (*(self.spec.init_containers or ()), *(self.spec.containers or ()))
+        return next((one.command[0] for one in programs if one.name == container and one.command), "")
 
     @property
     def epoch(self) -> int:

@@ -10,6 +10,7 @@ from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.cli.group.pod_facts import Container, PodFact, Terminated
 from inplace.common import wire
 from inplace.controller.spec.causes import unix_time
+from inplace.controller.spec.kinds import RESTARTED_WHOLE
 
 RESTARTING_CONDITION = "AllContainersRestarting"  # kubelet's, while RestartAllContainers is carried out (KEP-5532)
 IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
@@ -126,10 +127,10 @@ def _of_containers(pod: PodFact) -> tuple[Why, str] | None:
         if reason in CONFIG:
             return Why.CONFIG, f"container {container.name}: {said or reason}"
         if reason == "CrashLoopBackOff":
-            return _of_crash(container)
-    loops = [container for container in pod.containers if _ends_at_once(container)]
+            return _of_crash(pod, container)
+    loops = [container for container in pod.containers if _ends_at_once(pod, container)]
     if loops:
-        return _of_crash(max(loops, key=lambda container: container.restart_count))
+        return _of_crash(pod, max(loops, key=lambda container: container.restart_count))
     restarting = pod.condition(RESTARTING_CONDITION)
     if restarting is not None and restarting.status == "True":
         return Why.RESTARTING, ""
@@ -151,11 +152,13 @@ def _last_end(container: Container) -> Terminated | None:
     return container.state.terminated or container.last_state.terminated
 
 
-def _ends_at_once(container: Container) -> bool:
+def _ends_at_once(pod: PodFact, container: Container) -> bool:
     """Say whether a container starts and ends at once, again and again; restart rules know no back-off."""
     ended = _last_end(container)
     if ended is None or container.restart_count < LOOPS_LEAST or ended.exit_code == 0:
         return False
+    if ended.reason == RESTARTED_WHOLE and pod.epoch:
+        return False  # a group restart in place looks like this
     if ended.reason in START_ERRORS:
         return True
     began_s, ended_s = unix_time(ended.started_at or ""), unix_time(ended.finished_at or "")
@@ -163,11 +166,13 @@ def _ends_at_once(container: Container) -> bool:
     return lived_s < AT_ONCE_S and not is_restart_exit(ended.exit_code)
 
 
-def _of_crash(container: Container) -> tuple[Why, str]:
+def _of_crash(pod: PodFact, container: Container) -> tuple[Why, str]:
     ended = _last_end(container)
     code = ended.exit_code if ended is not None else None
+    if ended is not None and ended.reason == RESTARTED_WHOLE:
+        return Why.CRASHING, f"container {container.name}, {container.restart_count} restarts of the whole Pod"
     if ended is not None and (code in (NOT_EXECUTABLE, NOT_FOUND) or ended.reason in START_ERRORS):
-        said = ended.message or {NOT_FOUND: "not found", NOT_EXECUTABLE: "not executable"}.get(ended.exit_code, "")
+        said = ended.message or _no_program(pod, container, ended)
         words = f"container {container.name}, exit code {code}, {container.restart_count} restarts"
         return Why.NOT_FOUND, _short(f"{words}: {said}" if said else words)
     if code in (ExitCode.CONFIG, ExitCode.BARRIER_UNAVAILABLE, ExitCode.EPOCHS_EXHAUSTED, ExitCode.BUG):
@@ -175,6 +180,14 @@ def _of_crash(container: Container) -> tuple[Why, str]:
         return Why.AGENT_REFUSES, f"container {container.name}, exit code {code} ({name})"
     loops = f", {container.restart_count} restarts" if container.restart_count >= LOOPS_LEAST else ""
     return Why.CRASHING, f"container {container.name}" + (f", exit code {code}{loops}" if code is not None else "")
+
+
+def _no_program(pod: PodFact, container: Container, ended: Terminated) -> str:
+    """Say that the image lacks the program that the container starts; once joined, 127 may be of what that starts."""
+    program = pod.program_of(container.name)
+    if program and (ended.reason in START_ERRORS or (ended.exit_code == NOT_FOUND and pod.epoch == 0)):
+        return f"the image has no {program}"
+    return {NOT_FOUND: "not found", NOT_EXECUTABLE: "not executable"}.get(ended.exit_code, "")
 
 
 def _of_agent(pod: PodFact, deprecated: int) -> tuple[Why, str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from inplace.cli.group.state import GroupState, ScopeState
+from inplace.common import wire
 from inplace.controller.spec.goodput import Goodput
+from inplace.controller.spec.scopes import fields_of_scope
 
 STALLED = "Stalled"  # the reason of a worker that hangs; its message has the seconds, and the step
 TRIGGERS = {
@@ -78,6 +80,18 @@ def _restart_data(state: GroupState) -> dict[str, Any] | None:
         "firstFailure": dict(last.first_failure) if last.first_failure else None,
         "firstSilent": last.first_silent.fields() if last.first_silent is not None else None,
     }
+
+
+def recreated_text(state: GroupState) -> str:
+    """Say that the last restart recreated Jobs, so that their Pods began with empty volumes; "" if it did not."""
+    jobset, last = state.jobset, state.last
+    if jobset is None or last is None or last.trigger != "completed_early":
+        return ""
+    for scope in jobset.scopes.values():
+        found = fields_of_scope(jobset.status, scope).get(wire.RECREATIONS)
+        if scope.name == (last.scope or "") and isinstance(found, dict) and found.get("epoch") == last.epoch:
+            return "its Job was recreated with all its Pods; what their emptyDir volumes held is gone"
+    return ""
 
 
 def failure_text(failure: Any) -> str:

@@ -14,7 +14,8 @@ from inplace.cli.group.read import read_group
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.cluster_events import Event, read_events
-from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain, failed_job
+from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
+from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.moments import clock_text, count_text, date_text
 from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line

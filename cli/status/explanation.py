@@ -19,7 +19,9 @@ from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.crash_loops import crash_loops
-from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
+from inplace.cli.status.obstacle import Obstacle
+from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
 from inplace.common import wire
 from inplace.controller.spec.first_silent import silent_text
@@ -36,7 +38,6 @@ FAILURES = (
 )  # triggers: something failed, or may have
 MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
 NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
-DEADLINE = "DeadlineExceeded"  # the Job controller's reason, of its condition and its Event
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
 EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
 
@@ -66,22 +67,6 @@ class Moment:
 
     at_s: float | None
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """Something that keeps the JobSet from training.
-
-    Args:
-        kind: one word, for programs.
-        pods: names, where it is about Pods.
-        advice: what to do.
-    """
-
-    kind: str
-    text: str
-    advice: str
-    pods: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +143,8 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
         rung = f", rung {last.rung}" if last.rung else ""
         yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}{rung}")
+        if words := recreated_text(facts.state):
+            yield Moment(began_s, words)
         for scope in facts.state.scopes:
             if scope.goodput is not None and scope.goodput.newest is not None:
                 began = scope.goodput.run.first_s if scope.goodput.run is not None else None
@@ -188,7 +175,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         )
     yield from _of_crash_loops(state, now_s)
     if state.phase is GroupPhase.FAILED:
-        yield _of_failed(state, conditions["Failed"], facts.more_events.get(failed_job(state), ()))
+        yield why_failed(state, conditions["Failed"], facts.more_events.get(failed_job(state), ()))
     elif state.phase is GroupPhase.SUSPENDED:
         patch = '{"spec":{"suspend":false}}'
         advice = f"let its queue admit it, or resume it: kubectl patch jobset {state.name} --type merge -p '{patch}'"
@@ -203,28 +190,6 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield from _of_stragglers(facts)
         if not any(waits for waits, _ in crash_loops(state, now_s)):
             yield from _of_counting(state)
-
-
-def failed_job(state: GroupState) -> str:
-    """Return the name of the Job whose failure ended the JobSet, "" where no condition names one."""
-    message = (state.conditions or {}).get("Failed", {}).get("message", "")
-    return message.rpartition("(first failed job: ")[2].rstrip(")") if "(first failed job: " in message else ""
-
-
-def _of_failed(state: GroupState, condition: Mapping[str, str], job_events: Iterable[Event]) -> Obstacle:
-    """Return why it failed, for good."""
-    reason, message = condition.get("reason", ""), condition.get("message", "")
-    if any(event.reason == DEADLINE for event in job_events):
-        text = f"{DEADLINE}: Job {failed_job(state)} was active for longer than its activeDeadlineSeconds"
-        advice = "a restart in place keeps the Job, so its deadline is for the whole run: raise it, or remove it"
-        return Obstacle(DEADLINE, text, advice)
-    if reason != "ReachedMaxRestarts":
-        return Obstacle(reason or "Failed", message, "remove the cause, and create the JobSet again")
-    last = state.last.first_failure if state.last is not None else None
-    cause = f"; the last failure was {failure_text(last)}" if last else ""
-    text = f"maxRestarts reached: {state.allowed} restarts are allowed, and one more failure happened{cause}"
-    advice = "find out why its workers end (their logs), mend it, and create the JobSet anew; or allow more restarts"
-    return Obstacle(reason, text, advice)
 
 
 def _of_crash_loops(state: GroupState, now_s: float) -> Iterator[Obstacle]:

@@ -11,6 +11,8 @@ from inplace.cli.beside import beside
 from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.state import ENDED, GroupPhase, group_state
+from inplace.cli.lint.saving import save_within_s
+from inplace.cli.manifests.pod_roles import members
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text, parse_time
 from inplace.cli.terminal.screen import run_command
@@ -47,7 +49,7 @@ async def request_restart(connection: Connection, name: str, save_s: int = 0) ->
     """Annotate the JobSet with a fresh request, and return its id; the workers may save for `save_s` seconds first.
 
     Raises:
-        RefusalError: no controller would carry it out.
+        RefusalError: no controller would carry it out, or no worker would save.
     """
     raw = await read_jobset(connection, name)
     state = group_state(raw, (), named_max=0)
@@ -55,11 +57,23 @@ async def request_restart(connection: Connection, name: str, save_s: int = 0) ->
         raise RefusalError(f"JobSet {name} is managed by {state.managed_by}: our controller ignores it")
     if state.phase in CANNOT:
         raise RefusalError(f"JobSet {name} cannot be restarted in place: {CANNOT[state.phase]}")
+    if save_s and not _can_save(raw):
+        raise RefusalError(
+            f"no worker of JobSet {name} would be asked to save: expected a time to save in its template "
+            "(inplace inject --save-within), saw none; leave out --save to restart at once"
+        )
     request = f"{datetime.now(UTC):%Y%m%dt%H%M%S}-{token_hex(3)}"
     annotations = {wire.RESTART_REQUESTED: str(RestartRequest(request, save_s))}
     patch = {"metadata": {"uid": raw["metadata"]["uid"], "annotations": annotations}}
     await connection.client.patch(JOBSETS, connection.namespace, name, patch)
     return request
+
+
+def _can_save(raw: KubeObject) -> bool:
+    """Say whether some agent asks its workers to save; who asks is set in the template alone."""
+    name = str(raw["metadata"]["name"])
+    agents = [(member, member.agent) for member in members(raw)]
+    return any(agent is not None and save_within_s(member, agent, name) > 0 for member, agent in agents)
 
 
 async def _wait(connection: Connection, name: str, request: str, timeout_s: float) -> None:
@@ -87,7 +101,14 @@ def _is_only_noted(status: KubeObject, request: str) -> bool:
     """Say whether the controller took a request of which no restart comes: none began, and no worker saves for it."""
     parts = (status, *(status.get(wire.SCOPED_EPOCHS) or ()))
     saves = any((part.get(wire.SAVING) or {}).get("request") == request for part in parts)
+    saves |= any(_lost_saving(part) for part in parts)
     return status.get(wire.LAST_RESTART_REQUEST) == request and not saves
+
+
+def _lost_saving(part: KubeObject) -> bool:
+    """Say whether a running epoch's next one is exempt: an older CRD dropped the time to save, and a restart comes."""
+    synced, deprecated = wire.epochs_of_status(part)
+    return synced > deprecated and part.get(wire.LAST_EXEMPT_EPOCH) == synced + 1
 
 
 def outcome(raw: KubeObject | None, request: str) -> str | None:

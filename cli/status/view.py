@@ -11,7 +11,7 @@ from rich.text import Text
 
 from inplace.cli.group.state import ENDED, GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Why
-from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
 from inplace.cli.terminal.visible import one_line
 from inplace.controller.spec.goodput import goodput_text
@@ -143,3 +143,5 @@ def _history(state: GroupState, now_s: float) -> Iterator[str]:
     if began is not None and ended is not None:
         line += f", took {duration_text(ended - began)}"
     yield line
+    if words := recreated_text(state):
+        yield words

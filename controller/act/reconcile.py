@@ -162,12 +162,14 @@ class Reconciler:
         return failed_pods(group, lambda name: self.pods.get(group.jobset.namespace, name), self.membership.home_of)
 
     def _never_joined(self, group: Group) -> NeverJoined | None:
-        """Return the slot whose Pods failed most often before they joined; none where nothing restarts in place."""
+        """Return the slot that failed most often before it joined; none where nothing restarts in place."""
         if not group.jobset.is_in_place:
             return None
         jobset, jobs = group.jobset, self.membership.jobs_of(group.jobset).values()
         members = [job for job in jobs if jobset.places.get(job.metadata.name, NOWHERE)[0] not in jobset.opted_out]
-        return never_joined((job for job in members if is_current(jobset, job)), self.membership.pods_of)
+        of_slots = never_joined((job for job in members if is_current(jobset, job)), self.membership.pods_of)
+        found = [of_slots, *(ledger.early_ends.worst() for ledger in group.ledgers.values())]
+        return max((one for one in found if one is not None), key=lambda one: one.count, default=None)
 
     def _matches(self, group: Group) -> Mapping[str, int | None]:
         """Return which rule of the failure policy each failed Job matches, of those that there was time to look at."""

@@ -21,7 +21,7 @@ from inplace.controller.spec.escalation import FAIL, led_on
 from inplace.controller.spec.goodput import FIELD, after_run
 from inplace.controller.spec.jobset import COUNTERS
 from inplace.controller.spec.kinds import Job
-from inplace.controller.spec.last_restart import UNSEEN, begun, ended, entry_of
+from inplace.controller.spec.last_restart import UNSEEN, begun, blamed, ended, entry_of
 from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
 
 JOBS_NAMED_MAX = 5
@@ -95,6 +95,8 @@ def _recreate_completed(draft: Draft) -> None:
         new = [job.metadata.name for job in jobs if not job.is_leaving]
         recreated, _ = recreate(draft, scopes[name], jobs, DeleteJob.COMPLETED_PODS)
         if recreated:
+            if (entry := entry_of(draft.status, scopes[name])) is not None and name in draft.causes:
+                draft.status[wire.LAST_GROUP_RESTART] = blamed(entry, draft.causes[name])
             failure = draft.causes.get(name, UNSEEN).failure
             who = f"pod {failure.pod}" if failure is not None and failure.reason == COMPLETED else "a pod of each"
             more = f" and {len(new) - JOBS_NAMED_MAX:,} more" if len(new) > JOBS_NAMED_MAX else ""

@@ -6,7 +6,8 @@ maxRestarts. If nothing runs (before the first epoch, while suspended, during a 
 nothing else happens. All scopes restart. docs/adr/0039
 
 With `,save=SECONDS` behind the id, that write exempts the next epoch and says until when the workers may save. They end
-by themselves when they have saved: then, or when the time is over, the restart begins. docs/adr/0069
+by themselves when they have saved: then, or when the time is over, the restart begins. A CRD that is older than the
+field loses the time; then the restart begins at once, with a warning. docs/adr/0069
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from inplace.controller.plan.budget import exempt_next_epoch, exemption
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.requests import RestartRequest
-from inplace.controller.spec.saving import Saving
+from inplace.controller.spec.saving import CRD_CURE, Saving
 from inplace.controller.spec.scopes import Scope, write_scope
 
 
@@ -40,6 +41,15 @@ def restart_on_request(draft: Draft) -> bool:
         else:
             _restart(draft, running, wanted.id)
             return False
+    elif wanted is not None and wanted.save_s and (lost := [scope for scope in running if _is_saving_lost(scope)]):
+        draft.warn(
+            "SavingNotStored",
+            f"request {wanted.id}: expected the status to keep its field {wire.SAVING}, saw that it is gone: the "
+            "CustomResourceDefinition is older than this controller; it restarts now, without time to save; "
+            f"{CRD_CURE}",
+        )
+        _restart(draft, lost, wanted.id)
+        return False
     for scope in running:
         if scope.saving_now is not None:
             _restart_in_time(draft, scope, scope.saving_now)
@@ -49,6 +59,11 @@ def restart_on_request(draft: Draft) -> bool:
 def _restart(draft: Draft, scopes: Sequence[Scope], request: str) -> None:
     exempt_next_epoch(draft, scopes, Trigger.MANUAL, request=request)
     draft.deprecating |= {scope.name for scope in scopes}
+
+
+def _is_saving_lost(scope: Scope) -> bool:
+    """Say whether the time to save is gone that was written with the exemption of the next epoch."""
+    return scope.saving_now is None and scope.last_exempt == scope.synced + 1
 
 
 def _let_save(draft: Draft, scopes: Sequence[Scope], wanted: RestartRequest) -> None:

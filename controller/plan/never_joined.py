@@ -14,5 +14,5 @@ def fail_never_joined(draft: Draft) -> bool:
         return False
     if draft.jobset.restarts_so_far + found.count <= policy.restarts_max:
         return False
-    fail(draft, conditions.never_joined(found.count, str(found.failure)))
+    fail(draft, conditions.never_joined(str(found)))
     return True

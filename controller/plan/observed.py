@@ -9,6 +9,7 @@ from inplace.common.epoch.decision import Decision
 from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
 from inplace.controller.spec.causes import Cause, Failure
+from inplace.controller.spec.conditions import BEFORE_JOINING
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
@@ -17,10 +18,23 @@ from inplace.controller.spec.service import Service
 
 @dataclass(frozen=True, slots=True)
 class NeverJoined:
-    """A slot whose Pods failed by themselves before they announced an epoch: how many, and the newest end."""
+    """A slot whose Pods failed by themselves before they joined their group.
+
+    Args:
+        count: how often.
+        failure: the newest end.
+        stays: it is one Pod, whose containers started again.
+    """
 
     count: int
     failure: Failure
+    stays: bool = False
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        who = "the containers of one pod" if self.stays else "pods of one slot"
+        times = f"{who} ended {self.count} times" if self.stays else f"{self.count} {who} ended"
+        return f"{times} {BEFORE_JOINING}: {self.failure}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ REASON_CHARS_MAX: Final = (
     128  # of what a user may put into a reason, upstream's webhook; the API has 1024 for the whole
 )
 _REASON: Final = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")  # the API refuses a status with another one
+BEFORE_JOINING: Final = "before they joined"  # of a Failed condition's message; inplace explain looks for it
 MESSAGE_CHARS_MAX: Final = 32768  # of a condition; the API refuses a longer one
 
 
@@ -89,10 +90,10 @@ def reached_max_restarts(first_failed_job: str | None = None) -> Condition:
     return failed("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts", first_failed_job)
 
 
-def never_joined(count: int, failure: str) -> Condition:
+def never_joined(words: str) -> Condition:
     """Return Failed for Pods that ended before they joined, more often than restarts are left."""
-    message = f"jobset failed due to reaching max number of restarts: {count} pods of one slot ended before they joined"
-    return failed("ReachedMaxRestarts", f"{message}: {failure}"[:MESSAGE_CHARS_MAX])
+    message = f"jobset failed due to reaching max number of restarts: {words}"
+    return failed("ReachedMaxRestarts", message[:MESSAGE_CHARS_MAX])
 
 
 def deadline_exceeded(deadline_s: int) -> Condition:

@@ -200,7 +200,41 @@ class ContainerState(msgspec.Struct, frozen=True, gc=False):
     waiting: Waiting | None = None
 
 
-class ContainerStatus(msgspec.Struct, frozen=True, gc=False, rename={"container_id": "containerID"}):
+RESTARTED_WHOLE: Final = "RestartingAllContainers"
+"""kubelet's reason in lastState of a container that the rule RestartAllContainers ended; no back-off follows."""
+
+
+class LastEnd(msgspec.Struct, frozen=True, gc=False):
+    """lastState.terminated: why alone is read."""
+
+    reason: str | None = None
+
+
+class LastState(msgspec.Struct, frozen=True, gc=False):
+    """lastState of a container."""
+
+    terminated: LastEnd | None = None
+
+
+NO_LAST: Final = LastState()
+LAST_RESTARTED_WHOLE: Final = LastState(LastEnd(RESTARTED_WHOLE))
+
+
+class Restarts(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """How often a container was restarted, and how it ended before; two objects serve for all lastStates."""
+
+    restart_count: int = 0
+    last_state: LastState = NO_LAST
+
+    def __post_init__(self) -> None:
+        """Keep of lastState only whether the whole Pod was restarted."""
+        last = self.last_state
+        if last is not NO_LAST:
+            was_whole = last.terminated is not None and last.terminated.reason == RESTARTED_WHOLE
+            msgspec.structs.force_setattr(self, "last_state", LAST_RESTARTED_WHOLE if was_whole else NO_LAST)
+
+
+class ContainerStatus(Restarts, frozen=True, gc=False, kw_only=True, rename={"container_id": "containerID"}):
     """Status of a regular container."""
 
     name: str
@@ -234,7 +268,7 @@ class InitState(msgspec.Struct, frozen=True, gc=False):
     terminated: Terminated | None = None
 
 
-class InitStatus(msgspec.Struct, frozen=True, gc=False):
+class InitStatus(Restarts, frozen=True, gc=False, kw_only=True):
     """Status of an init container."""
 
     name: str

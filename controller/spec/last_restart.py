@@ -53,9 +53,18 @@ def ended(
         if other and "syncedAt" not in other and other.get("scope", "") != scope.name:
             return None
         entry = begun(status, scope, cause, now)
+    entry = blamed(entry, cause)
     if silent is not None and trigger_of(entry).is_failure:
         entry["firstSilent"] = silent.fields()
     return entry | {"syncedAt": now}
+
+
+def blamed(entry: dict[str, Any], cause: Cause) -> dict[str, Any]:
+    """Return the entry, with a Pod that completed early where that showed after the restart began."""
+    if cause.trigger is not Trigger.COMPLETED_EARLY or trigger_of(entry) is not Trigger.WORKER_EXIT:
+        return entry
+    failure = cause.failure.fields() if cause.failure is not None else {}
+    return entry | {"trigger": cause.trigger.value, "firstFailure": failure}
 
 
 def entry_of(status: Mapping[str, Any], scope: Scope) -> dict[str, Any] | None:

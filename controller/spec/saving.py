@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from inplace.common import wire
 from inplace.controller.spec.causes import unix_time
+
+CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
+"""What brings the fields that an older definition drops."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from inplace.controller.spec.rules import Matches
 from inplace.controller.spec.scopes import Scope
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 from inplace.controller.tracking.fences import Fences
+from inplace.controller.tracking.never_joined import EarlyEnds
 from inplace.controller.tracking.node_watch import NodeWatch
 from inplace.controller.tracking.silence import Silence
 
@@ -39,6 +40,7 @@ class ScopeLedger:
         silence: what Pods told of their workers since the last sync.
         paused_until_s: until when its next epoch waits after failures without progress.
         fences: which Pods leave although nobody can say that their workers have ended.
+        early_ends: which Pods start again and again before they join.
     """
 
     jobset_uid: str
@@ -52,6 +54,7 @@ class ScopeLedger:
     paused_until_s: float = 0.0
     silence: Silence = field(default_factory=Silence)
     fences: Fences = field(default_factory=Fences)
+    early_ends: EarlyEnds = field(default_factory=EarlyEnds)
 
     def note_status(self, scope: Scope) -> None:
         """Take in a status that the ledger has learnt."""
@@ -123,6 +126,7 @@ class Group:
         for name, scope in self.jobset.scopes.items():
             if (scope_ledger := self.ledgers.get(name)) is not None:
                 if scope.synced > scope_ledger.ledger.synced:
+                    scope_ledger.early_ends.clear()
                     scope_ledger.waits_since_s = scope_ledger.deadline_from_s = None
                     if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
                         scope_ledger.cause, scope_ledger.silence = None, Silence()

@@ -26,11 +26,12 @@ from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
 from inplace.controller.spec.last_restart import synced_at_of
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.service import Service
+from inplace.controller.tracking.completions import blame_completed, blame_late, completed_pods
 from inplace.controller.tracking.counts import GroupCount
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
 from inplace.controller.tracking.pods import NOWHERE, Reading, fenced_within_s, read_pod
-from inplace.controller.tracking.signs import blame_completed, seconds_since, sign_of
+from inplace.controller.tracking.signs import seconds_since, sign_of
 from inplace.controller.tracking.users import Users
 
 _Owner = tuple[str, str]  # namespace and UID
@@ -245,6 +246,9 @@ class Membership:
         if reading.view is not None:
             self._home_of[uid] = scope_ledger
             moved |= scope_ledger.ledger.observe(reading.view)
+            joined = scope_ledger.ledger.synced > 0 and bool(reading.view.epoch)
+            if scope_ledger.early_ends.note(pod, joined=joined):
+                self.wake(group.key, 0.0)
             if scope_ledger.fences.note_pod(uid, fenced_within_s(pod)) and group is not None:
                 self.wake(group.key, 0.0)  # the pass looks again when the promise is kept
         return group, scope_ledger, reading.problem, moved
@@ -254,6 +258,7 @@ class Membership:
         home = self._home_of.pop(pod_uid, None)
         if home is not None:
             home.fences.forget(pod_uid)
+            home.early_ends.forget(pod_uid)
         if home is not None and vanished:
             home.ledger.vanish(pod_uid)
         elif home is not None:
@@ -321,25 +326,23 @@ class Membership:
 
     def _note_sign(self, scope_ledger: ScopeLedger, old: Pod | None, new: Pod | None, *, lived: bool) -> None:
         """Remember the first sign of a restart to come: what failed is soon gone from the Pods."""
-        if scope_ledger.cause is not None:
-            return
         group = self._groups.get(scope_ledger.jobset_uid)
+        if scope_ledger.cause is not None:
+            if new is not None and group is not None:
+                job = self._job_of(new, new.job_uid or "")
+                scope_ledger.cause = blame_late(scope_ledger.cause, group.jobset, scope_ledger.name, job, new)
+            return
         synced_at = synced_at_of(group.jobset.status) if group is not None else ""
         if (sign := sign_of(old, new, scope_ledger.ledger, lived=lived, synced_at=synced_at)) is None:
             return
-        trigger, failure = sign if group is None else blame_completed(sign, self._completed(group.jobset, scope_ledger))
+        trigger, failure = sign
+        if group is not None:
+            jobset = group.jobset
+            done = completed_pods(jobset, scope_ledger.name, self.jobs_of(jobset), self.pods_of)
+            trigger, failure = blame_completed(sign, done)
         after_s = seconds_since(failure.finished_at, self.clock.wall_s()) if failure is not None else None
         now_s, now = self.clock.monotonic_s(), micro_time(self.clock)
         scope_ledger.cause = Cause(trigger, now, now_s, failure, after_s)
-
-    def _completed(self, jobset: JobSet, scope_ledger: ScopeLedger) -> Iterator[Pod]:
-        """Yield the Pods of a scope that completed, where the success policy wants all; O(Pods), once a restart."""
-        policy, members = jobset.success_policy, jobset.scopes[scope_ledger.name].members
-        wanted = members if not policy.targets else members & policy.targets
-        for name, job in self.jobs_of(jobset).items() if policy.operator == "All" else ():
-            place = jobset.places.get(name)
-            if place is not None and place[0] in wanted:
-                yield from (pod for pod in self.pods_of(job) if pod.status.phase == "Succeeded")
 
     def _wake_if_due(self, group: Group, *ledgers: ScopeLedger) -> None:
         if self._note_due(group, *ledgers):

@@ -5,22 +5,87 @@ A supervisor refuses a command that does not exist before it announces, and its 
 Failed Pods stay until their Job goes, so their number outlives this controller, and nothing has to be written. Only
 ends count that come again in each Pod: a Pod that was killed, deleted or evicted, or whose check failed (ADR 71),
 may do better elsewhere. Only Jobs with failed Pods are looked at.
+
+In sidecar mode the Pod stays: the rule RestartAllContainers starts its containers again, and kubelet never pauses. A
+worker's image without the guard's interpreter does that. `EarlyEnds` keeps the count of such Pods, O(1) per Pod event;
+the count is kubelet's own, so another controller has it with the next end. Only a container that ended by itself, in a
+Pod that was restarted whole before, is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.unfit import CODE as UNFIT
 from inplace.controller.plan.observed import NeverJoined
 from inplace.controller.spec.causes import Failure
-from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.spec.kinds import LAST_RESTARTED_WHOLE, ContainerStatus, InitStatus, Job, Pod
 from inplace.controller.tracking.pods import epoch_of
 from inplace.controller.tracking.signs import exit_of
 
 COME_AGAIN: Final = frozenset((2, 126, 127, 128))
 """An agent's refused settings (`agent.exit_code`); a shell's not executable and not found; the runtime's StartError."""
+ENDED_BY_OTHERS: Final = frozenset((0, UNFIT, 130, 137, 143))
+"""A worker's container that waited at the barrier, and ended because kubelet or its agent ended it, or by its check."""
+
+
+@dataclass(slots=True)
+class EarlyEnds:
+    """The Pods of one scope whose containers start again and again before they join."""
+
+    _pods: dict[str, NeverJoined] = field(default_factory=dict)  # by UID
+
+    def note(self, pod: Pod, *, joined: bool) -> bool:
+        """Take a Pod in; say whether one more end of it counts."""
+        uid = pod.metadata.uid
+        if joined:
+            self._pods.pop(uid, None)
+            return False
+        found = _ended_in_place(pod)
+        known = self._pods.get(uid)
+        if found is None or (known is not None and known.count >= found.count):
+            return False
+        self._pods[uid] = found
+        return True
+
+    def of(self, uid: str) -> NeverJoined | None:
+        """Return how a Pod ended before it joined; None if it did not."""
+        return self._pods.get(uid)
+
+    def worst(self) -> NeverJoined | None:
+        """Return the Pod that ended most often."""
+        return max(self._pods.values(), key=lambda one: one.count, default=None)
+
+    def forget(self, uid: str) -> None:
+        """Drop a Pod that is gone."""
+        self._pods.pop(uid, None)
+
+    def clear(self) -> None:
+        """Drop all: the group came together."""
+        self._pods.clear()
+
+
+def _ended_in_place(pod: Pod) -> NeverJoined | None:
+    """Read a Pod's newest end before it joined, where kubelet restarted the whole Pod before; None for no such end."""
+    if pod.status.phase in ("Failed", "Succeeded") or pod.is_disrupted:
+        return None
+    workers, others = pod.status.container_statuses or (), pod.status.init_container_statuses or ()
+    ended: list[ContainerStatus | InitStatus] = [
+        *(status for status in workers if (code := _code(status)) is not None and code not in ENDED_BY_OTHERS),
+        *(status for status in others if _code(status) in COME_AGAIN),
+    ]
+    if not ended or not any(status.last_state is LAST_RESTARTED_WHOLE for status in ended):
+        return None
+    restarts = max(status.restart_count for status in chain(workers, others))
+    return NeverJoined(restarts + 1, exit_of(pod, ended), stays=True)
+
+
+def _code(status: ContainerStatus | InitStatus) -> int | None:
+    return status.state.terminated.exit_code if status.state.terminated is not None else None
 
 
 def never_joined(jobs: Iterable[Job], pods_of: Callable[[Job], Sequence[Pod]]) -> NeverJoined | None:

@@ -65,9 +65,9 @@ def _missing(
     for slot, uids in scope_ledger.ledger.absent(arrived):
         job = jobs.get(_job_name(group, slot))
         pods = [pod for uid in uids if job is not None and (pod := membership.pod_of(job, uid)) is not None]
-        yield Missing(
-            _job_name(group, slot), slot.completion_index, why_absent(job, pods, scope_ledger.fences.promises)
-        )
+        ends = next((one for pod in pods if (one := scope_ledger.early_ends.of(pod.metadata.uid)) is not None), None)
+        why = str(ends) if ends is not None else why_absent(job, pods, scope_ledger.fences.promises)
+        yield Missing(_job_name(group, slot), slot.completion_index, why)
 
 
 def _job_name(group: Group, slot: Slot) -> str:

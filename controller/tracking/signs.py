@@ -9,7 +9,7 @@ from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.ledger import Ledger
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.worker_failure import WorkerFailure
-from inplace.controller.spec.causes import COMPLETED, Failure, Trigger, unix_time
+from inplace.controller.spec.causes import Failure, Trigger, unix_time
 from inplace.controller.spec.kinds import ContainerStatus, InitStatus, Pod
 from inplace.controller.tracking.pods import epoch_of, failure_told
 
@@ -20,23 +20,6 @@ UNSEEN_EXIT = "it announced the next epoch, and no exit code of it was seen"
 
 
 Sign = tuple[Trigger, Failure | None]
-
-
-def blame_completed(sign: Sign, completed: Iterable[Pod]) -> Sign:
-    """Return the sign, or that a Pod completed before: a peer that is gone makes those fail that go on.
-
-    Args:
-        sign: of the restart to come.
-        completed: the Pods that completed although the success policy wants all of them to train on.
-    """
-    trigger, failure = sign
-    first = min(completed, key=lambda pod: pod.metadata.name, default=None) if trigger is Trigger.WORKER_EXIT else None
-    if first is None:
-        return sign
-    after = f"; then {failure}" if failure is not None else ""
-    name, node = first.metadata.name, first.spec.node_name or ""
-    message = f"it completed while others went on{after}"
-    return Trigger.COMPLETED_EARLY, Failure(name, node, exit_code=0, reason=COMPLETED, message=message)
 
 
 def sign_of(old: Pod | None, new: Pod | None, ledger: Ledger, *, lived: bool, synced_at: str = "") -> Sign | None:

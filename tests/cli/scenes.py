@@ -35,9 +35,11 @@ def jobset_of(manifests: Documents) -> KubeObject:
 
 
 @asynccontextmanager
-async def training(pods: int = 4, *, nodes: int | None = None, **changes: Any) -> AsyncIterator[Cluster]:
-    """Run a group that trains at epoch 1; `changes` are fields of its failure policy."""
-    manifests = deepcopy(documents(pods))
+async def training(
+    pods: int = 4, *, nodes: int | None = None, group: Documents | None = None, **changes: Any
+) -> AsyncIterator[Cluster]:
+    """Run a group, of other documents than the example's if given; `changes` are fields of its failure policy."""
+    manifests = deepcopy(group or documents(pods))
     jobset_of(manifests)["spec"]["failurePolicy"] |= changes
     clock = LoopClock(VIRTUAL_EPOCH_S)
     async with Cluster(runtime="model", clock=clock, nodes=nodes or pods, pods_per_node=1) as cluster:

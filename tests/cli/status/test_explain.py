@@ -16,9 +16,10 @@ from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_lines, read_facts
-from inplace.cli.status.explanation import Facts, explain, failed_job
+from inplace.cli.status.explanation import Facts, explain
 from inplace.cli.status.restart import request_restart
 from inplace.cli.status.view import status_picture
+from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.console import VisibleConsole
 from inplace.common import wire
 from inplace.common.epoch.stall import LastProgress

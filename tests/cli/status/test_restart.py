@@ -12,7 +12,9 @@ from inplace.cli.status.explain import saving_text
 from inplace.cli.status.restart import outcome, request_restart
 from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS
+from inplace.simulator.cluster.manifests import with_pods
 from tests.cli.scenes import all_work, connection, documents, jobset_of, seen, status, training, until
+from tests.simulator.cluster.planned_stops import saving_documents
 
 pytestmark = pytest.mark.virtual_time
 
@@ -30,9 +32,17 @@ async def test_a_request_restarts_the_group_once_and_does_not_count() -> None:
         assert status(cluster)["syncedEpoch"] == 3
 
 
-async def test_a_request_with_time_to_save_restarts_when_that_is_over() -> None:
-    """These workers do not know how to save: they train on, and are restarted at the end of their time."""
+async def test_time_to_save_is_refused_where_nobody_would_save() -> None:
+    """Without a time to save in the template nobody is asked, and the wait would be in vain; nothing is written."""
     async with training(2) as cluster:
+        with pytest.raises(RefusalError, match=r"inplace inject --save-within\), saw none; leave out --save"):
+            await request_restart(connection(cluster), "train", 20)
+        assert wire.RESTART_REQUESTED not in cluster.jobset("train")["metadata"].get("annotations", {})
+
+
+async def test_a_request_with_time_to_save_restarts_when_that_is_over() -> None:
+    """These workers do not save when they are asked: they train on, and are restarted at the end of their time."""
+    async with training(2, group=with_pods(saving_documents("train-guarded.yaml", "containers"), 2)) as cluster:
         request = await request_restart(connection(cluster), "train", 20)
         await until(cluster, lambda: status(cluster).get(wire.LAST_RESTART_REQUEST) == request)
         await cluster.clock.sleep(19)
@@ -72,7 +82,7 @@ async def test_what_cannot_restart_is_refused_in_words(field: str, value: object
 
 async def test_a_request_that_is_only_noted_ends_the_wait() -> None:
     """Nothing runs that could restart: `--wait` says so at once, and does not wait for ever."""
-    async with training(2) as cluster:
+    async with training(2, group=with_pods(saving_documents("train-guarded.yaml", "containers"), 2)) as cluster:
         first = await request_restart(connection(cluster), "train")
         await until(cluster, lambda: status(cluster).get("deprecatedEpoch") == 1)
         second = await request_restart(connection(cluster), "train")

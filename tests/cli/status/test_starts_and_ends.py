@@ -8,14 +8,20 @@ import msgspec
 import pytest
 
 from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.state import group_state
 from inplace.cli.group.straggler import Why, straggler_of
 from inplace.cli.status.advice import ADVICE
+from inplace.cli.status.why_failed import why_failed
+from inplace.common import wire
+from inplace.controller.plan.observed import NeverJoined
+from inplace.controller.spec import conditions
+from inplace.controller.spec.causes import Failure
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 MESSAGE = 'exec: "python3": executable file not found in $PATH'
 
 
-def pod(restarts: int, *, again: bool = True, **ended: Any) -> PodFact:
+def pod(restarts: int, *, again: bool = True, command: tuple[str, ...] = (), epoch: int = 0, **ended: Any) -> PodFact:
     """Return a Pod whose worker's container ended like this, and runs again."""
     ended = {"startedAt": NOW, "finishedAt": NOW, "reason": "Error"} | ended
     state = {"running": {"startedAt": LATER}} if again else {"terminated": ended}
@@ -24,8 +30,13 @@ def pod(restarts: int, *, again: bool = True, **ended: Any) -> PodFact:
     status = {"phase": "Running", "containerStatuses": [worker], "initContainerStatuses": [agent]}
     return msgspec.convert(
         {
-            "metadata": {"name": "w-0-0-x", "uid": "u", "resourceVersion": "1"},
-            "spec": {"nodeName": "n"},
+            "metadata": {
+                "name": "w-0-0-x",
+                "uid": "u",
+                "resourceVersion": "1",
+                "annotations": wire.epoch_annotations(epoch) if epoch else {},
+            },
+            "spec": {"nodeName": "n", "containers": [{"name": "worker", "command": command}]},
             "status": status,
         },
         PodFact,
@@ -65,3 +76,53 @@ def test_it_is_named(again: bool, ended: dict[str, Any], why: Why, words: str) -
 def test_other_ends_say_nothing(fact: PodFact) -> None:
     """Ends that group restarts bring about, and those after work."""
     assert straggler_of("w-0-0", fact, 0, 1).why is Why.SILENT
+
+
+GUARD = ("python3", "/var/run/inplace/inplace-agent", "guard", "--", "torchrun", "train.py")
+SUPERVISOR = ("inplace-agent", "run", "--", "torchrun", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        (pod(9, command=GUARD, exitCode=128, reason="StartError"), "9 restarts: the image has no python3"),
+        (pod(9, command=GUARD, exitCode=127), "9 restarts: the image has no python3"),
+        (pod(9, command=GUARD, exitCode=127, epoch=1), "exit code 127, 9 restarts: not found"),
+        (pod(9, command=GUARD, exitCode=128, reason="StartError", message=MESSAGE), MESSAGE),
+        (pod(9, exitCode=137, reason="RestartingAllContainers"), "container worker, 9 restarts of the whole Pod"),
+    ],
+)
+def test_the_program_that_the_image_lacks_is_named(fact: PodFact, words: str) -> None:
+    """Where the runtime does not say it; 127 of a guard that has joined is of the worker's own command."""
+    assert words in straggler_of("w-0-0", fact, 1, 2).detail
+
+
+def test_a_restart_of_the_whole_pod_in_place_is_no_crash() -> None:
+    """Kubelet's lastState of a group restart is 137 as well; a Pod that has joined is only behind."""
+    fact = pod(9, exitCode=137, reason="RestartingAllContainers", epoch=1)
+    assert straggler_of("w-0-0", fact, 1, 2).why is Why.BEHIND
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "advice"),
+    [
+        (GUARD, 128, "the image has no python3 (container worker): correct the command or the image"),
+        (SUPERVISOR, 127, "the image has no torchrun (container worker): correct the command or the image"),
+        (SUPERVISOR, 128, "the image has no inplace-agent (container worker): correct the command or the image"),
+        ((), 127, "the image has no such program (container worker): correct the command or the image"),
+        (GUARD, 1, "mend what that container starts with, and create the JobSet again"),
+    ],
+)
+def test_after_the_end_the_program_is_named(command: tuple[str, ...], code: int, advice: str) -> None:
+    """The Pods are gone; the condition has container and code, and the spec has the program."""
+    template = {"spec": {"template": {"spec": {"containers": [{"name": "worker", "command": list(command)}]}}}}
+    found = conditions.never_joined(str(NeverJoined(11, Failure("p", "n", "worker", code), stays=True)))
+    condition = {"type": found.kind, "status": "True", "reason": found.reason, "message": found.message}
+    raw = {
+        "metadata": {"name": "train", "namespace": "default", "uid": "u", "resourceVersion": "1"},
+        "spec": {"replicatedJobs": [{"name": "w", "template": template}]},
+        "status": {"conditions": [condition]},
+    }
+    cause = why_failed(group_state(raw, ()), condition, ())
+    assert f"ended 11 times before they joined: pod p on node n: container worker exited with {code}" in cause.text
+    assert cause.advice == advice

@@ -9,10 +9,12 @@ import pytest
 from inplace.common import wire
 from inplace.common.epoch.decision import Decision
 from inplace.common.kube.resources import JOBSETS
+from inplace.controller.spec.saving import CRD_CURE
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.rig import Rig
+from tests.deploy.crd_cases import crd
 
 pytestmark = pytest.mark.virtual_time
 
@@ -57,6 +59,37 @@ async def test_each_id_restarts_the_group_once_and_costs_nothing() -> None:
         assert await crew.epochs() == (5, 4)
         await meet(rig, crew, 6)
         assert (await crew.status())["terminalState"] == "Failed"  # one restart is allowed, and this is the second
+
+
+@pytest.mark.parametrize("scope", [None, "ReplicatedJob"])
+async def test_a_definition_that_is_older_than_saving_does_not_swallow_the_request(scope: str | None) -> None:
+    """The API server drops `saving`: the restart comes at once, uncounted and once; a warning has the cure."""
+    definition = crd()
+    fields = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    del fields[wire.SAVING]
+    del fields[wire.SCOPED_EPOCHS]["items"]["properties"][wire.SAVING]
+    rig = Rig(definition=definition)
+    async with rig.running():
+        manifest = jobset(restarts_max=0)
+        if scope is not None:
+            manifest["metadata"].setdefault("annotations", {})[wire.RESTART_SCOPE] = scope
+        crew = await rig.started(manifest)
+        await ask(rig, "a,save=600")
+        await rig.settle(5.0)
+        assert all(epochs == (1, 1) for epochs in await epochs_of(crew)), await crew.status()
+        await meet(rig, crew, 2)
+        await rig.settle(700.0)
+        assert all(epochs == (2, 1) for epochs in await epochs_of(crew)), await crew.status()
+        assert await crew.condition("Failed") is None
+        (event,) = await rig.events("SavingNotStored")
+        assert CRD_CURE in event["note"]
+        assert (await crew.status())[wire.LAST_GROUP_RESTART]["request"] == "a"
+
+
+async def epochs_of(crew: Crew) -> list[tuple[int, int]]:
+    """Return S and D of each scope."""
+    status = await crew.status()
+    return [wire.epochs_of_status(part) for part in status.get(wire.SCOPED_EPOCHS) or (status,)]
 
 
 async def test_a_group_that_has_not_started_is_not_restarted() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from inplace.common import wire
-from inplace.common.kube.resources import JOBS, PODS
+from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -76,4 +78,90 @@ async def test_a_replicated_job_that_opted_out_is_its_jobs_affair() -> None:
         await crew.make_pods()
         job = next(iter(await crew.jobs()))
         await fail(rig, crew, crew.pods[job, 0], 1, code=1)
+        assert await crew.condition("Failed") is None
+
+
+async def restart_in_place(
+    rig: Rig, pod: str, count: int, *, code: int, container: str = "worker", reason: str = "RestartingAllContainers"
+) -> None:
+    """Let a container of a Pod end, and kubelet start the Pod's containers again, for the `count`-th time."""
+    last = {"terminated": {"exitCode": 137, "reason": reason}} if count else {}
+    ended = {"exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}
+    running: KubeObject = {"running": {}}
+    waiting: KubeObject = {"waiting": {"reason": reason}}
+    for state in ({"terminated": ended}, waiting, running):
+        parts = {}
+        for field, name in (("containerStatuses", "worker"), ("initContainerStatuses", "inplace-agent")):
+            now = state if name == container else running
+            parts[field] = [{"name": name, "restartCount": count, "lastState": last, "state": now}]
+        await rig.admin.patch(PODS, "default", pod, {"status": {"phase": "Running"} | parts}, subresource="status")
+    await rig.settle(1.0)
+
+
+@pytest.mark.parametrize("announced", [False, True], ids=["never announced", "announced, and others are missing"])
+@pytest.mark.parametrize(
+    ("container", "code"), [("worker", 127), ("worker", 128), ("worker", 1), ("worker", 139), ("inplace-agent", 2)]
+)
+async def test_a_pod_that_starts_again_and_again_is_counted(announced: bool, container: str, code: int) -> None:
+    """With two restarts, the third end is one too many, whichever container of the sidecar-mode Pod ends."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(restarts_max=2, jobs=[replicated_job("workers", pods=2)]))
+        await crew.make_pods()
+        pod = next(iter(crew.pods.values()))
+        if announced:
+            await crew.announce(pod, 1)
+        for count in (0, 1, 2):
+            assert await crew.condition("Failed") is None
+            await restart_in_place(rig, pod, count, code=code, container=container)
+        condition = await crew.condition("Failed")
+        assert condition is not None
+        assert condition["reason"] == "ReachedMaxRestarts"
+        assert "the containers of one pod ended 3 times before they joined" in condition["message"]
+        assert f"container {container} exited with {code}" in condition["message"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"code": 137},
+        {"code": 143},
+        {"code": 6},
+        {"code": 0},
+        {"code": 1, "container": "inplace-agent"},
+        {"code": 88, "container": "inplace-agent"},
+        {"code": 127, "reason": "Error"},
+    ],
+    ids=str,
+)
+async def test_other_restarts_before_joining_are_not(change: dict[str, Any]) -> None:
+    """Containers that others ended, a check that failed, an agent that tries again, and what kubelet backs off from."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
+        await crew.make_pods()
+        for count in range(5):
+            await restart_in_place(rig, next(iter(crew.pods.values())), count, **change)
+        assert await crew.condition("Failed") is None
+
+
+async def test_what_joined_at_last_is_forgotten() -> None:
+    """Ends before the first epoch do not use up the restarts of the training; the barrier named them meanwhile."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
+        await crew.make_pods()
+        pod = next(iter(crew.pods.values()))
+        for count in range(3):
+            await restart_in_place(rig, pod, count, code=127)
+        await rig.settle(20.0)
+        waiting = await crew.condition("BarrierWaiting")
+        assert waiting is not None
+        assert "container worker exited with 127" in waiting["message"]
+        await crew.announce_all(1)
+        await rig.settle()
+        assert (await crew.epochs()) == (1, 0)
+        for epoch in (2, 3, 4):
+            await crew.announce_all(epoch)
+            await rig.settle(2.0)
         assert await crew.condition("Failed") is None

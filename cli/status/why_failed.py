@@ -1,0 +1,70 @@
+"""Explain why a JobSet failed, for good. Its Pods are gone by then, so the status and the spec must say it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.cli.group.state import GroupState
+from inplace.cli.manifests.pod_roles import RUN
+from inplace.cli.status.cluster_events import Event
+from inplace.cli.status.document import failure_text
+from inplace.cli.status.obstacle import Obstacle
+from inplace.controller.spec.conditions import BEFORE_JOINING
+from inplace.controller.spec.jobset import JobSet
+
+DEADLINE: Final = "DeadlineExceeded"  # the Job controller's reason, of its condition and its Event
+START_ERROR: Final = 128  # containerd's exit code of a container whose program cannot be started
+ENDED_CONTAINER: Final = re.compile(r"container (?P<name>\S+) exited with (?P<code>\d+)")  # str(Failure)
+
+
+def failed_job(state: GroupState) -> str:
+    """Return the name of the Job whose failure ended the JobSet, "" where no condition names one."""
+    message = (state.conditions or {}).get("Failed", {}).get("message", "")
+    return message.rpartition("(first failed job: ")[2].rstrip(")") if "(first failed job: " in message else ""
+
+
+def why_failed(state: GroupState, condition: Mapping[str, str], job_events: Iterable[Event]) -> Obstacle:
+    """Return why it failed, for good."""
+    reason, message = condition.get("reason", ""), condition.get("message", "")
+    if any(event.reason == DEADLINE for event in job_events):
+        text = f"{DEADLINE}: Job {failed_job(state)} was active for longer than its activeDeadlineSeconds"
+        advice = "a restart in place keeps the Job, so its deadline is for the whole run: raise it, or remove it"
+        return Obstacle(DEADLINE, text, advice)
+    if BEFORE_JOINING in message:
+        return _of_never_joined(state, message)
+    if reason != "ReachedMaxRestarts":
+        return Obstacle(reason or "Failed", message, "remove the cause, and create the JobSet again")
+    last = state.last.first_failure if state.last is not None else None
+    cause = f"; the last failure was {failure_text(last)}" if last else ""
+    text = f"maxRestarts reached: {state.allowed} restarts are allowed, and one more failure happened{cause}"
+    advice = "find out why its workers end (their logs), mend it, and create the JobSet anew; or allow more restarts"
+    return Obstacle(reason, text, advice)
+
+
+def _of_never_joined(state: GroupState, message: str) -> Obstacle:
+    """Return that containers ended before any epoch began; their Pods are gone, so the spec must say what they ran."""
+    found = ENDED_CONTAINER.search(message)
+    advice = "mend what that container starts with, and create the JobSet again"
+    if found is not None and state.jobset is not None:
+        name, code = found["name"], int(found["code"])
+        if code in (NOT_EXECUTABLE, NOT_FOUND, START_ERROR):
+            program = _program(state.jobset, name, code) or "such program"
+            advice = f"the image has no {program} (container {name}): correct the command or the image"
+    return Obstacle("NeverJoined", message, advice)
+
+
+def _program(jobset: JobSet, container: str, code: int) -> str:
+    """Return what a container could not start: its own program, or the worker's behind a supervisor; "" for unknown."""
+    for job in jobset.raw["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        for one in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+            words = [*(one.get("command") or ()), *(one.get("args") or ())]
+            if one.get("name") != container or not words:
+                continue
+            if code != START_ERROR and RUN in words and "--" in words[:-1]:
+                return str(words[words.index("--") + 1])
+            return str(words[0]) if one.get("command") else ""
+    return ""

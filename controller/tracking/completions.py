@@ -1,0 +1,83 @@
+"""
+Find the Pods whose workers completed while others train on, where the success policy wants all of them.
+
+A peer that is gone makes those fail that go on, and their failure is often told first: a guard tells at once, and
+kubelet shows a completed container at its next look. So the cause of a restart changes when such a Pod shows. Below a
+guard an exit code 0 is the worker's own end: one that was stopped gives another code. docs/adr/0006
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from inplace.common.guard_command import is_guarded
+from inplace.controller.spec.causes import COMPLETED, Cause, Failure, Trigger, unix_time
+from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.tracking.signs import Sign
+
+
+def completed_pods(
+    jobset: JobSet, scope: str, jobs: Mapping[str, Job], pods_of: Callable[[Job], Sequence[Pod]]
+) -> Iterator[Pod]:
+    """Yield the Pods of a scope that completed although others go on; O(Pods), once a restart."""
+    wanted = _wanted(jobset, scope)
+    for name, job in jobs.items() if wanted else ():
+        place = jobset.places.get(name)
+        if place is not None and place[0] in wanted:
+            yield from (pod for pod in pods_of(job) if pod.status.phase == "Succeeded" or _has_ended_well(pod))
+
+
+def blame_completed(sign: Sign, completed: Iterable[Pod]) -> Sign:
+    """Return the sign, or that a Pod completed before."""
+    trigger, failure = sign
+    first = min(completed, key=lambda pod: pod.metadata.name, default=None) if trigger is Trigger.WORKER_EXIT else None
+    if first is None:
+        return sign
+    after = f"; then {failure}" if failure is not None else ""
+    name, node = first.metadata.name, first.spec.node_name or ""
+    message = f"it completed while others went on{after}"
+    return Trigger.COMPLETED_EARLY, Failure(name, node, exit_code=0, reason=COMPLETED, message=message)
+
+
+def blame_late(cause: Cause, jobset: JobSet, scope: str, job: Job | None, pod: Pod) -> Cause:
+    """Return the cause, or that this Pod completed before the failure that was seen first."""
+    if cause.trigger is not Trigger.WORKER_EXIT or job is None:
+        return cause
+    place = jobset.places.get(job.metadata.name)
+    if place is None or place[0] not in _wanted(jobset, scope) or not _ended_before(pod, cause):
+        return cause
+    if pod.status.phase != "Succeeded" and not (_has_ended_well(pod) and _has_guard(jobset, place[0])):
+        return cause
+    trigger, failure = blame_completed((cause.trigger, cause.failure), (pod,))
+    return replace(cause, trigger=trigger, failure=failure)
+
+
+def _wanted(jobset: JobSet, scope: str) -> frozenset[str]:
+    """Return the replicatedJobs of a scope all of whose Pods the success policy wants to complete together."""
+    policy, members = jobset.success_policy, jobset.scopes[scope].members
+    if policy.operator != "All":
+        return frozenset()
+    return frozenset(members if not policy.targets else members & policy.targets)
+
+
+def _has_ended_well(pod: Pod) -> bool:
+    """Say whether every worker container of a Pod shows the exit code 0."""
+    ends = [status.state.terminated for status in pod.status.container_statuses or ()]
+    return bool(ends) and all(end is not None and end.exit_code == 0 for end in ends)
+
+
+def _ended_before(pod: Pod, cause: Cause) -> bool:
+    """Say whether a Pod's workers ended before the failure; kubelet cuts the moment to whole seconds."""
+    failed_at = cause.failure.finished_at if cause.failure is not None else ""
+    failed_s = unix_time(failed_at or cause.seen_at)
+    ends = [status.state.terminated for status in pod.status.container_statuses or ()]
+    ended_s = [unix_time(end.finished_at) if end is not None else None for end in ends]
+    return failed_s is not None and all(one is not None and one <= failed_s for one in ended_s)
+
+
+def _has_guard(jobset: JobSet, replicated_job: str) -> bool:
+    """Say whether the template starts its workers below guards."""
+    containers = jobset.replicated_job(replicated_job).template()["spec"]["template"]["spec"].get("containers") or ()
+    return any(is_guarded((*(one.get("command") or ()), *(one.get("args") or ()))) for one in containers)

@@ -1,0 +1,55 @@
+"""A Pod whose completion shows AFTER its peers' failure was told is named first, if it ended by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inplace.common import wire
+from inplace.common.kube.resources import PODS
+from inplace.common.worker_failure import WorkerFailure, failure_text
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+GUARD = ["python3", "/var/run/inplace/inplace-agent", "guard", "--", "python3", "train.py"]
+BEFORE, AFTER = "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("command", "phase", "ended_at", "code", "named"),
+    [
+        (GUARD, "Running", BEFORE, 0, True),
+        (["sleep"], "Succeeded", BEFORE, 0, True),
+        (["sleep"], "Running", BEFORE, 0, False),
+        (GUARD, "Running", AFTER, 0, False),
+        (GUARD, "Running", BEFORE, 143, False),
+    ],
+    ids=["guarded", "succeeded", "perhaps stopped", "after the failure", "stopped"],
+)
+async def test_a_late_completion_is_named(
+    command: list[str], phase: str, ended_at: str, code: int, named: bool
+) -> None:
+    """The peer's agent tells first; the entry of the restart names the Pod that completed once the group is back."""
+    rig = Rig()
+    manifest = jobset(restarts_max=9, jobs=[replicated_job("workers", pods=2)])
+    pod_spec = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod_spec["containers"][0]["command"] = command
+    async with rig.running():
+        crew = await rig.started(manifest)
+        early, peer = crew.pods.values()
+        await crew.annotate(peer, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, 1, rig.clock.wall_s()))})
+        await rig.settle()
+        assert await crew.epochs() == (1, 1)
+        ended: dict[str, Any] = {"exitCode": code, "reason": "Completed", "finishedAt": ended_at}
+        status = {"phase": phase, "containerStatuses": [{"name": "worker", "state": {"terminated": ended}}]}
+        await rig.admin.patch(PODS, "default", early, {"status": status}, subresource="status")
+        await rig.settle()
+        if phase == "Running":
+            await crew.announce_all(2)
+            await rig.settle()
+            assert await crew.epochs() == (2, 1)
+        last = (await crew.status())[wire.LAST_GROUP_RESTART]
+    trigger, pod = ("completed_early", early) if named else ("worker_exit", peer)
+    assert (last["trigger"], last["firstFailure"]["pod"]) == (trigger, pod)
