@@ -57,6 +57,9 @@ async def admitted_once(queue: Queue, manifest: Object) -> Object:
     async def is_resumed() -> bool:
         return not (await queue.jobset(name))["spec"].get("suspend")
 
+    async def is_told() -> bool:
+        return bool(made)  # the watch may lag behind the admission
+
     async def nothing_is_left() -> bool:
         return not await queue.workloads()
 
@@ -65,6 +68,7 @@ async def admitted_once(queue: Queue, manifest: Object) -> Object:
         try:
             await queue.admitted(name)
             await until(is_resumed, f"{name} resumed")
+            await until(is_told, "an event of its Workload")
             assert len(made) == 1
             return await queue.jobset(name)
         finally:
