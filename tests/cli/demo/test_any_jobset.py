@@ -138,7 +138,7 @@ def test_a_demo_that_cannot_go_on_says_why_within_ten_seconds(tmp_path: Path) ->
     file.write_text(yaml.safe_dump(given))
     began_s = time.monotonic()
     result = run("demo", "--yes", "--file", str(file))
-    assert time.monotonic() - began_s < 20  # ten, and the start and the end of the program
+    assert time.monotonic() - began_s < 40  # ten, and the start and the end of the program; a busy machine
     assert result.returncode == 1
     assert "In its way:" in result.stderr or "saw that it ended" in result.stderr
     assert "/nowhere/train.py" in result.stderr
