@@ -292,6 +292,7 @@ class Guard:
             os.waitpid(ended.si_pid, 0)
             self._main = 0
             code = _code_of(ended)
+            told_to_end = self._outside.ended_worker()  # BEFORE the sweep, which takes seconds on a busy machine
             # The kernel kills what process 1 leaves behind; a guard that stays leaves nothing behind itself.
             is_tree_gone = True
             if self._state.stays or os.getpid() != 1:
@@ -300,8 +301,8 @@ class Guard:
                 is_tree_gone = self._asides.sweep() if self._asides is not None else sweep()
             if self._saving is not None and self._saving.ends() and code:  # the Pod ends: no other worker may start
                 self._take(Signalled(self._saving.number, ends=True))
-            if number := self._outside.ended_worker():
-                self._take(Signalled(number, ends=True))
+            if told_to_end:
+                self._take(Signalled(told_to_end, ends=True))
             if self._asides is not None:
                 self._asides.swept()  # or it ends with process 1
             self._take(WorkerEnded(code, is_tree_gone))

@@ -142,7 +142,8 @@ async def test_a_rank_below_the_worker_is_looked_at() -> None:
 
 async def test_nothing_is_left_of_a_tree_that_is_killed() -> None:
     """Nor is it an error when it is gone."""
-    script = "import os, time\npid = os.fork()\nif not pid: os.setsid()\nprint(os.getpid(), flush=True)\ntime.sleep(60)"
+    say = "os.write(1, b'%d\\n' % os.getpid())"  # in one piece: both write to one pipe
+    script = f"import os, time\npid = os.fork()\nif not pid: os.setsid()\n{say}\ntime.sleep(60)"
     child = subprocess.Popen(  # noqa: ASYNC220
         [sys.executable, "-c", script], start_new_session=True, stdout=subprocess.PIPE, text=True
     )
