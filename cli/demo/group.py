@@ -19,7 +19,7 @@ from inplace.simulator.cluster.timeline import Timeline
 
 GROUP_S_MAX: Final = 180.0  # a start or a restart that takes longer hangs
 LOOK_S: Final = 9.0  # after this long without an end the demo says what stands in its way; it shall take 10 s in all
-SILENT_S: Final = 60.0  # workers that run for so long without a step print none; 8 that import torch take 20 s
+SILENT_S: Final = 60.0  # then workers that printed no step count as working; importing torch in 8 takes 20 s
 LOG_LINES_MAX: Final = 200  # of a worker that failed: a traceback, and what the agent beside it says
 WORDS_MAX: Final = 15  # of these that are shown
 AGENTS_LINES: Final = ("{", "inplace-agent guard:")  # how the lines of an agent and of a guard begin
