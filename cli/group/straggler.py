@@ -54,6 +54,7 @@ class Straggler:
         pod: its name; None for no Pod.
         epoch: what it announced; 0 for nothing.
         detail: another program's message; "" for none.
+        uid: of the Pod; "" where it was not read.
     """
 
     slot: str
@@ -62,6 +63,7 @@ class Straggler:
     epoch: int
     why: Why
     detail: str = ""
+    uid: str = ""
 
     @property
     def name(self) -> str:
@@ -79,7 +81,7 @@ def straggler_of(slot: str, pod: PodFact | None, deprecated: int, target: int) -
     if pod is None:
         return Straggler(slot, None, None, 0, Why.MISSING)
     why, detail = (Why.AHEAD, f"epoch {pod.epoch}") if pod.is_live and pod.epoch > target else _why(pod, deprecated)
-    return Straggler(slot, pod.name, pod.spec.node_name, pod.epoch, why, _short(detail))
+    return Straggler(slot, pod.name, pod.spec.node_name, pod.epoch, why, _short(detail), pod.metadata.uid)
 
 
 def _why(pod: PodFact, deprecated: int) -> tuple[Why, str]:

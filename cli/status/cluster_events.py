@@ -1,6 +1,12 @@
-"""Read the Kubernetes Events about one object, oldest first; say which could not be read."""
+"""
+Read the Kubernetes Events about one object, oldest first; say which could not be read.
+
+An object is its UID: Events outlive the object by an hour, and another object may have its name by then.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -8,12 +14,24 @@ from inplace.cli.connection import Connection
 from inplace.cli.terminal.moments import parse_time
 from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.client import LIST_TIMEOUT_S
-from inplace.common.kube.errors import ApiError
+from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http import Request, TransportError
 from inplace.common.kube.resources import Resource
 
 CORE_EVENTS = Resource("", "v1", "events", "Event")  # only this form can be asked for by object
 EVENTS_MAX = 500  # of one object; the server keeps an hour
+
+
+class Subject(NamedTuple):
+    """The object that Events are about.
+
+    Args:
+        uid: "" where nothing that was read says it: then the object is read first.
+    """
+
+    kind: Resource
+    name: str
+    uid: str = ""
 
 
 class _Series(msgspec.Struct, rename="camel"):
@@ -53,16 +71,21 @@ class _List(msgspec.Struct):
 _LIST = msgspec.json.Decoder(_List)
 
 
-async def read_events(connection: Connection, kind: str, name: str) -> tuple[list[Event], str]:
+async def read_events(connection: Connection, subject: Subject) -> tuple[list[Event], str]:
     """Return the Events about an object and "", or none and why they cannot be read."""
-    query = {
-        "fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}",
-        "limit": str(EVENTS_MAX),
-    }
-    request = Request("GET", CORE_EVENTS.path(connection.namespace, query=query), connection.client.headers)
     try:
+        uid = subject.uid or await _uid_of(connection, subject)
+        query = {"fieldSelector": f"involvedObject.uid={uid}", "limit": str(EVENTS_MAX)}
+        request = Request("GET", CORE_EVENTS.path(connection.namespace, query=query), connection.client.headers)
         response = await connection.client.send(request, timeout_s=LIST_TIMEOUT_S)
         events = _LIST.decode(response.body).items or []
+    except NotFound:
+        return [], f"Events of {subject.kind.kind} {subject.name}: it does not exist any more"
     except (ApiError, TransportError, *UNREADABLE) as error:
-        return [], f"Events of {kind} {name}: {error}"
+        return [], f"Events of {subject.kind.kind} {subject.name}: {error}"
     return sorted(events, key=lambda event: event.at_s or 0.0), ""
+
+
+async def _uid_of(connection: Connection, subject: Subject) -> str:
+    found = await connection.client.get(subject.kind, connection.namespace, subject.name)
+    return str(found["metadata"]["uid"])

@@ -13,7 +13,7 @@ from inplace.cli.group.pod_facts import POD_CODEC, PodFact
 from inplace.cli.group.read import read_group
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Straggler, Why
-from inplace.cli.status.cluster_events import Event, read_events
+from inplace.cli.status.cluster_events import Event, Subject, read_events
 from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
 from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.moments import clock_text, count_text, date_text
@@ -21,7 +21,7 @@ from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http import TransportError
-from inplace.common.kube.resources import NODES, PODS
+from inplace.common.kube.resources import JOBS, JOBSETS, NODES, PODS
 from inplace.controller.spec.goodput import goodput_text
 from inplace.controller.spec.saving import Saving
 
@@ -55,19 +55,19 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     if len(pods) > connection.whole_max and state.phase in WAITING:
         pods = await _with_details(connection, state, pods)
         state = group_state(raw, pods)
-    events, problem = await read_events(connection, "JobSet", name)
+    events, problem = await read_events(connection, Subject(JOBSETS, name, str(raw["metadata"]["uid"])))
     unread = [problem] if problem else []
     more: dict[str, list[Event]] = {}
     nodes: dict[str, str] = {}
     for late in _samples(state) if state.phase in WAITING else ():
-        kind, subject = event_subject(state, late)
-        more[subject], problem = await read_events(connection, kind, subject)
+        subject = event_subject(state, late)
+        more[subject.name], problem = await read_events(connection, subject)
         unread += [problem] if problem else []
         if late.node is not None and late.why in (Why.NODE_LOST, Why.TERMINATING, Why.BEHIND, Why.SILENT):
             nodes[late.node] = await _node_words(connection, late.node)
     job = failed_job(state)
     if job:
-        more[job], problem = await read_events(connection, "Job", job)
+        more[job], problem = await read_events(connection, Subject(JOBS, job))
         unread += [problem] if problem else []
     return Facts(state, pods, events, more, nodes, unread)
 

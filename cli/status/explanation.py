@@ -17,13 +17,14 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE
-from inplace.cli.status.cluster_events import Event
+from inplace.cli.status.cluster_events import Event, Subject
 from inplace.cli.status.crash_loops import crash_loops
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
 from inplace.cli.status.obstacle import Obstacle
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
 from inplace.common import wire
+from inplace.common.kube.resources import JOBS, PODS
 from inplace.controller.spec.first_silent import silent_text
 from inplace.controller.spec.goodput import cost_text
 
@@ -241,11 +242,11 @@ def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
     counts = {why: len(late) + (facts.state.unnamed if why is Why.MISSING else 0) for why, late in by_reason.items()}
     for why, late in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
         first = late[0]
-        warned = _said(facts.more_events.get(event_subject(facts.state, first)[1], ()))
+        warned = _said(facts.more_events.get(event_subject(facts.state, first).name, ()))
         said = (warned or first.detail) if why in EVENTS_FIRST else (first.detail or warned)
         node = f"; node {first.node} {facts.nodes[first.node]}" if first.node and first.node in facts.nodes else ""
         text = f"{count_text(counts[why], 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
-        places = {"pod": first.name, "node": first.node or "NODE", "job": event_subject(facts.state, first)[1]}
+        places = {"pod": first.name, "node": first.node or "NODE", "job": event_subject(facts.state, first).name}
         names = tuple(one.name for one in late)
         yield Obstacle(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
 
@@ -259,11 +260,11 @@ def _of_counting(state: GroupState) -> Iterator[Obstacle]:
         yield Obstacle("NotSyncedYet", text, advice)
 
 
-def event_subject(state: GroupState, late: Straggler) -> tuple[str, str]:
-    """Return the kind and name of the object whose Events say more: the Pod, or the Job that makes none."""
+def event_subject(state: GroupState, late: Straggler) -> Subject:
+    """Return the object whose Events say more: the Pod, or the Job that makes none."""
     if late.pod is not None:
-        return "Pod", late.pod
-    return "Job", f"{state.name}-{late.slot.rpartition('-')[0]}"
+        return Subject(PODS, late.pod, late.uid)
+    return Subject(JOBS, f"{state.name}-{late.slot.rpartition('-')[0]}")
 
 
 def _said(events: Iterable[Event]) -> str:
