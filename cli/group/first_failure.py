@@ -43,6 +43,7 @@ def first_failure(pods: Iterable[PodFact]) -> FirstFailure | None:
         for container in pod.workers
         if (ended := _end_of(container)) is not None
         and ended.exit_code != 0
+        and not (pod.is_leaving and ended.exit_code in STOPPED)  # it was deleted, such as by a suspension
         and (began_s := parse_time(ended.started_at)) is not None
         and (ended_s := parse_time(ended.finished_at)) is not None
     ]

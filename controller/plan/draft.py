@@ -81,12 +81,16 @@ class Draft:
         return is_true(self.status.get("conditions") or [], kind)
 
     def blame(self, scope: Scope, trigger: Trigger, failure: Failure | None = None, request: str = "") -> None:
-        """Note that this pass brings about the next restart of a scope, whatever was seen before."""
+        """Note that this pass brings about the next restart of a scope, whatever was seen before.
+
+        What a person asks for has no first failure: a suspension deletes Pods, and so does a smaller size.
+        """
         now = self.observed.now_micro or self.observed.now
         seen = self.causes.get(scope.name, Cause(trigger, now))
         if scope.synced == 0 or (scope.name in self.causes and seen.trigger is trigger):
             return
-        cause = replace(seen, trigger=trigger, failure=seen.failure or failure, request=request)
+        failed = seen.failure or failure if trigger.is_failure else None
+        cause = replace(seen, trigger=trigger, failure=failed, request=request)
         self.causes[scope.name] = cause
         self.status[wire.LAST_GROUP_RESTART] = last_restart.begun(self.status, scope, cause, now)
 

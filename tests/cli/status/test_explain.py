@@ -25,7 +25,7 @@ from inplace.common import wire
 from inplace.common.epoch.stall import LastProgress
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http import Request, Response
-from inplace.common.kube.resources import KubeObject
+from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.goodput import Goodput, RestartCost, Run
 from inplace.simulator.apiserver import InMemoryTransport
@@ -311,3 +311,19 @@ async def test_a_job_beyond_its_deadline_is_named() -> None:
         (cause,) = explain(replace(facts, state=state, more_events={"train-workers-0": []}), now_s=0.0).causes
         assert cause.text == "jobset failed (first failed job: train-workers-0)"
         assert failed_job(facts.state) == ""
+
+
+async def test_a_suspension_is_no_failure() -> None:
+    """Neither while its Pods end, nor after the resume: the status and `explain` name no first failure."""
+    async with training(2) as cluster:
+        said: list[str] = []
+        for suspend in (True, False):
+            await cluster.client().patch(JOBSETS, "default", "train", {"spec": {"suspend": suspend}})
+            for _ in range(8):  # its Pods end within 2 s, and the new ones are there within 2 s
+                await cluster.clock.sleep(0.25)
+                said.append(text_of(await explained(cluster)))
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 2))
+        said.append(text_of(await explained(cluster)))
+        assert [text for text in said if "first failure" in text] == []
+        assert "group restart to epoch 2 began: it was resumed" in said[-1]
+        assert "firstFailure" not in status(cluster)[wire.LAST_GROUP_RESTART]
