@@ -111,12 +111,13 @@ class PodCondition(kinds.PodCondition, rename="camel", frozen=True, gc=False):
     last_transition_time: str | None = None
 
 
-class Program(msgspec.Struct, frozen=True, gc=False):
+class Program(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """What a container of a Pod runs."""
 
     name: str = ""
     command: tuple[str, ...] | None = None
     args: tuple[str, ...] | None = None
+    restart_policy: str | None = None
 
 
 class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -197,6 +198,12 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
     def workers(self) -> tuple[Container, ...]:
         """Return the regular containers; a sidecar agent is none of them."""
         return self.status.container_statuses or ()
+
+    @property
+    def inits(self) -> tuple[Container, ...]:
+        """Return the init containers that must end before a worker starts; sidecars are none of them."""
+        sidecars = {one.name for one in self.spec.init_containers or () if one.restart_policy == "Always"}
+        return tuple(one for one in self.status.init_container_statuses or () if one.name not in sidecars)
 
     @property
     def containers(self) -> tuple[Container, ...]:

@@ -15,6 +15,7 @@ from itertools import islice
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.straggler import Straggler, straggler_of
+from inplace.cli.manifests.pod_roles import members
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.slot import Shape, Slot
@@ -227,9 +228,10 @@ def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: frozenset[str], na
         found = best[scope_of[slot.replicated_job]]
         if slot not in found or _rank(pod) > _rank(found[slot]):
             found[slot] = pod
+    agents = frozenset(member.name for member in members(jobset.raw) if member.agent is not None)
     states = []
     for name, scope in jobset.scopes.items():
-        states.append(_scope(scope, Shape(shapes[name]), best[name], named_max))
+        states.append(_scope(scope, Shape(shapes[name]), best[name], named_max, agents))
         named_max -= sum(one.pod is None for one in states[-1].stragglers)
     return states
 
@@ -250,7 +252,10 @@ def _strays(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
     return sorted(strays)
 
 
-def _scope(scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: int) -> ScopeState:
+def _scope(
+    scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: int, agents: frozenset[str]
+) -> ScopeState:
+    """Count the Pods of a scope; `agents` are the replicatedJobs with an agent in their templates."""
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
     live = {slot: pod for slot, pod in found.items() if pod.is_live}
     # No group has an epoch beyond S + 1 yet: the controller ignores such an announcement.
@@ -261,7 +266,10 @@ def _scope(scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: 
     behind = sorted(slot for slot in found if slot not in live or live[slot].epoch != target)
     late = len(behind) + shape.size - len(found)
     missing = islice((slot for slot in shape if slot not in found), min(named_max, shape.size - len(found)))
-    stragglers = [straggler_of(str(slot), found.get(slot), scope.deprecated, target) for slot in (*behind, *missing)]
+    stragglers = [
+        straggler_of(str(slot), found.get(slot), scope.deprecated, target, has_agent=slot.replicated_job in agents)
+        for slot in (*behind, *missing)
+    ]
     return ScopeState(
         scope.name,
         _scope_phase(scope, target, late),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
@@ -35,11 +36,13 @@ class Why(Enum):
     SUCCEEDED = "completed"
     IMAGE = "image cannot be pulled"
     CONFIG = "container cannot be created"
+    INIT_FAILED = "init container failed"
     CRASHING = "crashes again and again"
     NOT_FOUND = "its command cannot be run"
     AGENT_REFUSES = "agent ends at once"
     RESTARTING = "containers start again"
     CREATING = "containers are being created"
+    NO_AGENT = "no agent in its template"
     SILENT = "agent has not announced"
     BEHIND = "agent has not followed"
     AHEAD = "announced an epoch that the group has not reached"
@@ -55,6 +58,7 @@ class Straggler:
         epoch: what it announced; 0 for nothing.
         detail: another program's message; "" for none.
         uid: of the Pod; "" where it was not read.
+        log: what `kubectl logs` must be asked for; "" where no container is to blame.
     """
 
     slot: str
@@ -64,6 +68,7 @@ class Straggler:
     why: Why
     detail: str = ""
     uid: str = ""
+    log: str = ""
 
     @property
     def name(self) -> str:
@@ -76,21 +81,54 @@ class Straggler:
         return f"{self.why.value}: {self.detail}" if self.detail else self.why.value
 
 
-def straggler_of(slot: str, pod: PodFact | None, deprecated: int, target: int) -> Straggler:
-    """Return why a slot is late; `deprecated` is D of its scope, `target` the epoch where it should be."""
+class _Reason(NamedTuple):
+    """Why a Pod is late, in another program's words, and the container to blame."""
+
+    why: Why
+    detail: str = ""
+    container: Container | None = None
+
+
+def straggler_of(slot: str, pod: PodFact | None, deprecated: int, target: int, *, has_agent: bool = True) -> Straggler:
+    """Return why a slot is late.
+
+    Args:
+        slot: such as `workers-0-3`.
+        pod: its Pod; None for none.
+        deprecated: D of its scope.
+        target: the epoch where it should be.
+        has_agent: its template has an agent.
+    """
     if pod is None:
         return Straggler(slot, None, None, 0, Why.MISSING)
-    why, detail = (Why.AHEAD, f"epoch {pod.epoch}") if pod.is_live and pod.epoch > target else _why(pod, deprecated)
-    return Straggler(slot, pod.name, pod.spec.node_name, pod.epoch, why, _short(detail), pod.metadata.uid)
+    is_ahead = pod.is_live and pod.epoch > target
+    reason = _Reason(Why.AHEAD, f"epoch {pod.epoch}") if is_ahead else _why(pod, deprecated)
+    if reason.why is Why.SILENT and not has_agent:
+        reason = _Reason(Why.NO_AGENT)
+    log = log_words(pod.name, reason.container)
+    return Straggler(
+        slot, pod.name, pod.spec.node_name, pod.epoch, reason.why, _short(reason.detail), pod.metadata.uid, log
+    )
 
 
-def _why(pod: PodFact, deprecated: int) -> tuple[Why, str]:
+def log_words(pod: str, container: Container | None) -> str:
+    """Return the arguments of `kubectl logs` for the end of a container; "" for none.
+
+    kubelet keeps the log of a container that ended, and with --previous that of the one before.
+    """
+    if container is None:
+        return ""
+    is_again = container.state.running is not None and container.last_state.terminated is not None
+    return f"{pod} -c {container.name}" + (" --previous" if is_again else "")
+
+
+def _why(pod: PodFact, deprecated: int) -> _Reason:
     if pod.status.phase is None and not pod.is_leaving:  # its metadata alone were read
         return _of_agent(pod, deprecated)
     return _of_placement(pod) or _of_pod(pod) or _of_containers(pod) or _of_agent(pod, deprecated)
 
 
-def _of_placement(pod: PodFact) -> tuple[Why, str] | None:
+def _of_placement(pod: PodFact) -> _Reason | None:
     if pod.spec.node_name is not None:
         return None
     if pod.is_leaving or pod.status.phase in ("Failed", "Succeeded"):
@@ -98,49 +136,99 @@ def _of_placement(pod: PodFact) -> tuple[Why, str] | None:
     gates = [gate.name for gate in pod.spec.scheduling_gates or ()]
     if gates:
         ours = ", exclusive placement" if wire.PLACEMENT_GATE in gates else ""
-        return Why.GATED, ", ".join(gates) + ours
+        return _Reason(Why.GATED, ", ".join(gates) + ours)
     scheduled = pod.condition("PodScheduled")
     if scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable":
-        return Why.UNSCHEDULABLE, scheduled.message or ""
-    return Why.UNSCHEDULED, ""
+        return _Reason(Why.UNSCHEDULABLE, scheduled.message or "")
+    return _Reason(Why.UNSCHEDULED)
 
 
-def _of_pod(pod: PodFact) -> tuple[Why, str] | None:
+def _of_pod(pod: PodFact) -> _Reason | None:
     ready, disrupted = pod.condition("Ready"), pod.condition("DisruptionTarget")
     reasons = {pod.status.reason, ready.reason if ready is not None else None}
     if disrupted is not None and disrupted.status == "True":
         reasons.add(disrupted.reason)
     if reasons & set(NODE_REASONS):
-        return Why.NODE_LOST, pod.status.message or f"node {pod.spec.node_name}"
+        return _Reason(Why.NODE_LOST, pod.status.message or f"node {pod.spec.node_name}")
     if pod.is_leaving:
-        return Why.TERMINATING, f"since {pod.metadata.deletion_timestamp}"
+        return _Reason(Why.TERMINATING, f"since {pod.metadata.deletion_timestamp}")
     if pod.status.phase == "Failed":
-        return Why.FAILED, pod.status.message or pod.status.reason or ""
-    return (Why.SUCCEEDED, "") if pod.status.phase == "Succeeded" else None
+        return _of_init(pod) or _of_failed(pod)
+    return _Reason(Why.SUCCEEDED) if pod.status.phase == "Succeeded" else None
 
 
-def _of_containers(pod: PodFact) -> tuple[Why, str] | None:
+def _of_failed(pod: PodFact) -> _Reason:
+    """Return why a Pod failed: in kubelet's or the Job controller's words, or by its first container that failed."""
+    said = pod.status.message or pod.status.reason or ""
+    failed = next((one for one in pod.workers if _has_failed(one)), None)
+    if said or failed is None:
+        return _Reason(Why.FAILED, said)
+    return _Reason(Why.FAILED, _end_words(failed), failed)
+
+
+def _of_init(pod: PodFact) -> _Reason | None:
+    """Return which init container failed: nothing of the Pod starts before it succeeds."""
+    failed = next((one for one in pod.inits if _has_failed(one)), None)
+    if failed is None:
+        return None
+    if _cannot_run(failed):
+        return _of_crash(pod, failed)
+    loops = f", {failed.restart_count} restarts" if failed.restart_count else ""
+    return _Reason(Why.INIT_FAILED, _end_words(failed) + loops, failed)
+
+
+def _has_failed(container: Container) -> bool:
+    """Say whether a container's last end is a failure, and it does not run; a restart in place is none."""
+    ended = _last_end(container)
+    if ended is None or container.state.running is not None:
+        return False
+    return ended.exit_code != 0 and ended.reason != RESTARTED_WHOLE
+
+
+def _cannot_run(container: Container) -> bool:
+    """Say whether a container ended because its command could not be run."""
+    ended = _last_end(container)
+    if ended is None:
+        return False
+    return ended.exit_code in (NOT_EXECUTABLE, NOT_FOUND) or ended.reason in START_ERRORS
+
+
+def _end_words(container: Container) -> str:
+    """Say how a container ended: its name, exit code and reason, and its own last words."""
+    ended = _last_end(container)
+    if ended is None:
+        return f"container {container.name}"
+    words = f"container {container.name}, exit code {ended.exit_code}"
+    words += f" ({ended.reason})" if ended.reason else ""
+    return f"{words}: {ended.message}" if ended.message else words
+
+
+def _of_containers(pod: PodFact) -> _Reason | None:
     for container in pod.containers:
         waiting = container.state.waiting
         reason = waiting.reason if waiting is not None else None
         said = (waiting.message if waiting is not None else None) or ""
         if reason in IMAGE:
-            return Why.IMAGE, f"container {container.name}: {said or reason}"
+            return _Reason(Why.IMAGE, f"container {container.name}: {said or reason}")
         if reason in CONFIG:
-            return Why.CONFIG, f"container {container.name}: {said or reason}"
+            return _Reason(Why.CONFIG, f"container {container.name}: {said or reason}")
         if reason == "CrashLoopBackOff":
-            return _of_crash(pod, container)
+            return _of_init(pod) or _of_crash(pod, container)
+    if (failed := _of_init(pod)) is not None:
+        return failed
     loops = [container for container in pod.containers if _ends_at_once(pod, container)]
     if loops:
         return _of_crash(pod, max(loops, key=lambda container: container.restart_count))
     restarting = pod.condition(RESTARTING_CONDITION)
     if restarting is not None and restarting.status == "True":
-        return Why.RESTARTING, ""
+        return _Reason(Why.RESTARTING)
     if any(one.state.terminated is not None for one in pod.containers if not _is_done(pod, one)):
-        return Why.RESTARTING, ""
+        return _Reason(Why.RESTARTING)
     first = next(iter(pod.containers), None)
     if first is None or (first.state.waiting is not None and first.restart_count == 0):
-        return Why.CREATING, (first.state.waiting.reason or "") if first is not None and first.state.waiting else ""
+        return _Reason(
+            Why.CREATING, (first.state.waiting.reason or "") if first is not None and first.state.waiting else ""
+        )
     return None
 
 
@@ -168,20 +256,32 @@ def _ends_at_once(pod: PodFact, container: Container) -> bool:
     return lived_s < AT_ONCE_S and not is_restart_exit(ended.exit_code)
 
 
-def _of_crash(pod: PodFact, container: Container) -> tuple[Why, str]:
+def _of_crash(pod: PodFact, container: Container) -> _Reason:
     ended = _last_end(container)
     code = ended.exit_code if ended is not None else None
     if ended is not None and ended.reason == RESTARTED_WHOLE:
-        return Why.CRASHING, f"container {container.name}, {container.restart_count} restarts of the whole Pod"
-    if ended is not None and (code in (NOT_EXECUTABLE, NOT_FOUND) or ended.reason in START_ERRORS):
+        return _Reason(
+            Why.CRASHING, f"container {container.name}, {container.restart_count} restarts of the whole Pod", container
+        )
+    if ended is not None and _cannot_run(container):
         said = ended.message or _no_program(pod, container, ended)
         words = f"container {container.name}, exit code {code}, {container.restart_count} restarts"
-        return Why.NOT_FOUND, _short(f"{words}: {said}" if said else words)
-    if code in (ExitCode.CONFIG, ExitCode.BARRIER_UNAVAILABLE, ExitCode.EPOCHS_EXHAUSTED, ExitCode.BUG):
+        return _Reason(Why.NOT_FOUND, _short(f"{words}: {said}" if said else words), container)
+    is_agents = container not in pod.workers or pod.epoch == 0  # once joined, a worker may end with any code
+    if is_agents and code in (
+        ExitCode.CONFIG,
+        ExitCode.BARRIER_UNAVAILABLE,
+        ExitCode.EPOCHS_EXHAUSTED,
+        ExitCode.BUG,
+    ):
         name = ExitCode(code).name.lower().replace("_", " ")
-        return Why.AGENT_REFUSES, f"container {container.name}, exit code {code} ({name})"
+        return _Reason(Why.AGENT_REFUSES, f"container {container.name}, exit code {code} ({name})", container)
     loops = f", {container.restart_count} restarts" if container.restart_count >= LOOPS_LEAST else ""
-    return Why.CRASHING, f"container {container.name}" + (f", exit code {code}{loops}" if code is not None else "")
+    return _Reason(
+        Why.CRASHING,
+        f"container {container.name}" + (f", exit code {code}{loops}" if code is not None else ""),
+        container,
+    )
 
 
 def _no_program(pod: PodFact, container: Container, ended: Terminated) -> str:
@@ -192,10 +292,10 @@ def _no_program(pod: PodFact, container: Container, ended: Terminated) -> str:
     return {NOT_FOUND: "not found", NOT_EXECUTABLE: "not executable"}.get(ended.exit_code, "")
 
 
-def _of_agent(pod: PodFact, deprecated: int) -> tuple[Why, str]:
+def _of_agent(pod: PodFact, deprecated: int) -> _Reason:
     if pod.epoch == 0:
-        return Why.SILENT, ""
-    return Why.BEHIND, f"at epoch {pod.epoch}" + (", which is deprecated" if pod.epoch <= deprecated else "")
+        return _Reason(Why.SILENT)
+    return _Reason(Why.BEHIND, f"at epoch {pod.epoch}" + (", which is deprecated" if pod.epoch <= deprecated else ""))
 
 
 def is_restart_exit(code: int) -> bool:

@@ -18,13 +18,15 @@ ADVICE: Final[dict[Why, str]] = {
     Why.SUCCEEDED: "a completed Pod cannot restart in place: the controller recreates its Job",
     Why.IMAGE: "correct the image's name or the pull secret: kubectl describe pod {pod}",
     Why.CONFIG: "create the ConfigMap, Secret or volume that it refers to: kubectl describe pod {pod}",
-    Why.CRASHING: "read its last log: kubectl logs {pod} --all-containers --previous",
+    Why.INIT_FAILED: "read its log, and correct what it does: kubectl logs {log}",
+    Why.CRASHING: "read its last log: kubectl logs {log}",
     Why.NOT_FOUND: "correct the command or the image, which needs python3 unless it holds inplace-agent: "
     "kubectl describe pod {pod}",
-    Why.AGENT_REFUSES: "read the agent's log: kubectl logs {pod} --all-containers; check the manifest "
-    "with inplace lint",
+    Why.AGENT_REFUSES: "check the manifest with inplace lint, and read the agent's log: kubectl logs {log}",
     Why.RESTARTING: "wait; if this stays, check its node's kubelet: kubectl describe pod {pod}",
     Why.CREATING: "wait; if this stays, check volumes, network and image pull: kubectl describe pod {pod}",
+    Why.NO_AGENT: "nothing in the Pod can announce an epoch; add an agent, and create the JobSet anew: "
+    "inplace inject -f FILE",
     Why.SILENT: "read its agent's log (no rights? no API server?): kubectl logs {pod} --all-containers",
     Why.AHEAD: "a person wrote the annotation, or the status was lost; if this stays: kubectl delete pod {pod}",
     Why.BEHIND: "read its agent's log: kubectl logs {pod} --all-containers",

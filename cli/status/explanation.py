@@ -246,7 +246,8 @@ def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
         said = (warned or first.detail) if why in EVENTS_FIRST else (first.detail or warned)
         node = f"; node {first.node} {facts.nodes[first.node]}" if first.node and first.node in facts.nodes else ""
         text = f"{count_text(counts[why], 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
-        places = {"pod": first.name, "node": first.node or "NODE", "job": event_subject(facts.state, first).name}
+        job = event_subject(facts.state, first).name
+        places = {"pod": first.name, "node": first.node or "NODE", "job": job, "log": first.log or first.name}
         names = tuple(one.name for one in late)
         yield Obstacle(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
 

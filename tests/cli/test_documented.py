@@ -64,4 +64,4 @@ def test_every_reason_has_advice() -> None:
 
     assert set(ADVICE) == set(Why)
     for text in ADVICE.values():
-        text.format(pod="p", node="n", job="j")
+        text.format(pod="p", node="n", job="j", log="p -c c")

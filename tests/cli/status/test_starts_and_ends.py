@@ -78,6 +78,12 @@ def test_other_ends_say_nothing(fact: PodFact) -> None:
     assert straggler_of("w-0-0", fact, 0, 1).why is Why.SILENT
 
 
+def test_a_worker_that_joined_may_end_with_the_agents_codes() -> None:
+    """3 of a worker is no barrier that is unavailable."""
+    late = straggler_of("w-0-0", pod(9, exitCode=3, epoch=1), 1, 2)
+    assert (late.why, late.detail) == (Why.CRASHING, "container worker, exit code 3, 9 restarts")
+
+
 GUARD = ("python3", "/var/run/inplace/inplace-agent", "guard", "--", "torchrun", "train.py")
 SUPERVISOR = ("inplace-agent", "run", "--", "torchrun", "train.py")
 
