@@ -15,6 +15,7 @@ from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.cluster_events import Event, Subject, read_events
 from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
+from inplace.cli.status.queued import read_queued
 from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.moments import clock_text, count_text, date_text
 from inplace.cli.terminal.screen import Output, print_data, run_command, show
@@ -65,11 +66,15 @@ async def read_facts(connection: Connection, name: str) -> Facts:
         unread += [problem] if problem else []
         if late.node is not None and late.why in (Why.NODE_LOST, Why.TERMINATING, Why.BEHIND, Why.SILENT):
             nodes[late.node] = await _node_words(connection, late.node)
+    queued = None
+    if state.phase is GroupPhase.SUSPENDED:
+        queued, problem = await read_queued(connection, raw)
+        unread += [problem] if problem else []
     job = failed_job(state)
     if job:
         more[job], problem = await read_events(connection, Subject(JOBS, job))
         unread += [problem] if problem else []
-    return Facts(state, pods, events, more, nodes, unread)
+    return Facts(state, pods, events, more, nodes, unread, queued)
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:

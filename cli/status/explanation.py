@@ -21,6 +21,7 @@ from inplace.cli.status.cluster_events import Event, Subject
 from inplace.cli.status.crash_loops import crash_loops
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
 from inplace.cli.status.obstacle import Obstacle
+from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
 from inplace.common import wire
@@ -52,6 +53,7 @@ class Facts:
         more_events: of the Pods or Jobs that are waited for, by their name.
         nodes: whether the nodes of those Pods are ready, in words, by name.
         unread: what could not be read, and why.
+        queued: what a suspended JobSet's queue says; None where it has none.
     """
 
     state: GroupState
@@ -60,6 +62,7 @@ class Facts:
     more_events: Mapping[str, Sequence[Event]] = field(default_factory=dict)
     nodes: Mapping[str, str] = field(default_factory=dict)
     unread: Sequence[str] = ()
+    queued: Queued | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +181,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     if state.phase is GroupPhase.FAILED:
         yield why_failed(state, conditions["Failed"], facts.more_events.get(failed_job(state), ()))
     elif state.phase is GroupPhase.SUSPENDED:
-        patch = '{"spec":{"suspend":false}}'
-        advice = f"let its queue admit it, or resume it: kubectl patch jobset {state.name} --type merge -p '{patch}'"
-        yield Obstacle("Suspended", "spec.suspend is true", advice)
+        yield _of_suspension(state, facts.queued)
     elif state.phase is GroupPhase.RECREATING:
         yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
     elif state.phase in (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED):
@@ -191,6 +192,23 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield from _of_stragglers(facts)
         if not any(waits for waits, _ in crash_loops(state, now_s)):
             yield from _of_counting(state)
+
+
+def _of_suspension(state: GroupState, queued: Queued | None) -> Obstacle:
+    """Return that it is suspended, and what its queue says; a queue suspends again what a person resumes."""
+    if queued is None:
+        patch = '{"spec":{"suspend":false}}'
+        advice = f"resume it: kubectl patch jobset {state.name} --type merge -p '{patch}'"
+        return Obstacle("Suspended", "spec.suspend is true", advice)
+    named = f"queue {queued.queue}" if queued.queue else "its owner's queue"
+    workload = f"; Workload {queued.workload}" if queued.workload else ""
+    said = f": {queued.said}" if queued.said else ""
+    advice = "Kueue resumes it when it admits it; a resume by hand is undone. "
+    if queued.workload:
+        advice += f"Ask Kueue: kubectl describe workload {queued.workload}"
+    else:
+        advice += "See whether Kueue runs and the queue exists: kubectl get localqueues"
+    return Obstacle("Queued", f"it waits in {named}{workload}{said}", advice)
 
 
 def _of_crash_loops(state: GroupState, now_s: float) -> Iterator[Obstacle]:
