@@ -53,7 +53,7 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     """Read the sources of an explanation; only the JobSet and its Pods must be readable."""
     raw, pods = await read_group(connection, name)
     state = group_state(raw, pods)
-    if len(pods) > connection.whole_max and state.phase in WAITING:
+    if len(pods) > connection.whole_max:
         pods = await _with_details(connection, state, pods)
         state = group_state(raw, pods)
     events, problem = await read_events(connection, Subject(JOBSETS, name, str(raw["metadata"]["uid"])))
@@ -148,11 +148,15 @@ def _print(explanation: Explanation) -> None:
 
 
 async def _with_details(connection: Connection, state: GroupState, pods: list[PodFact]) -> list[PodFact]:
-    """Read the first late Pods whole: of a large group only their outlines are known."""
+    """Read the first late Pods whole, and the one that failed first: of a large group only outlines are known."""
     whole: dict[str, PodFact] = {}
-    for late in [one.pod for one in state.stragglers if one.pod is not None][:DETAILS_MAX]:
+    late = [one.pod for one in state.stragglers if one.pod is not None] if state.phase in WAITING else []
+    failure = state.last.first_failure if state.last is not None else None
+    failed = failure.get("pod") if failure is not None else None
+    names = {*late[:DETAILS_MAX], *(pod.name for pod in pods if pod.name == failed)}
+    for name in sorted(names):
         with suppress(NotFound):  # gone meanwhile
-            whole[late] = POD_CODEC.convert(await connection.client.get(PODS, connection.namespace, late))
+            whole[name] = POD_CODEC.convert(await connection.client.get(PODS, connection.namespace, name))
     return [whole.get(pod.name, pod) for pod in pods]
 
 

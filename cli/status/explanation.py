@@ -20,6 +20,7 @@ from inplace.cli.status.advice import ADVICE
 from inplace.cli.status.cluster_events import Event, Subject
 from inplace.cli.status.crash_loops import crash_loops
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
+from inplace.cli.status.logs import log_advice
 from inplace.cli.status.obstacle import Obstacle
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
@@ -177,9 +178,10 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield Obstacle(
             "SpecProblem", text, "follow the cure of each problem; check the manifest with inplace lint -f FILE"
         )
-    yield from _of_crash_loops(state, now_s)
+    yield from _of_crash_loops(facts, now_s)
     if state.phase is GroupPhase.FAILED:
-        yield why_failed(state, conditions["Failed"], facts.more_events.get(failed_job(state), ()))
+        events = facts.more_events.get(failed_job(state), ())
+        yield why_failed(state, conditions["Failed"], events, facts.pods)
     elif state.phase is GroupPhase.SUSPENDED:
         yield _of_suspension(state, facts.queued)
     elif state.phase is GroupPhase.RECREATING:
@@ -211,14 +213,14 @@ def _of_suspension(state: GroupState, queued: Queued | None) -> Obstacle:
     return Obstacle("Queued", f"it waits in {named}{workload}{said}", advice)
 
 
-def _of_crash_loops(state: GroupState, now_s: float) -> Iterator[Obstacle]:
+def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     """Yield that its workers fail again and again without progress, and that the next epoch waits for it."""
-    failure = state.last.first_failure if state.last is not None else None
-    pod = (failure or {}).get("pod") or "POD"
-    for waits, words in crash_loops(state, now_s):
+    last = facts.state.last
+    log = log_advice(last.first_failure if last is not None else None, facts.pods)
+    for waits, words in crash_loops(facts.state, now_s):
         text = f"{words}; its workers fail without a step of progress"
         then = f"it tries again by itself; {wire.CRASH_LOOP_BACKOFF} sets how soon" if waits else "it tries right now"
-        yield Obstacle("CrashLoop", text, f"read the log of the one that fails first: kubectl logs {pod}; {then}")
+        yield Obstacle("CrashLoop", text, f"{then}; mend what fails: {log}")
 
 
 def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:

@@ -1,4 +1,4 @@
-"""Explain why a JobSet failed, for good. Its Pods are gone by then, so the status and the spec must say it. Pure."""
+"""Explain why a JobSet failed, for good: its Pods are gone, or soon will be, so status and spec say it. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
 from inplace.cli.manifests.pod_roles import RUN
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import failure_text
+from inplace.cli.status.logs import log_advice
 from inplace.cli.status.obstacle import Obstacle
 from inplace.controller.spec.conditions import BEFORE_JOINING
 from inplace.controller.spec.jobset import JobSet
@@ -26,8 +28,17 @@ def failed_job(state: GroupState) -> str:
     return message.rpartition("(first failed job: ")[2].rstrip(")") if "(first failed job: " in message else ""
 
 
-def why_failed(state: GroupState, condition: Mapping[str, str], job_events: Iterable[Event]) -> Obstacle:
-    """Return why it failed, for good."""
+def why_failed(
+    state: GroupState, condition: Mapping[str, str], job_events: Iterable[Event], pods: Iterable[PodFact] = ()
+) -> Obstacle:
+    """Return why it failed, for good.
+
+    Args:
+        state: how it stands.
+        condition: Failed.
+        job_events: of the Job that its message names.
+        pods: those that are left.
+    """
     reason, message = condition.get("reason", ""), condition.get("message", "")
     if any(event.reason == DEADLINE for event in job_events):
         text = f"{DEADLINE}: Job {failed_job(state)} was active for longer than its activeDeadlineSeconds"
@@ -40,12 +51,12 @@ def why_failed(state: GroupState, condition: Mapping[str, str], job_events: Iter
     last = state.last.first_failure if state.last is not None else None
     cause = f"; the last failure was {failure_text(last)}" if last else ""
     text = f"maxRestarts reached: {state.allowed} restarts are allowed, and one more failure happened{cause}"
-    advice = "find out why its workers end (their logs), mend it, and create the JobSet anew; or allow more restarts"
+    advice = f"{log_advice(last, pods)}; mend what ends the workers, and create the JobSet anew"
     return Obstacle(reason, text, advice)
 
 
 def _of_never_joined(state: GroupState, message: str) -> Obstacle:
-    """Return that containers ended before any epoch began; their Pods are gone, so the spec must say what they ran."""
+    """Say which container ended before its Pod joined, and what the template lets it start: the Pod is gone."""
     found = ENDED_CONTAINER.search(message)
     advice = "mend what that container starts with, and create the JobSet again"
     if found is not None and state.jobset is not None:

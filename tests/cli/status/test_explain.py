@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from inplace.cli.connection import Connection
+from inplace.cli.connection import WHOLE_MAX, Connection
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.status.cluster_events import Event
@@ -182,6 +182,11 @@ async def test_reaching_max_restarts_is_named() -> None:
         (cause,) = explanation.causes
         assert cause.kind == "ReachedMaxRestarts"
         assert "maxRestarts reached: 1 restarts are allowed" in cause.text
+        assert "its Pod is being deleted: read its log now: kubectl logs" in cause.advice
+        await until(cluster, lambda: not cluster.pods())
+        (cause,) = (await explained(cluster)).causes
+        assert f"Pod {name} is gone with its log" in cause.advice
+        assert "kubectl" not in cause.advice
         assert explanation.headline == "it failed"
 
 
@@ -287,9 +292,12 @@ async def test_a_crash_loop_is_told() -> None:
                 assert "does not say so yet" not in text
             await until(cluster, lambda epoch=epoch: status(cluster).get("syncedEpoch") == epoch)  # type: ignore[misc]
             await until(cluster, lambda: all_work(cluster, 2))
-        text = text_of(await explained(cluster))
-        assert "crash loop: 1 restart in " in text
-        assert "Nothing keeps it from training" not in text
+        for whole_max in (WHOLE_MAX, 1):
+            facts = await read_facts(replace(connection(cluster), whole_max=whole_max), "train")
+            text = text_of(explain(facts, now_s=cluster.clock.wall_s()))
+            assert "crash loop: 1 restart in " in text
+            assert f"kubectl logs {cluster.pods()[0]['metadata']['name']} -c worker --previous" in text
+            assert "Nothing keeps it from training" not in text
 
 
 async def test_a_job_beyond_its_deadline_is_named() -> None:
