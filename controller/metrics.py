@@ -86,7 +86,7 @@ class Metrics:
         Info("inplace_build", "What runs here.", registry=r).info({"version": VERSION})
         self.restart_seconds = Histogram(
             "inplace_group_restart_duration_seconds",
-            "From the first sign of a failure to the status that lets the workers start, by trigger.",
+            "From startedAt to syncedAt of status.lastGroupRestart, by trigger.",
             ("trigger",),
             buckets=RESTART_BUCKETS,
             registry=r,
@@ -137,7 +137,10 @@ class Metrics:
             registry=r,
         )
         self.last_restart_seconds = Gauge(
-            "inplace_last_restart_duration_seconds", "Duration of the last group restart.", NAMES, registry=r
+            "inplace_last_restart_duration_seconds",
+            "From startedAt to syncedAt of status.lastGroupRestart.",
+            NAMES,
+            registry=r,
         )
         self.failed = Counter("jobset_failed", "JobSets that failed.", ("jobset_name", "namespace"), registry=r)
         self.deadline_exceeded = Counter(

@@ -24,6 +24,7 @@ from inplace.controller.spec.conditions import BARRIER_WAITING
 from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
 from inplace.controller.spec.goodput import Goodput
 from inplace.controller.spec.jobset import JobSet, parse_jobset
+from inplace.controller.spec.last_restart import seconds_of
 from inplace.controller.spec.saving import Saving
 from inplace.controller.spec.scopes import Scope
 
@@ -96,6 +97,7 @@ class LastRestart:
         request: the id of a manual restart.
         first_silent: the Pods whose workers were furthest behind; None if no Pod told.
         rung: of the escalation; None where there is no ladder.
+        seconds: how long it took; None while it is under way.
     """
 
     epoch: int
@@ -107,6 +109,7 @@ class LastRestart:
     request: str | None = None
     first_silent: FirstSilent | None = None
     rung: str | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +334,7 @@ def _last_restart(status: Mapping[str, object]) -> LastRestart | None:
         seen.get("request"),
         silent_of_entry(seen),
         str(seen["rung"]) if seen.get("rung") else None,
+        seconds_of(seen),
     )
 
 

@@ -77,6 +77,7 @@ def _restart_data(state: GroupState) -> dict[str, Any] | None:
         "rung": last.rung,
         "startedAt": last.started_at,
         "syncedAt": last.synced_at,
+        "seconds": last.seconds,
         "firstFailure": dict(last.first_failure) if last.first_failure else None,
         "firstSilent": last.first_silent.fields() if last.first_silent is not None else None,
     }

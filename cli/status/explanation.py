@@ -157,7 +157,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         if last.first_silent is not None:
             yield Moment(parse_time(last.synced_at), silent_text(last.first_silent))
         if (ended_s := parse_time(last.synced_at)) is not None:
-            took = f" after {duration_text(ended_s - began_s)}" if began_s is not None else ""
+            took = f", {duration_text(last.seconds)} after the restart began" if last.seconds is not None else ""
             yield Moment(ended_s, f"every Pod was at epoch {last.epoch}{took}")
     for event in facts.events:
         if event.message and (last is None or event.reason not in ("GroupRestartStarted", "GroupRestartFinished")):

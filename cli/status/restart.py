@@ -14,7 +14,7 @@ from inplace.cli.group.state import ENDED, GroupPhase, group_state
 from inplace.cli.lint.saving import save_within_s
 from inplace.cli.manifests.pod_roles import members
 from inplace.cli.refusal import RefusalError
-from inplace.cli.terminal.moments import duration_text, parse_time
+from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import run_command
 from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, KubeObject
@@ -132,6 +132,5 @@ def outcome(raw: KubeObject | None, request: str) -> str | None:
         return None
     if last.synced_at is None:
         return None
-    began_s, ended_s = parse_time(last.started_at), parse_time(last.synced_at)
-    took = f" in {duration_text(ended_s - began_s)}" if began_s is not None and ended_s is not None else ""
+    took = f" in {duration_text(last.seconds)}" if last.seconds is not None else ""
     return f"restarted{took}: every Pod is at epoch {last.epoch}"

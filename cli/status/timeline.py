@@ -86,8 +86,8 @@ def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodF
     """Return the picture's subject in one line."""
     last = timeline.last if timeline.last is not None and timeline.last.epoch == timeline.epoch else None
     parts = [f"{state.namespace}/{state.name} → epoch {timeline.epoch}", count_text(state.expected, "Pod")]
-    if timeline.synced_s is not None:
-        parts.append(f"in {duration_text(timeline.synced_s - timeline.began_s)}")
+    if last is not None and last.seconds is not None:
+        parts.append(f"in {duration_text(last.seconds)}")
     if last is not None:
         parts.append(TRIGGERS.get(last.trigger or "", "cause unknown"))
     if last is not None and last.first_failure:

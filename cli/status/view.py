@@ -140,8 +140,8 @@ def _history(state: GroupState, now_s: float) -> Iterator[str]:
             if ended is not None
             else f", began {duration_text(now_s - began)} ago"
         )
-    if began is not None and ended is not None:
-        line += f", took {duration_text(ended - began)}"
+    if last.seconds is not None:
+        line += f", took {duration_text(last.seconds)}"
     yield line
     if words := recreated_text(state):
         yield words

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inplace.common import wire
-from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of
+from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of, unix_time
 from inplace.controller.spec.escalation import use_of_restart, uses_of
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.scopes import Scope
@@ -89,6 +89,21 @@ def synced_at_of(status: Mapping[str, Any]) -> str:
     """Return when the last group restart ended; "" for never."""
     entry = status.get(wire.LAST_GROUP_RESTART)
     return str(entry.get("syncedAt") or "") if isinstance(entry, dict) else ""
+
+
+def entry_of_sync(status: Mapping[str, Any], scope: Scope) -> Mapping[str, Any] | None:
+    """Return the entry when it is about the restart that brought a scope to its synced epoch."""
+    entry = status.get(wire.LAST_GROUP_RESTART)
+    if not isinstance(entry, dict):
+        return None
+    is_it = (entry.get("scope", ""), entry.get("epoch")) == (scope.name, scope.synced)
+    return entry if is_it and "syncedAt" in entry else None
+
+
+def seconds_of(entry: Mapping[str, Any]) -> float | None:
+    """Return how long a restart took, wherever that is told: from startedAt to syncedAt; None if one is missing."""
+    began_s, ended_s = unix_time(entry.get("startedAt")), unix_time(entry.get("syncedAt"))
+    return None if began_s is None or ended_s is None else max(0.0, ended_s - began_s)
 
 
 UNSEEN = Cause(Trigger.UNKNOWN, "")

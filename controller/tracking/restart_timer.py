@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
 from inplace.controller.spec.causes import Cause, Trigger
 from inplace.controller.spec.first_silent import silent_of_entry, silent_text
 from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.last_restart import entry_of_sync, seconds_of
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.scopes import Scope
 from inplace.controller.tracking.group import Group, ScopeLedger
@@ -26,7 +26,7 @@ class _Timing:
 
 @dataclass(slots=True)
 class RestartTimer:
-    """Remembers the restarts that are under way; a restarted controller has forgotten those and says so.
+    """Remembers the restarts that are under way; a restarted controller has forgotten when their phases began.
 
     Args:
         emit: writes an Event about an object.
@@ -119,18 +119,22 @@ class RestartTimer:
         jobset = group.jobset
         size = group.ledgers[scope.name].ledger.shape.size
         self._count(group, FINISHED, cause.trigger)
-        took = "in an unknown time: the controller changed meanwhile"
-        if timing is not None:
+        entry = entry_of_sync(written.status, scope)
+        seconds = None
+        if entry is not None:
+            seconds = seconds_of(entry)
+        elif timing is not None:  # the status tells of another scope, which restarts at the same time
             seconds = now_s - timing.began_s
-            took = f"in {seconds:.1f} s"
+        took = "in an unknown time" if seconds is None else f"in {seconds:.1f} s"
+        if seconds is not None:
             self.metrics.restart_seconds.labels(cause.trigger.value).observe(seconds)
             self.metrics.lost_pod_seconds.labels(jobset.namespace, jobset.name).inc(size * seconds)
             self.metrics.last_restart_seconds.labels(jobset.namespace, jobset.name).set(seconds)
+        if timing is not None:
             self._observe("announce", max(0.0, complete_s - timing.deprecated_s))
             self._observe("sync", now_s - complete_s)
         message = f"all {size} pods{_of(scope)} are at epoch {scope.synced} {took}"
-        entry = written.status.get(wire.LAST_GROUP_RESTART) or {}
-        if entry.get("epoch") == scope.synced and (silent := silent_of_entry(entry)) is not None:
+        if entry is not None and (silent := silent_of_entry(entry)) is not None:
             message += f"; {silent_text(silent)}"
         self.emit(jobset.raw, Note("GroupRestartFinished", message))
 

@@ -8,6 +8,7 @@ import pytest
 
 from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.controller.spec.last_restart import seconds_of
 from inplace.controller.tracking.signs import SKEW_S_MAX, seconds_since
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -203,7 +204,7 @@ async def test_a_resize_is_no_failure() -> None:
 
 
 async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
-    """A new controller ends a running restart with the trigger that the old controller wrote."""
+    """A new controller ends a running restart with the trigger and the start that the old controller wrote."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
@@ -219,6 +220,8 @@ async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
         registry = rig.controllers[-1].metrics.registry
         labels = {"namespace": "default", "jobset": "train", "outcome": "finished", "trigger": "worker_exit"}
         assert registry.get_sample_value("inplace_group_restarts_total", labels) == 1
+        (note,) = (event["note"] for event in await rig.events("GroupRestartFinished"))
+        assert f"in {seconds_of(entry):.1f} s" in note  # the status knows, whoever leads
 
 
 async def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:

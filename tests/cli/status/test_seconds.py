@@ -1,0 +1,81 @@
+"""A restart has one number of seconds, wherever it is told."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from inplace.cli.status.document import status_data
+from inplace.cli.status.restart import outcome, request_restart
+from inplace.cli.status.restart_timeline import restart_timeline
+from inplace.cli.status.timeline import read_restart, timeline_data, timeline_title
+from inplace.cli.status.view import status_picture
+from inplace.cli.terminal.console import VisibleConsole
+from inplace.cli.terminal.moments import duration_text
+from inplace.common import wire
+from inplace.common.kube.resources import EVENTS
+from inplace.controller.metrics import Metrics
+from inplace.controller.spec.last_restart import seconds_of
+from inplace.simulator.cluster import virtual_time
+from inplace.simulator.cluster.cluster import Cluster
+from tests.cli.scenes import all_work, connection, explained, seen, status, text_of, training, until
+
+pytestmark = pytest.mark.virtual_time
+
+
+def run(scene: Coroutine[Any, Any, None]) -> None:
+    """Play one scene under virtual time."""
+    virtual_time.run(scene)
+
+
+def gauge(metrics: Metrics) -> float:
+    """Return the gauge of the metrics page."""
+    return float(metrics.last_restart_seconds.labels("default", "train")._value.get())
+
+
+async def event_of(cluster: Cluster) -> str:
+    """Return what the controller's Event said."""
+    events = (await cluster.client().list(EVENTS))["items"]
+    (note,) = (event["note"] for event in events if event["reason"] == "GroupRestartFinished")
+    return str(note)
+
+
+@pytest.mark.parametrize("is_asked_for", [False, True], ids=["a killed worker", "a request"])
+async def test_every_output_tells_the_same_seconds(is_asked_for: bool) -> None:
+    """From startedAt to syncedAt: in status, explain, timeline, restart, the Event and the metrics."""
+    async with training(3) as cluster:
+        request = ""
+        if is_asked_for:
+            request = await request_restart(connection(cluster), "train")
+        else:
+            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 3))
+        entry = status(cluster)[wire.LAST_GROUP_RESTART]
+        seconds = seconds_of(entry)
+        assert seconds is not None
+        assert seconds > 0
+        words, now_s = duration_text(seconds), cluster.clock.wall_s()
+
+        state = await seen(cluster)
+        last = status_data(state)["lastRestart"]
+        assert last is not None
+        assert last["seconds"] == seconds
+        console = VisibleConsole(file=io.StringIO(), width=200, highlight=False)
+        console.print(status_picture(state, now_s=now_s, columns=200))
+        assert f", took {words}" in console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+        assert f"every Pod was at epoch 2, {words} after the restart began" in text_of(await explained(cluster))
+
+        drawn_state, pods = await read_restart(connection(cluster), "train")
+        timeline = restart_timeline(pods, drawn_state.last, now_s=now_s, rows_max=40)
+        assert timeline is not None
+        assert f", in {words}, " in timeline_title(drawn_state, timeline, pods)
+        assert timeline_data(timeline)["synced"] == pytest.approx(seconds, abs=1e-3)
+        if is_asked_for:
+            assert outcome(cluster.jobset("train"), request) == f"restarted in {words}: every Pod is at epoch 2"
+
+        assert f" in {seconds:.1f} s" in await event_of(cluster)
+        assert cluster.controller is not None
+        assert gauge(cluster.controller.metrics) == pytest.approx(seconds, abs=1e-6)
