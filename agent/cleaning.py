@@ -12,14 +12,15 @@ from __future__ import annotations
 import os
 
 from inplace.agent.shared_file import write_shared
-from inplace.agent.shared_memory import SharedMemory
-from inplace.common.typed import TYPE_CHECKING, Final, Protocol
+from inplace.agent.shared_memory import SharedMemory, has_own_ipc
+from inplace.common.typed import TYPE_CHECKING, Final, Mapping, Protocol
 
 if TYPE_CHECKING:
     from inplace.agent.clean_paths import CleanPaths
 
 IPC: Final = "ipc"  # all POSIX shared memory of the user, and System V IPC
 OFF: Final = "off"  # no shared memory
+NOT_OURS: Final = "--clean ipc: expected shared memory of a Pod's own, saw the machine's: nothing of it is removed"
 
 
 class Cleaner(Protocol):
@@ -40,14 +41,17 @@ class Cleaning:
     Args:
         words: of `--clean`: paths, IPC, OFF.
         beside: a file in the folder that outlives the containers; "" for none.
+        env: of this process.
         is_quick: it takes no longer than a look at /dev/shm.
         refused: why some path does not belong to this container, a sentence for each.
     """
 
-    def __init__(self, words: tuple[str, ...], beside: str) -> None:
+    def __init__(self, words: tuple[str, ...], beside: str, env: Mapping[str, str]) -> None:
         kept = f"{beside}.{os.geteuid()}" if beside else ""  # containers of other users have files of their own
-        self._all_ipc = IPC in words
-        self._memory = SharedMemory(f"{kept}.shm" if kept else "") if OFF not in words else None
+        own_ipc = has_own_ipc(env)
+        self._all_ipc = IPC in words and own_ipc
+        self._not_ours = IPC in words and not own_ipc
+        self._memory = SharedMemory(f"{kept}.shm" if kept else "") if OFF not in words and own_ipc else None
         self._paths: CleanPaths | None = None
         self.refused: list[str] = []
         paths = tuple(word for word in words if word not in (IPC, OFF))
@@ -79,6 +83,8 @@ class Cleaning:
             from inplace.agent.sysv_ipc import remove_sysv_ipc
 
             removed += remove_sysv_ipc()
+        if self._not_ours and self._has_run:
+            said.append(NOT_OURS)
         if removed:
             said.append(f"removed {removed} pieces of shared memory that the last worker left")
         self._has_run = False

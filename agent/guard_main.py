@@ -34,7 +34,7 @@ def _run(options: GuardOptions, env: Mapping[str, str]) -> int:
         from inplace.agent.process_tree import become_reaper
 
         become_reaper()
-    cleaning = Cleaning(options.clean, env.get("LINK_FILE") or LINK_FILE)
+    cleaning = Cleaning(options.clean, env.get("LINK_FILE") or LINK_FILE, env)
     if cleaning.refused:
         for problem in cleaning.refused:
             say(f"{problem}; exit {CONFIG}")

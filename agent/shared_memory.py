@@ -3,9 +3,8 @@ Remove the POSIX shared memory that a dead worker left: files in /dev/shm, which
 
 A Pod's /dev/shm belongs to all of its containers. A file counts as the worker's if it came after the Pod's first
 worker was about to start, is a regular file of this process's user, and no process holds it open or maps it. What was
-there before is kept in a small file in the folder that outlives the containers. In two cases nothing is removed: a
-Pod that shares its node's /dev/shm (hostIPC), whose other users are not seen, and an unreadable list.
-On the guard's start path. docs/adr/0077
+there before is kept in a small file in the folder that outlives the containers; if that list cannot be read, nothing is
+removed. Nor is anything where `has_own_ipc` says no. On the guard's start path. docs/adr/0077
 """
 
 from __future__ import annotations
@@ -20,23 +19,36 @@ FOLDER: Final = "/dev/shm"  # noqa: S108 - that is what is cleaned
 FILES_MAX: Final = 10_000  # looked at in one go; the rest waits for the next one
 KEPT_BYTES_MAX: Final = 1 << 20
 NODES_IPC: Final = "ipc:[4026531839]"  # the kernel's PROC_IPC_INIT_INO
-_IN_POD: Final = "KUBERNETES_SERVICE_HOST"  # kubelet sets it in every container; outside, all processes are seen
+SET_BY_KUBELET: Final = "KUBERNETES_SERVICE_HOST"  # in every container
 File = tuple[int, str]  # inode and name
+
+
+def has_own_ipc(env: Mapping[str, str]) -> bool:
+    """Say whether /dev/shm and System V IPC belong to this process's Pod.
+
+    On a developer's machine, and in a Pod with hostIPC, other programs of the same user have files there.
+
+    Args:
+        env: of this process.
+    """
+    try:
+        namespace = os.readlink("/proc/self/ns/ipc")  # noqa: PTH115
+    except OSError:
+        namespace = ""  # a sandbox that hides it, such as gVisor's; it has no namespace of the node's
+    return SET_BY_KUBELET in env and namespace != NODES_IPC
 
 
 class SharedMemory:
     """What a worker leaves in /dev/shm.
 
     Args:
-        folder: where they are.
-        env: of this process.
         kept: the path of the list of what was there before the Pod's first worker; "" keeps it in memory.
+        folder: where the files are.
     """
 
-    def __init__(self, kept: str, folder: str = FOLDER, env: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, kept: str, folder: str = FOLDER) -> None:
         self._folder = folder
         self._before: set[File] | None = None  # None: it cannot be told
-        self._is_nodes = _IN_POD in env and _namespace("ipc") == NODES_IPC
         try:
             self._before = _parse(read_shared(kept, KEPT_BYTES_MAX)) if kept else set(self._files())
         except FileNotFoundError:
@@ -51,10 +63,10 @@ class SharedMemory:
     def clean(self, *, all_of_user: bool = False) -> int:
         """Remove what the worker left, or all files of this user; return how many were removed."""
         before = set[File]() if all_of_user else self._before
-        if before is None or self._is_nodes:
+        if before is None:
             return 0
         found = [file for file in self._files() if file not in before]
-        used = _in_use() if found else set()
+        used = _in_use(self._folder) if found else set()
         removed = 0
         for inode, name in found:
             if inode not in used:
@@ -86,34 +98,27 @@ def _parse(content: bytes) -> set[File]:
     return {(int(inode), name) for inode, _, name in lines}
 
 
-def _in_use() -> set[int]:
-    """Return the inodes of /dev/shm that processes hold open or map, as far as they can be seen."""
+def _in_use(folder: str) -> set[int]:
+    """Return the inodes of a folder's files that processes hold open or map, as far as they can be seen."""
     used = set[int]()
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             try:
-                _add_used(used, f"/proc/{name}")
+                _add_used(used, f"/proc/{name}", folder)
             except OSError:
                 continue  # it ended, or is another user's
     return used
 
 
-def _add_used(used: set[int], process: str) -> None:
+def _add_used(used: set[int], process: str, folder: str) -> None:
     with open(f"{process}/maps", encoding="utf-8", errors="replace") as maps:  # noqa: PTH123
         for line in maps:
-            if FOLDER in line:
+            if folder in line:
                 used.add(int(line.split()[4]))
     for number in os.listdir(f"{process}/fd"):  # noqa: PTH208
         path = f"{process}/fd/{number}"
         try:
-            if os.readlink(path).startswith(FOLDER):  # noqa: PTH115
+            if os.readlink(path).startswith(folder):  # noqa: PTH115
                 used.add(os.stat(path).st_ino)  # noqa: PTH116
         except FileNotFoundError:
             continue
-
-
-def _namespace(kind: str) -> str:
-    try:
-        return os.readlink(f"/proc/self/ns/{kind}")  # noqa: PTH115
-    except OSError:
-        return ""

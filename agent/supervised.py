@@ -51,7 +51,7 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
     become_reaper()
     end_what_was_left(shell.config, shell.log)
     shell = begin(shell, worker=options.command[0])
-    cleaning = Cleaning(options.clean, shell.config.epoch_file)
+    cleaning = Cleaning(options.clean, shell.config.epoch_file, env)
     if cleaning.refused:
         raise ConfigError(tuple(cleaning.refused))
     outside = OutsideSignals(options.stop_signal)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
-import secrets
-from collections.abc import Iterator
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from inplace.agent.arguments import ArgumentsError, clean_words
 from inplace.agent.clean_paths import CleanPaths, problem_of_mount, problem_of_path
+from inplace.agent.cleaning import NOT_OURS, Cleaning
 from inplace.agent.shared_memory import NODES_IPC, SharedMemory
-from inplace.agent.sysv_ipc import remove_sysv_ipc
+from tests.agent.process import ROOT
 from tests.agent.supervisor_rig import IDLE, supervised, until
 from tests.agent.test_guard import agent_at, guarded
 from tests.agent.test_process_depth import pod
 
-SHM = Path("/dev/shm")
 MOUNTS = """\
 1 0 0:1 / / rw - overlay overlay rw
 2 1 0:2 / /dev/shm rw - tmpfs shm rw
@@ -31,72 +33,105 @@ MOUNTS = """\
 """
 
 
-def leaves(name: str, then: str) -> str:
-    """Return a worker that leaves a file in /dev/shm in each run."""
-    return f"open('/dev/shm/{name}-' + os.environ['INPLACE_EPOCH'], 'w').close()\n{then}"
+# A Pod has its own IPC namespace and /dev/shm; the folder that is mounted there outlives its containers.
+POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+STARTER = ("unshare", "--mount", "--ipc", "sh", "-c", 'mount --bind "$0" /dev/shm && exec "$@"')
+makes_namespaces = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as making namespaces does")
+outside_namespaces = pytest.mark.skipif(
+    str(Path("/proc/self/ns/ipc").readlink()) != NODES_IPC, reason="needs the machine's own IPC namespace"
+)
+
+
+def leaves(folder: Path, then: str) -> str:
+    """Return a worker that leaves a file in a folder in each run."""
+    return f"open({str(folder)!r} + '/of-' + os.environ['INPLACE_EPOCH'], 'w').close()\n{then}"
+
+
+def names(folder: Path) -> list[str]:
+    """Return what is in a folder."""
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture
-def name() -> Iterator[str]:
-    """Give a name in /dev/shm that no other test has."""
-    own = f"inplace-test-{secrets.token_hex(8)}"
-    yield own
-    for path in SHM.glob(f"{own}*"):
-        path.unlink(missing_ok=True)
+def folder(tmp_path: Path) -> Path:
+    """Give an empty folder for what the workers leave."""
+    made = tmp_path / "left"
+    made.mkdir()
+    return made
 
 
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """Give the folder that agent and guard share, which nobody may clean."""
+    made = tmp_path / "shared"
+    made.mkdir()
+    return made
+
+
+@makes_namespaces
 @pytest.mark.asyncio
-async def test_a_guard_that_ends_leaves_no_shared_memory_of_its_worker(tmp_path: Path, name: str) -> None:
+async def test_a_guard_that_ends_leaves_no_shared_memory_of_its_worker(shared: Path, folder: Path) -> None:
     """In depth `containers`; what was there before the first worker stays, also for the second guard."""
-    with (SHM / f"{name}-before").open("w"):  # open: guards of other tests see it, too
-        for epoch in (1, 2):
-            async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, leaves(name, "sys.exit(1)")) as group:
-                agent.link.lift(epoch)
-                assert (await group.finished())[0] == 1
-            assert [path.name for path in SHM.glob(f"{name}-*")] == [f"{name}-before"]
-    (SHM / f"{name}-before").unlink(missing_ok=True)
+    (folder / "before").touch()
+    worker = leaves(Path("/dev/shm"), "sys.exit(1)")
+    for epoch in (1, 2):
+        async with (
+            agent_at(shared / "link") as agent,
+            guarded(shared, worker, starter=(*STARTER, str(folder)), **POD) as group,
+        ):
+            agent.link.lift(epoch)
+            assert (await group.finished())[0] == 1
+        assert names(folder) == ["before"]
 
 
 @pytest.mark.asyncio
-async def test_what_a_killed_guard_left_is_cleaned_by_the_next(tmp_path: Path, name: str) -> None:
+async def test_what_a_killed_guard_left_is_cleaned_by_the_next(shared: Path, folder: Path) -> None:
     """As after the kernel ended the whole container for its memory."""
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, leaves(name, IDLE)) as group:
+    options = ("--clean", str(folder))
+    async with agent_at(shared / "link") as agent, guarded(shared, leaves(folder, IDLE), *options) as group:
         agent.link.lift(1)
         await group.noted("main")
         group.child.kill()
         await until(lambda: not group.tree(), "the worker's end")
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, IDLE):
-        await until(lambda: not (SHM / f"{name}-1").exists(), "the cleaning")
+    assert names(folder) == ["of-1"]
+    async with agent_at(shared / "link") as agent, guarded(shared, IDLE, *options):
+        await until(lambda: not names(folder), "the cleaning")
 
 
 @pytest.mark.asyncio
-async def test_a_guard_that_stays_cleans_before_it_says_that_it_waits(tmp_path: Path, name: str) -> None:
+async def test_a_guard_that_stays_cleans_before_it_says_that_it_waits(shared: Path, folder: Path) -> None:
     """In depth `process`: the agent announces after that word, and the next worker finds nothing."""
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    worker = f"note('epoch-' + os.environ['INPLACE_EPOCH'], str(os.listdir({str(scratch)!r})))\n"
-    worker += f"open({str(scratch / 'lock')!r}, 'w').close()\n" + leaves(name, "sys.exit(1)")
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    async with pod(shared, worker, "--clean", str(scratch)) as group:
+    worker = f"note('epoch-' + os.environ['INPLACE_EPOCH'], str(os.listdir({str(folder)!r})))\n"
+    worker += leaves(folder, "sys.exit(1)")
+    async with pod(shared, worker, "--clean", str(folder)) as group:
         await group.runs(1)
         await group.runs(2)
         for epoch in (1, 2):
             assert await group.guard.noted(f"epoch-{epoch}") == "[]"
-        assert not (SHM / f"{name}-1").exists()
 
 
 @pytest.mark.asyncio
-async def test_a_supervisor_cleans_before_it_announces(tmp_path: Path, name: str) -> None:
-    """Shared memory by default, a path when asked."""
-    lock = tmp_path / "scratch" / "lock"
-    lock.parent.mkdir()
-    worker = leaves(name, f"open({str(lock)!r}, 'w').close()\nsys.exit(1)")
-    async with supervised(tmp_path, worker, "--clean", str(lock), EPOCH_FILE=str(tmp_path / "kept" / "epoch")) as group:
-        (tmp_path / "kept").mkdir()
+async def test_a_supervisor_cleans_before_it_announces(tmp_path: Path, folder: Path) -> None:
+    """What it was asked to clean is gone by then."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    worker = leaves(folder, "sys.exit(1)")
+    async with supervised(tmp_path, worker, "--clean", str(folder), EPOCH_FILE=str(kept / "epoch")) as group:
         await group.start()
         assert await group.announced() == 2
-        assert (lock.exists(), (SHM / f"{name}-1").exists()) == (False, False)
+        assert names(folder) == []
+
+
+@outside_namespaces
+@pytest.mark.parametrize("env", [{}, POD], ids=["a developer's machine", "hostIPC"])
+def test_the_machines_shared_memory_is_left_alone(tmp_path: Path, env: dict[str, str]) -> None:
+    """Neither by default nor when all of it is asked for, which is told; a file of this test is gone with its test."""
+    attached = ctypes.CDLL(None).shmget(0, 4096, 0o1600)
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        cleaning = Cleaning(("ipc",), str(tmp_path / "link"), env)
+        cleaning.begin()
+        assert (cleaning.clean(), Path(file.name).exists()) == ([NOT_OURS], True)
+    assert ctypes.CDLL(None).shmctl(attached, 0, None) == 0
 
 
 def test_what_was_there_before_stays(tmp_path: Path) -> None:
@@ -110,14 +145,16 @@ def test_what_was_there_before_stays(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["before"]
 
 
-def test_a_file_in_use_stays(name: str) -> None:
-    """A process that has it open needs it: a standby, or another container in a shared PID namespace."""
-    memory = SharedMemory("")
-    with (SHM / name).open("w"):
-        memory.clean()
-        assert (SHM / name).exists()
-    memory.clean()
-    assert not (SHM / name).exists()
+def test_a_file_in_use_stays(tmp_path: Path) -> None:
+    """A process that has it open or maps it needs it: a standby, or another container in a shared PID namespace."""
+    memory = SharedMemory("", str(tmp_path))
+    (tmp_path / "mapped").write_bytes(b"x")
+    with (tmp_path / "open").open("w"):
+        with (tmp_path / "mapped").open("r+b") as file:
+            pages = mmap.mmap(file.fileno(), 1)
+        assert memory.clean() == 0
+    pages.close()
+    assert memory.clean() == 2
 
 
 def test_all_of_the_users_shared_memory(tmp_path: Path) -> None:
@@ -130,16 +167,6 @@ def test_all_of_the_users_shared_memory(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-@pytest.mark.skipif(
-    str(Path("/proc/self/ns/ipc").readlink()) != NODES_IPC, reason="needs the machine's own IPC namespace"
-)
-def test_the_nodes_shared_memory_is_left_alone(tmp_path: Path) -> None:
-    """A Pod with hostIPC cannot see who else uses it."""
-    memory = SharedMemory("", str(tmp_path), {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
-    (tmp_path / "new").touch()
-    assert (memory.clean(), memory.clean(all_of_user=True), (tmp_path / "new").exists()) == (0, 0, True)
-
-
 def test_a_list_that_cannot_be_read_removes_nothing(tmp_path: Path) -> None:
     """A worker that puts a pipe in its place keeps its files, and blocks nobody."""
     os.mkfifo(tmp_path / "kept")
@@ -149,17 +176,21 @@ def test_a_list_that_cannot_be_read_removes_nothing(tmp_path: Path) -> None:
     assert memory.clean() == 0
 
 
+@makes_namespaces
 def test_system_v_ipc_that_is_attached_stays() -> None:
     """Another segment of this user is removed."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.shmat.restype = ctypes.c_void_p
-    attached, free = (libc.shmget(0, 4096, 0o1600) for _ in range(2))
-    libc.shmat(attached, None, 0)
-    try:
-        assert remove_sysv_ipc() >= 1
-        assert libc.shmctl(free, 0, None) == -1
-    finally:
-        assert libc.shmctl(attached, 0, None) == 0
+    program = """
+import ctypes
+from inplace.agent.sysv_ipc import remove_sysv_ipc
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+attached, free = (libc.shmget(0, 4096, 0o1600) for _ in range(2))
+libc.shmat(attached, None, 0)
+print(remove_sysv_ipc(), libc.shmctl(free, 0, None), libc.shmctl(attached, 0, None))
+"""
+    command = ("unshare", "--ipc", sys.executable, "-c", program)
+    done = subprocess.run(command, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert done.stdout.split() == [b"1", b"-1", b"0"], done.stderr.decode()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,8 +77,18 @@ class Guarded:
 
 
 @asynccontextmanager
-async def guarded(folder: Path, worker: str | list[str], *options: str, **more: str) -> AsyncIterator[Guarded]:
-    """Run a guard with a Python program, or a command, as its worker."""
+async def guarded(
+    folder: Path, worker: str | list[str], *options: str, starter: Sequence[str] = (), **more: str
+) -> AsyncIterator[Guarded]:
+    """Run a guard with a Python program, or a command, as its worker.
+
+    Args:
+        folder: of the link and the notes.
+        worker: what it runs.
+        options: of the guard.
+        starter: a command that turns into the guard.
+        more: of its environment.
+    """
     (folder / "notes").mkdir(exist_ok=True)
     command = [sys.executable, "-c", PRELUDE + worker] if isinstance(worker, str) else worker
     env = {
@@ -88,7 +98,7 @@ async def guarded(folder: Path, worker: str | list[str], *options: str, **more: 
         MARK: str(folder),
         "NOTES": str(folder / "notes"),
     }
-    async with process(env | more, *GUARD, *options, "--", *command) as child:
+    async with process(env | more, *starter, *GUARD, *options, "--", *command) as child:
         yield Guarded(folder, child)
 
 
