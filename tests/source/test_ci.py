@@ -47,6 +47,19 @@ def test_a_stage_that_fails_ends_the_run_and_is_named() -> None:
     assert "three" not in done.stdout
 
 
+def test_what_runs_beside_is_waited_for_and_its_words_are_the_error() -> None:
+    """A stage waits for it; when it fails, the run fails with its output, and what still runs is ended."""
+    good = run("beside one echo quiet\nstage rest one\n")
+    assert (good.returncode, "quiet" in good.stdout) == (0, False)
+    slow = "beside slow sleep 1000\n"
+    bad = run(f"{slow}echo ${{pids[slow]}}\nbeside two sh -c 'echo loud; exit 3'\nstage rest two\necho on\n")
+    assert bad.returncode == 1
+    assert "loud" in bad.stdout
+    assert "rest two: it failed" in bad.stdout
+    assert "on" not in bad.stdout.splitlines()
+    assert not Path("/proc", bad.stdout.split()[0]).exists()
+
+
 @pytest.mark.parametrize(
     ("installed", "code", "told"),
     [
