@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from inplace.agent.watch_settings import WatchSettings
 
 SAVE_WITHIN_S_MAX: Final = 3600.0  # as a request's, see controller/spec/requests.py
+CLEAN_AFTER: Final = 2  # failures in a row without progress: one is chance, a second one may be the container's
+CLEAN_AFTER_MAX: Final = 1000
 CHECKS_MAX: Final = 16  # guards of a Pod, see `agent.link_server`
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
@@ -66,6 +68,8 @@ class AgentConfig:
             PROGRESS_FILE names other files.
         save_within_s: how long a worker may take to save before a planned stop; 0: it is not asked.
         save_file: where it sees that it is asked; "" if it is not.
+        container_restart_exit_code: kubelet starts a supervisor's container anew after this code; None: it does not.
+        clean_after: after so many failures of its worker in a row this Pod gets clean containers; 0: never.
         fence_after_s: the length of the worker's lease, see `agent.fence`; 0 for none.
         phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
         warnings: what is odd but no reason to stop.
@@ -97,6 +101,8 @@ class AgentConfig:
     progress_dir: str = ""
     save_within_s: float = 0.0
     save_file: str = ""
+    container_restart_exit_code: int | None = None
+    clean_after: int = CLEAN_AFTER
     fence_after_s: int = 0
     phases_annotation: bool = True
     log_format: str = "json"
@@ -158,6 +164,8 @@ class AgentConfig:
             progress_dir=_progress_dir(read),
             save_within_s=save_within_s,
             save_file=save_file(_shared_file(read)) if save_within_s > 0 else "",
+            container_restart_exit_code=read.integer("CONTAINER_RESTART_EXIT_CODE", 1, 255),
+            clean_after=_clean_after(read),
             fence_after_s=_fence_after_s(read) if read.get("FENCE_AFTER_S") else 0,
             phases_annotation=read.choice("PHASES_ANNOTATION", ("on", "off")) == "on",
             log_format=read.choice("LOG_FORMAT", ("json", "console")),
@@ -213,6 +221,11 @@ def _fence_after_s(read: Environment) -> int:
     from inplace.common.epoch.lease import LENGTH_S_MAX, LENGTH_S_MIN
 
     return read.integer("FENCE_AFTER_S", LENGTH_S_MIN, LENGTH_S_MAX) or 0
+
+
+def _clean_after(read: Environment) -> int:
+    count = read.integer("CLEAN_AFTER_FAILURES", 0, CLEAN_AFTER_MAX)
+    return CLEAN_AFTER if count is None else count
 
 
 def _progress_dir(read: Environment) -> str:

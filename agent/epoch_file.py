@@ -7,25 +7,49 @@ annotation"). A local file does not lag. Not fsynced: it has to survive the cont
 
 Beside it, in EPOCH_FILE.ran, stands the last epoch in which the worker ran: no annotation says that, and without it a
 restarted worker could join its own epoch again when the JobSet's status is lost (docs/adr/0053).
+
+In EPOCH_FILE.failures stands what a new container is to know of the last one (docs/adr/0079).
 """
 
 from __future__ import annotations
 
 from inplace.agent.shared_file import read_shared, write_shared
 from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.record import record
 from inplace.common.typed import Final, Protocol
 
+FAILURES_MAX: Final = 1_000_000  # more are counted no further
+_STEP_MAX: Final = 10**12 - 1  # as common.progress has it
 _TEXT_BYTES_MAX: Final = 64
 
 
+@record
+class Failures:
+    """How this Pod's worker failed.
+
+    Args:
+        count: so often in a row, without progress in between.
+        best_step: the highest step of all its workers; None if none told one.
+    """
+
+    count: int = 0
+    best_step: int | None = None
+
+
 class EpochMemory(Protocol):
-    """Where an agent keeps the epoch it is about to announce."""
+    """Where an agent keeps the epoch it is about to announce, and what outlives its container beside it."""
 
     def remember(self, epoch: int) -> str | None:
         """Keep `epoch`; return what went wrong, None when it is kept."""
 
     def remember_run(self, epoch: int) -> str | None:
         """Keep `epoch` as the one in which the worker runs; return what went wrong, None when it is kept."""
+
+    def remember_failures(self, failures: Failures) -> str | None:
+        """Keep how the worker failed; return what went wrong, None when it is kept."""
+
+    def recall_failures(self) -> tuple[Failures, str | None]:
+        """Return how this Pod's workers failed before this process, and what is wrong with the memory."""
 
 
 class NoMemory:
@@ -37,13 +61,22 @@ class NoMemory:
 
     remember_run = remember
 
+    def remember_failures(self, failures: Failures) -> str | None:  # noqa: ARG002
+        """Do nothing."""
+        return None
+
+    def recall_failures(self) -> tuple[Failures, str | None]:
+        """Return that none failed."""
+        return Failures(), None
+
 
 class EpochFile:
-    """Two small files, each of which holds one decimal epoch."""
+    """Small files: two hold one decimal epoch each, one holds two decimal numbers."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._path_of_run = f"{path}.ran"
+        self._path_of_failures = f"{path}.failures"
 
     def remember(self, epoch: int) -> str | None:
         """Keep the epoch that is about to be announced."""
@@ -52,6 +85,21 @@ class EpochFile:
     def remember_run(self, epoch: int) -> str | None:
         """Keep the epoch in which the worker is about to run."""
         return write_file(self._path_of_run, str(epoch))
+
+    def remember_failures(self, failures: Failures) -> str | None:
+        """Keep how the worker failed."""
+        step = "-" if failures.best_step is None else str(failures.best_step)
+        return write_file(self._path_of_failures, f"{min(failures.count, FAILURES_MAX)} {step}")
+
+    def recall_failures(self) -> tuple[Failures, str | None]:
+        """Return (how the worker failed, what is wrong with the file); no failure when there is no file."""
+        text, problem = _text(self._path_of_failures)
+        if text is None:
+            return Failures(), problem
+        count, _, step = text.partition(" ")
+        if _is_number(count, FAILURES_MAX) and (step == "-" or _is_number(step, _STEP_MAX)):
+            return Failures(int(count), None if step == "-" else int(step)), None
+        return Failures(), f"EPOCH_FILE: {self._path_of_failures}: expected failures and a step, saw {text[:40]!r}"
 
     def recall(self) -> tuple[int | None, str | None]:
         """Return (announced epoch, what is wrong with the file); (None, None) when there is no file yet."""
@@ -72,12 +120,23 @@ def write_file(path: str, text: str) -> str | None:
 
 
 def _read(path: str) -> tuple[int | None, str | None]:
+    text, problem = _text(path)
+    if text is None:
+        return None, problem
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= INT32_MAX:
+        return int(text), None
+    return None, f"EPOCH_FILE: {path}: expected an integer from 1 to {INT32_MAX}, saw {text[:40]!r}"
+
+
+def _text(path: str) -> tuple[str | None, str | None]:
+    """Return (a file's text, what is wrong with the file); (None, None) when there is no file yet."""
     try:
-        text = read_shared(path, _TEXT_BYTES_MAX).decode("ascii", "replace")
+        return read_shared(path, _TEXT_BYTES_MAX).decode("ascii", "replace"), None
     except FileNotFoundError:
         return None, None
     except OSError as error:
         return None, f"EPOCH_FILE: cannot read {path}: {error.strerror}"
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= INT32_MAX:
-        return int(text), None
-    return None, f"EPOCH_FILE: {path}: expected an integer from 1 to {INT32_MAX}, saw {text[:40]!r}"
+
+
+def _is_number(text: str, most: int) -> bool:
+    return text.isascii() and text.isdigit() and int(text) <= most

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from inplace.agent.arguments import RunOptions
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Driver, Parts
+from inplace.agent.epoch_file import Failures
 from inplace.agent.exit_code import ExitCode, UnfitError
 from inplace.agent.link_address import PROGRESS_DIR, SAVE_FILE
 from inplace.agent.outside_signals import HARMLESS
@@ -23,10 +24,9 @@ from inplace.agent.stop_signal import signal_name
 from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
+from inplace.agent.worker_progress import WorkerProgress
 from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, Verdict, View
 from inplace.common.epoch.supervisor import (
-    IN_VAIN_S,
-    PROCESS_RESTARTS_MAX,
     Event,
     Leave,
     StartWorker,
@@ -72,11 +72,19 @@ class SupervisorAgent:
         self._outside = outside
         self._clock = parts.clock
         self._log = parts.log
+        self._memory = parts.memory
+        failures = self._recall_failures()
+        self._progress = WorkerProgress(failures.best_step)
+        self._began_s = 0.0  # when the newest worker started
+        is_guarded = config.restart_depth == PROCESS
         self._machine = SupervisorState(
             AgentState(previous=config.previous_epoch, reached=config.reached_epoch, leased=config.fence_after_s == 0),
             final_codes=options.final_codes,
             restart_code=config.restart_exit_code if options.once else None,
-            clean_code=config.restart_exit_code if config.restart_depth == PROCESS else None,
+            clean_code=config.restart_exit_code if is_guarded else config.container_restart_exit_code,
+            is_guarded=is_guarded,
+            clean_after=config.clean_after,
+            failures=failures.count,
         )
         self._driver = Driver(config, parts, self)
         if config.fence_after_s:
@@ -203,7 +211,7 @@ class SupervisorAgent:
                 env[PROGRESS_DIR] = self._stalls.folder
         if self._saves is not None:
             env[SAVE_FILE] = self._saves.path
-        began_s = self._clock.monotonic_s()
+        began_s = self._began_s = self._clock.monotonic_s()
         try:
             self._worker.start(env)
         except WorkerStartError as error:
@@ -265,11 +273,23 @@ class SupervisorAgent:
 
     def _explain(self, code: int) -> None:
         """Log why kubelet is to start every container of this Pod anew."""
-        in_vain = len(self._machine.failed_at_s) - 1
-        why = "a container of a worker is gone"
-        if in_vain >= PROCESS_RESTARTS_MAX:
-            why = f"{in_vain} restarts of the worker's process within {IN_VAIN_S:g} s did not help"
+        count, why = self._machine.failures, "a container of a worker is gone"
+        if 0 < self._config.clean_after <= count:
+            why = f"the worker failed {count} times in a row without progress"
         self._log.warning("clean_containers_wanted", epoch=self.state.epoch, why=why, exit_code=code)
+
+    def _recall_failures(self) -> Failures:
+        """Return how the workers of this Pod failed before this process."""
+        failures, problem = self._memory.recall_failures()
+        if problem is not None:
+            self._log.warning("failures_not_recalled", message=problem, then="the next failure counts as the first")
+        return failures
+
+    def _remember_failures(self) -> None:
+        """Keep for the next container how the worker failed."""
+        problem = self._memory.remember_failures(Failures(self._machine.failures, self._progress.best))
+        if problem is not None:
+            self._log.warning("failures_not_kept", message=problem, then="the next container does not know of them")
 
     def _leave(self, code: int) -> None:
         """End the process, and every task that still waits for the worker."""
@@ -287,8 +307,9 @@ class SupervisorAgent:
             code = None
         self._stop_watching()
         self._phases.worker_down()
+        stepped = self._stalls.finish() if self._stalls is not None else ""
         if self._stalls is not None:
-            self._phases.worker_stepped(self._stalls.finish())
+            self._phases.worker_stepped(stepped)
         self._driver.begin_run()
         if self._outside is not None and (number := self._outside.ended_worker()):
             self._terminate(number)  # BEFORE its end, which is no completion then, and no failure
@@ -296,7 +317,11 @@ class SupervisorAgent:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
-        self._driver.take(WorkerLost() if code is None else WorkerExited(code, ended_s))
+        progressed = self._progress.after_run(stepped, ended_s - self._began_s)
+        before = self._machine.failures
+        self._driver.take(WorkerLost() if code is None else WorkerExited(code, progressed))
+        if self._machine.failures and (progressed or self._machine.failures != before):
+            self._remember_failures()
         if self._saving is not None and not self._saving.done():
             self._saving.cancel()
             self._terminate(signal.SIGTERM)  # BEFORE nothing is left: this Pod begins no other run

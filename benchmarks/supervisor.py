@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any, Final
 
 from inplace.cli.demo.manifest import EXAMPLES
+from inplace.cli.manifests.agent_pieces import KEEP_CONTAINERS
 from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
@@ -42,6 +43,7 @@ def manifests(pods: int, restarts: int, command: list[str]) -> list[KubeObject]:
     spec["failurePolicy"]["maxRestarts"] = restarts
     (container,) = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     container["command"] = command
+    container["env"].append(dict(KEEP_CONTAINERS))
     return documents
 
 

@@ -5,7 +5,7 @@ The annotation with which an agent tells that its worker died or hangs: which ep
     stall = ",stalled=" seconds [ ",step=" step ]
     epoch = the epoch in which the worker ran, 1 to 2147483647
     code  = exit code, 1 to 255; absent if the container ended without a word (its memory ran out, its guard was killed)
-    restarts = of its process that did not help, 1 to 9: this Pod gets clean containers
+    restarts = so many in a row did not help, 1 to 9, where 9 may be more: this Pod gets clean containers
     seconds = how long the worker was silent, 1 to 9999999: it hangs, and did not die
     step  = its last one, 0 to 999999999999; absent if nobody knows
     milliseconds = since the Unix epoch, by the node's clock; 13 digits
@@ -25,7 +25,7 @@ from inplace.common.typed import Final
 VERSION: Final = "v1"
 TEXT_BYTES_MAX: Final = len("v1,epoch=2147483647,stalled=9999999,step=999999999999,at=1790000000123")
 STALLED_S_MAX: Final = 9_999_999  # 115 days; what is longer is cut
-IN_VAIN_MAX: Final = 9  # an agent gives up after 3
+IN_VAIN_MAX: Final = 9  # more are told as 9
 STEP_MAX: Final = 999_999_999_999  # as common.progress has it
 _MILLISECONDS_MAX: Final = 9_999_999_999_999  # in the year 2286
 _NAMES: Final = (
@@ -54,7 +54,7 @@ class WorkerFailure:
         at_s: Unix time in seconds, by the node's clock.
         stalled_s: it hangs, and was silent for so many whole seconds, >= 1; None if it died.
         step: the last one of a worker that hangs; None if nobody knows.
-        in_vain: so many restarts of its process did not help, and its Pod gets clean containers; else 0.
+        in_vain: so many restarts in a row did not help, and its Pod gets clean containers; else 0.
     """
 
     epoch: int

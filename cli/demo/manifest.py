@@ -9,7 +9,7 @@ from pathlib import Path
 from inplace import examples
 from inplace.cli.demo.adaptation import UnsuitableError, adapted, initializers
 from inplace.cli.demo.node_shapes import node_shapes
-from inplace.cli.manifests.agent_pieces import DEPTH
+from inplace.cli.manifests.agent_pieces import DEPTH, KEEP_CONTAINERS
 from inplace.cli.manifests.documents import StreamError, read_stream
 from inplace.cli.manifests.pod_roles import Container, Member, members
 from inplace.common import wire
@@ -120,11 +120,11 @@ def read_demo_manifest(
         fitting, notes = adapted(jobset, models=models)
     except UnsuitableError as error:
         raise ManifestError(f"{path}: {error}") from error
-    _let_restart_at_once(fitting)
     documents[next(place for place, document in enumerate(documents) if document is jobset)] = fitting
     manifest = _described(documents, fitting, notes, path)
+    _let_restart_at_once(fitting, manifest.agents)
     if stall_after_s is not None and manifest.mode != "sidecar":
-        _set_limit(fitting, manifest.agents, stall_after_s)
+        _set_variable(fitting, manifest.agents, {"name": STALL_AFTER, "value": f"{stall_after_s:g}"})
     if mode is not None and mode != manifest.mode:
         raise ManifestError(f"{path}: expected a manifest for --mode {mode}, saw one for {manifest.mode} mode")
     return manifest
@@ -149,20 +149,21 @@ def _only_jobset(documents: list[KubeObject], file: Path) -> KubeObject:
     return jobsets[0]
 
 
-def _let_restart_at_once(jobset: KubeObject) -> None:
-    """Let no restart wait, unless the file says how long: the demo kills faster than any cluster fails."""
+def _let_restart_at_once(jobset: KubeObject, agents: frozenset[str]) -> None:
+    """Let no restart wait or renew containers, unless the file says so: the demo kills faster than a cluster fails."""
     metadata = jobset["metadata"]
     metadata["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0", **(metadata.get("annotations") or {})}
+    _set_variable(jobset, agents, KEEP_CONTAINERS)
 
 
-def _set_limit(jobset: KubeObject, agents: frozenset[str], stall_after_s: float) -> None:
-    """Give the agents' containers the variable of the limit."""
+def _set_variable(jobset: KubeObject, agents: frozenset[str], entry: KubeObject) -> None:
+    """Give the agents' containers a variable that they do not have."""
     for job in jobset["spec"]["replicatedJobs"]:
         template = job["template"]["spec"]["template"]["spec"]
         for container in (*(template.get("initContainers") or ()), *template["containers"]):
             env = container.setdefault("env", [])
-            if container["name"] in agents and all(variable.get("name") != STALL_AFTER for variable in env):
-                env.append({"name": STALL_AFTER, "value": f"{stall_after_s:g}"})
+            if container["name"] in agents and all(variable.get("name") != entry["name"] for variable in env):
+                env.append(dict(entry))
 
 
 def _fill(jobset: KubeObject, file: Path) -> None:

@@ -28,6 +28,8 @@ EPOCH_FILE: Final = f"{FOLDER}/epoch"
 PROGRAM_FILE: Final = f"{FOLDER}/inplace-agent"
 TOKEN_VOLUME: Final = "inplace-agent-token"  # noqa: S105 - a volume's name
 TOKEN_S: Final = 3600  # a token that somebody reads is good for so long; kubelet renews it, and the agent reads it anew
+CONTAINER_RESTART: Final = "CONTAINER_RESTART_EXIT_CODE"  # a supervisor's: kubelet starts its container anew after it
+KEEP_CONTAINERS: Final[KubeObject] = {"name": "CLEAN_AFTER_FAILURES", "value": "0"}  # where somebody kills workers
 DEPTH: Final[KubeObject] = {"name": "RESTART_DEPTH", "value": wire.PROCESS}
 LINK: Final[KubeObject] = {"name": "LINK_FILE", "value": LINK_FILE}
 PROBE_HOLD_S: Final = 55  # the agent answers at the lift, or after so long
@@ -82,6 +84,11 @@ def variables(*, exit_code: int | None, port: int | None) -> list[KubeObject]:
 def restarts_all(operator: str, *codes: int) -> KubeObject:
     """Return a rule under which every container of the Pod starts again."""
     return {"action": "RestartAllContainers", "exitCodes": {"operator": operator, "values": list(codes)}}
+
+
+def restarts_alone(code: int) -> KubeObject:
+    """Return a rule under which one container alone starts again: a supervisor, which is the Pod's only worker."""
+    return {"action": "Restart", "exitCodes": {"operator": "In", "values": [code]}}
 
 
 def startup_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:

@@ -11,9 +11,10 @@ announces at once from the newest view: no new watch, one PATCH.
 A worker that dies needs no telling: the next announcement says it. A worker that hangs is told first, so that its peers
 stop while it is killed (`common.epoch.telling`); a stopped process takes no SIGTERM, so it gets no grace.
 
-In a sidecar of depth `process` a guard in another container is the parent (`common.linked_worker`). Then kubelet
-can give this Pod clean containers, and this machine asks for them by leaving: when the worker's container is gone, and
-when the worker keeps failing. The failure is told first, as a sidecar's is, because kubelet takes a second or so.
+Where kubelet can give this Pod clean containers, this machine asks for them by leaving: when the worker failed several
+times in a row without progress, and when a worker's container is gone. The failure is told first, as a sidecar's is,
+because kubelet takes a second or so. A supervisor leaves once nothing of its worker is left. In a sidecar of depth
+`process` a guard in another container is the parent (`common.linked_worker`), and kubelet ends what is left there.
 """
 
 from __future__ import annotations
@@ -51,10 +52,6 @@ from inplace.common.epoch.telling import (
 )
 from inplace.common.epoch.telling import step as step_telling
 from inplace.common.record import replace
-from inplace.common.typed import Final
-
-PROCESS_RESTARTS_MAX: Final = 3  # in vain; the first may meet what a dying peer left, a fourth has never helped
-IN_VAIN_S: Final = 600.0  # kubelet takes a container for healthy after 10 minutes, and forgets its crash back-off
 
 
 class WorkerLife(Enum):
@@ -73,11 +70,11 @@ class WorkerExited:
 
     Args:
         code: its exit status, 128 + n when signal n ended it.
-        at_s: when, in seconds of one clock.
+        progressed: it got further than every worker of this Pod before; or nobody can say, and it ran for long.
     """
 
     code: int
-    at_s: float = 0.0
+    progressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +147,11 @@ class SupervisorState:
         final_codes: exit codes of a worker that end the Pod instead of restarting the group; 0 always does.
         restart_code: the process runs one worker: every end of it ends the process with the worker's code, and a group
             restart with this one; None begins again in this process.
-        clean_code: the exit code at which kubelet starts this Pod's containers anew, where a guard is the worker's
-            parent; None: this process is, and it can do no better than begin again.
-        failed_at_s: when this Pod's worker failed by itself, the newest last; a restart of the process did not help.
+        clean_code: the exit code at which kubelet starts this Pod's containers anew; None: kubelet does not, and this
+            process can do no better than begin again.
+        is_guarded: a guard in another container is the worker's parent; else this process is.
+        clean_after: after so many failures in a row clean containers are asked for; 0: never.
+        failures: so often in a row this Pod's worker failed by itself, without progress in between.
         telling: what became of this worker's stall, or of the failure for which this process leaves.
     """
 
@@ -162,7 +161,9 @@ class SupervisorState:
     final_codes: frozenset[int] = frozenset()
     restart_code: int | None = None
     clean_code: int | None = None
-    failed_at_s: tuple[float, ...] = ()
+    is_guarded: bool = False
+    clean_after: int = 0
+    failures: int = 0
     telling: TellingState = field(default_factory=TellingState)
 
 
@@ -178,14 +179,14 @@ def step(state: SupervisorState, event: Event) -> Step:
     if state.life is WorkerLife.LEFT:
         raise InvariantError(f"event {event!r} after the supervisor left")
     match event:
-        case View() if state.life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS):
+        case View() if _is_ending(state):
             return _keep(state, event)
-        case Lease(held) if state.life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS):
+        case Lease(held) if _is_ending(state):
             return _keep_lease(state, held=held)
         case View() | Accepted() | NotAccepted() | StillWaiting() | Lease():
             return _follow(state, event)
-        case WorkerExited(code, at_s):
-            return _exited(_counted(state, at_s), code)
+        case WorkerExited(code, progressed):
+            return _exited(replace(state, failures=0) if progressed else state, code)
         case WorkerGone():
             return _gone(state)
         case WorkerLost():
@@ -242,46 +243,40 @@ def _tell(state: SupervisorState, event: WorkerStalled | TellingDue | FailureTol
 
 
 def _exited(state: SupervisorState, code: int) -> Step:
-    """Take note of how the worker ended; its leftovers are still there.
-
-    The exit of a worker that was told to stop for a group restart says nothing: it is the stop's doing. Where the Pod
-    ends anyway, a final code is passed on, so that a podFailurePolicy sees it.
-    """
+    """Take note of how the worker ended; its leftovers are still there. One that fails again gets clean containers."""
     if state.life not in (WorkerLife.RUNNING, WorkerLife.STOPPING):
         raise InvariantError(f"a worker exited with {code} in life {state.life.value}")
     was_running = state.life is WorkerLife.RUNNING
     state = replace(state, life=WorkerLife.LEFTOVERS)
-    if state.clean_code is not None:
-        return _exited_below_a_guard(state, code, was_running=was_running)
     if state.restart_code is not None:
         return replace(state, code=code if was_running else state.code), ()
+    if not state.is_guarded:  # a guard keeps every end to itself that ends the Pod
+        state = replace(state, code=_last_code(state, code, was_running=was_running))
+    if state.code is not None:
+        return state, ()
+    failed = was_running or state.telling.failure is not None  # it hung, and was told to end for that
+    state = replace(state, failures=state.failures + failed)
+    is_in_vain = failed and 0 < state.clean_after <= state.failures
+    if state.clean_code is None or not (is_in_vain or (state.is_guarded and not _restarts_in_place(state))):
+        return state, ()
+    return _ask_for_clean(state, code if was_running else None, state.failures - 1)
+
+
+def _last_code(state: SupervisorState, code: int, *, was_running: bool) -> int | None:
+    """Return the code with which a supervisor ends with its worker; None if it goes on.
+
+    The exit of a worker that was told to stop for a group restart says nothing: it is the stop's doing. Where the Pod
+    ends anyway, a final code is passed on, so that a podFailurePolicy sees it.
+    """
     is_final = code in state.final_codes
     if not was_running:
-        leaves_with = code if is_final and state.code is not None else state.code
-    else:
-        leaves_with = code if code == 0 or is_final or not _restarts_in_place(state) else None
-    return replace(state, code=leaves_with), ()
-
-
-def _exited_below_a_guard(state: SupervisorState, code: int, *, was_running: bool) -> Step:
-    """Begin again, unless that has been in vain too often; a guard keeps every end to itself that ends the Pod."""
-    in_vain = len(state.failed_at_s) - 1
-    if state.code is not None or (in_vain < PROCESS_RESTARTS_MAX and _restarts_in_place(state)):
-        return state, ()
-    return _ask_for_clean(state, code if was_running else None, in_vain)
-
-
-def _counted(state: SupervisorState, at_s: float) -> SupervisorState:
-    """Remember when the worker failed by itself: it died, or it was found to hang."""
-    if state.clean_code is None or (state.life is WorkerLife.STOPPING and state.telling.failure is None):
-        return state
-    recent = tuple(failed_s for failed_s in state.failed_at_s if at_s - failed_s < IN_VAIN_S)
-    return replace(state, failed_at_s=(*recent, at_s))
+        return code if is_final and state.code is not None else state.code
+    return code if code == 0 or is_final or not _restarts_in_place(state) else None
 
 
 def _lost(state: SupervisorState) -> Step:
     """Let kubelet start this Pod's containers anew: one is gone, or cannot be used again."""
-    if state.clean_code is None or state.life is WorkerLife.ABSENT:
+    if not state.is_guarded or state.life is WorkerLife.ABSENT:
         raise InvariantError(f"a worker is lost in life {state.life.value}")
     if _is_leaving(state):
         return state, ()
@@ -291,7 +286,7 @@ def _lost(state: SupervisorState) -> Step:
 
 
 def _ask_for_clean(state: SupervisorState, code: int | None, in_vain: int) -> Step:
-    """Tell of the failure, unless the group restarts anyway, then leave; kubelet removes what the worker left."""
+    """Tell of the failure, unless the group restarts anyway, then leave."""
     view, epoch = state.agent.view, state.agent.epoch
     is_known = state.telling.failure is not None or view is None or view.deprecated >= epoch
     if is_known or not _restarts_in_place(state):
@@ -302,14 +297,24 @@ def _ask_for_clean(state: SupervisorState, code: int | None, in_vain: int) -> St
 
 def _is_leaving(state: SupervisorState) -> bool:
     """Say whether this process leaves for clean containers as soon as it has told why."""
-    return state.life is WorkerLife.LEFTOVERS and isinstance(state.telling.failure, WorkerFailed)
+    return isinstance(state.telling.failure, WorkerFailed)
+
+
+def _is_ending(state: SupervisorState) -> bool:
+    """Say whether the worker ends, or this process: a view is kept for what comes then."""
+    return state.life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS) or _is_leaving(state)
 
 
 def _leave(state: SupervisorState) -> Step:
-    """End this process, so that kubelet starts every container of this Pod anew, unless the Pod ends."""
+    """End this process, so that kubelet starts every container of this Pod anew, unless the Pod ends.
+
+    A supervisor ends its own worker first; what is below a guard kubelet ends.
+    """
     code = state.clean_code if state.code is None else state.code
     if code is None:
         raise InvariantError("nobody gives this Pod clean containers")
+    if state.life is WorkerLife.LEFTOVERS and not state.is_guarded:
+        return replace(state, code=code, telling=TellingState()), ()
     return replace(state, life=WorkerLife.LEFT), (Leave(code),)
 
 
@@ -332,7 +337,7 @@ def _gone(state: SupervisorState) -> Step:
     if state.life is not WorkerLife.LEFTOVERS:
         raise InvariantError(f"a worker is gone in life {state.life.value}")
     if _is_leaving(state):
-        return state, ()
+        return state if state.is_guarded else replace(state, life=WorkerLife.ABSENT), ()
     if state.code is not None:
         return replace(state, life=WorkerLife.LEFT), (Leave(state.code),)
     return _begin_again(state)

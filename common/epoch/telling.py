@@ -19,7 +19,7 @@ class WorkerFailed:
     Args:
         epoch: in which it ran.
         code: its exit code; None if its container ended without a word.
-        in_vain: so many restarts of its process did not help, and the Pod gets clean containers; else 0.
+        in_vain: so many restarts in a row did not help, and the Pod gets clean containers; else 0.
     """
 
     epoch: int

@@ -80,7 +80,8 @@ def _death_of(pod: Pod, epoch: int) -> Failure:
         return failure
     message = "its agent told" if told.code is not None else "its agent told: the container ended without a word"
     if told.in_vain:
-        message += f": {told.in_vain} restarts of its process did not help, so its Pod gets clean containers"
+        restarts = "the last restart" if told.in_vain == 1 else f"the last {told.in_vain} restarts"
+        message += f": {restarts} did not help, so its Pod gets clean containers"
     return replace(
         failure,
         container=_only_worker(pod),

@@ -10,6 +10,7 @@ from random import Random
 
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
+from inplace.agent.epoch_file import Failures
 from inplace.agent.link import Link, NoLink
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.supervisor_agent import SupervisorAgent
@@ -52,6 +53,7 @@ class Disk:
 
     epoch: int | None = None
     ran: int = 0
+    failures: Failures = field(default_factory=Failures)
     full: bool = False
 
     def remember(self, epoch: int) -> str | None:
@@ -67,6 +69,17 @@ class Disk:
             return "no space left on device"
         self.ran = epoch
         return None
+
+    def remember_failures(self, failures: Failures) -> str | None:
+        """Store how the worker failed; return the error text when that fails."""
+        if self.full:
+            return "no space left on device"
+        self.failures = failures
+        return None
+
+    def recall_failures(self) -> tuple[Failures, str | None]:
+        """Return how the worker failed."""
+        return self.failures, None
 
 
 @dataclass

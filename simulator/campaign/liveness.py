@@ -8,6 +8,7 @@ from collections.abc import Callable
 from inplace.common import wire
 from inplace.simulator.campaign.judge import ViolationError, slot_of, slots_of
 from inplace.simulator.campaign.network import Ending
+from inplace.simulator.campaign.scenario import WATCHED
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.virtual_time import describe_tasks
 
@@ -51,7 +52,8 @@ async def complete(world: World) -> None:
 async def restart_cheaply(world: World) -> float | None:
     """Let one more worker die without other faults; check the requests of the restart and return its seconds.
 
-    One watch and one patch for each Pod; where workers have guards, one patch more for the Pod that tells of the death.
+    One watch and one patch for each Pod. One patch more for the Pod that tells of the death: below a guard, and where a
+    worker that fails again gets clean containers.
 
     None: the group has ended, or a half-open watch is still about to disturb it.
 
@@ -75,7 +77,7 @@ async def restart_cheaply(world: World) -> float | None:
     if terminal(world):
         return None
     took_s = world.now_s - began_s
-    tells = f"agent/{victim.pod['metadata']['name']}" if world.scenario.mode in ("guarded", "process") else ""
+    tells = f"agent/{victim.pod['metadata']['name']}" if world.scenario.mode in WATCHED else ""
     for (client, method), count in world.network.requests.items():
         cost = count - before.get((client, method), 0) - (client == tells and method == "PATCH")
         if client.startswith("agent/") and method in ("WATCH", "PATCH") and cost > 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from inplace.cli.manifests.agent_pieces import DEPTH
+from inplace.cli.manifests.agent_pieces import DEPTH, KEEP_CONTAINERS
 from inplace.common import unfit, wire
 from inplace.common.kube.resources import KubeObject
 from testbed.node.archives import UPSTREAM_AGENT_IMAGE, WORKER_IMAGE
@@ -41,10 +41,11 @@ def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, eviden
     read = documents_of((EXAMPLES / MODES[mode]).read_text(), namespace)
     (jobset,) = (each for each in read if each["kind"] == "JobSet")
     jobset["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
-    # Tests and benchmarks kill workers faster than these could make progress.
-    jobset["metadata"].setdefault("annotations", {})[wire.CRASH_LOOP_BACKOFF] = "0"
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = pods
+    # Tests and benchmarks kill workers faster than these could make progress.
+    jobset["metadata"].setdefault("annotations", {})[wire.CRASH_LOOP_BACKOFF] = "0"
+    _agent_of(jobset)["env"].append(dict(KEEP_CONTAINERS))
     if mode == "guarded_process":
         job["template"]["spec"]["initContainers"][0]["env"].append(dict(DEPTH))
     _adapt(job["template"]["spec"], evidence)
@@ -63,9 +64,7 @@ def documents_of(text: str, namespace: str) -> list[KubeObject]:
 
 def watch_over(jobset: KubeObject, stall_after_s: float) -> None:
     """Set the watchdog's limit: on the sidecar, or on the supervisor, which is the worker's container."""
-    pod = _pod_of(jobset)
-    agent = (pod.get("initContainers") or pod["containers"])[0]
-    agent["env"].append({"name": "STALL_AFTER_S", "value": f"{stall_after_s:g}"})
+    _agent_of(jobset)["env"].append({"name": "STALL_AFTER_S", "value": f"{stall_after_s:g}"})
 
 
 def avoid_bad_nodes(jobset: KubeObject, policy: str) -> None:
@@ -95,14 +94,14 @@ def check_before_announcing(jobset: KubeObject, command: str) -> None:
     for agent in pod.get("initContainers", ()):
         agent["env"].append({"name": "CHECKS_BEFORE_ANNOUNCE", "value": "1"})
     for rule in worker.get("restartPolicyRules", ()):
-        rule["exitCodes"]["values"].append(unfit.CODE)
+        if rule["exitCodes"]["operator"] == "NotIn":
+            rule["exitCodes"]["values"].append(unfit.CODE)
 
 
 def fence_after(jobset: KubeObject, length_s: int) -> None:
     """Give the workers leases."""
     jobset["metadata"].setdefault("annotations", {})[wire.FENCE_AFTER] = str(length_s)
-    pod = _pod_of(jobset)
-    agent = (pod.get("initContainers") or pod["containers"])[0]
+    agent = _agent_of(jobset)
     path = f"metadata.annotations['{wire.FENCE_AFTER}']"
     agent["env"].append({"name": "FENCE_AFTER_S", "valueFrom": {"fieldRef": {"fieldPath": path}}})
 
@@ -143,6 +142,19 @@ def _pod_of(jobset: KubeObject) -> dict[str, Any]:
     """Return the template of the group's Pods."""
     pod: dict[str, Any] = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     return pod
+
+
+def _agent_of(jobset: KubeObject) -> dict[str, Any]:
+    """Return the agent's container: the sidecar, or the supervisor, which is the worker's."""
+    pod = _pod_of(jobset)
+    agent: dict[str, Any] = (pod.get("initContainers") or pod["containers"])[0]
+    return agent
+
+
+def get_clean_containers(jobset: KubeObject) -> None:
+    """Let a worker that fails a second time in a row get clean containers, as users have it."""
+    agent = _agent_of(jobset)
+    agent["env"] = [entry for entry in agent["env"] if entry != KEEP_CONTAINERS]
 
 
 def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:

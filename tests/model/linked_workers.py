@@ -20,9 +20,9 @@ from tests.model.search import canonical, search
 NAME: Final = "one guarded Pod, depth process"
 FINAL_CODE: Final = 42
 CLEAN_CODE: Final = 88
+CLEAN_AFTER: Final = 2  # failures in a row
 FAULTS_MAX: Final = 2  # ends of the agent, the guard, their connection or the Pod, and trees that survive SIGKILL
 EPOCHS_MAX: Final = 2  # of one exploration: what happens in a third epoch has happened in the second
-FAILED_BEFORE: Final = (0.0, 0.0)  # so that the second failure of this exploration is one too many
 SIGTERM, SIGKILL = 15, 9
 END: Final = "end of the link"
 
@@ -32,7 +32,7 @@ P3: Final = "P3 a worker runs on although its agent is gone"
 P4: Final = "P4 agent and guard wait for each other"
 P5: Final = "P5 a worker's container is gone, and its agent was not told"
 P6: Final = "P6 an agent left for clean containers before its PATCH was answered, or its time was over"
-P7: Final = "P7 a process was restarted once more although three restarts were in vain"
+P7: Final = "P7 a process was restarted once more although its worker failed twice in a row"
 INVARIANT: Final = "INV production code raised InvariantError"
 
 
@@ -94,7 +94,7 @@ class ProcessWorld:
 
     def first(self, epoch: int = 0, deprecated: int = 0) -> Pod:
         """Return a Pod whose containers have just started."""
-        agent = self._machine.SupervisorState(clean_code=CLEAN_CODE, failed_at_s=FAILED_BEFORE)
+        agent = self._machine.SupervisorState(clean_code=CLEAN_CODE, is_guarded=True, clean_after=CLEAN_AFTER)
         guard = self._guard.GuardState(final_codes=frozenset({FINAL_CODE}))
         return Pod(agent, self._worker.LinkedWorkerState(), guard, epoch=epoch, deprecated=deprecated)
 
@@ -192,7 +192,7 @@ class ProcessWorld:
             match name:
                 case "Announce" if pod.tree:
                     pod = pod._replace(rule=P2)
-                case "Announce" if len(state.failed_at_s) > self._machine.PROCESS_RESTARTS_MAX:
+                case "Announce" if state.failures >= CLEAN_AFTER:
                     pod = pod._replace(rule=P7)
                 case "StartWorker":
                     pod = self._carried(pod, self._worker.Lift(action.epoch or 0))

@@ -67,7 +67,7 @@ _ANY: Final = """    if not slot:
         return None
     only = max(slot.values(), key=lambda record: record.epoch or 0)
 """
-_EXITED: Final = """            return _exited(_counted(state, at_s), code)
+_EXITED: Final = """            return _exited(replace(state, failures=0) if progressed else state, code)
         case WorkerGone():
             return _gone(state)
 """
@@ -316,8 +316,8 @@ BUGS: Final = (
         "supervisor: never asks for clean containers",
         explore_linked_workers,
         "supervisor",
-        "in_vain < PROCESS_RESTARTS_MAX and",
-        "in_vain < 99 and",
+        "0 < state.clean_after <= state.failures\n",
+        "0 < 99 <= state.failures\n",
     ),
     Bug(
         "supervisor: announces when its worker exits, not when the tree is gone",
@@ -325,7 +325,8 @@ BUGS: Final = (
         "supervisor",
         _EXITED,
         _EXITED.replace("_gone(state)", "state, ()").replace(
-            "_exited(_counted(state, at_s), code)", "_gone(_exited(_counted(state, at_s), code)[0])"
+            "_exited(replace(state, failures=0) if progressed else state, code)",
+            "_gone(_exited(replace(state, failures=0) if progressed else state, code)[0])",
         ),
     ),
     Bug(

@@ -290,9 +290,9 @@ async def tell(crew: Crew, pod: str, text: str) -> None:
             ",code=7,vain=3",
             {
                 "exitCode": 7,
-                "message": "its agent told: 3 restarts of its process did not help, so its Pod gets clean containers",
+                "message": "its agent told: the last 3 restarts did not help, so its Pod gets clean containers",
             },
-            "container worker exited with 7: its agent told: 3 restarts of its process did not help",
+            "container worker exited with 7: its agent told: the last 3 restarts did not help",
         ),
         ("", {"message": "its agent told: the container ended without a word"}, "the container ended without a word"),
     ],
