@@ -38,6 +38,13 @@ def inject(
             "the worker's process, by its guard. Written into the JobSet as the annotation inplace.dev/restart."
         ),
     ] = None,
+    restart_rule: Annotated[
+        Literal["on", "off"],
+        typer.Option(
+            help="Supervisor mode: kubelet starts the container anew when its worker fails again and again. off: no "
+            "restartPolicyRules, for Kubernetes before 1.35."
+        ),
+    ] = "on",
     before_announce: Annotated[
         str, typer.Option(help="A check that each Pod runs before it joins an epoch; if it fails, the Pod is replaced.")
     ] = "",
@@ -119,6 +126,7 @@ def inject(
         workers=tuple(worker or ()),
         barrier=barrier,
         depth=restart,
+        restart_rule=restart_rule == "on",
         agent_in_image=agent_in_image,
         policies=PolicyOptions(
             before_announce,

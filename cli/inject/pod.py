@@ -10,7 +10,7 @@ from inplace.agent.barrier_address import OUR_PORT
 from inplace.agent.exit_code import ExitCode
 from inplace.cli.inject.agent_resources import OPTION, agent_resources, check_resources
 from inplace.cli.inject.policies import NO_POLICIES, PolicyOptions
-from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on, fill, stop_signal, wrap
+from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on, fill, let_restart, stop_signal, wrap
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal, shown
 from inplace.cli.manifests.pod_failure_policy import final_codes
@@ -34,6 +34,7 @@ class InjectOptions:
         barrier: sidecar mode: what holds the worker back. A guard in its container (agent/guard.py); or the agent's
             startup probe, and with "wait" its own command as well (agent/wait.py). An agent that is there keeps its.
         depth: of a group restart in a guarded Pod; None is for the JobSet's annotation to say.
+        restart_rule: kubelet starts a supervisor's container anew when its worker keeps failing (Kubernetes 1.35).
         agent_in_image: the worker's image holds inplace-agent already; nothing is copied into it.
         agent_resources: of the agent's own containers, by kind and name; what is not named follows the Pod.
         policies: checks, saving, leases and bad nodes.
@@ -49,6 +50,7 @@ class InjectOptions:
     workers: tuple[str, ...] = ()
     barrier: Barrier = "guard"
     depth: Depth | None = None
+    restart_rule: bool = True
     agent_in_image: bool = False
     agent_resources: Mapping[str, str] = field(default_factory=dict)
     policies: PolicyOptions = NO_POLICIES
@@ -195,8 +197,8 @@ def _complete_sidecar(
 
 def _add_supervisor(member: Member, worker: Container, options: InjectOptions, *, as_root: bool) -> Iterator[Finding]:
     """Make the agent the parent of the worker."""
+    codes = final_codes(member.job_spec, worker.name)
     if member.supervisor is None:
-        codes = final_codes(member.job_spec, worker.name)
         yield from wrap(worker, "run", (*fail_on(codes), *stop_signal(worker)), agent_in_image=options.agent_in_image)
         if not options.agent_in_image:
             yield from _add_file(member, worker, options, as_root=as_root)
@@ -204,6 +206,8 @@ def _add_supervisor(member: Member, worker: Container, options: InjectOptions, *
         return
     port = options.port if options.port != OUR_PORT else None
     yield from add_variables(worker, agent_pieces.variables(exit_code=None, port=port))
+    if options.restart_rule:
+        yield from let_restart(worker, options.exit_code, codes, str(member.pod_spec.get("restartPolicy")))
     _mount(worker)
 
 

@@ -10,7 +10,7 @@ from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, shown
 from inplace.cli.manifests.pod_failure_policy import FAILURES
 from inplace.cli.manifests.pod_roles import PROGRAM, Container
-from inplace.cli.manifests.restart_rules import Ending, codes_that, spell
+from inplace.cli.manifests.restart_rules import Ending, codes_that, ending, spell
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.common.unfit import CODE as CHECK_FAILED
@@ -55,6 +55,21 @@ def _restart_rules(final: Sequence[int], *, has_check: bool) -> list[KubeObject]
         return [agent_pieces.restarts_all("NotIn", 0, *final)]
     in_place = [code for code in others if code != CHECK_FAILED or not has_check]
     return [agent_pieces.restarts_all("In", *in_place)] if in_place else []
+
+
+def let_restart(worker: Container, code: int, final: Sequence[int], pod_policy: str) -> Iterator[Finding]:
+    """Let kubelet start a supervisor's container anew after one exit code, and let the supervisor know that code.
+
+    Where the Pod ends at this code for a podFailurePolicy, it would end at every other failure as well, or nearly so.
+    """
+    known = worker.env.get(agent_pieces.CONTAINER_RESTART, {}).get("value")
+    code = int(known) if isinstance(known, str) and known.isdecimal() else code
+    if code in final:
+        return
+    if ending(worker.raw, code, pod_policy) is Ending.STAYS:
+        worker.raw.setdefault("restartPolicy", "Never")
+        fill(worker.raw, "restartPolicyRules", []).append(agent_pieces.restarts_alone(code))
+    yield from add_variables(worker, [{"name": agent_pieces.CONTAINER_RESTART, "value": str(code)}])
 
 
 def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_image: bool) -> Iterator[Finding]:

@@ -130,8 +130,12 @@ def _dropped(member: Member, stored: KubeObject) -> Iterator[Finding]:
     for container in (*member.inits, *member.containers):
         key = ("initContainers" if container.is_init else "containers", container.name)
         if container.raw.get("restartPolicyRules") and not kept.get(key, {}).get("restartPolicyRules"):
-            path, fix = f"{container.path}.restartPolicyRules", f"switch on {_GATES}, or use supervisor mode"
+            path, fix = f"{container.path}.restartPolicyRules", f"switch on {_GATES}, or {_way_out(member)}"
             yield Finding("gates", path, "rules that the server drops", "a server that keeps them", fix)
+
+
+def _way_out(member: Member) -> str:
+    return "use inject --restart-rule off" if member.mode == "supervisor" else "use supervisor mode"
 
 
 def _pod_refusals(member: Member, namespace: str, error: ApiError) -> Iterator[Finding]:
@@ -148,7 +152,7 @@ def _pod_refusals(member: Member, namespace: str, error: ApiError) -> Iterator[F
             finding = replace(refusal, path=_by_name(member, refusal.path))
             gated = "restartPolicyRules" in finding.path or "restartPolicyRules" in finding.found
             if gated and any(word in finding.found for word in ("Unsupported value", "Forbidden", UNKNOWN)):
-                fix = f"switch on {_GATES}, or use supervisor mode"
+                fix = f"switch on {_GATES}, or {_way_out(member)}"
                 yield Finding("gates", finding.path, finding.found, "a server that accepts them", fix)
             else:
                 yield finding

@@ -10,9 +10,10 @@ from inplace.agent.barrier import preferred_wait_s
 from inplace.agent.barrier_address import OUR_PATH, UPSTREAM_PATH
 from inplace.agent.config import AgentConfig, ConfigError
 from inplace.cli.lint.env import agent_environment, check_env, settled_environment
+from inplace.cli.manifests.agent_pieces import CONTAINER_RESTART
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import GUARD, RUN, Container, Member
-from inplace.cli.manifests.restart_rules import CODES, Ending, codes_that, spell
+from inplace.cli.manifests.restart_rules import CODES, Ending, codes_that, ending, spell
 
 PATIENCE_S: Final = 24 * 3600
 PERIOD_S: Final = 1
@@ -46,6 +47,22 @@ def check_supervisor(member: Member, agent: Container, jobset_name: str, group_p
     yield from _ports(member, agent, _config(agent, jobset_name))
     if not agent.is_upstream_supervisor:
         yield from check_command(agent, RUN, jobset_name)
+        yield from _container_restart(member, agent, jobset_name)
+
+
+def _container_restart(member: Member, agent: Container, jobset_name: str) -> Iterator[Finding]:
+    """Yield a supervisor whose container nobody starts anew, or that does not know after which exit code."""
+    text = agent_environment(agent, jobset_name).get(CONTAINER_RESTART)
+    if text is None:
+        needed = "the exit code after which kubelet starts the container anew"
+        fix = "`inplace inject --mode supervisor` adds it, and a rule with action Restart (Kubernetes 1.35)"
+        yield Finding("supervisor-restarts", f'{agent.path}.env[name="{CONTAINER_RESTART}"]', "nothing", needed, fix)
+        return
+    policy = str(member.pod_spec.get("restartPolicy"))
+    if text.isdecimal() and ending(agent.raw, int(text), policy) is Ending.STAYS:
+        path, needed = f"{agent.path}.restartPolicyRules", f"action Restart for exitCodes In [{text}]"
+        fix = "add the rule, with restartPolicy: Never; or remove the variable"
+        yield Finding("supervisor-restarts", path, f"no rule for exit code {text}", needed, fix)
 
 
 def check_command(container: Container, subcommand: str, jobset_name: str) -> Iterator[Finding]:
@@ -132,7 +149,7 @@ def _epoch_file(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a last announcement that is kept nowhere, too short or too long."""
     path, file = f'{agent.path}.env[name="EPOCH_FILE"]', agent.env.get("EPOCH_FILE", {}).get("value")
     if not isinstance(file, str) or not file:
-        if member.mode == "supervisor":
+        if member.mode == "supervisor" and CONTAINER_RESTART not in agent.env:
             return  # it remembers, and its container does not restart
         fix = "set it to a file on an emptyDir; `inplace inject` adds both"
         yield Finding("epoch-file", path, "nothing", "a file on an emptyDir", fix)

@@ -116,6 +116,10 @@ RULES: Final[Mapping[str, LintRule]] = {
     "agent-restart-rules": _error(
         "an agent that restarts alone announces that the old worker has ended while it still runs (agent/exit_code.py)"
     ),
+    "supervisor-restarts": _warning(
+        "a worker that fails again and again gets the same container each time, also where only a new one helps, as "
+        "after the loss of its GPUs (docs/adr/0079)"
+    ),
     "worker-restarts-alone": _error("a worker that restarts alone runs twice in one epoch"),
     "worker-success": _error("a worker that ends with success restarts its group again and again"),
     "worker-recreated": _warning("a failing worker fails its Pod, and the Pod must be recreated"),

@@ -75,7 +75,7 @@ def test_the_supervisor_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
         "-m",
         "inplace.examples.train",
     ]
-    assert "restartPolicyRules" not in worker
+    assert worker["restartPolicyRules"] == model["restartPolicyRules"]
     (copier,) = pod_spec_of(made)["initContainers"]
     assert "'/var/run/inplace/inplace-agent'" in copier["command"][-1]
     assert copier["volumeMounts"] == [mount for mount in worker["volumeMounts"] if mount["name"] == "inplace-agent"]
@@ -389,6 +389,19 @@ def test_the_token_is_in_the_agents_container_alone(tmp_path: Path, barrier: str
         kept = pod_spec_of(injected(said, tmp_path, barrier=barrier))
         assert kept["automountServiceAccountToken"] is (text == "true")
         assert (token_mount() in kept["initContainers"][0]["volumeMounts"]) is mounts
+
+
+def test_a_supervisor_gets_a_new_container_when_its_worker_keeps_failing(tmp_path: Path) -> None:
+    """Rule and variable name the same code, beside rules that are there; none without the option or for a last code."""
+    (worker,) = pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor", exit_code=99))["containers"]
+    rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [99]}}
+    assert (worker["restartPolicy"], worker["restartPolicyRules"]) == ("Never", [rule])
+    assert by_name(worker["env"])["CONTAINER_RESTART_EXIT_CODE"]["value"] == "99"
+    without = pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor", restart_rule=False))["containers"][0]
+    assert "restartPolicyRules" not in without
+    assert "CONTAINER_RESTART_EXIT_CODE" not in by_name(without["env"])
+    again = injected(yaml.safe_dump_all(yaml.safe_load_all(example("jax.yaml"))), tmp_path, mode="supervisor")
+    assert len(pod_spec_of(again)["containers"][0]["restartPolicyRules"]) == 2
 
 
 def test_a_supervisor_keeps_its_token(tmp_path: Path) -> None:
