@@ -299,7 +299,7 @@ class Guard:
                 from inplace.agent.sweep import sweep
 
                 is_tree_gone = self._asides.sweep() if self._asides is not None else sweep()
-            if self._saving is not None and self._saving.ends() and code:  # the Pod ends: no other worker may start
+            if self._saving is not None and self._saving.ends():  # it saved because its Pod ends: this is no completion
                 self._take(Signalled(self._saving.number, ends=True))
             if told_to_end:
                 self._take(Signalled(told_to_end, ends=True))

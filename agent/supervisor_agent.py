@@ -120,6 +120,7 @@ class SupervisorAgent:
     def terminate(self, number: int) -> None:
         """Take note that this process was told to end; the worker is told by the same signal, once it could save."""
         if number != signal.SIGINT and self._saving is None and self._may_save():
+            self._stop_signal = number
             self._saving = self._driver.start(self._terminate_saved(number))
             return
         if self._saving is not None:
@@ -311,8 +312,11 @@ class SupervisorAgent:
         if self._stalls is not None:
             self._phases.worker_stepped(stepped)
         self._driver.begin_run()
-        if self._outside is not None and (number := self._outside.ended_worker()):
-            self._terminate(number)  # BEFORE its end, which is no completion then, and no failure
+        if self._saving is not None and not self._saving.done():
+            self._saving.cancel()
+            self._terminate(self._stop_signal)  # BEFORE its end, which is no completion then, and no failure
+        elif self._outside is not None and (number := self._outside.ended_worker()):
+            self._terminate(number)  # likewise
         ended_s = self._clock.monotonic_s()
         if self._patience is not None:
             self._patience.cancel()
@@ -322,9 +326,6 @@ class SupervisorAgent:
         self._driver.take(WorkerLost() if code is None else WorkerExited(code, progressed))
         if self._machine.failures and (progressed or self._machine.failures != before):
             self._remember_failures()
-        if self._saving is not None and not self._saving.done():
-            self._saving.cancel()
-            self._terminate(signal.SIGTERM)  # BEFORE nothing is left: this Pod begins no other run
         self._driver.lower()
         try:
             await self._worker.gone()

@@ -64,9 +64,9 @@ async def test_a_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s
 
 @pytest.mark.slow
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("code", "left_with"), [(0, 0), (42, 42), (1, 143)])
+@pytest.mark.parametrize(("code", "left_with"), [(0, 143), (42, 42), (1, 143)])
 async def test_a_worker_that_ends_in_its_time_to_save(tmp_path: Path, code: int, left_with: int) -> None:
-    """A worker that completes, or ends for good, says so as ever; after any other code the Pod ends by its signal."""
+    """A worker that ends for good says so as ever; after any other code, also 0, the Pod ends by its signal."""
     worker = SAVES.replace("sys.exit(75)", f"sys.exit({code})")
     options = ("--save-within", "60", "--fail-on", "42")
     async with supervised(tmp_path, worker, *options, EPOCH_FILE=f"{tmp_path}/epoch") as group:
@@ -149,6 +149,18 @@ async def test_a_guarded_worker_saves_before_it_is_told_to_end(tmp_path: Path) -
         code, said = await group.finished()
         assert (code, agent.deaths) == (75, []), said
         assert "the worker has 60 s to save and end" in said
+
+
+@pytest.mark.asyncio
+async def test_a_guarded_worker_that_saves_and_exits_with_0_has_not_completed(tmp_path: Path) -> None:
+    """It saved because it was asked: its Job must replace the Pod."""
+    worker = SAVES.replace("sys.exit(75)", "sys.exit(0)")
+    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker, "--save-within", "60") as group:
+        agent.link.lift(3)
+        await group.noted("main")
+        group.child.terminate()
+        code, said = await group.finished()
+        assert (code, agent.deaths) == (143, []), said
 
 
 @pytest.mark.slow
