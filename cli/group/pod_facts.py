@@ -210,10 +210,14 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
         """Return all containers, sidecars and init containers first."""
         return (self.status.init_container_statuses or ()) + self.workers
 
-    @property
-    def is_working(self) -> bool:
-        """Say whether every worker container runs."""
-        return bool(self.workers) and all(one.state.running is not None for one in self.workers)
+    def is_working(self, agent: str) -> bool:
+        """Say whether its workers were started: their containers run, and the agent is ready, which the lift makes it.
+
+        Args:
+            agent: the name of the agent's container beside the worker; "" where it is the worker's parent.
+        """
+        run = bool(self.workers) and all(one.state.running is not None for one in self.workers)
+        return run and all(one.ready for one in self.containers if one.name == agent)
 
     def condition(self, kind: str) -> PodCondition | None:
         """Return a condition by its type."""

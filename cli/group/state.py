@@ -61,7 +61,8 @@ class ScopeState:
         target: the epoch that its Pods gather at, or run.
         expected: N.
         epochs: how many slots announced which epoch; 0 for none yet, slots without a Pod left out.
-        working: Pods whose worker containers run.
+        working: Pods whose workers of this epoch were started.
+        idle: names of the Pods at the epoch that runs whose workers were not.
         late: how many slots are not at `target`.
         stragglers: those of them with a Pod, then the first of those without one.
         goodput: what its restarts cost in training time, where Pods told.
@@ -80,6 +81,7 @@ class ScopeState:
     stragglers: Sequence[Straggler]
     goodput: Goodput | None = None
     saving: Saving | None = None
+    idle: Sequence[str] = ()
 
     @property
     def arrived(self) -> int:
@@ -231,7 +233,11 @@ def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: frozenset[str], na
         found = best[scope_of[slot.replicated_job]]
         if slot not in found or _rank(pod) > _rank(found[slot]):
             found[slot] = pod
-    agents = frozenset(member.name for member in members(jobset.raw) if member.agent is not None)
+    agents = {
+        member.name: member.sidecar_agent.name if member.mode == "sidecar" and member.sidecar_agent else ""
+        for member in members(jobset.raw)
+        if member.agent is not None
+    }
     states = []
     for name, scope in jobset.scopes.items():
         states.append(_scope(scope, Shape(shapes[name]), best[name], named_max, agents))
@@ -256,9 +262,9 @@ def _strays(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
 
 
 def _scope(
-    scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: int, agents: frozenset[str]
+    scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: int, agents: Mapping[str, str]
 ) -> ScopeState:
-    """Count the Pods of a scope; `agents` are the replicatedJobs with an agent in their templates."""
+    """Count the Pods of a scope; `agents` has the agent's container of each replicatedJob, see `PodFact.is_working`."""
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
     live = {slot: pod for slot, pod in found.items() if pod.is_live}
     # No group has an epoch beyond S + 1 yet: the controller ignores such an announcement.
@@ -273,6 +279,13 @@ def _scope(
         straggler_of(str(slot), found.get(slot), scope.deprecated, target, has_agent=slot.replicated_job in agents)
         for slot in (*behind, *missing)
     ]
+    at_work = {
+        slot
+        for slot, pod in live.items()
+        if pod.epoch == target and pod.is_working(agents.get(slot.replicated_job, ""))
+    }
+    runs = scope.synced > scope.deprecated and target == scope.synced
+    idle = [pod.name for slot, pod in live.items() if pod.epoch == target and not (slot in at_work or pod.is_done)]
     return ScopeState(
         scope.name,
         _scope_phase(scope, target, late),
@@ -281,11 +294,12 @@ def _scope(
         target,
         shape.size,
         dict(sorted(Counter(pod.epoch for pod in live.values()).items())),
-        sum(pod.is_working for pod in live.values()),
+        len(at_work),
         late,
         stragglers,
         scope.goodput,
         scope.saving_now,
+        sorted(idle) if runs else (),
     )
 
 

@@ -103,6 +103,8 @@ def headline(state: GroupState) -> str:
     match state.phase:
         case GroupPhase.RUNNING:
             epochs = ", ".join(str(scope.synced) for scope in state.scopes)
+            if idle := sum(len(scope.idle) for scope in state.scopes):
+                return f"all {pods} are at epoch {epochs}; the workers of {count_text(idle, 'Pod')} have not started"
             return f"it trains: all {pods} are at epoch {epochs}"
         case GroupPhase.STARTING:
             return f"it starts: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
@@ -184,6 +186,8 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield why_failed(state, conditions["Failed"], events, facts.pods)
     elif state.phase is GroupPhase.SUSPENDED:
         yield _of_suspension(state, facts.queued)
+    elif state.phase is GroupPhase.RUNNING:
+        yield from _of_idle(state)
     elif state.phase is GroupPhase.RECREATING:
         yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
     elif state.phase in (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED):
@@ -270,6 +274,18 @@ def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
         places = {"pod": first.name, "node": first.node or "NODE", "job": job, "log": first.log or first.name}
         names = tuple(one.name for one in late)
         yield Obstacle(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
+
+
+def _of_idle(state: GroupState) -> Iterator[Obstacle]:
+    """Yield the Pods that reached the epoch and whose workers were not started."""
+    names = tuple(name for scope in state.scopes for name in scope.idle)
+    if names:
+        text = f"{count_text(len(names), 'Pod')}: the epoch runs, and the worker has not started"
+        advice = (
+            "wait some seconds; if this stays, see whether its guard waits for a file, or for an agent of its version: "
+            f"kubectl logs {names[0]} --all-containers --ignore-errors"
+        )
+        yield Obstacle("NotStarted", text, advice, names)
 
 
 def _of_counting(state: GroupState) -> Iterator[Obstacle]:
