@@ -9,9 +9,11 @@ from inplace.agent.arguments import ArgumentsError, parse
 from inplace.agent.barrier import preferred_wait_s
 from inplace.agent.barrier_address import OUR_PATH, UPSTREAM_PATH
 from inplace.agent.config import AgentConfig, ConfigError
+from inplace.agent.exit_code import ExitCode
 from inplace.cli.lint.env import agent_environment, check_env, settled_environment
 from inplace.cli.manifests.agent_pieces import CONTAINER_RESTART
 from inplace.cli.manifests.finding import Finding, shown
+from inplace.cli.manifests.pod_failure_policy import final_codes
 from inplace.cli.manifests.pod_roles import GUARD, RUN, Container, Member
 from inplace.cli.manifests.restart_rules import CODES, Ending, codes_that, ending, spell
 
@@ -53,6 +55,8 @@ def check_supervisor(member: Member, agent: Container, jobset_name: str, group_p
 def _container_restart(member: Member, agent: Container, jobset_name: str) -> Iterator[Finding]:
     """Yield a supervisor whose container nobody starts anew, or that does not know after which exit code."""
     text = agent_environment(agent, jobset_name).get(CONTAINER_RESTART)
+    if text is None and ExitCode.RESTART_IN_PLACE in final_codes(member.job_spec, agent.name):
+        return  # the Pod ends at nearly every failure, and `inject` adds nothing
     if text is None:
         needed = "the exit code after which kubelet starts the container anew"
         fix = "`inplace inject --mode supervisor` adds it, and a rule with action Restart (Kubernetes 1.35)"
