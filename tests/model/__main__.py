@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from typing import Final
 
 from tests.model.configurations import FULL, QUICK
 from tests.model.planted import BUGS
 from tests.model.planted_fences import FENCE_BUGS
 from tests.model.planted_ladders import LADDER_BUGS
-from tests.model.report import run_bugs, run_configurations
+from tests.model.planted_pacing import PACING_BUGS
+from tests.model.report import PlantedBug, run_bugs, run_configurations
+
+ALL_BUGS: Final[tuple[PlantedBug, ...]] = (*BUGS, *FENCE_BUGS, *LADDER_BUGS, *PACING_BUGS)
 
 
 def main() -> int:
@@ -18,7 +22,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small bounds, under a minute")
     quick: bool = parser.parse_args().quick
     results = run_configurations(QUICK if quick else FULL)
-    bugs = run_bugs([bug for bug in (*BUGS, *FENCE_BUGS, *LADDER_BUGS) if not (quick and bug.slow)])
+    bugs = run_bugs([bug for bug in ALL_BUGS if not (quick and bug.slow)])
     broken = [result for result in results if result.rule]
     missed = [name for name, result in bugs.items() if not result.rule]
     print(f"\nrules broken: {len(broken)}, planted bugs caught: {len(bugs) - len(missed)} of {len(bugs)}")

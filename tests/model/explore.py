@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Generic, Protocol, TypeVar
 
 from tests.model.code import Code
 from tests.model.pods import Config
 from tests.model.rules import STUCK
-from tests.model.world import State, World
+from tests.model.world import Move, World
+
+S = TypeVar("S", bound=Hashable)
+
+
+class Explored(Protocol[S]):
+    """Knows the first state and every move."""
+
+    def initial(self) -> S:
+        """Return the first state."""
+
+    def moves(self, state: S) -> Iterable[Move[S]]:
+        """Return every move of a state."""
+
+    def broken(self, state: S) -> str:
+        """Name the rule that a state itself breaks, or return ""."""
+
+    def is_good(self, state: S) -> bool:
+        """Say whether the group has come together, or nothing more is asked of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +53,15 @@ class Result:
     complete: bool = True
 
 
-class Exploration:
+class Exploration(Generic[S]):
     """Visits every reachable state in order of distance, so that the first violation has a shortest trace."""
 
-    def __init__(self, config: Config, code: Code, states_max: int) -> None:
-        self.world = World(config, code)
+    def __init__(self, world: Explored[S], states_max: int = 10**9) -> None:
+        self.world = world
         self.states_max = states_max
         first = self.world.initial()
-        self.states: list[State] = [first]
-        self.numbers: dict[State, int] = {first: 0}
+        self.states: list[S] = [first]
+        self.numbers: dict[S, int] = {first: 0}
         self.parents = array("i", [-1])
         self.edges = array("i")  # targets of moves that are no faults
         self.edge_ends = array("q")  # for each state, where its edges end
@@ -123,9 +143,14 @@ class Exploration:
 
 def explore(config: Config, code: Code | None = None, states_max: int = 10**9) -> Result:
     """Explore one configuration."""
+    return explore_world(str(config), World(config, code or Code()), states_max)
+
+
+def explore_world(name: str, world: Explored[S], states_max: int = 10**9) -> Result:
+    """Visit every state of a world, and look for those from which the group cannot come together."""
     began = time.perf_counter()
-    run = Exploration(config, code or Code(), states_max)
+    run = Exploration(world, states_max)
     run.run()
     seconds = time.perf_counter() - began
     complete = bool(run.rule) or run.is_complete()
-    return Result(str(config), len(run.states), run.transitions, run.depth(), seconds, run.rule, run.trace, complete)
+    return Result(name, len(run.states), run.transitions, run.depth(), seconds, run.rule, run.trace, complete)

@@ -9,15 +9,11 @@ Pods announce in any order. What `tests.model.world` explores (stale views, lost
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, NamedTuple
-from unittest import mock
 
 import msgspec
 
@@ -40,6 +36,7 @@ from inplace.controller.tracking.group import Group
 from tests.controller.manifests import jobset as jobset_manifest
 from tests.controller.spec.test_escalation import time_of
 from tests.model.explore import Result
+from tests.model.plan_code import PlanCode
 from tests.model.search import search
 
 LADDERS: Final = ("InPlace=1/2, ReplacePod=1/2", "ReplacePod=1/3, RecreateJobs=1/2", "InPlace=1/3")
@@ -107,54 +104,19 @@ class LadderState(NamedTuple):
     rule: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LadderCode:
-    """The code under check, and what the shell around it forgets.
-
-    Args:
-        module: escalation, rungs or failed_pods; "" for production's.
-        old, new: the planted mistake.
-        forgets: a leader keeps the uses in its memory, not in the status.
-    """
-
-    module: str = ""
-    old: str = ""
-    new: str = ""
-    forgets: bool = False
-
-    def load(self) -> dict[str, Any]:
-        """Return the modules, those that import the planted one included."""
-        modules: dict[str, Any] = {"escalation": escalation, "rungs": rungs, "failed_pods": failed_pods}
-        modules |= {"epochs": epochs, "failure": failure}
-        if not self.module:
-            return modules
-        planted = _copy(modules[self.module], self.old, self.new)
-        replaced = {modules[self.module].__name__: planted}
-        modules[self.module] = planted
-        for name in ("rungs", "epochs", "failure") if self.module != "failed_pods" else ():
-            if name != self.module:
-                with mock.patch.dict(sys.modules, replaced):
-                    replaced[modules[name].__name__] = modules[name] = _copy(modules[name])
-        return modules
-
-
-PRODUCTION: Final = LadderCode()
-
-
-def _copy(module: ModuleType, old: str = "", new: str = "") -> ModuleType:
-    """Return a module anew, with a mistake in it."""
-    path = Path(str(module.__file__))
-    text = path.read_text()
-    if old and text.count(old) != 1:
-        raise AssertionError(f"{path.name}: expected {old!r} exactly once, saw it {text.count(old)} times")
-    copy = ModuleType(f"planted_{module.__name__.replace('.', '_')}")
-    sys.modules[copy.__name__] = copy  # dataclasses look their module up
-    exec(compile(text.replace(old, new) if old else text, str(path), "exec"), copy.__dict__)  # noqa: S102  our own
-    return copy
+PRODUCTION: Final = PlanCode()
+# Each imports from the ones before it.
+CHAIN: Final = {
+    "escalation": escalation,
+    "failed_pods": failed_pods,
+    "rungs": rungs,
+    "epochs": epochs,
+    "failure": failure,
+}
 
 
 def explore_ladders(
-    code: LadderCode = PRODUCTION, ladder: str = LADDERS[0], *, faults: int = 2, uncounted: bool = False
+    code: PlanCode = PRODUCTION, ladder: str = LADDERS[0], *, faults: int = 2, uncounted: bool = False
 ) -> Result:
     """Visit every state of a JobSet with a ladder.
 
@@ -173,14 +135,14 @@ def explore_ladders(
 class LadderWorld:
     """Knows every move."""
 
-    code: LadderCode
+    code: PlanCode
     ladder: str
     faults: int
     uncounted: bool
     modules: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.modules = self.code.load()
+        self.modules = self.code.load(CHAIN)
         self._jobset = lru_cache(maxsize=None)(self._parse)
         self._planned = lru_cache(maxsize=None)(self._plan)
 

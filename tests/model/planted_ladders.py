@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.model.explore import Result
-from tests.model.ladders import LADDERS, LadderCode, explore_ladders
+from tests.model.ladders import LADDERS, explore_ladders
+from tests.model.plan_code import PlanCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class LadderBug:
     """
 
     name: str
-    code: LadderCode
+    code: PlanCode
     ladder: str = LADDERS[0]
     faults: int = 2
     uncounted: bool = False
@@ -35,39 +36,39 @@ class LadderBug:
 _IN_WINDOW: Final = "left[use.rung] and _age_s(use, now_s) < rung.window_s"
 
 LADDER_BUGS: Final = (
-    LadderBug("ladder: the window forgets at a leader change", LadderCode(forgets=True)),
+    LadderBug("ladder: the window forgets at a leader change", PlanCode(forgets=True)),
     LadderBug(
         "ladder: a use is dropped when half its window is over",
-        LadderCode("escalation", _IN_WINDOW, f"{_IN_WINDOW} / 2"),
+        PlanCode("escalation", _IN_WINDOW, f"{_IN_WINDOW} / 2"),
     ),
     LadderBug(
         "ladder: a clock that is set back forgets",
-        LadderCode("escalation", _IN_WINDOW, _IN_WINDOW.replace("_age_s", "0 <= _age_s")),
+        PlanCode("escalation", _IN_WINDOW, _IN_WINDOW.replace("_age_s", "0 <= _age_s")),
         LADDERS[2],
         faults=3,
     ),
     LadderBug(
         "ladder: replaces a healthy Pod after a hang",
-        LadderCode("failed_pods", "cause.trigger is Trigger.WORKER_EXIT", "cause.trigger.is_failure"),
+        PlanCode("failed_pods", "cause.trigger is Trigger.WORKER_EXIT", "cause.trigger.is_failure"),
         LADDERS[1],
     ),
     LadderBug(
         "ladder: a death and the failure of its Job are counted twice",
-        LadderCode("rungs", "if known is None or known.recreation:", "if True:"),
+        PlanCode("rungs", "if known is None or known.recreation:", "if True:"),
         LADDERS[2],
     ),
     LadderBug(
         "ladder: a restart is counted again when S grows",
-        LadderCode("rungs", "return is_running and is_over and", "return is_over and"),
+        PlanCode("rungs", "return is_running and is_over and", "return is_over and"),
     ),
     LadderBug(
         "ladder: maxRestarts counts what RecreateJobs recreates twice",
-        LadderCode("rungs", "    exempt_next_epoch(draft, (*others, scope), trigger)\n", ""),
+        PlanCode("rungs", "    exempt_next_epoch(draft, (*others, scope), trigger)\n", ""),
         LADDERS[1],
     ),
     LadderBug(
         "ladder: S grows past the Pod that is to be replaced",
-        LadderCode(
+        PlanCode(
             "rungs",
             "return decision if is_skipped or not (use.pod_uid or use.rung == RECREATE_JOBS) else stays",
             "return decision",

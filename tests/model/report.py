@@ -6,18 +6,34 @@ import itertools
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from tests.model.explore import Result, explore
 from tests.model.ladders import LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
-from tests.model.planted import Bug
-from tests.model.planted_ladders import LadderBug
+from tests.model.pacing import PACES, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
 
 _Item = TypeVar("_Item")
+
+
+class PlantedBug(Protocol):
+    """A mistake that an exploration must find."""
+
+    @property
+    def name(self) -> str:
+        """Return what is wrong."""
+
+    @property
+    def slow(self) -> bool:
+        """Say whether it takes too long for --quick."""
+
+    def hunt(self) -> Result:
+        """Explore the code with the bug in it, where it shows."""
+
+
 LADDER_RUNS: Final = tuple(itertools.product(LADDERS, (False, True)))  # and whether a failed Job counts
 PROCESSES_MAX = 2  # each holds one configuration in memory, up to about 1.5 GiB
 
@@ -27,7 +43,8 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
     pods = [explore_links(), explore_linked_workers(), explore_promises()]
-    for result in itertools.chain(pods, _in_parallel(_climb, LADDER_RUNS), _in_parallel(explore, configs)):
+    plans = (_in_parallel(_climb, LADDER_RUNS), _in_parallel(explore_pacing, PACES))
+    for result in itertools.chain(pods, *plans, _in_parallel(explore, configs)):
         results.append(result)
         print(_line(result), flush=True)
     states, transitions = sum(each.states for each in results), sum(each.transitions for each in results)
@@ -35,7 +52,7 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     return results
 
 
-def run_bugs(bugs: Iterable[Bug | LadderBug]) -> dict[str, Result]:
+def run_bugs(bugs: Iterable[PlantedBug]) -> dict[str, Result]:
     """Look for every planted bug and print which rule it broke, and after how many moves."""
     print(f"\n{'planted bug':58} {'moves':>5} {'states':>8}  caught by")
     results = {}
@@ -46,7 +63,7 @@ def run_bugs(bugs: Iterable[Bug | LadderBug]) -> dict[str, Result]:
     return results
 
 
-def _hunt(bug: Bug | LadderBug) -> Result:
+def _hunt(bug: PlantedBug) -> Result:
     return bug.hunt()
 
 

@@ -12,18 +12,22 @@ import inplace.common.epoch.ledger
 from inplace.common.epoch.ledger import Ledger
 from inplace.common.epoch.slot import Shape
 from tests.common.epoch.test_ledger_properties import events, play
+from tests.model.__main__ import ALL_BUGS
 from tests.model.code import Code, planted
 from tests.model.configurations import QUICK, kinds
 from tests.model.explore import Result, explore
 from tests.model.frozen import freeze, thaw
-from tests.model.ladders import LADDERS, explore_ladders
+from tests.model.ladders import CHAIN, LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
+from tests.model.pacing import ALL_KINDS, PACES, PACING_CHAIN, Pace, explore_pacing
 from tests.model.planted import BUGS, Bug
 from tests.model.planted_fences import FENCE_BUGS
 from tests.model.planted_ladders import LADDER_BUGS, LadderBug
+from tests.model.planted_pacing import PACING_BUGS, PacingBug
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
+from tests.model.report import PlantedBug
 from tests.model.rules import S3
 
 SHAPE = Shape({"a": (2, 2)})
@@ -55,17 +59,36 @@ def test_a_ladder_with_one_fault_breaks_no_rule() -> None:
     assert explore_ladders(faults=1).rule == ""
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("pace", PACES, ids=str)
+def test_no_reachable_state_of_a_crash_loop_breaks_a_rule(pace: Pace) -> None:
+    """Only failures in vain wait, for as long as they may and no longer, and every wait ends."""
+    result = explore_pacing(pace)
+
+    assert (result.rule, result.trace) == ("", ())
+    assert result.complete
+
+
+def test_a_crash_loop_with_one_fault_breaks_no_rule() -> None:
+    """The same at a bound that every run can afford."""
+    assert explore_pacing(Pace(1, ALL_KINDS)).rule == ""
+
+
 @pytest.mark.parametrize("bug", LADDER_BUGS, ids=lambda bug: bug.name)
 def test_each_planted_bug_of_the_ladder_fits_the_code(bug: LadderBug) -> None:
     """Each planted bug's text occurs in the current code."""
-    assert bug.code.load()
+    assert bug.code.load(CHAIN)
+
+
+@pytest.mark.parametrize("bug", PACING_BUGS, ids=lambda bug: bug.name)
+def test_each_planted_bug_of_the_pacing_fits_the_code(bug: PacingBug) -> None:
+    """Each planted bug's text occurs in the current code."""
+    assert bug.code.load(PACING_CHAIN)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "bug", [bug for bug in (*BUGS, *FENCE_BUGS, *LADDER_BUGS) if not bug.slow], ids=lambda bug: bug.name
-)
-def test_planted_bug_is_caught(bug: Bug | LadderBug) -> None:
+@pytest.mark.parametrize("bug", [bug for bug in ALL_BUGS if not bug.slow], ids=lambda bug: bug.name)
+def test_planted_bug_is_caught(bug: PlantedBug) -> None:
     """The checker is not blind: with this mistake in it, the same exploration breaks a rule."""
     assert bug.hunt().rule
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from tests.model.code import Code
 from tests.model.controllers import Controllers, Observation
@@ -28,13 +28,14 @@ from tests.model.statuses import Statuses, spoiled
 # `waited` is for how many ticks each of the two has known that every epoch so far is over, up to FENCE; `over` is for
 # how many ticks which epochs have been over.
 State = tuple[int, ...]
+S = TypeVar("S")
 FIRST_SLOT = 8
 DEADLY = frozenset({"agent", "worker", "replace"})  # the faults that cost a group restart
 CUT_COST = 3  # a worker that is fenced, a Pod that is replaced, and an epoch that is skipped for it
 
 
-class Move(NamedTuple):
-    """One step of the world.
+class Move(NamedTuple, Generic[S]):
+    """One step of a world.
 
     Args:
         text: for a trace.
@@ -44,7 +45,7 @@ class Move(NamedTuple):
     """
 
     text: str
-    state: State
+    state: S
     fault: bool
     rule: str
 
@@ -113,12 +114,12 @@ class World:
                 return False
         return True
 
-    def moves(self, state: State) -> Iterator[Move]:
+    def moves(self, state: State) -> Iterator[Move[State]]:
         """Yield every move of `state`."""
         for move in self._all_moves(state):
             yield self._without_the_past(move) if self.config.fence else move
 
-    def _without_the_past(self, move: Move) -> Move:
+    def _without_the_past(self, move: Move[State]) -> Move[State]:
         """Drop from a state for how long epochs have been over that no Pod is in."""
         times = move.state[7:]
         over = self._presents.get(times)
@@ -127,7 +128,7 @@ class World:
             over = self._presents[times] = self._intern_over(without_the_past(self._overs[times[0]], slots))
         return move if over == times[0] else move._replace(state=(*move.state[:7], over, *move.state[8:]))
 
-    def _all_moves(self, state: State) -> Iterator[Move]:
+    def _all_moves(self, state: State) -> Iterator[Move[State]]:
         versions, leader, old_leader, left, deaths, failed, waited, over = state[:FIRST_SLOT]
         if failed:
             return
@@ -154,7 +155,7 @@ class World:
             yield from self._controller_moves(state, 2, "old leader")
             yield Move("old leader: stops", (versions, leader, 0, *state[3:]), False, "")
 
-    def _time_passes(self, state: State) -> Iterator[Move]:
+    def _time_passes(self, state: State) -> Iterator[Move[State]]:
         """Let a tick pass, where nothing is due before it."""
         slots, over = [self._slots[number] for number in state[FIRST_SLOT:]], self._overs[state[7]]
         if any(is_waited_for(pod, over) for slot in slots for pod in (slot.live, slot.leaving)):
@@ -183,7 +184,7 @@ class World:
         synced, deprecated = self._controllers.known(number).status
         return deprecated >= synced
 
-    def _fences(self, state: State, position: int, name: str) -> Iterator[Move]:
+    def _fences(self, state: State, position: int, name: str) -> Iterator[Move[State]]:
         """Let a controller count a Pod that leaves as gone, when it has waited long enough for its worker's end."""
         number = state[position] - (position - 1)
         waited = divmod(state[6], FENCE + 1)[position - 1]
@@ -193,7 +194,7 @@ class World:
             fenced = self._controllers.fenced(number, uid)
             yield Move(f"{name}: fences pod {uid}", self._with_ledger(state, position, fenced), False, "")
 
-    def _spoiling_moves(self, state: State) -> Iterator[Move]:
+    def _spoiling_moves(self, state: State) -> Iterator[Move[State]]:
         """Let a person spoil the status; where no other fault costs a restart, this may cost none either."""
         versions, kinds = self._versions[state[0]], self.config.kinds
         for text, version, cost in spoiled(versions, kinds) if state[3] else ():
@@ -201,7 +202,7 @@ class World:
             deaths = state[4] + (cost if kinds & (DEADLY | {"torn"}) else 0)
             yield Move(text, (spoilt, *state[1:3], state[3] - 1, deaths, *state[5:]), True, "")
 
-    def _leader_moves(self, state: State) -> Iterator[Move]:
+    def _leader_moves(self, state: State) -> Iterator[Move[State]]:
         yield from self._controller_moves(state, 1, "controller")
         kinds, left = self.config.kinds, state[3]
         if not left or not kinds & {"controller", "handover"}:
@@ -227,7 +228,7 @@ class World:
             )
             yield Move(text, target, True, "")
 
-    def _controller_moves(self, state: State, position: int, name: str) -> Iterator[Move]:
+    def _controller_moves(self, state: State, position: int, name: str) -> Iterator[Move[State]]:
         number = state[position] - (position - 1)
         known = self._controllers.known(number)
         versions = self._versions[state[0]]
@@ -256,7 +257,7 @@ class World:
         for _, job in decision.recreate:
             yield from self._recreate(state, job, known.completed, name)
 
-    def _delete(self, state: State, uid: str) -> Iterator[Move]:
+    def _delete(self, state: State, uid: str) -> Iterator[Move[State]]:
         """Delete the one Pod that is ahead of all others, as a person or the barrier's deadline does later."""
         for position in range(FIRST_SLOT, self._last_slot):
             slot = self._slots[state[position]]
@@ -265,7 +266,7 @@ class World:
                 target = (*state[:4], state[4] + 1, *state[5:position], gone, *state[position + 1 :])
                 yield Move(f"somebody deletes pod {uid}, which is alone ahead", target, False, "")
 
-    def _write(self, state: State, position: int, number: int, want: Epochs, name: str) -> Iterator[Move]:
+    def _write(self, state: State, position: int, number: int, want: Epochs, name: str) -> Iterator[Move[State]]:
         """Write the status; the writer learns it from the answer, or later when that is lost."""
         versions = self._versions[state[0]]
         announced = [self._slots[slot].announced for slot in state[FIRST_SLOT : self._last_slot]]
@@ -300,7 +301,9 @@ class World:
                 return False  # only where the status was lost may a Pod be beyond the epoch that is synced
         return True
 
-    def _recreate(self, state: State, job: int, completed: tuple[tuple[int, str], ...], name: str) -> Iterator[Move]:
+    def _recreate(
+        self, state: State, job: int, completed: tuple[tuple[int, str], ...], name: str
+    ) -> Iterator[Move[State]]:
         """Delete a Job by its UID, as the controller knows it; its Pod goes, the next Job makes another."""
         uids = [uid for slot, uid in completed if slot == job]
         position = FIRST_SLOT + job
