@@ -81,6 +81,17 @@ def test_only_a_framework_that_has_no_room_is_left_out(tmp_path: Path, installed
     assert ("make test-frameworks" in done.stdout) == (installed == 0)
 
 
+def test_what_the_model_checker_explores_is_explored_again_once_it_changes() -> None:
+    """Whatever part of the product the model checker imports is among the files whose change makes it run again."""
+    found = re.search(r"explored=\$\(find (.*?) -name", SCRIPT)
+    assert found is not None
+    parts = tuple(part.removesuffix("/*.py").replace("/", ".") for part in found[1].split())
+    sources = (path.read_text() for path in (ROOT / "tests" / "model").glob("*.py"))
+    imported = {name for source in sources for name in re.findall(r"^from inplace\.(\S+) import", source, re.MULTILINE)}
+    assert "controller.plan.draft" in imported
+    assert {name for name in imported if not name.startswith(parts)} == set()
+
+
 def test_no_stage_is_a_condition() -> None:
     """In a condition bash does not end at an error, and a stage's own result is that of its last line."""
     assert re.search(r"\b(if|elif|while|until|!) +stage\b|\bstage\b[^\n]*(&&|\|\|)", SCRIPT) is None
