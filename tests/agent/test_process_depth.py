@@ -82,21 +82,23 @@ async def pod(
         settings = {
             "LINK_FILE": str(folder / "link"),
             "RESTART_DEPTH": "process",
+            "CLEAN_AFTER_FAILURES": "0",  # tests kill workers faster than these could make progress
             "BARRIER_PORT": str(free_ports(1)[0]),
         }
         async with (
-            process(environment(folder, server, **settings, **(env or {})), *COMMAND) as agent,
+            process(environment(folder, server, **(settings | dict(env or {}))), *COMMAND) as agent,
             guarded(folder, worker, *options) as guard,
         ):
             yield Pod(server, agent, guard, views)
 
 
 async def test_neither_process_ends_with_the_worker(tmp_path: Path) -> None:
-    """Its death is one announcement, by the same agent over the same watch; the same guard starts the next."""
+    """Each of its deaths is one announcement, by the same agent over the same watch; the same guard starts the next."""
     async with pod(tmp_path) as group:
-        await group.runs(1)
-        await group.dies()
-        await group.runs(2)
+        for epoch in (1, 2, 3):
+            await group.runs(epoch)
+            await group.dies()
+        await group.runs(4)
         assert len(group.server.requests("GET")) == 2  # one list, one watch
         assert (group.agent.returncode, group.guard.child.returncode) == (None, None)
 
@@ -113,7 +115,7 @@ async def test_a_group_restart_ends_and_starts_the_worker(tmp_path: Path) -> Non
 
 async def test_a_worker_that_keeps_failing_gets_clean_containers(tmp_path: Path) -> None:
     """A restart of its process did not help: the agent tells so, then both leave for kubelet to start them."""
-    async with pod(tmp_path) as group:
+    async with pod(tmp_path, env={"CLEAN_AFTER_FAILURES": ""}) as group:
         for epoch in (1, 2):
             await group.runs(epoch)
             await group.dies()
