@@ -17,9 +17,8 @@ Where it differs from the real one:
 * Pods. envFrom is ignored. A variable from a ConfigMap, a Secret or a resource is empty. configMap, secret and
   downwardAPI volumes are empty folders. An image has no entrypoint here, so `command` must be given.
 * Job controller. No finalizers on Pods: memory holds which Pods were counted, and which never will be because a
-  suspension or a smaller size deleted them. A back-off counts from the moment of the count. No backoffLimitPerIndex, no
-  successPolicy, no TTL, no creation rate limit (the real one's default of 20 requests a second makes 1,000 Pods
-  take 50 s).
+  suspension or a smaller size deleted them. A back-off counts from the moment of the count. No successPolicy, no TTL,
+  no creation rate limit (the real one's default of 20 requests a second makes 1,000 Pods take 50 s).
 * Scheduler. First fit by selector, taints, declared features and requests. No affinity, spread, preemption, scores.
 * Local processes. No namespaces and no cgroups: a container sees the machine and its limits are not enforced. A
   mountPath at the start of a word of an argument or environment value is replaced by the volume's folder. A Pod's

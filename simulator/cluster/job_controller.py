@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from copy import copy
 from dataclasses import dataclass, field
 from random import Random
 
@@ -18,6 +17,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Conflict, NotFound
 from inplace.common.kube.http import TransportError
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.simulator.cluster.job_index_failures import IndexFailures
 from inplace.simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, finished, plan
 from inplace.simulator.cluster.job_pods import owner_uid, pod_of
 from inplace.simulator.cluster.timings import Timings
@@ -114,8 +114,7 @@ class JobController:
         managed_by = job["spec"].get("managedBy", BUILT_IN)
         if finished(job) or managed_by != BUILT_IN or "deletionTimestamp" in job["metadata"]:
             return None
-        memory = copy(entry.memory)
-        memory.counted = set(entry.memory.counted)
+        memory = entry.memory.copy()
         pods = [*entry.pods.values(), *entry.gone.values()]
         decided = plan(job, pods, memory, self._clock.wall_s(), self._backoff)
         await self._change_pods(job, decided, entry.memory)
@@ -131,7 +130,8 @@ class JobController:
         namespace = job["metadata"]["namespace"]
 
         async def create(index: int | None) -> None:
-            await self._client.create(PODS, namespace, pod_of(job, index))
+            failures = decided.index_failures.get(-1 if index is None else index, IndexFailures())
+            await self._client.create(PODS, namespace, pod_of(job, index, failures))
 
         async def delete(pod: KubeObject) -> None:
             meta = pod["metadata"]

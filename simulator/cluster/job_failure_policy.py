@@ -11,7 +11,7 @@ from typing import Any
 from inplace.common.kube.resources import KubeObject
 
 Verdict = tuple[str, str]
-"""Action (FailJob, Ignore, Count) and the message for the Job's condition."""
+"""Action (FailJob, FailIndex, Ignore, Count) and the message for the Job's condition."""
 
 COUNT: Verdict = ("Count", "")
 
@@ -30,7 +30,7 @@ def judge(pod: KubeObject, policy: dict[str, Any] | None) -> Verdict:
 
 def _exit_code_match(pod: KubeObject, requirement: dict[str, Any]) -> str:
     status = pod.get("status") or {}
-    for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+    for container in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())):
         if requirement.get("containerName") not in (None, container["name"]):
             continue
         code = (container.get("state", {}).get("terminated") or {}).get("exitCode", 0)

@@ -8,13 +8,14 @@ Source: pkg/controller/job/job_controller.go v1.36 (syncJob, manageJob, trackJob
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.job_failure_policy import judge
+from inplace.simulator.cluster.job_index_failures import IndexFailures, failures_before
 from inplace.simulator.cluster.job_indexes import compress, expand, index_of
 from inplace.simulator.cluster.pod_status import timestamp
 
@@ -29,11 +30,17 @@ class JobMemory:
         counted: uids of Pods that are in status.succeeded or status.failed already, or that shall never be there
             (`JobPlan.released`). The real controller keeps this in the Pods' finalizers.
         failures: failed Pods since the last success, for the back-off.
+        index_failures: by index that is to be replaced; only with backoffLimitPerIndex.
     """
 
     counted: set[str] = field(default_factory=set)
     failures: int = 0
     last_failure_s: float = 0.0
+    index_failures: dict[int, IndexFailures] = field(default_factory=dict)
+
+    def copy(self) -> JobMemory:
+        """Return a memory that changes by itself."""
+        return replace(self, counted=set(self.counted), index_failures=dict(self.index_failures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +52,7 @@ class JobPlan:
         released: uids of those Pods in `delete` that lose the Job's finalizer BEFORE they are deleted. Their end is
             never counted, whatever it is.
         again_s: sync again after so many seconds; None when nothing waits for time.
+        index_failures: by index in `create`, for the new Pod's annotations.
     """
 
     create: tuple[int | None, ...]
@@ -52,6 +60,7 @@ class JobPlan:
     status: KubeObject
     again_s: float | None = None
     released: frozenset[str] = frozenset()
+    index_failures: Mapping[int, IndexFailures] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +70,12 @@ class Backoff:
     first_s: float
     max_s: float
 
-    def remaining_s(self, memory: JobMemory, now_s: float) -> float:
+    def remaining_s(self, failures: int, last_failure_s: float, now_s: float) -> float:
         """Return how long no Pod may be created yet."""
-        if memory.failures == 0 or self.first_s == 0:
+        if failures == 0 or self.first_s == 0:
             return 0.0
-        wait_s: float = min(self.max_s, self.first_s * 2.0 ** min(memory.failures - 1, 20))
-        return max(0.0, memory.last_failure_s + wait_s - now_s)
+        wait_s: float = min(self.max_s, self.first_s * 2.0 ** min(failures - 1, 20))
+        return max(0.0, last_failure_s + wait_s - now_s)
 
 
 def plan(job: KubeObject, pods: Sequence[KubeObject], memory: JobMemory, now_s: float, backoff: Backoff) -> JobPlan:
@@ -99,6 +108,10 @@ class _Sync:
         self.active = [p for p in pods if not _ended(p) and not _terminating(p)]
         self.terminating = [p for p in pods if not _ended(p) and _terminating(p)]
         self.succeeded = expand(self.status.get("completedIndexes") or "")
+        self.failed_indexes = {
+            index for index in expand(self.status.get("failedIndexes") or "") if index < self.spec["completions"]
+        }
+        self.limit_per_index: int | None = self.spec.get("backoffLimitPerIndex") if self.indexed else None
         self.fail_message = ""
 
     def run(self) -> JobPlan:
@@ -110,8 +123,10 @@ class _Sync:
         delete: list[KubeObject] = []
         again_s: float | None = None
         self._judge()
-        ends = self._is_true("FailureTarget") or self._is_true("SuccessCriteriaMet")
-        if ends:
+        if self._is_true("FailureTarget"):
+            delete = self.active
+            self._count_the_rest()
+        elif self._is_true("SuccessCriteriaMet"):
             delete = self.active
         elif self.spec.get("suspend"):
             delete = self.active
@@ -123,10 +138,13 @@ class _Sync:
                 self._set("Suspended", "False", "JobResumed", "Job resumed")
                 self.status["startTime"] = self.now
             create, delete, again_s = self._balance()
-        released = frozenset() if ends else frozenset(p["metadata"]["uid"] for p in delete)
+            again_s = min((one for one in (again_s, self._deadline_in_s()) if one is not None), default=None)
+        is_failing = self._is_true("FailureTarget")  # then those that are deleted are counted already
+        released = frozenset[str]() if is_failing else frozenset(p["metadata"]["uid"] for p in delete)
         self.memory.counted |= released
         self._finish(delete)
-        return JobPlan(tuple(create), tuple(delete), self._report(delete), again_s, released)
+        failures = dict(self.memory.index_failures)
+        return JobPlan(tuple(create), tuple(delete), self._report(delete), again_s, released, failures)
 
     def _count(self) -> None:
         """Count each ended Pod once."""
@@ -150,23 +168,62 @@ class _Sync:
             action, message = judge(pod, self.spec.get("podFailurePolicy"))
             if action == "FailJob":
                 self.fail_message = self.fail_message or message
+            if self._waits_for_its_replacement(pod, action):
+                continue
             if action != "Ignore":
-                self.status["failed"] = self.status.get("failed", 0) + 1
+                self._add_failed(1)
                 self.memory.failures += 1
                 self.memory.last_failure_s = self.now_s
+        if self.limit_per_index is not None:
+            self._count_replaced()
         if self.indexed:
             self.succeeded = {i for i in self.succeeded if i < self.spec["completions"]}
             self.status["succeeded"] = len(self.succeeded)
             self.status["completedIndexes"] = compress(self.succeeded)
 
+    def _add_failed(self, count: int) -> None:
+        self.status["failed"] = self.status.get("failed", 0) + count
+
+    def _waits_for_its_replacement(self, pod: KubeObject, action: str) -> bool:
+        """Take note of a failure of an index that has a back-off of its own; say whether it is counted later."""
+        index = index_of(pod)
+        if self.limit_per_index is None or index is None or index >= self.spec["completions"]:
+            return False
+        before, counts = failures_before(pod), action != "Ignore"
+        if action == "FailIndex" or (counts and before.counted >= self.limit_per_index):
+            self.failed_indexes.add(index)
+        if index in self.failed_indexes or index in self.succeeded:
+            return False
+        self.memory.index_failures[index] = before.after(self.now_s, counts=counts)
+        return True
+
+    def _count_replaced(self) -> None:
+        """Count the failures of indexes whose next Pod is there."""
+        there = {index_of(pod) for pod in self.active} | self.succeeded | self.failed_indexes
+        for index in [index for index in self.memory.index_failures if index in there]:
+            self._add_failed(self.memory.index_failures.pop(index).is_last_counted)
+        self.status["failedIndexes"] = compress(self.failed_indexes)
+
+    def _count_the_rest(self) -> None:
+        """Count as failed whatever has not ended when the Job fails, and what waits for its replacement."""
+        for pod in (*self.active, *self.terminating):
+            uid = pod["metadata"]["uid"]
+            if uid not in self.memory.counted:
+                self.memory.counted.add(uid)
+                self._add_failed(judge(pod, self.spec.get("podFailurePolicy"))[0] != "Ignore")
+        self._add_failed(sum(one.is_last_counted for one in self.memory.index_failures.values()))
+        self.memory.index_failures.clear()
+
     def _judge(self) -> None:
         """Decide whether the Job has failed or succeeded."""
         if self._is_true("FailureTarget") or self._is_true("SuccessCriteriaMet"):
             return
-        limit = self.spec.get("activeDeadlineSeconds")
         restarts = self._restarts_on_failure()
         backoff_limit = self.spec.get("backoffLimit", 6)
-        too_many = self.status.get("failed", 0) > backoff_limit
+        waiting = sum(one.is_last_counted for one in self.memory.index_failures.values())
+        too_many = self.status.get("failed", 0) + waiting > backoff_limit
+        deadline_in_s = self._deadline_in_s()
+        failed_max = self.spec.get("maxFailedIndexes")
         if restarts is not None:
             too_many = too_many or (restarts > 0 if backoff_limit == 0 else restarts >= backoff_limit)
         if self.fail_message:
@@ -174,8 +231,13 @@ class _Sync:
         elif too_many:
             message = "Job has reached the specified backoff limit"
             self._set("FailureTarget", "True", "BackoffLimitExceeded", message)
-        elif limit is not None and self.now_s - self._started_s() >= limit:
+        elif deadline_in_s is not None and deadline_in_s <= 0:
             self._set("FailureTarget", "True", "DeadlineExceeded", "Job was active longer than specified deadline")
+        elif failed_max is not None and len(self.failed_indexes) > failed_max:
+            message = "Job has exceeded the specified maximal number of failed indexes"
+            self._set("FailureTarget", "True", "MaxFailedIndexesExceeded", message)
+        elif self.failed_indexes and len(self.failed_indexes | self.succeeded) >= self.spec["completions"]:
+            self._set("FailureTarget", "True", "FailedIndexes", "Job has failed indexes")
         elif self._is_complete():
             self._set(
                 "SuccessCriteriaMet",
@@ -184,10 +246,12 @@ class _Sync:
                 "Reached expected number of succeeded pods",
             )
 
-    def _started_s(self) -> float:
-        """Return when the Job (last) started, as wall seconds."""
-        text = self.status.get("startTime")
-        return self.now_s if text is None else datetime.fromisoformat(text).timestamp()
+    def _deadline_in_s(self) -> float | None:
+        """Return the seconds until the Job's deadline; None where it has none, or is suspended."""
+        limit, started = self.spec.get("activeDeadlineSeconds"), self.status.get("startTime")
+        if limit is None or started is None or self.spec.get("suspend"):
+            return None
+        return float(datetime.fromisoformat(started).timestamp() + limit - self.now_s)
 
     def _restarts_on_failure(self) -> int | None:
         """Return the sum of all container restarts; None unless the Pods restart on failure."""
@@ -213,8 +277,8 @@ class _Sync:
         missing = wanted - kept - blocking
         if missing <= 0:
             return [], surplus, None
-        wait_s = self.backoff.remaining_s(self.memory, self.now_s)
-        if wait_s > 0:
+        wait_s = self.backoff.remaining_s(self.memory.failures, self.memory.last_failure_s, self.now_s)
+        if wait_s > 0 and self.limit_per_index is None:
             return [], surplus, wait_s
         if not self.indexed:
             return [None] * min(missing, CREATE_MAX), surplus, None
@@ -222,8 +286,16 @@ class _Sync:
         taken = {index_of(p) for p in self.active if p["metadata"]["uid"] not in gone} | self.succeeded
         if self.only_failed:
             taken |= {index_of(p) for p in self.terminating}
-        free: list[int | None] = [i for i in range(self.spec["completions"]) if i not in taken]
-        return free[: min(missing, CREATE_MAX)], surplus, None
+        taken |= self.failed_indexes
+        free = [i for i in range(self.spec["completions"]) if i not in taken]
+        chosen = {index: self._index_waits_s(index) for index in free[: min(missing, CREATE_MAX)]}
+        create: list[int | None] = [index for index, left_s in chosen.items() if left_s == 0]
+        return create, surplus, None if create else min(chosen.values(), default=None)
+
+    def _index_waits_s(self, index: int) -> float:
+        """Return how long an index waits for its next Pod; one without a failure does not wait."""
+        failures = self.memory.index_failures.get(index, IndexFailures())
+        return self.backoff.remaining_s(failures.counted + failures.ignored, failures.at_s, self.now_s)
 
     def _wanted_active(self) -> int:
         parallelism = int(self.spec.get("parallelism", 1))

@@ -10,13 +10,14 @@ from typing import Any
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import JOB_COMPLETION_INDEX
+from inplace.simulator.cluster.job_index_failures import IndexFailures
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _GENERATE_NAME_MAX = 58  # leaves room for five random characters in a DNS label
 
 
-def pod_of(job: KubeObject, index: int | None) -> KubeObject:
-    """Return the Pod to create for one completion index (None for a Job without indexes)."""
+def pod_of(job: KubeObject, index: int | None, failures: IndexFailures) -> KubeObject:
+    """Return the Pod to create for one completion index (None for a Job without indexes) after so many failures."""
     template = job["spec"]["template"]
     template_meta = template.get("metadata") or {}
     name = job["metadata"]["name"]
@@ -33,6 +34,8 @@ def pod_of(job: KubeObject, index: int | None) -> KubeObject:
         meta["generateName"] = f"{name[: _GENERATE_NAME_MAX - len(str(index)) - 1]}-{index}-"
         meta["labels"][JOB_COMPLETION_INDEX] = str(index)
         meta["annotations"][JOB_COMPLETION_INDEX] = str(index)
+        if job["spec"].get("backoffLimitPerIndex") is not None:
+            meta["annotations"] |= failures.annotations()
         spec.setdefault("hostname", f"{name}-{index}")
         for kind in ("initContainers", "containers"):
             if spec.get(kind):

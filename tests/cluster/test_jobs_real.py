@@ -1,4 +1,4 @@
-"""Suspend, resume and back-off of kube-controller-manager's Job controller: the cases that the simulated one passes."""
+"""Suspend, resume, back-off and failure by kube-controller-manager's Job controller: what the simulated one passes."""
 
 from __future__ import annotations
 

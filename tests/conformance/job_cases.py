@@ -1,5 +1,5 @@
 """
-How the Job controller suspends, resumes and waits, as cases for the simulated one and for kube-controller-manager.
+How the Job controller suspends, resumes, waits and fails: cases for the simulated one and kube-controller-manager.
 
 No kubelet takes part: a case writes the Pods' status itself. A finalizer of the case's own holds a deleted Pod, so that
 the case can say how it ended. Time is the running loop's: virtual with the simulator, real with the real controller.
@@ -14,6 +14,7 @@ from typing import Any
 
 from inplace.common.kube.client import STRATEGIC_MERGE_PATCH
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.common.wire import JOB_COMPLETION_INDEX
 from tests.conformance.api import DEADLINE_S, Api
 
 HOLD = "example.com/hold"
@@ -22,6 +23,10 @@ BACKOFF_S = 7.5
 the case sees the failure up to a second after that."""
 AT_ONCE_S = 4.0  # a resume without a back-off; the real controller needs 0.2 s
 POLL_S = 0.05
+DEADLINE_EARLY_S, DEADLINE_LATE_S = 2.0, 12.0
+"""Seconds of 3 and 15. The real controller writes whole seconds as a Job's start."""
+FAILURES = "batch.kubernetes.io/job-index-failure-count"
+IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 
 async def _submit(api: Api, pods: int, **spec: Any) -> None:
@@ -155,6 +160,131 @@ async def a_resume_keeps_the_backoff(api: Api) -> None:
     assert (await _status(api)).get("failed", 0) == 1
 
 
+async def a_deadline_ends_the_job(api: Api) -> None:
+    """No event wakes the controller. Pods that run count as failed at once; the Job has failed once they are gone."""
+    created_s = asyncio.get_running_loop().time()
+    await _submit(api, 2, activeDeadlineSeconds=3)
+    await _until_running(api, 2)
+    assert await _until_failing(api, "DeadlineExceeded") - created_s > DEADLINE_EARLY_S
+    status = await _status(api)
+    assert (status["failed"], status["terminating"], status.get("active", 0)) == (2, 2, 0)
+    assert _condition(status, "Failed") is None
+    await _end(api, (await _pods(api))[0], "Succeeded", 0)
+    await _let_go(api)
+    status = await _until_failed(api, "DeadlineExceeded")
+    assert (status["failed"], status.get("succeeded", 0), status.get("completedIndexes", "")) == (2, 0, "")
+
+
+async def a_deadline_counts_from_the_resume(api: Api) -> None:
+    """A suspended Job has no deadline, and a resumed one has all of it."""
+    await _submit(api, 1, activeDeadlineSeconds=15)
+    await _until_running(api, 1)
+    await asyncio.sleep(5.0)
+    await _suspend(api)
+    await _let_go(api)
+    resumed_s = await _resume(api)
+    await _until_running(api, 1)
+    assert await _until_failing(api, "DeadlineExceeded") - resumed_s > DEADLINE_LATE_S
+
+
+async def an_index_fails_alone(api: Api) -> None:
+    """It is not replaced, and its peers run on; when each index has failed or succeeded, the Job has failed."""
+    await _submit(api, 3, backoffLimitPerIndex=0)
+    await _until_running(api, 3)
+    assert (await _status(api)).get("failedIndexes") == ""
+    await _end(api, await _pod_at(api, 1), "Failed", 1)
+    await _until_status(api, failedIndexes="1", failed=1, active=2)
+    assert _reason(await _status(api), "FailureTarget") is None
+    for index in (0, 2):
+        await _end(api, await _pod_at(api, index), "Succeeded", 0)
+    status = await _until_failed(api, "FailedIndexes")
+    assert (status["completedIndexes"], status["failedIndexes"], status["failed"]) == ("0,2", "1", 1)
+
+
+async def each_index_waits_for_itself(api: Api) -> None:
+    """A Pod that fails is counted with its replacement, which knows of it; another index does not wait for that."""
+    await _submit(api, 2, backoffLimitPerIndex=1)
+    await _until_running(api, 2)
+    assert (await _pod_at(api, 0))["metadata"]["annotations"][FAILURES] == "0"
+    await _end(api, await _pod_at(api, 0), "Failed", 1)
+    await _until_status(api, active=1)
+    failed_s = asyncio.get_running_loop().time()
+    assert (await _status(api)).get("failed", 0) == 0
+    assert await _until_status(api, active=2, failed=1) - failed_s > BACKOFF_S
+    assert (await _pod_at(api, 0))["metadata"]["annotations"][FAILURES] == "1"
+    await _end(api, await _pod_at(api, 0), "Failed", 1)
+    await _until_status(api, failedIndexes="0", failed=2, active=1)
+
+
+async def too_many_failed_indexes_fail_the_job(api: Api) -> None:
+    """The Pods of the others are deleted, and count as failed."""
+    await _submit(api, 3, backoffLimitPerIndex=0, maxFailedIndexes=1)
+    await _until_running(api, 3)
+    await _end(api, await _pod_at(api, 0), "Failed", 1)
+    await _until_status(api, failedIndexes="0", active=2)
+    await _end(api, await _pod_at(api, 2), "Failed", 1)
+    await _until_failing(api, "MaxFailedIndexesExceeded")
+    await _let_go(api)
+    status = await _until_failed(api, "MaxFailedIndexesExceeded")
+    assert (status["failedIndexes"], status["failed"], status.get("active", 0)) == ("0,2", 3, 0)
+
+
+async def a_rule_fails_or_spares_an_index(api: Api) -> None:
+    """FailIndex needs no retry; what Ignore names is counted nowhere but in its replacement's annotation."""
+    rules = [
+        {"action": action, "onExitCodes": {"operator": "In", "values": [code]}}
+        for action, code in (("FailIndex", 42), ("Ignore", 43))
+    ]
+    await _submit(api, 2, backoffLimitPerIndex=3, podFailurePolicy={"rules": rules})
+    await _until_running(api, 2)
+    await _end(api, await _pod_at(api, 0), "Failed", 42)
+    await _until_status(api, failedIndexes="0", failed=1, active=1)
+    await _end(api, await _pod_at(api, 1), "Failed", 43)
+    await _until_status(api, active=0)
+    failed_s = asyncio.get_running_loop().time()
+    assert await _until_status(api, active=1, failed=1) - failed_s > BACKOFF_S
+    annotations = (await _pod_at(api, 1))["metadata"]["annotations"]
+    assert (annotations[FAILURES], annotations[IGNORED]) == ("0", "1")
+
+
+async def _pod_at(api: Api, index: int) -> KubeObject:
+    """Return the Pod of an index that has not ended."""
+    found = [pod for pod in await _pods(api) if pod["metadata"]["annotations"][JOB_COMPLETION_INDEX] == str(index)]
+    (pod,) = (pod for pod in found if not _ended(pod))
+    return pod
+
+
+async def _until_status(api: Api, **fields: Any) -> float:
+    """Wait until the Job's status has these fields; 0 and "" stand for none."""
+    nothing = {name: type(value)() for name, value in fields.items()}
+
+    async def look() -> bool:
+        status = await _status(api)
+        return all(status.get(name, nothing[name]) == value for name, value in fields.items())
+
+    return await _until(look, f"the status {fields}")
+
+
+async def _until_failing(api: Api, reason: str) -> float:
+    """Wait until the Job is about to fail, and each of its Pods is deleted or has ended."""
+
+    async def look() -> bool:
+        over = [p["metadata"].get("deletionTimestamp") or _ended(p) for p in await _pods(api)]
+        return all(over) and _reason(await _status(api), "FailureTarget") == reason
+
+    return await _until(look, f"FailureTarget with {reason}")
+
+
+async def _until_failed(api: Api, reason: str) -> KubeObject:
+    """Wait until the Job has failed; return its status."""
+
+    async def look() -> bool:
+        return _reason(await _status(api), "Failed") == reason
+
+    await _until(look, f"Failed with {reason}")
+    return await _status(api)
+
+
 def _ended(pod: KubeObject) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
@@ -164,4 +294,20 @@ def _condition(status: KubeObject, kind: str) -> str | None:
     return next((c["status"] for c in status.get("conditions") or () if c["type"] == kind), None)
 
 
-CASES = (suspended_pods_are_never_counted, a_suspended_job_of_one_does_not_complete, a_resume_keeps_the_backoff)
+def _reason(status: KubeObject, kind: str) -> str | None:
+    """Return the reason of a condition that is true; None where it is not there."""
+    found = (c["reason"] for c in status.get("conditions") or () if c["type"] == kind and c["status"] == "True")
+    return next(found, None)
+
+
+CASES = (
+    suspended_pods_are_never_counted,
+    a_suspended_job_of_one_does_not_complete,
+    a_resume_keeps_the_backoff,
+    a_deadline_ends_the_job,
+    a_deadline_counts_from_the_resume,
+    an_index_fails_alone,
+    each_index_waits_for_itself,
+    too_many_failed_indexes_fail_the_job,
+    a_rule_fails_or_spares_an_index,
+)

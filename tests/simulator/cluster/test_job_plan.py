@@ -53,6 +53,29 @@ def conditions(planned: JobPlan) -> dict[str, tuple[str, str]]:
     return {c["type"]: (c["reason"], c["message"]) for c in found if c["status"] == "True"}
 
 
+def test_the_nearer_of_deadline_and_back_off_wakes_the_controller() -> None:
+    """Nothing else happens then: both are timers."""
+    running = job(activeDeadlineSeconds=100)
+    assert decide(running, pod(0), pod(1), pod(2)).again_s == 100.0
+    assert decide(running, pod(0), pod(1), pod(2, "Failed")).again_s == 10.0
+    assert decide(running | {"spec": running["spec"] | {"suspend": True}}, pod(0)).again_s is None
+
+
+def test_pods_of_a_job_that_fails_are_counted_once() -> None:
+    """As failed, while they run: however they end later, and also where the first status write was refused."""
+    failing, memory = job(activeDeadlineSeconds=100), JobMemory()
+    failing["status"] = {"startTime": "2023-11-14T22:13:20Z"}
+    pods = [pod(index) for index in range(3)]
+    refused = decide(failing, *pods, memory=memory.copy(), at_s=100.0)
+    written = decide(failing, *pods, memory=memory, at_s=100.0)
+    assert (refused.status["failed"], written.status["failed"], written.released) == (3, 3, frozenset())
+    ended = [pod(0, "Succeeded"), pod(1, "Failed"), pod(2, deleted=True)]
+    later = decide(failing | {"status": written.status}, *ended, memory=memory, at_s=101.0)
+    assert (later.status["failed"], later.status["succeeded"], "Failed" in conditions(later)) == (3, 0, False)
+    over = decide(failing | {"status": later.status}, *ended[:2], memory=memory, at_s=102.0)
+    assert conditions(over)["Failed"][0] == "DeadlineExceeded"
+
+
 def test_missing_indexes_are_created_lowest_first() -> None:
     """Indexes with an active Pod are left alone."""
     planned = decide(job(), pod(1))
