@@ -80,9 +80,10 @@ class KubeClient:
         kind: str = MERGE_PATCH,
         subresource: str | None = None,
         force: bool = False,
+        dry_run: bool = False,
     ) -> KubeObject:
         """Patch an object; `kind` is the patch's media type; `force` is server-side apply's."""
-        query = self._write_query(False) | ({"force": "true"} if force else {})
+        query = self._write_query(dry_run) | ({"force": "true"} if force else {})
         path = resource.path(namespace, name, subresource=subresource, query=query)
         return self._decode(await self._call("PATCH", path, body=patch, content_type=kind))
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import Conflict, NotFound
@@ -93,6 +94,8 @@ class Reconciler:
         observed = await self._observe(group)
         planned = plan(observed)
         jobset = group.jobset
+        if await self._forgets_request(jobset, planned):
+            planned = plan(replace(observed, forgets_requests=True))
         self.membership.expect(group, planned.expected, planned.left)
         group.note_causes(planned.causes, self.clock.monotonic_s())
         for note in planned.warnings:
@@ -108,6 +111,26 @@ class Reconciler:
         fence_s = group.fence_wait_s(self.clock.monotonic_s())
         waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s, taken_s, fence_s) if wait_s is not None]
         return Result(min(waits_s, default=None))
+
+    async def _forgets_request(self, jobset: JobSet, planned: Plan) -> bool:
+        """Say whether the status would drop the id of the first request: what is not noted is asked for for ever.
+
+        Raises:
+            ApiError, TransportError: the API server refused the dry run, or did not answer.
+        """
+        if wire.LAST_RESTART_REQUEST not in planned.status or wire.LAST_RESTART_REQUEST in jobset.status:
+            return False
+        patch = {
+            "metadata": {"uid": jobset.uid},
+            "status": {wire.LAST_RESTART_REQUEST: planned.status[wire.LAST_RESTART_REQUEST]},
+        }
+        try:
+            seen = await self.client.patch(
+                JOBSETS, jobset.namespace, jobset.name, patch, subresource="status", dry_run=True
+            )
+        except NotFound:
+            return False  # deleted meanwhile
+        return wire.LAST_RESTART_REQUEST not in (seen.get("status") or {})
 
     def _count_overdue(self, group: Group, planned: Plan) -> None:
         """Count the deadlines that barriers missed; the next one counts from now."""

@@ -8,6 +8,8 @@ nothing else happens. All scopes restart. docs/adr/0039
 With `,save=SECONDS` behind the id, that write exempts the next epoch and says until when the workers may save. They end
 by themselves when they have saved: then, or when the time is over, the restart begins. A CRD that is older than the
 field loses the time; then the restart begins at once, with a warning. docs/adr/0069
+
+A CRD that loses the id itself would let the restart come again after each restart: then the request is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +31,14 @@ def restart_on_request(draft: Draft) -> bool:
     if not jobset.is_in_place:
         return False
     running = [scope for scope in jobset.scopes.values() if scope.is_running and not jobset.suspended]
-    if wanted is not None and wanted.id != jobset.status.get(wire.LAST_RESTART_REQUEST):
+    if wanted is not None and draft.observed.forgets_requests:
+        draft.warn(
+            "RestartRequestRefused",
+            f"request {wanted.id}: expected the status to keep its field {wire.LAST_RESTART_REQUEST}, saw that it is "
+            "dropped: the CustomResourceDefinition is older than this controller, and the restart would come again and "
+            f"again; nothing is restarted; {CRD_CURE}",
+        )
+    elif wanted is not None and wanted.id != jobset.status.get(wire.LAST_RESTART_REQUEST):
         draft.status[wire.LAST_RESTART_REQUEST] = wanted.id
         if not running:
             draft.note(

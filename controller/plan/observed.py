@@ -59,6 +59,7 @@ class Observed:
         gated: Pods that wait until it is said which nodes they avoid.
         node_signs: what was seen of the nodes.
         matches: by UID of a failed Job, the first rule of the failure policy that matches it; see `Matches`.
+        forgets_requests: the status drops the ids of requests: the definition is older than the field.
     """
 
     jobset: JobSet
@@ -79,3 +80,4 @@ class Observed:
     gated: Sequence[Pod] = ()
     node_signs: NodeSigns = NO_SIGNS
     matches: Mapping[str, int | None] = field(default_factory=dict)
+    forgets_requests: bool = False

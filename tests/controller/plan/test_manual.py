@@ -8,7 +8,7 @@ import pytest
 
 from inplace.common import wire
 from inplace.common.epoch.decision import Decision
-from inplace.common.kube.resources import JOBSETS
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS
 from inplace.controller.spec.saving import CRD_CURE
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -46,7 +46,7 @@ async def test_each_id_restarts_the_group_once_and_costs_nothing() -> None:
             assert await crew.epochs() == (epoch, epoch - 1)
             entry = (await crew.status())[wire.LAST_GROUP_RESTART]
             assert (entry["trigger"], entry["request"]) == ("manual", request)
-        assert rig.writes("/jobsets/train/status") == before + 6
+        assert rig.writes("/jobsets/train/status") == before + 6 + 1  # a dry run: is the first id kept
         labels = {"namespace": "default", "jobset": "train"}
         registry = rig.controllers[0].metrics.registry
         assert registry.get_sample_value("inplace_restart_budget_remaining", labels) == 1
@@ -84,6 +84,36 @@ async def test_a_definition_that_is_older_than_saving_does_not_swallow_the_reque
         (event,) = await rig.events("SavingNotStored")
         assert CRD_CURE in event["note"]
         assert (await crew.status())[wire.LAST_GROUP_RESTART]["request"] == "a"
+
+
+async def test_a_definition_that_drops_the_id_repeats_no_restart() -> None:
+    """The request is refused with the cure, other restarts come as ever, and a whole definition brings it once."""
+    definition = crd()
+    fields = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    del fields[wire.LAST_RESTART_REQUEST]
+    rig = Rig(definition=definition)
+    async with rig.running():
+        crew = await rig.started(jobset(restarts_max=1))
+        await ask(rig, "a")
+        await rig.settle(60.0)
+        assert await crew.epochs() == (1, 0)
+        assert CRD_CURE in (await rig.events("RestartRequestRefused"))[0]["note"]
+        await crew.announce(next(iter(crew.pods.values())), 2)
+        await rig.settle(0.1)
+        await meet(rig, crew, 2)
+        await rig.settle(60.0)
+        assert await crew.epochs() == (2, 1)
+        assert (await crew.status())[wire.LAST_GROUP_RESTART]["trigger"] == "worker_exit"
+        stored = await rig.admin.get(CUSTOM_RESOURCE_DEFINITIONS, None, definition["metadata"]["name"])
+        await rig.admin.replace(
+            CUSTOM_RESOURCE_DEFINITIONS, None, definition["metadata"]["name"], stored | {"spec": crd()["spec"]}
+        )
+        await rig.settle(60.0)  # the change ends every watch
+        await ask(rig, "b")
+        assert await crew.epochs() == (2, 2)
+        await meet(rig, crew, 3)
+        await rig.settle(60.0)
+        assert await crew.epochs() == (3, 2)
 
 
 async def epochs_of(crew: Crew) -> list[tuple[int, int]]:
@@ -150,7 +180,7 @@ async def test_who_cannot_save_in_time_delays_nobody() -> None:
         assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "one"
         await rig.settle(59.0)
         assert await crew.epochs() == (1, 0)
-        assert rig.writes("/jobsets/train/status") == before + 1
+        assert rig.writes("/jobsets/train/status") == before + 1 + 1  # a dry run: is the id kept
         await rig.settle(1.0)
         assert await crew.epochs() == (1, 1)
         await meet(rig, crew, 2)
@@ -159,7 +189,7 @@ async def test_who_cannot_save_in_time_delays_nobody() -> None:
         assert (entry["trigger"], entry["request"]) == ("manual", "one")
         await rig.settle(120.0)
         assert await crew.epochs() == (2, 1)
-        assert rig.writes("/jobsets/train/status") == before + 3
+        assert rig.writes("/jobsets/train/status") == before + 3 + 1
 
 
 async def test_workers_that_saved_and_ended_begin_the_restart() -> None:
