@@ -33,7 +33,7 @@ async def test_a_request_restarts_the_group_once_and_does_not_count() -> None:
 
 
 async def test_time_to_save_is_refused_where_nobody_would_save() -> None:
-    """Without a time to save in the template nobody is asked, and the wait would be in vain; nothing is written."""
+    """A template without a time to save asks no worker to save: the request is refused, and nothing is written."""
     async with training(2) as cluster:
         with pytest.raises(RefusalError, match=r"inplace inject --save-within\), saw none; leave out --save"):
             await request_restart(connection(cluster), "train", 20)
