@@ -32,6 +32,7 @@ from inplace.simulator.cluster.timeline import Timeline
 from inplace.simulator.profile import ProfileError, read_profile
 
 TRAIN_S = 3.0  # the workers train this long before one is killed, so that there is a checkpoint to come back to
+STRIKES_MAX = 3  # a worker that ended a moment before is seen to restart within TRAIN_S
 STALL_AFTER_S = 4.0  # twenty of the example's steps; a busy machine may delay some
 
 
@@ -185,7 +186,7 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
                 view.note(note)
             group = DemoGroup(cluster, manifest, timeline, view.note)
             await group.complete(-1)
-            await _strike_workers(group, options)
+            await strike_workers(group, Random(options.seed), options.faults)
         view.show_result()
         if options.keep:
             view.say("The cluster stays up until Ctrl-C.")
@@ -208,14 +209,28 @@ async def _apply(cluster: Cluster, manifest: DemoManifest) -> list[str]:
     return left_out
 
 
-async def _strike_workers(group: DemoGroup, options: DemoOptions) -> None:
-    """Kill or stop one random worker after the other, each time after the group has trained for a while."""
-    rng = Random(options.seed)
-    for fault in options.faults:
+async def strike_workers(group: DemoGroup, rng: Random, faults: Sequence[signal.Signals]) -> None:
+    """Kill or stop one random worker after the other, each time after the group has trained for a while.
+
+    Raises:
+        DemoError: no worker could be struck, or the group does not train again.
+    """
+    for fault in faults:
+        before = await _strike(group, rng, fault)
+        await group.complete(before)
+
+
+async def _strike(group: DemoGroup, rng: Random, fault: signal.Signals) -> int:
+    """Strike while the group trains, and return the number of the restart before: workers may end by themselves."""
+    found: LookupError | None = None
+    for _ in range(STRIKES_MAX):
         await group.cluster.clock.sleep(TRAIN_S)
+        await group.complete(group.timeline.current.number - 1)
         before = group.timeline.current.number
         try:
             group.strike(rng, fault)
-        except LookupError as error:
-            raise DemoError(f"no worker could be killed or stopped: {error}") from error
-        await group.complete(before)
+        except LookupError as error:  # it ended a moment ago
+            found = error
+            continue
+        return before
+    raise DemoError(f"no worker could be killed or stopped: {found}") from found
