@@ -1,4 +1,9 @@
-"""For each reason for which a group waits: one sentence that says what to do, with the command."""
+"""
+For each reason for which a group waits: one sentence that says what to do, with the command.
+
+`{pod}`, `{job}` and `{log}` hold the namespace too, so that a command works as it stands. A node is deleted only once
+its machine is off: the API server then lets other Pods take its Pods' places, and two workers of a slot must never run.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,10 @@ ADVICE: Final[dict[Why, str]] = {
     Why.GATED: "the program that set its scheduling gate must remove it; exclusive placement needs a free domain",
     Why.UNSCHEDULABLE: "free or add nodes that fit, or lower the Pod's requests: kubectl describe pod {pod}",
     Why.UNSCHEDULED: "if this stays, check that a scheduler runs: kubectl describe pod {pod}",
-    Why.NODE_LOST: "if the node does not come back, delete it; until then its Pods cannot be deleted: "
+    Why.NODE_LOST: "if the node does not come back, make sure that its machine is off, and only then delete it: "
     "kubectl delete node {node}",
-    Why.TERMINATING: "its Job replaces it after it has ended; if its node is dead: kubectl delete node {node}",
+    Why.TERMINATING: "its Job replaces it after it has ended; if its node's machine is off for good: "
+    "kubectl delete node {node}",
     Why.FAILED: "its Job replaces it; if that stays: kubectl describe pod {pod}",
     Why.SUCCEEDED: "a completed Pod cannot restart in place: the controller recreates its Job",
     Why.IMAGE: "correct the image's name or the pull secret: kubectl describe pod {pod}",
@@ -27,7 +33,9 @@ ADVICE: Final[dict[Why, str]] = {
     Why.CREATING: "wait; if this stays, check volumes, network and image pull: kubectl describe pod {pod}",
     Why.NO_AGENT: "nothing in the Pod can announce an epoch; add an agent, and create the JobSet anew: "
     "inplace inject -f FILE",
-    Why.SILENT: "read its agent's log (no rights? no API server?): kubectl logs {pod} --all-containers",
+    Why.SILENT: "wait some seconds; if this stays, read its agent's log (no rights? no API server?): "
+    "kubectl logs {pod} --all-containers --ignore-errors",
     Why.AHEAD: "a person wrote the annotation, or the status was lost; if this stays: kubectl delete pod {pod}",
-    Why.BEHIND: "read its agent's log: kubectl logs {pod} --all-containers",
+    Why.BEHIND: "wait some seconds; if this stays, read its agent's log: "
+    "kubectl logs {pod} --all-containers --ignore-errors",
 }

@@ -17,9 +17,9 @@ TRIGGERS = {
     "pod_lost": "a Pod was lost",
     "job_failed": "a Job failed",
     "manual": "asked for by hand",
-    "resize": "another size",
+    "resize": "it was resized",
     "resume": "it was resumed",
-    "join": "a Pod joined",
+    "join": "a replicatedJob joined",
     "unknown": "cause unknown",
 }
 

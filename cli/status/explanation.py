@@ -42,6 +42,7 @@ FAILURES = (
 MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
 NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
+CONTROLLER_PODS = "kubectl get pods -A -l app.kubernetes.io/name=inplace-controller"
 EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
 
 
@@ -94,17 +95,20 @@ def explain(facts: Facts, *, now_s: float) -> Explanation:
     moments = sorted(_moments(facts), key=lambda moment: (moment.at_s is None, moment.at_s or 0.0))
     jobset = facts.state.jobset
     avoided = avoided_nodes(jobset, facts.pods, now_s) if jobset is not None else ()
-    return Explanation(facts, headline(facts.state), moments[-MOMENTS_MAX:], tuple(_causes(facts, now_s)), avoided)
+    words = headline(facts.state, loops=any(True for _ in crash_loops(facts.state, now_s)))
+    return Explanation(facts, words, moments[-MOMENTS_MAX:], tuple(_causes(facts, now_s)), avoided)
 
 
-def headline(state: GroupState) -> str:
-    """Return one sentence."""
+def headline(state: GroupState, *, loops: bool = False) -> str:
+    """Return one sentence; `loops`: its workers failed again and again without progress."""
     pods = count_text(state.expected, "Pod")
     match state.phase:
         case GroupPhase.RUNNING:
             epochs = ", ".join(str(scope.synced) for scope in state.scopes)
             if idle := sum(len(scope.idle) for scope in state.scopes):
                 return f"all {pods} are at epoch {epochs}; the workers of {count_text(idle, 'Pod')} have not started"
+            if loops:
+                return f"all {pods} are at epoch {epochs}, after failures without progress"
             return f"it trains: all {pods} are at epoch {epochs}"
         case GroupPhase.STARTING:
             return f"it starts: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
@@ -145,11 +149,12 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         said = f": {failure['message']}" if failure.get("message") else ""
         yield Moment(began_s, f"first failure: {failure_text(failure)}{said}")
     elif (last is None or last.trigger in FAILURES) and (seen := first_failure(facts.pods)) is not None:
-        yield Moment(seen.at_s, f"first failure, guessed from the Pods:  {failure_text(seen.as_data())}")
+        yield Moment(seen.at_s, f"first failure, guessed from the Pods: {failure_text(seen.as_data())}")
     if last is not None:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
         rung = f", rung {last.rung}" if last.rung else ""
-        yield Moment(began_s, f"group restart to epoch {last.epoch} began: {cause}{rung}")
+        whose = f" of scope {last.scope}" if last.scope else ""
+        yield Moment(began_s, f"group restart{whose} to epoch {last.epoch} began: {cause}{rung}")
         if words := recreated_text(facts.state):
             yield Moment(began_s, words)
         for scope in facts.state.scopes:
@@ -160,7 +165,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
             yield Moment(parse_time(last.synced_at), silent_text(last.first_silent))
         if (ended_s := parse_time(last.synced_at)) is not None:
             took = f", {duration_text(last.seconds)} after the restart began" if last.seconds is not None else ""
-            yield Moment(ended_s, f"every Pod was at epoch {last.epoch}{took}")
+            yield Moment(ended_s, f"every Pod{whose} was at epoch {last.epoch}{took}")
     for event in facts.events:
         if event.message and (last is None or event.reason not in ("GroupRestartStarted", "GroupRestartFinished")):
             yield Moment(event.at_s, f"{event.reason}: {event.message}")
@@ -173,10 +178,13 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         text = f"another controller manages it: spec.managedBy is {state.managed_by}"
         yield Obstacle("ManagedByAnother", text, "look at that controller; ours ignores this JobSet")
     if "Unreadable" in conditions:
-        advice = "correct the field:  kubectl edit jobset " + state.name
+        advice = (
+            f"correct the field, or create the JobSet anew where it cannot change: "
+            f"kubectl edit jobset {state.name} -n {state.namespace}"
+        )
         yield Obstacle("Unreadable", conditions["Unreadable"]["message"], advice)
     if "SpecProblem" in conditions:
-        text = f"the controller cannot use the spec:  {conditions['SpecProblem'].get('message', '')}"
+        text = f"the spec has a mistake: {conditions['SpecProblem'].get('message', '')}"
         yield Obstacle(
             "SpecProblem", text, "follow the cure of each problem; check the manifest with inplace lint -f FILE"
         )
@@ -194,7 +202,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield from _of_controller(facts, now_s)
         fenced = fenced_pods(state, facts.pods, now_s)
         yield from _of_fenced(fenced, now_s)
-        yield from _of_strays([name for name in state.strays if name not in fenced])
+        yield from _of_strays([name for name in state.strays if name not in fenced], state.namespace)
         yield from _of_stragglers(facts)
         if not any(waits for waits, _ in crash_loops(state, now_s)):
             yield from _of_counting(state)
@@ -204,23 +212,23 @@ def _of_suspension(state: GroupState, queued: Queued | None) -> Obstacle:
     """Return that it is suspended, and what its queue says; a queue suspends again what a person resumes."""
     if queued is None:
         patch = '{"spec":{"suspend":false}}'
-        advice = f"resume it: kubectl patch jobset {state.name} --type merge -p '{patch}'"
+        advice = f"resume it: kubectl patch jobset {state.name} -n {state.namespace} --type merge -p '{patch}'"
         return Obstacle("Suspended", "spec.suspend is true", advice)
     named = f"queue {queued.queue}" if queued.queue else "its owner's queue"
     workload = f"; Workload {queued.workload}" if queued.workload else ""
     said = f": {queued.said}" if queued.said else ""
     advice = "Kueue resumes it when it admits it; a resume by hand is undone. "
     if queued.workload:
-        advice += f"Ask Kueue: kubectl describe workload {queued.workload}"
+        advice += f"Ask Kueue: kubectl describe workload {queued.workload} -n {state.namespace}"
     else:
-        advice += "See whether Kueue runs and the queue exists: kubectl get localqueues"
+        advice += f"See whether Kueue runs and the queue exists: kubectl get localqueues -n {state.namespace}"
     return Obstacle("Queued", f"it waits in {named}{workload}{said}", advice)
 
 
 def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     """Yield that its workers fail again and again without progress, and that the next epoch waits for it."""
     last = facts.state.last
-    log = log_advice(last.first_failure if last is not None else None, facts.pods)
+    log = log_advice(last.first_failure if last is not None else None, facts.pods, facts.state.namespace)
     for waits, words in crash_loops(facts.state, now_s):
         text = f"{words}; its workers fail without a step of progress"
         then = f"it tries again by itself; {wire.CRASH_LOOP_BACKOFF} sets how soon" if waits else "it tries right now"
@@ -234,7 +242,7 @@ def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     if jobset is None or jobset.status or facts.pods or created_s is None or now_s - created_s < CONTROLLER_S_MAX:
         return
     text = f"no controller has touched it in {duration_text(now_s - created_s)}"
-    yield Obstacle("NoController", text, "see whether the controller runs: kubectl -n inplace-system get pods")
+    yield Obstacle("NoController", text, f"see whether the controller runs: {CONTROLLER_PODS}")
 
 
 def _of_fenced(fenced: Mapping[str, float], now_s: float) -> Iterator[Obstacle]:
@@ -242,19 +250,21 @@ def _of_fenced(fenced: Mapping[str, float], now_s: float) -> Iterator[Obstacle]:
     if fenced:
         left = duration_text(max(fenced.values()) - now_s)
         text = (
-            f"{count_text(len(fenced), 'Pod')} on a node that does not say whether the worker ended; its lease ends it"
+            f"{count_text(len(fenced), 'Pod')} on a node that does not answer; the lease of its worker ends the worker"
         )
-        advice = f"wait about {left} until that is sure (fence-after); a controller that began meanwhile counts anew"
+        advice = (
+            f"wait about {left}, until that is sure ({wire.FENCE_AFTER}); a new leader of the controller counts anew"
+        )
         yield Obstacle("Fenced", text, advice, tuple(sorted(fenced)))
 
 
-def _of_strays(strays: Sequence[str]) -> Iterator[Obstacle]:
+def _of_strays(strays: Sequence[str], namespace: str) -> Iterator[Obstacle]:
     """Yield Pods that no slot counts: their workers may still run, and no barrier lifts beside them."""
     if not strays:
         return
-    text = f"{count_text(len(strays), 'Pod')} in no slot of the group, or beside another Pod in one"
+    text = f"{count_text(len(strays), 'Pod')} in no slot of the group, or beside another Pod in its slot"
     shown = " ".join(strays[:NAMES_IN_ADVICE])
-    advice = f"they may be left over; if they do not end, delete them: kubectl delete pod {shown}"
+    advice = f"wait until they end; those that are left over may be deleted: kubectl delete pod {shown} -n {namespace}"
     yield Obstacle("InNoSlot", text, advice, tuple(strays))
 
 
@@ -271,7 +281,13 @@ def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
         node = f"; node {first.node} {facts.nodes[first.node]}" if first.node and first.node in facts.nodes else ""
         text = f"{count_text(counts[why], 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
         job = event_subject(facts.state, first).name
-        places = {"pod": first.name, "node": first.node or "NODE", "job": job, "log": first.log or first.name}
+        there = f" -n {facts.state.namespace}"
+        places = {
+            "pod": first.name + there,
+            "node": first.node or "NODE",
+            "job": job + there,
+            "log": (first.log or first.name) + there,
+        }
         names = tuple(one.name for one in late)
         yield Obstacle(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
 
@@ -283,7 +299,7 @@ def _of_idle(state: GroupState) -> Iterator[Obstacle]:
         text = f"{count_text(len(names), 'Pod')}: the epoch runs, and the worker has not started"
         advice = (
             "wait some seconds; if this stays, see whether its guard waits for a file, or for an agent of its version: "
-            f"kubectl logs {names[0]} --all-containers --ignore-errors"
+            f"kubectl logs {names[0]} -n {state.namespace} --all-containers --ignore-errors"
         )
         yield Obstacle("NotStarted", text, advice, names)
 
@@ -293,7 +309,7 @@ def _of_counting(state: GroupState) -> Iterator[Obstacle]:
     late = [scope for scope in state.scopes if scope.phase is not GroupPhase.RUNNING]
     if late and not state.strays and not any(scope.late for scope in late):
         text = f"every Pod announced epoch {late[0].target}, and the status does not say so yet"
-        advice = "wait a second; if this stays, the controller does not run: kubectl -n inplace-system get pods"
+        advice = f"wait a second; if this stays, see whether the controller runs: {CONTROLLER_PODS}"
         yield Obstacle("NotSyncedYet", text, advice)
 
 

@@ -131,7 +131,8 @@ def _history(state: GroupState, now_s: float) -> Iterator[str]:
     if last is None:
         return
     began, ended = parse_time(last.started_at), parse_time(last.synced_at)
-    line = f"last restart: {TRIGGERS.get(last.trigger or '', last.trigger or 'cause unknown')}"
+    whose = f" of scope {last.scope}" if last.scope else ""
+    line = f"last restart{whose}: {TRIGGERS.get(last.trigger or '', last.trigger or 'cause unknown')}"
     if last.first_failure:
         line += f", {failure_text(last.first_failure)}"
     if began is not None:

@@ -47,11 +47,13 @@ def why_failed(
     if BEFORE_JOINING in message:
         return _of_never_joined(state, message)
     if reason != "ReachedMaxRestarts":
-        return Obstacle(reason or "Failed", message, "remove the cause, and create the JobSet again")
+        job = failed_job(state)
+        look = f"see what failed (kubectl describe job {job} -n {state.namespace}); " if job else ""
+        return Obstacle(reason or "Failed", message, f"{look}remove the cause, and create the JobSet anew")
     last = state.last.first_failure if state.last is not None else None
     cause = f"; the last failure was {failure_text(last)}" if last else ""
-    text = f"maxRestarts reached: {state.allowed} restarts are allowed, and one more failure happened{cause}"
-    advice = f"{log_advice(last, pods)}; mend what ends the workers, and create the JobSet anew"
+    text = f"maxRestarts is {state.allowed}, and one more failure happened{cause}"
+    advice = f"{log_advice(last, pods, state.namespace)}; mend what ends the workers, and create the JobSet anew"
     return Obstacle(reason, text, advice)
 
 

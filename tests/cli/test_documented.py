@@ -65,3 +65,4 @@ def test_every_reason_has_advice() -> None:
     assert set(ADVICE) == set(Why)
     for text in ADVICE.values():
         text.format(pod="p", node="n", job="j", log="p -c c")
+        assert ("machine" in text) == ("delete node" in text), "two workers of one slot must never run"

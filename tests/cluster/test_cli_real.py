@@ -142,7 +142,7 @@ async def test_reaching_max_restarts_is_named(full_control_plane: ControlPlane, 
         await group.until(failed, "the JobSet to fail")
         code, out, err = await inplace(plane, namespace, "explain", "train")
         assert code == CliExit.DONE, err
-        assert "maxRestarts reached: 0 restarts are allowed" in out
+        assert "maxRestarts is 0, and one more" in out
 
 
 async def test_what_is_not_there_and_what_is_not_allowed(full_control_plane: ControlPlane, full_namespace: str) -> None:

@@ -118,6 +118,28 @@ def test_the_rung_of_a_restart_is_told() -> None:
     assert restart["rung"] == "ReplacePod"
 
 
+def test_the_scope_of_a_restart_is_told() -> None:
+    """In a divided JobSet the epoch's number alone says little."""
+    last = {"epoch": 3, "scope": "a", "startedAt": "2026-01-01T00:00:00Z", "syncedAt": "2026-01-01T00:00:05Z"}
+    state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last}), ())
+    text = "\n".join(line for line, _ in explanation_lines(explain(Facts(state, ()), now_s=0.0)))
+    assert "group restart of scope a to epoch 3 began" in text
+    assert "every Pod of scope a was at epoch 3, 5.0 s after the restart began" in text
+    console = VisibleConsole(file=io.StringIO(), width=200, highlight=False)
+    console.print(status_picture(state, now_s=0.0, columns=200))
+    assert "last restart of scope a: " in console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+
+
+def test_commands_name_the_namespace() -> None:
+    """A command works as it stands, whatever namespace kubectl would take."""
+    raw = jobset(2, wire.status_of_epochs(1, 0))
+    raw["metadata"]["namespace"] = "team"
+    rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1).pods
+    found = explain(Facts(group_state(raw, rows), rows), now_s=0.0)
+    assert len(found.causes) == 2
+    assert all(cause.advice.endswith(" -n team") for cause in found.causes)
+
+
 async def test_a_restart_by_hand_has_no_first_failure() -> None:
     """After a restart by hand explain names no first failure: the restart ended every worker."""
     async with training() as cluster:
@@ -181,7 +203,7 @@ async def test_reaching_max_restarts_is_named() -> None:
         explanation = await explained(cluster)
         (cause,) = explanation.causes
         assert cause.kind == "ReachedMaxRestarts"
-        assert "maxRestarts reached: 1 restarts are allowed" in cause.text
+        assert "maxRestarts is 1, and one more" in cause.text
         assert "its Pod is being deleted: read its log now: kubectl logs" in cause.advice
         await until(cluster, lambda: not cluster.pods())
         (cause,) = (await explained(cluster)).causes
@@ -217,7 +239,7 @@ async def test_a_manifest_whose_pods_the_server_refuses_is_named() -> None:
         (cause,) = found.causes
         assert cause.kind == "Missing"
         assert 'exceeded quota "q"' in cause.text
-        assert cause.advice.endswith("kubectl describe job other-workers-0")
+        assert cause.advice.endswith("kubectl describe job other-workers-0 -n default")
 
 
 async def test_what_cannot_be_read_is_said_and_the_rest_is_told() -> None:
@@ -298,6 +320,7 @@ async def test_a_crash_loop_is_told() -> None:
             assert "crash loop: 1 restart in " in text
             assert f"kubectl logs {cluster.pods()[0]['metadata']['name']} -c worker --previous" in text
             assert "Nothing keeps it from training" not in text
+            assert "it trains" not in text
 
 
 async def test_a_job_beyond_its_deadline_is_named() -> None:
