@@ -61,8 +61,7 @@ UPSTREAM: Final = "upstream"
 
 MODES: Final = ("upstream_shape", "sidecar", "guarded", "guarded_process", "supervisor")
 """upstream_shape is our agent in the manifest of upstream's: a startup probe each second, and nothing in the worker.
-guarded_process is guarded with depth `process` (docs/adr/0064): of one Pod's worker, each fourth death within ten
-minutes gets clean containers, so with few Pods some rounds take as long as guarded's."""
+guarded_process is guarded with depth `process` (docs/adr/0064). No Pod gets clean containers here (docs/adr/0079)."""
 
 MODELLED: Final = ("sidecar", "supervisor")
 """Of these modes the restart's model knows what it is to be compared with (benchmarks/calibration.py)."""
