@@ -129,9 +129,12 @@ def _dropped(member: Member, stored: KubeObject) -> Iterator[Finding]:
     }
     for container in (*member.inits, *member.containers):
         key = ("initContainers" if container.is_init else "containers", container.name)
-        if container.raw.get("restartPolicyRules") and not kept.get(key, {}).get("restartPolicyRules"):
+        given = container.raw.get("restartPolicyRules") or ()
+        if given and not kept.get(key, {}).get("restartPolicyRules"):
             path, fix = f"{container.path}.restartPolicyRules", f"switch on {_GATES}, or {_way_out(member)}"
-            yield Finding("gates", path, "rules that the server drops", "a server that keeps them", fix)
+            is_for_more = any(one.get("action") != "Restart" for one in given)
+            rule = "gates" if is_for_more or member.mode != "supervisor" else "supervisor-restarts"
+            yield Finding(rule, path, "rules that the server drops", "a server that keeps them", fix)
 
 
 def _way_out(member: Member) -> str:
