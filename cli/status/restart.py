@@ -93,7 +93,7 @@ async def _wait(connection: Connection, name: str, request: str, timeout_s: floa
         print(done)
     except TimeoutError:
         raise RefusalError(
-            f"expected the restart within {duration_text(timeout_s)}, saw that it goes on: inplace explain {name}"
+            f"expected the restart within {duration_text(timeout_s)}, saw no end of it: inplace explain {name} says why"
         ) from None
 
 
