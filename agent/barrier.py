@@ -1,6 +1,10 @@
 """
 The barrier: it is closed until the agent lifts it, and answers what it waits for.
 
+Beside guards the query `?worker` asks more: whether a guard has said that its worker of this epoch runs. A readiness
+probe asks it, so that a Pod whose guard never starts a worker is not ready. A startup probe must not: the guard starts
+after it.
+
 A request with `Prefer: wait=SECONDS` (RFC 7240) is answered at the lift, or after that time. A kubelet that asks once a
 second learns of the lift up to a second late, and writes an Event for each refusal.
 
@@ -18,7 +22,14 @@ import socket
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
-from inplace.agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, UPSTREAM_PATH
+from inplace.agent.barrier_address import (
+    EPOCH_HEADER,
+    HEALTH_PATH,
+    METRICS_PATH,
+    OUR_PATH,
+    UPSTREAM_PATH,
+    WORKER_QUERY,
+)
 from inplace.agent.config import AgentConfig
 from inplace.agent.log import LazyLog
 from inplace.agent.metrics import AgentMetrics
@@ -30,6 +41,9 @@ REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s
 LOCAL_SEATS: Final = 64  # `wait` in each container of the Pod, which holds one, and a probe from the node's network
 PEER_SEATS: Final = 32  # kubelet's probe and a few scrapers; 8 KiB each at most
 PEER_SEATS_PER_SOURCE: Final = 8  # a kubelet has one, a scraper two; the source's oldest connection is closed for more
+WORKER_LOOK_S: Final = (
+    0.05  # between looks at the link while an answer is held; a guard starts its worker in milliseconds
+)
 HOLD_S_MAX: Final = 600.0  # who prefers to wait longer asks again
 _JSON: Final = "application/json"
 _REASONS: Final = {
@@ -86,7 +100,12 @@ class HttpBarrier:
         render_metrics: returns (media type, body) of the metrics for an Accept header; None while the start would
             pay for loading what renders them.
         listener: the socket that it answers on, see `agent.listener`; the barrier closes it.
+
+    Attributes:
+        runs: says whether a guard's worker runs; None where no guard could say it.
     """
+
+    runs: Callable[[], bool] | None = None
 
     def __init__(
         self,
@@ -105,6 +124,7 @@ class HttpBarrier:
         self._local: Seats[asyncio.StreamWriter] = Seats(LOCAL_SEATS, per_source=LOCAL_SEATS)
         self._peers: Seats[asyncio.StreamWriter] = Seats(PEER_SEATS, per_source=PEER_SEATS_PER_SOURCE)
         self._lifted = asyncio.Event()
+        self._is_bypassed = False
         self._report: BarrierState | None = None
 
     @property
@@ -116,8 +136,9 @@ class HttpBarrier:
         """Begin to answer 503."""
         self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=REQUEST_BYTES_MAX)
 
-    def lift(self, epoch: int | None) -> None:  # noqa: ARG002 - the reports carry the epoch
+    def lift(self, epoch: int | None) -> None:
         """Answer 200 from now on."""
+        self._is_bypassed = epoch is None  # no guard tells of a worker that runs without an epoch
         self._lifted.set()
 
     def close(self) -> None:
@@ -181,15 +202,27 @@ class HttpBarrier:
     async def _hold(self, head: bytes, reader: asyncio.StreamReader) -> None:
         """Wait for the lift as long as the peer prefers to, and listens."""
         hold_s = min(preferred_wait_s(_header(head, b"prefer")), HOLD_S_MAX)
-        if self._lifted.is_set() or hold_s == 0 or _path(head) not in self._paths:
+        if self._is_up(head) or hold_s == 0 or _path(head) not in self._paths:
             return
-        ends = [asyncio.ensure_future(end) for end in (self._lifted.wait(), reader.read(1))]
+        ends = [asyncio.ensure_future(end) for end in (self._until_up(head), reader.read(1))]
         try:
             await asyncio.wait(ends, timeout=hold_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for end in ends:
                 end.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
+
+    async def _until_up(self, head: bytes) -> None:
+        """Return when the answer to a request is 200."""
+        await self._lifted.wait()
+        while not self._is_up(head):
+            await self._clock.sleep(WORKER_LOOK_S)
+
+    def _is_up(self, head: bytes) -> bool:
+        """Say whether the barrier is lifted, and whether the worker runs where the request asks that."""
+        if not self._lifted.is_set():
+            return False
+        return _query(head) != WORKER_QUERY or self._is_bypassed or self.runs is None or self.runs()
 
     def _answer(self, head: bytes) -> bytes:
         """Return the whole answer to a request's head."""
@@ -199,13 +232,13 @@ class HttpBarrier:
         method, path = line[0].decode("latin-1"), _path(head)
         if method not in ("GET", "HEAD"):
             return _response(405, _JSON, b'{"error":"expected GET or HEAD"}')
-        status, media_type, body = self._metrics(head) if path == METRICS_PATH else self._resource(path)
+        status, media_type, body = self._metrics(head) if path == METRICS_PATH else self._resource(path, head)
         more = f"{EPOCH_HEADER}: {self._epoch()}\r\n" if status == 200 and path in self._paths else ""
         return _response(status, media_type, body, more, with_body=method == "GET")
 
-    def _resource(self, path: str) -> tuple[int, str, bytes]:
+    def _resource(self, path: str, head: bytes) -> tuple[int, str, bytes]:
         if path in self._paths:
-            return 200 if self._lifted.is_set() else 503, _JSON, self._state()
+            return 200 if self._is_up(head) else 503, _JSON, self._state()
         if path == HEALTH_PATH:
             return 200, _JSON, b'{"ok":true}'
         expected = ", ".join((*sorted(self._paths), METRICS_PATH, HEALTH_PATH))
@@ -262,8 +295,18 @@ def renderer(metrics: AgentMetrics, log: LazyLog, clock: Clock) -> Callable[[str
 
 def _path(head: bytes) -> str:
     """Return the path that a request names, "" when it names none."""
+    return _target(head)[0]
+
+
+def _query(head: bytes) -> str:
+    """Return the query of a request, "" for none."""
+    return _target(head)[1]
+
+
+def _target(head: bytes) -> tuple[str, str]:
     _, _, target = head.split(b"\r\n", 1)[0].partition(b" ")
-    return target.partition(b" ")[0].partition(b"?")[0].decode("latin-1")
+    path, _, query = target.partition(b" ")[0].decode("latin-1").partition("?")
+    return path, query
 
 
 def preferred_wait_s(prefer: str) -> int:

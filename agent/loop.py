@@ -47,6 +47,9 @@ class Agent(Protocol):
     def terminate(self, number: signal.Signals) -> None:
         """End soon: this process got a signal."""
 
+    def runs(self) -> bool:
+        """Say whether a worker of this Pod was started, and has not begun to end."""
+
 
 class NoBarrier:
     """Opens no port: only the worker waits for the lift, and the lift starts it."""
@@ -141,6 +144,8 @@ async def _run(
             on_end=lambda code: loop.call_later(STOP_S_MAX, _leave, code),  # what hangs then may not hold us
         ),
     )
+    if isinstance(barrier, HttpBarrier) and config.link_file:
+        barrier.runs = agent.runs
     for number in SIGNALS:
         loop.add_signal_handler(number, agent.terminate, number)
     try:

@@ -50,6 +50,10 @@ class SidecarAgent:
         self._log.info("signalled", signal=number.name, then=f"exit {128 + number}")
         self._end(128 + number)
 
+    def runs(self) -> bool:
+        """Say whether some guard's worker runs."""
+        return self._link.runs()
+
     def step(self, event: Event) -> tuple[object, ...]:
         """Advance the machine."""
         self._machine, actions = step(self._machine, event)

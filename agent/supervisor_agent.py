@@ -155,6 +155,10 @@ class SupervisorAgent:
             else:
                 self._worker.signal(number)
 
+    def runs(self) -> bool:
+        """Say whether the worker runs."""
+        return self._worker.runs()
+
     def step(self, event: Event) -> tuple[object, ...]:
         """Advance the machine."""
         announced_before = self.state.epoch > 0

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from inplace.agent.arguments import ArgumentsError, parse
 from inplace.agent.barrier import preferred_wait_s
-from inplace.agent.barrier_address import OUR_PATH, UPSTREAM_PATH
+from inplace.agent.barrier_address import OUR_PATH, UPSTREAM_PATH, WORKER_QUERY
 from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.exit_code import ExitCode
 from inplace.cli.lint.env import agent_environment, check_env, settled_environment
@@ -122,7 +122,7 @@ def _probes_beside_guard(agent: Container) -> Iterator[Finding]:
         fix = "remove it: the guard holds the worker back"
         yield Finding("guard-startup-probe", f"{agent.path}.startupProbe", "a probe", "none", fix)
     if not (agent.raw.get("readinessProbe") or {}).get("httpGet"):
-        fix = f"set httpGet: {{path: {OUR_PATH}, port: 8080}}; `inplace inject` adds it"
+        fix = f"set httpGet: {{path: {OUR_PATH}?{WORKER_QUERY}, port: 8080}}; `inplace inject` adds it"
         yield Finding("guard-readiness", f"{agent.path}.readinessProbe", "nothing", "httpGet of the barrier", fix)
 
 

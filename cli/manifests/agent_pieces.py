@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from inplace.agent.agent_file import IN_IMAGE
-from inplace.agent.barrier_address import OUR_PATH, OUR_PORT
+from inplace.agent.barrier_address import OUR_PATH, OUR_PORT, WORKER_QUERY
 from inplace.agent.link_address import LINK_FILE
 from inplace.cli.manifests.text import Inline
 from inplace.common import wire
@@ -106,8 +106,8 @@ def startup_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
 
 
 def readiness_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
-    """Return the probe that makes a guarded Pod ready at the lift; nothing waits for it inside the Pod."""
-    get = startup_probe(path, port)["httpGet"]
+    """Return the probe that makes a guarded Pod ready when its worker runs; nothing waits for it inside the Pod."""
+    get = startup_probe(f"{path}?{WORKER_QUERY}", port)["httpGet"]
     return {"httpGet": get, "periodSeconds": READY_PERIOD_S, "timeoutSeconds": PROBE_TIMEOUT_S}
 
 

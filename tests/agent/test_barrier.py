@@ -326,3 +326,35 @@ async def test_who_hangs_up_is_held_no_longer() -> None:
             status = 0
             while status != 503:
                 status, _ = await ask(barrier, get("/barrier-is-lifted"))
+
+
+async def test_a_readiness_probe_waits_for_the_worker() -> None:
+    """With the query it is answered when a guard's worker runs, and refused once that ends; a startup probe is not."""
+    runs = [False]
+    async with listening() as barrier:
+        barrier.runs = lambda: runs[0]
+        asked = asyncio.create_task(ask(barrier, held("/barrier-is-lifted?worker", 5)))
+        barrier.lift(1)
+        assert (await ask(barrier, get("/barrier-is-lifted")))[0] == 200
+        assert (await ask(barrier, get("/barrier-is-lifted?worker")))[0] == 503
+        assert not asked.done()
+        runs[0] = True
+        assert (await asked)[0] == 200
+        assert (await ask(barrier, get("/barrier-is-lifted?worker")))[0] == 200
+        runs[0] = False
+        assert (await ask(barrier, get("/barrier-is-lifted?worker")))[0] == 503
+
+
+async def test_a_readiness_probe_where_nobody_tells_of_workers() -> None:
+    """Without guards, and with in-place restart off, the lift is enough."""
+    async with listening() as barrier:
+        barrier.lift(1)
+        assert (await ask(barrier, get("/barrier-is-lifted?worker")))[0] == 200
+        barrier.runs = lambda: False
+        barrier.lift(None)
+        assert (await ask(barrier, get("/barrier-is-lifted?worker")))[0] == 200
+
+
+def held(path: str, seconds: int) -> bytes:
+    """Return the request of a probe that prefers to wait."""
+    return f"GET {path} HTTP/1.1\r\nhost: x\r\nprefer: wait={seconds}\r\n\r\n".encode()
