@@ -77,10 +77,6 @@ def run_demo(options: DemoOptions) -> int:
             options.file, options.pods, len(options.faults), mode, limit_s, models=options.runtime == "model"
         )
         _check_stall(options, manifest)
-        if manifest.mode in ("process", "supervisor") and options.runtime == "model":
-            raise DemoError(
-                f"expected --runtime process for {manifest.mode} mode (a modelled worker is no process), saw model"
-            )
         if options.agent_pyz and options.runtime != "process":
             raise DemoError(f"--agent-pyz: expected --runtime process, saw {options.runtime}: a model runs no program")
         if options.profile is not None and options.runtime != "model":

@@ -1,10 +1,10 @@
 """
 Run containers as timed models, so that thousands of Pods fit in one process under virtual time.
 
-An agent (a command that starts with `inplace-agent`) is the real one: `agent.sidecar_agent` as a coroutine
-with an in-memory transport, barrier and link. An init container exits 0 after a while. Any other container is a
-worker: it takes its first step after a while and runs until it is stopped. With STEPS and STEP_S in its environment
-it exits 0 after STEPS steps of STEP_S seconds. A guarded worker does so from the lift on.
+An agent (a command that starts with `inplace-agent`) is the real one: `agent.sidecar_agent` or `agent.supervisor_agent`
+as a coroutine with an in-memory transport, barrier and link. An init container exits 0 after a while. Any other
+container is a worker: it takes its first step after a while and runs until it is stopped. With STEPS and STEP_S in its
+environment it exits 0 after STEPS steps of STEP_S seconds. Below a guard or a supervisor it does so from the lift on.
 """
 
 from __future__ import annotations
@@ -12,24 +12,30 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import PurePosixPath
 from random import Random
 from typing import Any
 
-from inplace.agent.arguments import GRACE_S
+from inplace.agent.arguments import ArgumentsError, RunOptions, parse
 from inplace.agent.barrier import BarrierState
 from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.driver import Parts
 from inplace.agent.exit_code import ExitCode
+from inplace.agent.link import Link, NoLink
+from inplace.agent.linked_worker import LinkedWorker
 from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.common import wire
-from inplace.common.epoch.guard import Signalled, WorkerEnded
 from inplace.common.guard_command import AGENT_COMMAND, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.events import ClusterEvent, Kind
-from inplace.simulator.cluster.model_link import ModelGuard, ModelLink, PodLink
+from inplace.simulator.cluster.model_container import ModelContainer
+from inplace.simulator.cluster.model_guarded import ModelGuardedWorker
+from inplace.simulator.cluster.model_link import ModelLink, ModelServer, PodLink
+from inplace.simulator.cluster.model_worker import ModelSupervisedWorker, WorkerRun
 from inplace.simulator.cluster.pod_spec import Probe, Role
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, RunningContainer, Sandbox
 from inplace.simulator.cluster.timings import Timings
@@ -72,61 +78,38 @@ class QuietLog:
     info = warning = error = debug
 
 
-class _Instance:
-    """The base of both models: an exit code that is decided once."""
-
-    def __init__(self, clock: Clock, rng: Random, timings: Timings) -> None:
-        self._clock = clock
-        self._rng = rng
-        self._timings = timings
-        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def end(self, code: int) -> None:
-        """End with this exit code unless it has ended."""
-        if not self._ended.done():
-            self._ended.set_result(code)
-
-    async def stop(self, grace_s: float) -> None:
-        """End as a process that obeys SIGTERM does, or at once when there is no grace."""
-        exit_s = self._timings.process_exit.draw(self._rng)
-        await self._clock.sleep(min(exit_s, grace_s))
-        self.end(SIGTERM_EXIT if exit_s <= grace_s else SIGKILL_EXIT)
-
-    def signal(self, number: int) -> None:
-        """End by a signal."""
-        self.end(128 + number)
-
-    def signal_child(self, number: int) -> None:  # noqa: ARG002
-        """Refuse: a model has no processes below it."""
-        raise LookupError("expected a supervisor with a worker below it, saw a model; use --runtime process")
-
-
-class ModelAgent(_Instance):
+class ModelAgent(ModelContainer):
     """The real agent's coroutine in the place of its process."""
 
     def __init__(
-        self, agent: SidecarAgent | None, barrier: ModelBarrier, link: ModelLink, code: int, *args: Any
+        self, agent: SidecarAgent | SupervisorAgent, barrier: ModelBarrier, on_end: Callable[[], None], *args: Any
     ) -> None:
         super().__init__(*args)
         self.agent = agent
         self.barrier = barrier
-        self._link = link
-        if agent is None:
-            self.end(code)
+        self._on_end = on_end
+        self._running: asyncio.Future[int] | None = None
 
     async def wait(self) -> int:
         """Run the agent until it ends or is killed."""
-        if self.agent is None:
-            return await self._ended
         await self._clock.sleep(self._timings.agent_start.draw(self._rng))
-        running = asyncio.ensure_future(self.agent.run())
+        running = self._running = asyncio.ensure_future(self.agent.run())
         running.add_done_callback(self._take_end)
         try:
             return await self._ended
         finally:
-            self._link.leave()
+            self._on_end()
             running.cancel()
             await asyncio.wait([running])
+
+    async def stop(self, grace_s: float) -> None:
+        """End, at once or AFTER the worker whose end is the agent's affair."""
+        if self._running is None or isinstance(self.agent, SidecarAgent):
+            await super().stop(grace_s)
+        elif not self._ended.done():
+            self.agent.terminate(signal.SIGTERM)
+            await asyncio.wait([self._ended], timeout=grace_s)
+            self.end(SIGKILL_EXIT)
 
     async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
         """Return whether the barrier is lifted."""
@@ -142,7 +125,37 @@ class ModelAgent(_Instance):
             self.end(running.result())
 
 
-class ModelWorker(_Instance):
+class ModelSupervisor(ModelAgent):
+    """A supervisor, and the worker below it."""
+
+    def __init__(
+        self, agent: SupervisorAgent, barrier: ModelBarrier, worker: ModelSupervisedWorker, *args: Any
+    ) -> None:
+        super().__init__(agent, barrier, partial(worker.signal, signal.SIGKILL), *args)
+        self._worker = worker
+
+    def signal_child(self, number: int) -> None:
+        """Send the worker a signal that nobody obeys: it ends at once."""
+        self._worker.strike(number)
+
+
+class ModelRefusal(ModelContainer):
+    """An agent that leaves at once: its settings are wrong."""
+
+    def __init__(self, code: int, *args: Any) -> None:
+        super().__init__(*args)
+        self.end(code)
+
+    async def wait(self) -> int:
+        """Return the exit code."""
+        return await self._ended
+
+    async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
+        """Refuse."""
+        return False
+
+
+class ModelWorker(ModelContainer):
     """A model of a worker: it only sleeps."""
 
     def __init__(self, on_first_step: Callable[[], None], life_s: float | None, *args: Any) -> None:
@@ -170,64 +183,6 @@ class ModelWorker(_Instance):
                 return await asyncio.shield(self._ended)
         except TimeoutError:
             return None
-
-
-class ModelGuardedWorker(ModelWorker):
-    """A worker whose parent is a guard: it begins with the lift, and ends with its agent."""
-
-    def __init__(self, link: PodLink, on_start: Callable[[], None], *args: Any) -> None:
-        super().__init__(*args)
-        self._guard = ModelGuard(link, self)
-        self._on_start = on_start
-        self._lifted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._stopping: asyncio.Task[None] | None = None
-        self._killed = False
-
-    async def wait(self) -> int:
-        """Wait for the lift, train, and tell the agent of the end."""
-        self._guard.begin()
-        try:
-            ends: list[asyncio.Future[Any]] = [self._lifted, self._ended]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            code = await super().wait() if self._lifted.done() else self._ended.result()
-            if self._lifted.done() and not self._killed:
-                self._guard.take(WorkerEnded(code))
-            return code
-        finally:
-            self._guard.cut()
-            if self._stopping is not None:
-                self._stopping.cancel()
-
-    async def stop(self, grace_s: float) -> None:
-        """End as a guard that passes SIGTERM on."""
-        if not self._ended.done():
-            self._guard.take(Signalled(signal.SIGTERM))
-            await super().stop(grace_s)
-
-    def signal(self, number: int) -> None:
-        """Kill the guard, and with it the container."""
-        self._killed = True
-        super().signal(number)
-
-    def signal_child(self, number: int) -> None:
-        """Kill the worker below the guard."""
-        self.end(128 + number)
-
-    def start_worker(self, epoch: int) -> None:  # noqa: ARG002
-        """Begin."""
-        self._lifted.set_result(None)
-        self._on_start()
-
-    def stop_worker(self) -> None:
-        """End as a process that obeys SIGTERM does."""
-        self._stopping = asyncio.ensure_future(super().stop(GRACE_S))
-
-    def signal_worker(self, number: int) -> None:
-        """Do nothing: `stop` ends the worker."""
-
-    def leave(self, code: int) -> None:
-        """End the guard's process, and with it the container."""
-        self.end(code)
 
 
 class ModelRuntime:
@@ -268,15 +223,23 @@ class ModelRuntime:
     async def start(self, run: ContainerRun) -> RunningContainer:
         """Start an instance."""
         shared = self._clock, self._rng, self._timings
-        if run.spec.role is not Role.INIT and _is_agent(run.command):
-            barrier, link = ModelBarrier(), ModelLink(self._link(run))
-            agent, code = self._agent(run, barrier, link)
-            return ModelAgent(agent, barrier, link, code, *shared)
         steps, step_s = int(run.env.get("STEPS") or 0), float(run.env.get("STEP_S") or 0)
         life_s = 0.0 if run.spec.role is Role.INIT else steps * step_s if steps else None
         own = self._teller(run, Kind.FIRST_STEP, "model"), life_s, *shared
+        on_start = self._teller(run, Kind.WORKER_STARTED)
+        if run.spec.role is not Role.INIT and _is_agent(run.command):
+            try:
+                options = _options(run)
+                config = AgentConfig.from_env({**run.env, **dict(options.variables if options is not None else ())})
+            except (ConfigError, ArgumentsError):
+                return ModelRefusal(ExitCode.CONFIG, *shared)
+            if options is None:
+                return self._sidecar(run, config)
+            barrier, worker = ModelBarrier(), ModelSupervisedWorker(partial(WorkerRun, *own), on_start)
+            agent = SupervisorAgent(config, self._parts(run, barrier), worker=worker, options=options)
+            return ModelSupervisor(agent, barrier, worker, *shared)
         if is_guarded(run.command):
-            return ModelGuardedWorker(self._link(run), self._teller(run, Kind.WORKER_STARTED), *own)
+            return ModelGuardedWorker(self._link(run), partial(WorkerRun, *own), on_start, *shared)
         return ModelWorker(*own)
 
     async def read_log(
@@ -297,22 +260,27 @@ class ModelRuntime:
     def _link(self, run: ContainerRun) -> PodLink:
         return self._links.setdefault(run.sandbox.uid, PodLink())
 
-    def _agent(self, run: ContainerRun, barrier: ModelBarrier, link: ModelLink) -> tuple[SidecarAgent | None, int]:
-        try:
-            config = AgentConfig.from_env(run.env)
-        except ConfigError:
-            return None, ExitCode.CONFIG
-        if config.restart_depth != wire.CONTAINERS:
-            raise ValueError("expected RESTART_DEPTH=containers (a modelled worker is no process), saw process")
-        parts = Parts(
+    def _sidecar(self, run: ContainerRun, config: AgentConfig) -> ModelAgent:
+        """Return the agent of a Pod's depth."""
+        barrier, shared = ModelBarrier(), (self._clock, self._rng, self._timings)
+        if config.restart_depth == wire.CONTAINERS:
+            link = ModelLink(self._link(run))
+            return ModelAgent(SidecarAgent(config, self._parts(run, barrier, link)), barrier, link.leave, *shared)
+        server = ModelServer(self._link(run))
+        worker = LinkedWorker(server, clock=self._clock)
+        options = RunOptions(command=("guard",))
+        agent = SupervisorAgent(config, self._parts(run, barrier), worker=worker, options=options)
+        return ModelAgent(agent, barrier, server.leave, *shared)
+
+    def _parts(self, run: ContainerRun, barrier: ModelBarrier, link: Link | None = None) -> Parts:
+        return Parts(
             transport=self._transport_for(run.pod),
             clock=self._clock,
             rng=self._rng,
             barrier=barrier,
-            link=link,
+            link=link or NoLink(),
             log=QuietLog(),
         )
-        return SidecarAgent(config, parts), 0
 
     def _teller(self, run: ContainerRun, kind: Kind, *more: str) -> Callable[[], None]:
         """Return what tells of a moment in a worker's life."""
@@ -330,3 +298,14 @@ def _is_agent(command: tuple[str, ...]) -> bool:
     """Return whether a command is the agent itself; behind `wait` or `guard` it is a worker, whose model waits."""
     is_ours = bool(command) and PurePosixPath(command[0]).name.startswith(AGENT_COMMAND)
     return is_ours and command[1:2] not in (("wait",), ("guard",))
+
+
+def _options(run: ContainerRun) -> RunOptions | None:
+    """Return a supervisor's options; None for a sidecar.
+
+    Raises:
+        ArgumentsError: its command line cannot be used.
+    """
+    is_sidecar = not run.command[1:] and not run.env.get("WORKER_COMMAND")
+    options = None if is_sidecar else parse(run.command[1:], run.env)
+    return options if isinstance(options, RunOptions) else None
