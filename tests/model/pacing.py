@@ -114,7 +114,7 @@ class PacingState(NamedTuple):
     record: Record = Record()
 
 
-class Pace(NamedTuple):
+class PacingConfig(NamedTuple):
     """What is explored.
 
     Args:
@@ -134,37 +134,40 @@ class Pace(NamedTuple):
 
 
 ALL_KINDS: Final = "worker lost asked crash old clock"
-PACES: Final = (
-    *(Pace(2, ALL_KINDS, tells) for tells in (False, True)),
+PACING_CONFIGS: Final = (
+    *(PacingConfig(2, ALL_KINDS, tells) for tells in (False, True)),
     *(
-        Pace(3, kinds, tells)
+        PacingConfig(3, kinds, tells)
         for kinds in ("worker crash", "worker lost asked", "worker old")
         for tells in (False, True)
     ),
-    *(Pace(3, "worker clock"), Pace(4, "worker crash"), Pace(5, "worker"), Pace(4, "worker", tells=True)),
+    PacingConfig(3, "worker clock"),
+    PacingConfig(4, "worker crash"),
+    PacingConfig(5, "worker"),
+    PacingConfig(4, "worker", tells=True),
 )
 PRODUCTION: Final = PlanCode()
 
 
-def explore_pacing(pace: Pace, code: PlanCode = PRODUCTION) -> Result:
+def explore_pacing(config: PacingConfig, code: PlanCode = PRODUCTION) -> Result:
     """Visit every state of a group that fails again and again."""
-    return explore_world(str(pace), PacingWorld(pace, code))
+    return explore_world(str(config), PacingWorld(config, code))
 
 
 class PacingWorld:
     """Knows every move."""
 
-    def __init__(self, pace: Pace, code: PlanCode) -> None:
+    def __init__(self, config: PacingConfig, code: PlanCode) -> None:
         self._modules = code.load(PACING_CHAIN)
-        self._pace = pace
-        self._kinds = frozenset(pace.kinds.split())
+        self._config = config
+        self._kinds = frozenset(config.kinds.split())
         self._jobset = lru_cache(maxsize=None)(_parse)
         self._planned = lru_cache(maxsize=None)(self._plan)
 
     def initial(self) -> PacingState:
         """Return a group at work in epoch 1."""
         status = json.dumps(wire.status_of_epochs(1, 0), sort_keys=True)
-        return PacingState(status, (Pod(1), Pod(1)), (Leader(),), self._pace.faults)
+        return PacingState(status, (Pod(1), Pod(1)), (Leader(),), self._config.faults)
 
     def is_good(self, state: PacingState) -> bool:
         """Say whether all are at work."""
@@ -191,7 +194,7 @@ class PacingWorld:
                 after = _with_pod(state, index, pod._replace(epoch=synced + 1))
                 yield Move(f"pod {index} announces {synced + 1}", after, False, "")
         record = state.record
-        if record.failed < AFTER if record.failed >= 0 else record.began < LONG and not self._pace.tells:
+        if record.failed < AFTER if record.failed >= 0 else record.began < LONG and not self._config.tells:
             yield Move("a tick passes", self._later(state), False, "")
         for number, leader in enumerate(state.leaders):
             who = "the leader" if number == 0 else "the old leader"
@@ -208,7 +211,7 @@ class PacingWorld:
         for index, pod in enumerate(state.pods):
             if synced <= deprecated or pod.epoch != synced or pod.failed == synced:
                 continue
-            for step in sorted({0, best, best + 1}) if self._pace.tells else (0,):
+            for step in sorted({0, best, best + 1}) if self._config.tells else (0,):
                 dead = _with_pod(paid, index, pod._replace(failed=synced))
                 text = f"pod {index}: worker exits{f' at step {step}' if step else ''}"
                 yield Move(text, _seen(dead, Trigger.WORKER_EXIT, step), True, "")
@@ -236,7 +239,7 @@ class PacingWorld:
         record = state.record
         is_held = any(self._holds(state, leader) for leader in state.leaders)
         record = record._replace(
-            began=record.began + (not self._pace.tells),
+            began=record.began + (not self._config.tells),
             failed=record.failed + (record.failed >= 0),
             held=record.held + is_held,
         )
@@ -261,7 +264,7 @@ class PacingWorld:
             return 0, 0
         if record.trigger != Trigger.WORKER_EXIT.value:
             return record.failures, 0
-        progress = record.step > record.best if self._pace.tells else record.began - record.failed >= LONG
+        progress = record.step > record.best if self._config.tells else record.began - record.failed >= LONG
         failures = 1 if progress else record.failures + 1
         return failures, WAITS[min(failures, len(WAITS) - 1)]
 
@@ -315,7 +318,7 @@ class PacingWorld:
             _time(clock),
             decisions=group.decisions(),
             causes=group.causes(),
-            silent={"": silent} if self._pace.tells else {},
+            silent={"": silent} if self._config.tells else {},
         )
         draft = Draft(observed)
         restart_on_request(draft)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.model.explore import Result
-from tests.model.pacing import Pace, explore_pacing
+from tests.model.pacing import PacingConfig, explore_pacing
 from tests.model.plan_code import PlanCode
 
-SILENT: Final = Pace(3, "worker")
+SILENT: Final = PacingConfig(3, "worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,18 +19,18 @@ class PacingBug:
     Args:
         name: what is wrong.
         code: with the mistake in it.
-        pace: where it shows.
+        config: where it shows.
         slow: takes too long for --quick.
     """
 
     name: str
     code: PlanCode
-    pace: Pace = SILENT
+    config: PacingConfig = SILENT
     slow: bool = False
 
     def hunt(self) -> Result:
         """Explore the code with the bug in it, where it shows."""
-        return explore_pacing(self.pace, self.code)
+        return explore_pacing(self.config, self.code)
 
 
 _FORGIVEN: Final = "return CrashLoop(1, failed_at, epoch, best=best)"
@@ -50,12 +50,12 @@ PACING_BUGS: Final = (
     PacingBug(
         "pacing: a higher step does not forgive",
         PlanCode("crash_loop", "step > old.best", "False"),
-        Pace(3, "worker", tells=True),
+        PacingConfig(3, "worker", tells=True),
     ),
     PacingBug(
         "pacing: the same step forgives",
         PlanCode("crash_loop", "step > old.best", "step >= old.best"),
-        Pace(3, "worker", tells=True),
+        PacingConfig(3, "worker", tells=True),
     ),
     PacingBug("pacing: a long run does not forgive", PlanCode("pacing", _WRITTEN, "{wire.CRASH_LOOP: loop.fields()}")),
     PacingBug(
@@ -64,7 +64,7 @@ PACING_BUGS: Final = (
     PacingBug(
         "pacing: the wait has no longest",
         PlanCode("crash_loop", "min(self.max_s, self.first_s << ", "(self.first_s << "),
-        Pace(4, "worker"),
+        PacingConfig(4, "worker"),
     ),
     PacingBug(
         "pacing: the wait is never over",
@@ -81,22 +81,22 @@ PACING_BUGS: Final = (
     PacingBug(
         "pacing: the wait counts from the announcement",
         PlanCode("pacing", _FAILED_AT, "failed_at = now"),
-        Pace(3, "worker crash"),
+        PacingConfig(3, "worker crash"),
     ),
     PacingBug(
         "pacing: another clock's time is waited for",
         PlanCode("crash_loop", "0.0 < left_s <= backoff.wait_s(self.failures)", "0.0 < left_s"),
-        Pace(3, "worker clock"),
+        PacingConfig(3, "worker clock"),
     ),
     PacingBug(
         "pacing: a lost Pod counts",
         PlanCode("pacing", "    if trigger not in OWN_FAULTS:\n        return old\n", ""),
-        Pace(3, "worker lost"),
+        PacingConfig(3, "worker lost"),
     ),
     PacingBug(
         "pacing: a restart that a person asks for waits",
         PlanCode("pacing", "scope.synced == 0 or trigger in CURES", "scope.synced == 0"),
-        Pace(3, "worker asked"),
+        PacingConfig(3, "worker asked"),
     ),
     PacingBug(
         "pacing: D passes the S that is held back",

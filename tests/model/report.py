@@ -12,7 +12,7 @@ from tests.model.explore import Result, explore
 from tests.model.ladders import LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
-from tests.model.pacing import PACES, explore_pacing
+from tests.model.pacing import PACING_CONFIGS, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
 
@@ -43,7 +43,7 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
     pods = [explore_links(), explore_linked_workers(), explore_promises()]
-    plans = (_in_parallel(_climb, LADDER_RUNS), _in_parallel(explore_pacing, PACES))
+    plans = (_in_parallel(_climb, LADDER_RUNS), _in_parallel(explore_pacing, PACING_CONFIGS))
     for result in itertools.chain(pods, *plans, _in_parallel(explore, configs)):
         results.append(result)
         print(_line(result), flush=True)

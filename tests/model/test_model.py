@@ -20,7 +20,7 @@ from tests.model.frozen import freeze, thaw
 from tests.model.ladders import CHAIN, LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
-from tests.model.pacing import ALL_KINDS, PACES, PACING_CHAIN, Pace, explore_pacing
+from tests.model.pacing import ALL_KINDS, PACING_CHAIN, PACING_CONFIGS, PacingConfig, explore_pacing
 from tests.model.planted import BUGS, Bug
 from tests.model.planted_fences import FENCE_BUGS
 from tests.model.planted_ladders import LADDER_BUGS, LadderBug
@@ -60,10 +60,10 @@ def test_a_ladder_with_one_fault_breaks_no_rule() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pace", PACES, ids=str)
-def test_no_reachable_state_of_a_crash_loop_breaks_a_rule(pace: Pace) -> None:
+@pytest.mark.parametrize("config", PACING_CONFIGS, ids=str)
+def test_no_reachable_state_of_a_crash_loop_breaks_a_rule(config: PacingConfig) -> None:
     """Only failures in vain wait, for as long as they may and no longer, and every wait ends."""
-    result = explore_pacing(pace)
+    result = explore_pacing(config)
 
     assert (result.rule, result.trace) == ("", ())
     assert result.complete
@@ -71,7 +71,7 @@ def test_no_reachable_state_of_a_crash_loop_breaks_a_rule(pace: Pace) -> None:
 
 def test_a_crash_loop_with_one_fault_breaks_no_rule() -> None:
     """The same at a bound that every run can afford."""
-    assert explore_pacing(Pace(1, ALL_KINDS)).rule == ""
+    assert explore_pacing(PacingConfig(1, ALL_KINDS)).rule == ""
 
 
 @pytest.mark.parametrize("bug", LADDER_BUGS, ids=lambda bug: bug.name)
