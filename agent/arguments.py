@@ -27,7 +27,9 @@ usage: inplace-agent                                        run beside the worke
        inplace-agent --version
 
 run: COMMAND starts in each epoch when the barrier lifts. Its environment has INPLACE_EPOCH and INPLACE_RESTART_COUNT.
-If it exits with 0, the Pod succeeds. If it fails, the group restarts in place.
+If it exits with 0, the Pod succeeds. If it fails, the group restarts in place. If it fails a second time in a row
+without progress, this process ends with the code CONTAINER_RESTART_EXIT_CODE, if that is set: kubelet then starts the
+container anew.
   --grace SECONDS              time from SIGTERM to SIGKILL when the group restarts; default {GRACE_S:g}
                                (WORKER_GRACE_S)
   --termination-grace SECONDS  the same when the Pod ends; kubelet's grace period limits it

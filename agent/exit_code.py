@@ -21,6 +21,7 @@ executed or found, as a shell has it.
 | code     | why                                               | what a restart does                        |
 |----------|---------------------------------------------------|--------------------------------------------|
 | X        | the group restarts in place                       | every container starts again               |
+| CONTAINER_RESTART_EXIT_CODE | a supervisor's worker fails again and again | kubelet starts its container anew |
 | 2        | the environment or the credentials cannot be used | fails alike until the manifest is cured    |
 | 3        | the barrier's address cannot be bound             | may succeed once the other listener is gone |
 | 4        | int32 has no next epoch                           | fails alike; recreate the JobSet           |
