@@ -7,9 +7,10 @@ ends count that come again in each Pod: a Pod that was killed, deleted or evicte
 may do better elsewhere. Only Jobs with failed Pods are looked at.
 
 In sidecar mode the Pod stays: the rule RestartAllContainers starts its containers again, and kubelet never pauses. A
-worker's image without the guard's interpreter does that. `EarlyEnds` keeps the count of such Pods, O(1) per Pod event;
-the count is kubelet's own, so another controller has it with the next end. Only a container that ended by itself, in a
-Pod that was restarted whole before, is counted.
+worker's image without the guard's interpreter does that. `EarlyEnds` keeps the count of such Pods, O(1) per Pod event:
+kubelet's own, less what it was when the Pod was first seen, or was last seen in an epoch. A Pod whose annotation
+somebody removes has restarted with its group before. Another controller begins to count anew. Only a container that
+ended by itself, in a Pod that was restarted whole before, is counted.
 """
 
 from __future__ import annotations
@@ -38,14 +39,17 @@ class EarlyEnds:
     """The Pods of one scope whose containers start again and again before they join."""
 
     _pods: dict[str, NeverJoined] = field(default_factory=dict)  # by UID
+    _before: dict[str, int] = field(default_factory=dict)  # by UID: kubelet's count that is no sign of an early end
 
     def note(self, pod: Pod, *, joined: bool) -> bool:
         """Take a Pod in; say whether one more end of it counts."""
         uid = pod.metadata.uid
+        if joined or uid not in self._before:
+            self._before[uid] = _restarts(pod)
         if joined:
             self._pods.pop(uid, None)
             return False
-        found = _ended_in_place(pod)
+        found = _ended_in_place(pod, self._before[uid])
         known = self._pods.get(uid)
         if found is None or (known is not None and known.count >= found.count):
             return False
@@ -63,13 +67,20 @@ class EarlyEnds:
     def forget(self, uid: str) -> None:
         """Drop a Pod that is gone."""
         self._pods.pop(uid, None)
+        self._before.pop(uid, None)
 
     def clear(self) -> None:
         """Drop all: the group came together."""
         self._pods.clear()
+        self._before.clear()
 
 
-def _ended_in_place(pod: Pod) -> NeverJoined | None:
+def _restarts(pod: Pod) -> int:
+    statuses = chain(pod.status.container_statuses or (), pod.status.init_container_statuses or ())
+    return max((status.restart_count for status in statuses), default=0)
+
+
+def _ended_in_place(pod: Pod, before: int) -> NeverJoined | None:
     """Read a Pod's newest end before it joined, where kubelet restarted the whole Pod before; None for no such end."""
     if pod.status.phase in ("Failed", "Succeeded") or pod.is_disrupted:
         return None
@@ -80,8 +91,7 @@ def _ended_in_place(pod: Pod) -> NeverJoined | None:
     ]
     if not ended or not any(status.last_state is LAST_RESTARTED_WHOLE for status in ended):
         return None
-    restarts = max(status.restart_count for status in chain(workers, others))
-    return NeverJoined(restarts + 1, exit_of(pod, ended), stays=True)
+    return NeverJoined(_restarts(pod) - before + 1, exit_of(pod, ended), stays=True)
 
 
 def _code(status: ContainerStatus | InitStatus) -> int | None:

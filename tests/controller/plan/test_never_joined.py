@@ -165,3 +165,20 @@ async def test_what_joined_at_last_is_forgotten() -> None:
             await crew.announce_all(epoch)
             await rig.settle(2.0)
         assert await crew.condition("Failed") is None
+
+
+async def test_restarts_with_the_group_are_no_early_ends() -> None:
+    """A Pod whose annotation somebody removed after restarts of its group did not end so often before it joined."""
+    rig = Rig()
+    async with rig.running():
+        crew = await rig.submit(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
+        await crew.make_pods()
+        pod = next(iter(crew.pods.values()))
+        for epoch in (1, 2, 3):
+            await restart_in_place(rig, pod, epoch, code=88, container="inplace-agent")
+            await crew.announce_all(epoch)
+            await rig.settle(2.0)
+        assert await crew.epochs() == (3, 2)
+        await crew.annotate(pod, dict.fromkeys((wire.EPOCH, wire.ATTEMPT)))
+        await restart_in_place(rig, pod, 3, code=1)
+        assert await crew.condition("Failed") is None
