@@ -138,6 +138,10 @@ class ControlPlane:
         component.start()
         await wait_until_healthy(component, f"https://{LOOPBACK}:{self._ports.controller_manager}/healthz", self.ca)
 
+    def apiserver_pid(self) -> int:
+        """Return the process id of the current kube-apiserver."""
+        return self._apiserver.pid()
+
     def apiserver_cpu_seconds(self) -> float:
         """Return the CPU time of the current kube-apiserver process; a restart begins at zero."""
         return self._apiserver.cpu_seconds()

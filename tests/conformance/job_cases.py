@@ -166,9 +166,8 @@ async def a_deadline_ends_the_job(api: Api) -> None:
     await _submit(api, 2, activeDeadlineSeconds=3)
     await _until_running(api, 2)
     assert await _until_failing(api, "DeadlineExceeded") - created_s > DEADLINE_EARLY_S
-    status = await _status(api)
-    assert (status["failed"], status["terminating"], status.get("active", 0)) == (2, 2, 0)
-    assert _condition(status, "Failed") is None
+    await _until_status(api, failed=2, terminating=2, active=0)
+    assert _condition(await _status(api), "Failed") is None
     await _end(api, (await _pods(api))[0], "Succeeded", 0)
     await _let_go(api)
     status = await _until_failed(api, "DeadlineExceeded")
