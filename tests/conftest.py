@@ -21,8 +21,9 @@ settings.register_profile("thorough", deadline=None, derandomize=True, database=
 settings.register_profile("search", deadline=None, print_blob=True, max_examples=10_000)
 settings.load_profile("quick")
 
-# A shell that starts the tests in the background makes them and their processes ignore SIGINT.
+# A shell that starts the tests in the background makes them and their processes ignore SIGINT and SIGQUIT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.hookimpl(tryfirst=True)
