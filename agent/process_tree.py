@@ -138,9 +138,21 @@ def _session_of(pid: int) -> int:
 
 
 def _children(pid: int) -> Iterator[int]:
-    for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - pathlib costs 3 ms
-        with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as children:  # noqa: PTH123
-            yield from map(int, children.read().split())
+    """Yield the children of a process's threads, the first thread's last: it inherits those of a thread that ends.
+
+    Raises:
+        FileNotFoundError, ProcessLookupError: the process is gone, or the kernel keeps no list.
+    """
+    threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - pathlib costs 3 ms
+    for thread in sorted(threads, key=str(pid).__eq__):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as children:  # noqa: PTH123
+                found = children.read().split()
+        except (FileNotFoundError, ProcessLookupError):
+            if thread == str(pid):
+                raise
+            continue  # it ended meanwhile
+        yield from map(int, found)
 
 
 def _parents() -> Iterator[tuple[int, int]]:
