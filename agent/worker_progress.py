@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from inplace.common.last_progress import parse_last_progress
-from inplace.common.typed import Final
-
-LONG_S: Final = 60.0  # as controller/spec/crash_loop.py: where nobody tells steps, a run so long was not in vain
+from inplace.common.last_progress import LONG_S, parse_last_progress
 
 
 class WorkerProgress:
@@ -22,7 +19,7 @@ class WorkerProgress:
         """Take in how far a worker got; say whether that is further than ever.
 
         Args:
-            told: of its rank that was furthest behind, as the announcement carries it; "" if nobody knows.
+            told: the progress of its slowest rank, as the announcement carries it; "" if it is not known.
             ran_s: how long it ran; that decides where no worker ever told a step.
         """
         progress = parse_last_progress(told)

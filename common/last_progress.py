@@ -23,6 +23,7 @@ from inplace.common.typed import Final
 
 _LOW: Final = 10**DIGITS_MAX
 STEP_MAX: Final = 10**12 - 1  # as common.progress has it
+LONG_S: Final = 60.0  # where no step is told, a run so long counts as progress: it costs more than the restart (ADR 78)
 TENTHS_PER_S: Final = 10_000
 BEGINNING: Final = ",quiet="  # a text without it carries no progress
 TEXT_BYTES_MAX: Final = len(",quiet=9999999,step=9999999,high=99999,made=9999999,pace=9999999")  # 64

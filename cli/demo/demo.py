@@ -163,17 +163,7 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
         timings=None if options.profile is None else read_profile(options.profile).timings(),
     )
     async with cluster:
-        timeline = Timeline(
-            cluster.server,
-            cluster.observers,
-            clock=clock,
-            jobset=manifest.name,
-            namespace=manifest.namespace,
-            agents=manifest.agents,
-            workers=frozenset(manifest.workers.values()),
-            members=manifest.workers.keys(),
-            pods=manifest.pods,
-        )
+        timeline = timeline_of(cluster, manifest, clock)
         view = DemoView(cluster, manifest, timeline, runtime=options.runtime, seed=options.seed, json=options.json)
         if options.keep:
             view.say(f"export KUBECONFIG={cluster.kubeconfig()}")
@@ -188,6 +178,21 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
             view.say("The cluster stays up until Ctrl-C.")
             await cluster.until(lambda: False, timeout_s=None)
     return 0
+
+
+def timeline_of(cluster: Cluster, manifest: DemoManifest, clock: LoopClock) -> Timeline:
+    """Return what times the restarts of a manifest's group."""
+    return Timeline(
+        cluster.server,
+        cluster.observers,
+        clock=clock,
+        jobset=manifest.name,
+        namespace=manifest.namespace,
+        agents=manifest.agents,
+        workers=frozenset(manifest.workers.values()),
+        members=manifest.workers.keys(),
+        pods=manifest.pods,
+    )
 
 
 async def _apply(cluster: Cluster, manifest: DemoManifest) -> list[str]:

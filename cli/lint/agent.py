@@ -53,7 +53,7 @@ def check_supervisor(member: Member, agent: Container, jobset_name: str, group_p
 
 
 def _container_restart(member: Member, agent: Container, jobset_name: str) -> Iterator[Finding]:
-    """Yield a supervisor whose container nobody starts anew, or that does not know after which exit code."""
+    """Yield a supervisor without a rule that starts its container anew, or without the exit code of that rule."""
     text = agent_environment(agent, jobset_name).get(CONTAINER_RESTART)
     if text is None and ExitCode.RESTART_IN_PLACE in final_codes(member.job_spec, agent.name):
         return  # the Pod ends at nearly every failure, and `inject` adds nothing

@@ -22,12 +22,12 @@ from typing import Any, Final
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.stall import LastProgress
+from inplace.common.last_progress import LONG_S
 from inplace.controller.spec.causes import unix_time
 
 FIRST_S: Final = 5  # a restart in place takes 0.1 to 3 s: a group that waits 5 s sends less than a healthy one
 MAX_S: Final = 300  # as kubelet's CrashLoopBackOff
 LIMIT_S: Final = 3600  # of both numbers; who waits longer should fail instead
-LONG_S: Final = 60.0  # without steps: beyond it a wait would save nothing, the run costs more than the restart
 DOUBLINGS_MAX: Final = 12  # 5 s * 2^12 is beyond every limit
 
 

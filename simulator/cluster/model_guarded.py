@@ -56,7 +56,7 @@ class ModelGuardedWorker(ModelContainer):
             self.end(SIGKILL_EXIT)
 
     def signal_child(self, number: int) -> None:
-        """Send the worker below the guard a signal that nobody obeys: it ends at once."""
+        """Send the worker below the guard a signal; a model ends at once at any."""
         if self._run is None or self._run.ended.done():
             raise LookupError("expected a worker below the guard, saw none")
         self._run.end(128 + number)

@@ -135,7 +135,7 @@ class ModelSupervisor(ModelAgent):
         self._worker = worker
 
     def signal_child(self, number: int) -> None:
-        """Send the worker a signal that nobody obeys: it ends at once."""
+        """Send the worker a signal; a model ends at once at any."""
         self._worker.strike(number)
 
 

@@ -10,12 +10,11 @@ from random import Random
 
 import pytest
 
-from inplace.cli.demo.demo import TRAIN_S, strike_workers
+from inplace.cli.demo.demo import TRAIN_S, strike_workers, timeline_of
 from inplace.cli.demo.group import DemoError, DemoGroup
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.kube.clock import LoopClock
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from inplace.simulator.cluster.timeline import Timeline
 
 pytestmark = pytest.mark.virtual_time
 
@@ -26,17 +25,7 @@ async def demo_group(pods: int) -> AsyncIterator[DemoGroup]:
     manifest = read_demo_manifest(None, pods, 9, "sidecar", models=True)
     clock = LoopClock(VIRTUAL_EPOCH_S)
     async with Cluster(nodes=manifest.nodes, runtime="model", clock=clock) as cluster:
-        timeline = Timeline(
-            cluster.server,
-            cluster.observers,
-            clock=clock,
-            jobset=manifest.name,
-            namespace=manifest.namespace,
-            agents=manifest.agents,
-            workers=frozenset(manifest.workers.values()),
-            members=manifest.workers.keys(),
-            pods=manifest.pods,
-        )
+        timeline = timeline_of(cluster, manifest, clock)
         await cluster.apply(manifest.documents)
         group = DemoGroup(cluster, manifest, timeline, lambda _: None)
         await group.complete(-1)
