@@ -31,14 +31,14 @@ from inplace.common.link import (
     Unfit,
 )
 
-OnFailure = Callable[[int, int | None], object]  # epoch; exit code, None if the container ended without a word
+OnEnd = Callable[[int, int | None], object]  # epoch; exit code: 0 is a completion, None a container's silent end
 
 
 class Link(Protocol):
-    """Lets guarded workers start, and hears of their deaths."""
+    """Lets guarded workers start, and hears how they end."""
 
-    async def start(self, on_failure: OnFailure) -> None:
-        """Begin to listen; each death is reported once."""
+    async def start(self, on_end: OnEnd) -> None:
+        """Begin to listen; each failure, and each completion, is reported once."""
 
     async def until_fit(self) -> None:
         """Return when the guards' checks are over, and this Pod may announce."""
@@ -62,7 +62,7 @@ class Link(Protocol):
 class NoLink:
     """Serves no guard."""
 
-    async def start(self, on_failure: OnFailure) -> None:
+    async def start(self, on_end: OnEnd) -> None:
         """Do nothing."""
 
     async def until_fit(self) -> None:
@@ -99,11 +99,11 @@ class SocketLink:
         self._checks = Checks(self._server, checks, clock=clock, log=log)
         self._running: dict[int, int] = {}  # connection -> the epoch in which its worker runs
         self._lifted: Lifted | None = None
-        self._on_failure: OnFailure
+        self._on_end: OnEnd
 
-    async def start(self, on_failure: OnFailure) -> None:
+    async def start(self, on_end: OnEnd) -> None:
         """Listen; a folder that cannot be written costs the guard its agent, and is told."""
-        self._on_failure = on_failure
+        self._on_end = on_end
         await self._server.start(self)
 
     async def until_fit(self) -> None:
@@ -126,7 +126,7 @@ class SocketLink:
     def leave(self) -> None:
         """Tell every guard; the end of the connection says the same, and comes later. What ends now is no news."""
         self._server.tell_all(Leaving())
-        self._on_failure = _ignore
+        self._on_end = _ignore
 
     async def stop(self) -> None:
         """Close the socket and every connection."""
@@ -150,8 +150,8 @@ class SocketLink:
         if self._lifted is None or message.epoch != self._lifted.epoch:
             raise RemoteProtocolError(f"expected news of the worker of {self._lifted}, saw {message!r}")
         self._running.pop(peer, None)
-        if isinstance(message, Failed):
-            self._on_failure(message.epoch, message.code)
+        if isinstance(message, Failed) or (isinstance(message, Ended) and message.epoch and message.code == 0):
+            self._on_end(message.epoch, message.code)
         elif isinstance(message, Started) and message.epoch:  # with in-place restart off, its end is no news
             self._running[peer] = message.epoch
 
@@ -161,8 +161,8 @@ class SocketLink:
         self._checks.left(peer)
         epoch = self._running.pop(peer, 0)
         if epoch:
-            self._on_failure(epoch, None)
+            self._on_end(epoch, None)
 
 
 def _ignore(_epoch: int, _code: int | None) -> None:
-    """Take no note of a death."""
+    """Take no note of an end."""

@@ -86,7 +86,7 @@ class LinkedWorker:
         """Return the exit code of the first worker that failed, or of all."""
         code = await asyncio.shield(self._exit)
         if code is None:
-            raise WorkerLostError
+            raise WorkerLostError(completed=self._machine.completed)
         return code
 
     async def gone(self) -> None:
@@ -97,7 +97,7 @@ class LinkedWorker:
         except TimeoutError:
             raise WorkerStuckError(f"a guard has said nothing for {GONE_S_MAX:g} s after its worker's end") from None
         if not is_gone:
-            raise WorkerLostError
+            raise WorkerLostError(completed=self._machine.completed)
 
     def signal(self, number: int) -> None:
         """Let the workers end by this signal."""

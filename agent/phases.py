@@ -5,7 +5,7 @@ A sidecar's process dies in every group restart. What it measured lives on in a 
 next process puts it into its announcement. A phase is in one annotation at most: the first announcement that is built
 after it ended takes it along, and that text is then frozen for its epoch, so that a repeated PATCH has the same bytes.
 
-It also hands on how far the worker was, which the watchdog says, as a text that this module does not read.
+It also hands on that a worker completed, and how far the worker was: a text of the watchdog's that is not read here.
 
 Guarantees: nothing is written BEFORE an announcement left; a file that is missing, garbled, of another boot or on a
 full disk costs its numbers and nothing else. Durations come from one clock that a restart of the process does not reset
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.shared_file import read_shared, write_shared
 from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.phases import TEXT_BYTES_MAX, RestartPhase, parse_phases, phases_text
+from inplace.common.phases import TEXT_BYTES_MAX, RestartPhase, is_done, parse_phases, phases_text
 from inplace.common.typed import Final
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
@@ -56,16 +56,17 @@ class PhaseFile:
         self._path = path
         self._boot_id_path = boot_id_path
 
-    def keep(self, ended: Mapping[RestartPhase, float], told: str, left_s: float | None) -> None:
+    def keep(self, ended: Mapping[RestartPhase, float], told: str, left_s: float | None, *, done: bool = False) -> None:
         """Write the file anew; a disk that refuses costs these numbers only."""
         moment = "-" if left_s is None else f"{left_s:.3f}"
+        text = phases_text(ended, told=told, done=done)
         try:
-            write_shared(self._path, f"{phases_text(ended, told=told)} {self._boot_id()} {moment}".encode("ascii"))
+            write_shared(self._path, f"{text} {self._boot_id()} {moment}".encode("ascii"))
         except OSError:
             return
 
-    def recall(self) -> tuple[dict[RestartPhase, float], str, float | None]:
-        """Return (phases, the worker's last progress, when the last process ended).
+    def recall(self) -> tuple[dict[RestartPhase, float], str, bool, float | None]:
+        """Return (phases, the worker's last progress, whether a worker completed, when the last process ended).
 
         Nothing where there is no file; no moment from before the machine started.
         """
@@ -74,10 +75,10 @@ class PhaseFile:
             left_s = None if moment == "-" else float(moment)
             phases = parse_phases(text)  # of the whole text: what is handed on follows the grammar
         except (OSError, ValueError, RemoteProtocolError):
-            return {}, "", None
+            return {}, "", False, None
         _, begins, rest = text.partition(_TOLD)
         told = begins + rest if len(begins + rest) <= _TOLD_BYTES_MAX else ""
-        return phases, told, left_s if boot_id == self._boot_id() else None
+        return phases, told, is_done(text), left_s if boot_id == self._boot_id() else None
 
     def _boot_id(self) -> str:
         """Return the id of this boot, "?" where the system has none."""
@@ -122,6 +123,7 @@ class RestartPhases:
         self._epoch = 0  # the announcement that `_text` belongs to
         self._text = ""
         self._told = ""  # how far the worker was, until an announcement carries it
+        self._done = False  # a worker completed, until an announcement carries it
         self._chosen_s = self._started_s
         self._accepted_s: float | None = None  # while the barrier holds an accepted announcement back
         self._lifted_once = False
@@ -133,8 +135,9 @@ class RestartPhases:
         if self._recalled or self._file is None:
             return
         self._recalled = True
-        phases, told, left_s = self._file.recall()
+        phases, told, done, left_s = self._file.recall()
         self._told = self._told or told
+        self._done = self._done or done
         self._metrics.ended = phases | self._metrics.ended
         if left_s is not None and left_s <= self._started_s + 1 / _TICKS_PER_S:
             self._metrics.observe(RestartPhase.KUBELET, max(0.0, self._started_s - left_s))
@@ -151,9 +154,10 @@ class RestartPhases:
             self._metrics.observe(RestartPhase.DEATH, self._chosen_s - self._down_s)
         self._epoch = epoch
         self._accepted_s = None
-        self._text = phases_text(self._metrics.ended, self._wall_s(), self._told) if self._annotate else ""
+        seconds, told = self._metrics.ended, self._told
+        self._text = phases_text(seconds, self._wall_s(), told, done=self._done) if self._annotate else ""
         self._metrics.ended.clear()
-        self._told = ""
+        self._told, self._done = "", False
         return self._text
 
     def accepted(self) -> None:
@@ -184,6 +188,10 @@ class RestartPhases:
         """Take in how far the worker was that ends, for the next announcement; "" where nobody watched it."""
         self._told = told
 
+    def worker_completed(self) -> None:
+        """Note that a worker ended by itself with exit code 0, for the next announcement."""
+        self._done = True
+
     def worker_gone(self) -> None:
         """Note that no process of the worker is left; BEFORE the announcement that says so."""
         if self._down_s is not None:
@@ -202,4 +210,4 @@ class RestartPhases:
 
     def _keep(self, left_s: float | None) -> None:
         if self._file is not None:
-            self._file.keep(self._metrics.ended, self._told, left_s)
+            self._file.keep(self._metrics.ended, self._told, left_s, done=self._done)

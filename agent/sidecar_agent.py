@@ -39,7 +39,7 @@ class SidecarAgent:
 
     async def run(self) -> int:
         """Run until the Pod must restart in place, or cannot; return the process's exit code."""
-        await self._link.start(lambda epoch, code: self._driver.take(WorkerFailed(epoch, code)))
+        await self._link.start(self._worker_ended)
         try:
             return await self._driver.run()
         finally:
@@ -78,6 +78,13 @@ class SidecarAgent:
     async def before_announcement(self) -> None:
         """Wait for the checks of the guards, where there are any."""
         await self._link.until_fit()
+
+    def _worker_ended(self, epoch: int, code: int | None) -> None:
+        """Tell the machine of a failure, and the next announcement of a completion: that is none by itself."""
+        if code == 0:
+            self._driver.phases.worker_completed()
+        else:
+            self._driver.take(WorkerFailed(epoch, code))
 
     def _lift(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the guards may start the next one."""

@@ -308,8 +308,10 @@ class SupervisorAgent:
         """Report the worker's end, and then that nothing is left of it: only then may the next epoch be announced."""
         try:
             code: int | None = await self._worker.exited()
-        except WorkerLostError:
+        except WorkerLostError as lost:
             code = None
+            if lost.completed:
+                self._phases.worker_completed()
         self._stop_watching()
         self._phases.worker_down()
         stepped = self._stalls.finish() if self._stalls is not None else ""

@@ -56,7 +56,15 @@ class WorkerStuckError(Exception):
 
 
 class WorkerLostError(Exception):
-    """The worker's container is gone, so that only kubelet can start it again."""
+    """The worker's container is gone, so that only kubelet can start it again.
+
+    Args:
+        completed: a worker had ended by itself with exit code 0 before.
+    """
+
+    def __init__(self, *, completed: bool) -> None:
+        super().__init__(completed)
+        self.completed = completed
 
 
 class Worker(Protocol):

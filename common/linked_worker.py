@@ -100,6 +100,7 @@ class LinkedWorkerState:
     Args:
         peers: the guards that are connected, in the order of their numbers.
         epoch: of the lift that stands; None while no worker may start.
+        completed: a worker of this epoch ended by itself with exit code 0.
         is_ending: the worker of this epoch failed, or was told to end.
         has_exited: that was reported.
         is_short: a guard left, and with it its container.
@@ -108,6 +109,7 @@ class LinkedWorkerState:
 
     peers: tuple[Peer, ...] = ()
     epoch: int | None = None
+    completed: bool = False
     is_ending: bool = False
     has_exited: bool = False
     is_short: bool = False
@@ -147,7 +149,7 @@ def _lift(state: LinkedWorkerState, epoch: int) -> Step:
     if state.epoch is not None:
         raise InvariantError(f"a lift of epoch {epoch} beside the worker of epoch {state.epoch}")
     waiting = [peer.number for peer in state.peers if peer.life == ABSENT]
-    state = replace(state, epoch=epoch, is_ending=False, has_exited=False)
+    state = replace(state, epoch=epoch, completed=False, is_ending=False, has_exited=False)
     for number in waiting:
         state = _at(state, number, LIFTED)
     return state, tuple(Tell(number, Lifted(epoch)) for number in waiting)
@@ -186,7 +188,8 @@ def _ran(state: LinkedWorkerState, number: int, message: Message) -> Step:
             return state, ()
         after, words = _order(replace(state, has_exited=True), SIGKILL, but=number)
         return after, (Exited(message.code), *words)
-    return _at(state, number, ENDS), ()
+    completed = isinstance(message, Ended) and message.epoch > 0 and message.code == 0 and not state.is_ending
+    return _at(replace(state, completed=state.completed or completed), number, ENDS), ()
 
 
 def _left(state: LinkedWorkerState, number: int) -> Step:

@@ -9,6 +9,7 @@ and who was silent first, without scraping 5,000 Pods. Source of the encoding: d
     number = 1 to 7 decimal digits
     A name of `RestartPhase` has milliseconds; 9999999 (2 h 46 min) also stands for anything longer.
     at     = when the epoch was chosen, by the node's clock: milliseconds since the Unix epoch, modulo 10^7
+    done   = 1: a worker of this Pod had ended by itself with exit code 0 before the restart
     quiet, step, high, made, pace: common/last_progress.py
 
 Reading is strict in the form, but passes over names that it does not know: they are a newer agent's. deploy/admission
@@ -49,20 +50,24 @@ NAME_CHARACTERS_MAX: Final = 16
 PARTS_MAX: Final = 16  # as the policy has it
 DIGITS_MAX: Final = 7
 AT: Final = "at"
+DONE: Final = "done"
 _AT_MS: Final = 10**DIGITS_MAX
 _NAMES: Final = {phase.value: phase for phase in RestartPhase}
-_KNOWN: Final = frozenset({*_NAMES, AT, "quiet", "step", "high", "made", "pace"})
+_KNOWN: Final = frozenset({*_NAMES, AT, DONE, "quiet", "step", "high", "made", "pace"})
 
 
-def phases_text(seconds: Mapping[RestartPhase, float], at_s: float | None = None, told: str = "") -> str:
+def phases_text(
+    seconds: Mapping[RestartPhase, float], at_s: float | None = None, told: str = "", *, done: bool = False
+) -> str:
     """Return the annotation's value.
 
     Args:
         seconds: durations of phases; those that do not fit beside the rest are left out.
         at_s: Unix time of the announcement.
         told: the worker's last progress, as `common.last_progress` writes it.
+        done: a worker ended by itself with exit code 0.
     """
-    end = ("" if at_s is None else f",{AT}={round(at_s * 1000) % _AT_MS}") + told
+    end = ("" if at_s is None else f",{AT}={round(at_s * 1000) % _AT_MS}") + (f",{DONE}=1" if done else "") + told
     text = VERSION
     for phase, duration_s in seconds.items():
         part = f",{phase.value}={_milliseconds(duration_s)}"
@@ -78,6 +83,14 @@ def parse_phases(text: str) -> dict[RestartPhase, float]:
         RemoteProtocolError: it does not follow the grammar above (its writer is at fault).
     """
     return {_NAMES[name]: number / 1000 for name, number in parse_numbers(text).items() if name in _NAMES}
+
+
+def is_done(text: str) -> bool:
+    """Say whether an annotation's value tells that a worker ended by itself with exit code 0; garbage tells nothing."""
+    try:
+        return DONE in text and parse_numbers(text).get(DONE) == 1
+    except RemoteProtocolError:
+        return False
 
 
 def parse_numbers(text: str) -> dict[str, int]:

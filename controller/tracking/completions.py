@@ -3,7 +3,8 @@ Find the Pods whose workers completed while others train on, where the success p
 
 A peer that is gone makes those fail that go on, and their failure is often told first: a guard tells at once, and
 kubelet shows a completed container at its next look. So the cause of a restart changes when such a Pod shows. Below a
-guard an exit code 0 is the worker's own end: one that was stopped gives another code. docs/adr/0006
+guard an exit code 0 is the worker's own end: one that was stopped gives another code. If the Pod restarts BEFORE
+kubelet looks, only its agent knows, and its next announcement says so. docs/adr/0006
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.guard_command import is_guarded
+from inplace.common.phases import is_done
 from inplace.controller.spec.causes import COMPLETED, Cause, Failure, Trigger, unix_time
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.tracking.pods import epoch_of
 from inplace.controller.tracking.signs import Sign
 
 
@@ -46,9 +50,9 @@ def blame_late(cause: Cause, jobset: JobSet, scope: str, job: Job | None, pod: P
     if cause.trigger is not Trigger.WORKER_EXIT or job is None:
         return cause
     place = jobset.places.get(job.metadata.name)
-    if place is None or place[0] not in _wanted(jobset, scope) or not _ended_before(pod, cause):
+    if place is None or place[0] not in _wanted(jobset, scope):
         return cause
-    if pod.status.phase != "Succeeded" and not (_has_ended_well(pod) and _has_guard(jobset, place[0])):
+    if not _has_told(pod, jobset.scopes[scope].synced) and not _shows_completion(pod, cause, jobset, place[0]):
         return cause
     trigger, failure = blame_completed((cause.trigger, cause.failure), (pod,))
     return replace(cause, trigger=trigger, failure=failure)
@@ -60,6 +64,24 @@ def _wanted(jobset: JobSet, scope: str) -> frozenset[str]:
     if policy.operator != "All":
         return frozenset()
     return frozenset(members if not policy.targets else members & policy.targets)
+
+
+def _has_told(pod: Pod, synced: int) -> bool:
+    """Say whether the announcement of the next epoch tells that a worker of the running one completed."""
+    annotations = pod.metadata.annotations
+    if annotations is None or annotations.phases is None or not is_done(annotations.phases):
+        return False
+    try:
+        return (epoch_of(pod) or 0) > synced
+    except RemoteProtocolError:
+        return False
+
+
+def _shows_completion(pod: Pod, cause: Cause, jobset: JobSet, replicated_job: str) -> bool:
+    """Say whether kubelet shows that a Pod completed before the failure."""
+    if not _ended_before(pod, cause):
+        return False
+    return pod.status.phase == "Succeeded" or (_has_ended_well(pod) and _has_guard(jobset, replicated_job))
 
 
 def _has_ended_well(pod: Pod) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 from typing import Protocol
 
 from inplace.agent.arguments import GRACE_S
-from inplace.agent.link import OnFailure
+from inplace.agent.link import OnEnd
 from inplace.agent.link_server import Listener
 from inplace.common.epoch.guard import (
     GONE,
@@ -71,13 +71,13 @@ class ModelLink:
 
     def __init__(self, link: PodLink) -> None:
         self._link = link
-        self._deaths: asyncio.Queue[tuple[int, int | None]] = asyncio.Queue()
+        self._ends: asyncio.Queue[tuple[int, int | None]] = asyncio.Queue()
         self._listening: asyncio.Task[None] | None = None
         self.lifted: int | None = None
 
-    async def start(self, on_failure: OnFailure) -> None:
+    async def start(self, on_end: OnEnd) -> None:
         """Listen, in a task of the agent's own process."""
-        self._listening = asyncio.create_task(self._listen(on_failure), name="link")
+        self._listening = asyncio.create_task(self._listen(on_end), name="link")
         self._link.agent = self
         self._link.connect()
 
@@ -116,18 +116,18 @@ class ModelLink:
             guard.hear(BarrierLifted(self.lifted))
 
     def said(self, message: Message) -> None:
-        """Hear of a death."""
-        if isinstance(message, Failed):
-            self._deaths.put_nowait((message.epoch, message.code))
+        """Hear of a failure, or of a completion."""
+        if isinstance(message, Failed) or (isinstance(message, Ended) and message.epoch and message.code == 0):
+            self._ends.put_nowait((message.epoch, message.code))
 
     def gone(self, epoch: int) -> None:
         """Hear that a guard ended without a word; 0 if its worker's end is no news."""
         if epoch:
-            self._deaths.put_nowait((epoch, None))
+            self._ends.put_nowait((epoch, None))
 
-    async def _listen(self, on_failure: OnFailure) -> None:
+    async def _listen(self, on_end: OnEnd) -> None:
         while True:
-            on_failure(*await self._deaths.get())
+            on_end(*await self._ends.get())
 
 
 class ModelServer:

@@ -127,6 +127,17 @@ async def test_a_worker_that_keeps_failing_gets_clean_containers(tmp_path: Path)
         assert (await group.guard.finished())[0] == 143
 
 
+async def test_a_completion_is_told_by_the_next_announcement(tmp_path: Path) -> None:
+    """A container that completed restarts with the others, and the agent's next process says that it had."""
+    program = "note('epoch-' + os.environ['INPLACE_EPOCH'])\nsys.exit(0)"
+    async with pod(tmp_path, program, env={"EPOCH_FILE": str(tmp_path / "epoch")}) as group:
+        await group.runs(1)
+        assert (await group.guard.finished())[0] == 0
+        group.views.put_nowait((1, 1))
+        assert (await group.left())[0] == 88
+    assert b",done=1" in (tmp_path / "epoch.phases").read_bytes()
+
+
 async def test_a_guard_that_is_killed_gets_clean_containers(tmp_path: Path) -> None:
     """The agent tells of it before kubelet can, then leaves; it announces nothing."""
     async with pod(tmp_path) as group:

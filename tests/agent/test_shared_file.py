@@ -63,7 +63,7 @@ def test_nothing_but_an_own_file_is_read(tmp_path: Path, kind: str) -> None:
     assert EpochFile(str(tmp_path / "epoch" / "epoch")).recall()[0] is None
     assert "cannot read" in str(EpochFile(str(tmp_path / "epoch" / "epoch")).recall()[1])
     assert EpochFile(str(tmp_path / "epoch.ran" / "epoch")).recall_run()[0] is None
-    assert PhaseFile(str(tmp_path / "epoch.phases" / "epoch.phases")).recall() == ({}, "", None)
+    assert PhaseFile(str(tmp_path / "epoch.phases" / "epoch.phases")).recall() == ({}, "", False, None)
     start = HerdStart(Herd(5000, 1), 0.0, str(tmp_path / "epoch.window" / "epoch.window"))
     assert start.recall() is not None
 

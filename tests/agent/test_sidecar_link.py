@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from inplace.agent.driver import Parts
 from inplace.agent.herd import Herd
-from inplace.agent.link import OnFailure
+from inplace.agent.link import OnEnd
+from inplace.agent.metrics import AgentMetrics
+from inplace.agent.phases import PhaseFile, RestartPhases
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.teller import TELLING_S_MAX
 from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.credentials import Credentials
 from inplace.common.kube.http1 import Http1Transport
+from inplace.common.phases import is_done
 from inplace.common.record import replace
 from inplace.common.wire import WORKER_FAILED
 from inplace.common.worker_failure import parse_failure
@@ -34,12 +39,12 @@ class NotedLink:
 
     lifts: list[int | None] = field(default_factory=list)
     left: bool = False
-    on_failure: OnFailure | None = None
+    on_end: OnEnd | None = None
     lifted: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def start(self, on_failure: OnFailure) -> None:
+    async def start(self, on_end: OnEnd) -> None:
         """Remember who is told."""
-        self.on_failure = on_failure
+        self.on_end = on_end
 
     async def until_fit(self) -> None:
         """Check nothing."""
@@ -66,8 +71,8 @@ class NotedLink:
     async def worker_dies(self, code: int | None, epoch: int = 1) -> None:
         """Tell of a death after the lift."""
         await self.lifted.wait()
-        assert self.on_failure is not None
-        self.on_failure(epoch, code)
+        assert self.on_end is not None
+        self.on_end(epoch, code)
 
 
 @dataclass
@@ -77,12 +82,18 @@ class Scene:
     link: NotedLink = field(default_factory=NotedLink)
     log: NotedLog = field(default_factory=NotedLog)
 
-    async def run(self, server: ScriptedServer, **config: Any) -> int:
+    async def run(self, server: ScriptedServer, *, phases: RestartPhases | None = None, **config: Any) -> int:
         """Run the agent until it exits; return its exit code."""
         clock, credentials = LoopClock(), Credentials("127.0.0.1", server.port, tls=False)
         transport = Http1Transport(credentials, clock=clock)
         parts = Parts(
-            transport=transport, clock=clock, rng=Random(7), barrier=NotedBarrier(), log=self.log, link=self.link
+            transport=transport,
+            clock=clock,
+            rng=Random(7),
+            barrier=NotedBarrier(),
+            log=self.log,
+            link=self.link,
+            phases=phases,
         )
         try:
             async with asyncio.timeout(20):
@@ -111,6 +122,26 @@ async def test_a_death_is_one_patch_and_then_the_exit() -> None:
     assert scene.log.of("restarting_in_place") == [
         {"epoch": 1, "verdict": "worker_failed", "worker_exit_code": 9, "exit_code": 77}
     ]
+
+
+async def test_a_completion_is_told_by_the_next_announcement(tmp_path: Path) -> None:
+    """It is no failure: the agent stays until the group restarts, and its next process says that a worker was done."""
+    scene, done, file = Scene(), asyncio.Event(), PhaseFile(str(tmp_path / "phases"))
+
+    async def until_done(_exchange: Exchange) -> None:
+        await done.wait()
+
+    async def complete() -> None:
+        await scene.link.worker_dies(0)
+        done.set()
+
+    phases = RestartPhases(AgentMetrics(), now_s=monotonic, file=file)
+    async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, until_done, jobset(1, 1, rv=12))]) as server:
+        code, _ = await asyncio.gather(scene.run(server, phases=phases), complete())
+        assert len(server.requests("PATCH")) == 1
+    phases.leave()
+    assert code == CONFIG.restart_exit_code
+    assert is_done(RestartPhases(AgentMetrics(), now_s=monotonic, file=file).announcing(2))
 
 
 async def test_it_keeps_silent_when_the_group_restarts_anyway() -> None:
