@@ -23,7 +23,8 @@ def check_placeholders(jobset: KubeObject) -> Iterator[Finding]:
     """Yield each place with a variable."""
     for path, text in _texts(jobset, ""):
         if found := _PLACEHOLDER.search(text):
-            fix = "fill the template in first, as with envsubst < FILE | inplace lint -f -; the rest is judged then"
+            command = "helm template CHART" if found[0].startswith("{{") else "envsubst < FILE"
+            fix = f"fill the template in first, as with {command} | inplace lint -f -; the rest is judged then"
             yield Finding("unexpanded-variable", path, f"{found[0]} in {text!r:.80}", "its value", fix)
 
 

@@ -202,3 +202,6 @@ def test_a_template_that_nobody_filled_in_is_only_that(tmp_path: Path) -> None:
     assert {finding.rule for finding in found} == {"unexpanded-variable"}
     assert [finding.found.partition(" in ")[0] for finding in found] == ["${WORKLOAD}", "$PODS", "$PODS", "${IMAGE}"]
     assert RULES["unexpanded-variable"].severity == "error"
+    assert "envsubst" in found[0].fix
+    worker(document)["image"] = "{{ .Values.image }}"
+    assert any("helm template" in finding.fix for finding in report_of(yaml.safe_dump(document), tmp_path).findings)

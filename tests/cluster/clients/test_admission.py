@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job
+from tests.cluster.clients.pages import run_command
 from tests.cluster.clients.queue import TAINT, Object, Queue, condition, is_true, local_queue, until
 from tests.cluster.clients.world import RESERVED, SPOT
 
@@ -54,6 +57,19 @@ async def test_exhausted_quota(opened: OpenQueue) -> None:
     await queue.workload_is("Admitted", "second")
     await running(queue, "second")
     assert await queue.workloads_so_far() == 2
+
+
+async def test_explain_has_kueues_words(opened: OpenQueue) -> None:
+    """Of a JobSet without room `explain` says what Kueue says, and of one in a queue that does not exist as well."""
+    queue = await opened({"any": 1})
+    for name, where in (("large", "queue"), ("lost", "nowhere")):
+        await queue.submit(jobset(name=name), queue=where)
+        await until(partial(_waits, queue, name), f"why {name} waits")
+        said = condition(await queue.workload(name), "QuotaReserved")["message"]
+        command = f"inplace explain {name} -n {queue.namespace}"
+        explained = await run_command(queue.world.plane.kubeconfig, command)
+        assert " ".join(said.split()) in " ".join(explained.split())
+        assert where in explained
 
 
 async def test_finish(queue: Queue) -> None:
