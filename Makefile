@@ -150,11 +150,12 @@ sbom: $(STAMP)  ## list the contents of the images in dist/*.cdx.json (CycloneDX
 	$(BIN)/python -m images.sbom agent > dist/inplace-agent.cdx.json
 	$(BIN)/python -m images.sbom controller > dist/inplace-controller.cdx.json
 
-rewrite: $(STAMP)  ## regenerate script outputs, docs/protocol.md, dashboards and the Helm chart; commit only differences you can explain
+rewrite: $(STAMP)  ## regenerate script outputs, generated pages, dashboards and the Helm chart; commit only differences you can explain
 	$(BIN)/python -m tests.common.epoch.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
 	$(BIN)/python -m tests.docs.decisions_page
 	$(BIN)/python -m tests.docs.metrics_page
+	$(BIN)/python -m tests.docs.logs_page
 	$(BIN)/python -m grafana.build
 	$(BIN)/python -m deploy.immutable
 	$(BIN)/python -m deploy.chart

@@ -28,7 +28,7 @@ from _signal import (  # type: ignore[import-not-found]
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from inplace.agent.arguments import GuardOptions
-from inplace.agent.guard_log import PATIENCE_S, Patience, say
+from inplace.agent.guard_log import GUARD_LOG, PATIENCE_S, Patience
 from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
 from inplace.agent.outside_signals import OutsideSignals
 from inplace.agent.worker_command import NOT_EXECUTABLE, epoch_variables
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 RECONNECT_S: Final = 0.02  # on a file system in memory, for an agent that is not there yet
 READ_BYTES_MAX: Final = 4096
-STARTED: Final = "the barrier is lifted: the worker starts in epoch"  # the simulator reads this line
+STARTED: Final = "worker_started"  # the simulator looks for this event
 
 
 class Guard:
@@ -102,7 +102,7 @@ class Guard:
         if options.before_announce or options.on_stall or options.standby:
             from inplace.agent.guard_asides import Asides
 
-            self._asides = Asides(options, env, tell=self._tell, leave=self._leave, say=say)
+            self._asides = Asides(options, env, tell=self._tell, leave=self._leave, log=GUARD_LOG)
         self._path = env.get("LINK_FILE") or LINK_FILE
         self._saving: SavingTime | None = None
         if options.save_within_s > 0:
@@ -165,7 +165,7 @@ class Guard:
     def _clean(self) -> None:
         """Clean what a worker left; one is cleaned after BEFORE its Pod announces again."""
         for problem in self._cleaning.clean():
-            say(problem)
+            GUARD_LOG.info("cleaned", message=problem)
 
     def _wait_s(self) -> float:
         """Return how long the guard may sleep when nothing happens."""
@@ -192,7 +192,8 @@ class Guard:
             case StopWorker():
                 self._stop()
             case KillWorker():
-                say(f"the worker did not end within {self._grace_s:g} s of the agent's end; it is killed")
+                message = f"the worker did not end within {self._grace_s:g} s of the agent's end"
+                GUARD_LOG.warning("worker_killed", message=message)
                 self._kill(SIGKILL)
             case TellEnding(epoch):
                 self._tell(Ending(epoch))
@@ -205,7 +206,6 @@ class Guard:
                 self._tell(Absent(round(self._grace_s * 1000)))
                 if self._state.epoch:
                     self._patience.begin()
-                    say(f"nothing of the worker of epoch {self._state.epoch} is left: waiting for the next lift")
             case Leave(code):
                 self._leave(code)
 
@@ -232,17 +232,18 @@ class Guard:
 
                 self._main = spawn(self._command, {**self._env, **own})
         except OSError as error:
-            say(f"cannot execute {self._command[0]!r}: {error.strerror}; exit {NOT_EXECUTABLE}")
+            message = f"cannot execute {self._command[0]!r}: {error.strerror}"
+            GUARD_LOG.error("worker_not_started", message=message, then=f"exit {NOT_EXECUTABLE}")
             self._code = NOT_EXECUTABLE
             return
         self._tell(Started(epoch))
-        say(f"{STARTED} {epoch}" if epoch else "in-place restart is off: the worker starts")
+        GUARD_LOG.info(STARTED, epoch=epoch or None)
 
     def _stop(self) -> None:
         """Let the worker end, for a while."""
         self._close()
         self._cut_asides("the agent left")
-        say(f"the agent left: the worker has {self._grace_s:g} s to end")
+        GUARD_LOG.info("worker_stopping", why="the agent left", grace_s=self._grace_s)
         self._kill_at_s = time.monotonic() + self._grace_s
         self._kill(SIGTERM if self._grace_s > 0 else SIGKILL)
 
@@ -291,7 +292,7 @@ class Guard:
             self._kill(SIGKILL)  # BEFORE the reaping: until then the group's number is ours
             os.waitpid(ended.si_pid, 0)
             self._main = 0
-            code = _code_of(ended)
+            code, epoch = _code_of(ended), self._state.epoch
             told_to_end = self._outside.ended_worker()  # BEFORE the sweep, which takes seconds on a busy machine
             # The kernel kills what process 1 leaves behind; a guard that stays leaves nothing behind itself.
             is_tree_gone = True
@@ -306,6 +307,7 @@ class Guard:
             if self._asides is not None:
                 self._asides.swept()  # or it ends with process 1
             self._take(WorkerEnded(code, is_tree_gone))
+            GUARD_LOG.info("worker_exited", epoch=epoch or None, exit_code=code)
             return
 
     def _connect(self) -> None:
@@ -354,7 +356,7 @@ class Guard:
             elif isinstance(message, Leaving):
                 self._take(LinkEnded())
             elif isinstance(message, Unfit) and self._state.phase == WAITING:
-                say("another container of this Pod failed its check")
+                GUARD_LOG.error("check_failed", message="the check of another container of this Pod failed")
                 self._leave(UNFIT)
         if not received:
             self._close()

@@ -18,6 +18,7 @@ from inplace.common.unfit import CODE
 if TYPE_CHECKING:
     from inplace.agent.arguments import GuardOptions
     from inplace.agent.guard_standby import GuardStandby
+    from inplace.agent.log import Log
 
 
 class Asides:
@@ -26,7 +27,7 @@ class Asides:
     Args:
         tell: says something to the agent, if it is there.
         leave: ends the guard with an exit code.
-        say: prints a line to the container's log.
+        log: where events go.
     """
 
     def __init__(
@@ -36,16 +37,16 @@ class Asides:
         *,
         tell: Callable[[Message], None],
         leave: Callable[[int], None],
-        say: Callable[[str], None],
+        log: Log,
     ) -> None:
         self._tell = tell
         self._leave = leave
-        self._say = say
+        self._log = log
         self._command, self._env = options.command, env
         self._wants_standby = options.standby
         self._standby: GuardStandby | None = None
-        self._check = GuardCheck(options, env, say, self.sweep) if options.before_announce else None
-        self._examination = Examination(options.on_stall, env, say) if options.on_stall else None
+        self._check = GuardCheck(options, env, log, self.sweep) if options.before_announce else None
+        self._examination = Examination(options.on_stall, env, log) if options.on_stall else None
 
     def words(self) -> list[Message]:
         """Return what a new agent is told."""
@@ -99,7 +100,7 @@ class Asides:
         if self._wants_standby:
             from inplace.agent.guard_standby import standby_of
 
-            self._standby = standby_of(self._command, self._env, self._say, stays=stays)
+            self._standby = standby_of(self._command, self._env, self._log, stays=stays)
             self._wants_standby = False
         return self._standby is not None
 

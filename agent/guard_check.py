@@ -18,13 +18,14 @@ from inplace.common.typed import TYPE_CHECKING, Callable, Mapping
 
 if TYPE_CHECKING:
     from inplace.agent.arguments import GuardOptions
+    from inplace.agent.log import Log
 
 
 class GuardCheck:
     """Runs one command again and again, one at a time.
 
     Args:
-        say: prints a line to the container's log.
+        log: where events go.
         sweep: leaves no process of the command.
 
     Attributes:
@@ -37,13 +38,13 @@ class GuardCheck:
         self,
         options: GuardOptions,
         env: Mapping[str, str],
-        say: Callable[[str], None],
+        log: Log,
         sweep: Callable[[], bool],
     ) -> None:
         self._sweep = sweep
         self._options = options
         self._env = env
-        self._say = say
+        self._log = log
         self._output = Output()
         self.pid = 0
         self.descriptor = -1
@@ -82,15 +83,16 @@ class GuardCheck:
         if not verdict.joins:
             reason = reason_of(verdict, self._output.text)
             leave_reason(reason)
-            self._say(reason)
+            self._log.error("check_failed", message=reason, then="the Pod ends")
         elif verdict.problem:
-            self._say(f"the check gave no answer: {verdict.problem}; the Pod joins its group unchecked")
+            then = "the Pod joins its group unchecked"
+            self._log.warning("check_unanswered", message=verdict.problem, output=self._output.text, then=then)
         return verdict.joins
 
     def cut(self, why: str) -> None:
         """Kill the command, if it runs; its end means nothing."""
         if self.pid:
-            self._say(f"the check is killed: {why}")
+            self._log.info("check_killed", why=why)
             self._clear()
 
     def _clear(self) -> None:

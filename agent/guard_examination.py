@@ -8,38 +8,41 @@ from inplace.agent.spawn import spawn
 from inplace.agent.stall_command import COMMAND_S_MAX, PID, SILENT_S, kill_tree, pid_to_examine, shell_words
 from inplace.agent.worker_command import epoch_variables
 from inplace.common.link import Examine
-from inplace.common.typed import Callable, Mapping
+from inplace.common.typed import TYPE_CHECKING, Mapping
+
+if TYPE_CHECKING:
+    from inplace.agent.log import Log
 
 
 class Examination:
     """Runs the command, once for each worker that hangs.
 
     Args:
-        say: prints a line to the container's log.
+        log: where events go.
 
     Attributes:
         pid: of the command until it is reaped; 0 if it does not run.
         by_s: when it is killed, of the monotonic clock; None if it does not run, or is killed.
     """
 
-    def __init__(self, command: str, env: Mapping[str, str], say: Callable[[str], None]) -> None:
+    def __init__(self, command: str, env: Mapping[str, str], log: Log) -> None:
         self._command = command
         self._env = env
-        self._say = say
+        self._log = log
         self.pid = 0
         self.by_s: float | None = None
 
     def begin(self, asked: Examine, main: int, epoch: int) -> bool:
         """Start the command; say whether it runs."""
         pid, problem = pid_to_examine(asked.pid, main)
-        self._say(f"the worker has been silent for {asked.silent_s} s: running {self._command!r} for process {pid}")
-        if problem:
-            self._say(problem)
+        self._log.warning(
+            "stall_examining", silent_s=asked.silent_s, command=self._command, pid=pid, message=problem or None
+        )
         own = {**epoch_variables(epoch), PID: str(pid), SILENT_S: str(asked.silent_s)}
         try:
             self.pid = spawn(shell_words(self._command), {**self._env, **own})
         except OSError as error:
-            self._say(f"cannot execute /bin/sh: {error.strerror}")
+            self._log.warning("stall_examined", message=f"cannot execute /bin/sh: {error.strerror}")
             return False
         self.by_s = time.monotonic() + COMMAND_S_MAX
         return True
@@ -52,7 +55,7 @@ class Examination:
         """Kill the command, if it runs; its end is reaped as any."""
         self.by_s = None
         if self.pid:
-            self._say(f"the command for a worker that hangs is killed: {why}")
+            self._log.info("stall_command_killed", why=why)
             kill_tree(self.pid)
 
     def ended(self) -> None:

@@ -1,19 +1,37 @@
-"""What a guard says in its container's log: never so that it waits for the log's reader, nor as often as peers like."""
+"""A guard's lines in its container's log: never so that it waits for the log's reader, nor as often as peers like."""
 
 from __future__ import annotations
 
 import time
 
-from inplace.agent.line_limit import LineLimit
+from inplace.agent.line_limit import LimitedLog
 from inplace.agent.line_writer import STDERR
-from inplace.common.typed import Final
+from inplace.agent.log_line import log_line
+from inplace.common.typed import Any, Final
 
 PATIENCE_S: Final = 10.0  # says why it waits this often
 
 
-def say(text: str) -> None:
-    """Print one line to the container's log; it never waits for the log's reader."""
-    STDERR.write(f"inplace-agent guard: {text}")
+class GuardLog:
+    """A log that writes each line at once, and never waits for its reader; see `agent.log.Log`."""
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Leave it out."""
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log at level info."""
+        STDERR.write(log_line(time.time(), "info", event, fields))
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log at level warning."""
+        STDERR.write(log_line(time.time(), "warning", event, fields))
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Log at level error."""
+        STDERR.write(log_line(time.time(), "error", event, fields))
+
+
+GUARD_LOG: Final = GuardLog()
 
 
 class Patience:
@@ -26,7 +44,7 @@ class Patience:
     def __init__(self, path: str) -> None:
         self._path = path
         self._seen = ""
-        self._refusals = LineLimit(time.monotonic)
+        self._peers_log = LimitedLog(GUARD_LOG, time.monotonic)  # each connection may end like this, 50 times a second
         self.begin()
 
     def begin(self) -> None:
@@ -38,10 +56,9 @@ class Patience:
         self._seen = seen
 
     def refuse(self, why: str) -> None:
-        """Say why a connection is closed, within limits: each may end like this, 50 times a second."""
-        if why != self._seen and (left_out := self._refusals.take()) is not None:
-            more = f" ({left_out} such lines were left out)" if left_out else ""
-            say(f"{self._path}: {why}; the connection is closed{more}")
+        """Say why a connection is closed, within limits."""
+        if why != self._seen:
+            self._peers_log.warning("link_refused", path=self._path, message=why, then="the connection is closed")
         self._seen = why
 
     def go_on(self) -> None:
@@ -49,4 +66,4 @@ class Patience:
         now_s = time.monotonic()
         if now_s - self._said_s >= PATIENCE_S:
             self._said_s = now_s
-            say(f"waiting for the agent at {self._path} since {now_s - self._began_s:.0f} s: {self._seen}")
+            GUARD_LOG.info("agent_awaited", path=self._path, since_s=round(now_s - self._began_s), message=self._seen)

@@ -7,7 +7,7 @@ import os
 from inplace.agent.arguments import GuardOptions
 from inplace.agent.cleaning import Cleaning
 from inplace.agent.guard import Guard
-from inplace.agent.guard_log import say
+from inplace.agent.guard_log import GUARD_LOG
 from inplace.agent.line_writer import STDERR
 from inplace.agent.link_address import LINK_FILE
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, find_program
@@ -28,7 +28,8 @@ def _run(options: GuardOptions, env: Mapping[str, str]) -> int:
     program = find_program(options.command[0], env)
     if program is None or not os.access(program, os.X_OK):
         code = NOT_FOUND if program is None else NOT_EXECUTABLE
-        say(f"the worker's command: expected a program, saw {options.command[0]!r}; exit {code}")
+        message = f"the worker's command: expected a program, saw {options.command[0]!r}"
+        GUARD_LOG.error("worker_not_started", message=message, then=f"exit {code}")
         return code
     if os.getpid() != 1:
         from inplace.agent.process_tree import become_reaper
@@ -37,6 +38,6 @@ def _run(options: GuardOptions, env: Mapping[str, str]) -> int:
     cleaning = Cleaning(options.clean, env.get("LINK_FILE") or LINK_FILE, env)
     if cleaning.refused:
         for problem in cleaning.refused:
-            say(f"{problem}; exit {CONFIG}")
+            GUARD_LOG.error("setting_refused", message=problem, then=f"exit {CONFIG}")
         return CONFIG
     return Guard(options, env, cleaning).run()

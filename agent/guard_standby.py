@@ -1,7 +1,7 @@
 """
 A guard's standby, where the guard keeps its container between two workers: depth `process`.
 
-The guard has no event loop, no log of JSON lines and no metrics; this class is what `Standby` needs of them. Only a
+The guard has no event loop and no metrics; this class is what `Standby` needs of them. Only a
 guard with `--standby` loads it.
 """
 
@@ -10,10 +10,14 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from inplace.agent.process_tree import lists_children
 from inplace.agent.spawn import spawn
 from inplace.agent.standby import Standby
+
+if TYPE_CHECKING:
+    from inplace.agent.log import Log
 
 
 class GuardStandby:
@@ -22,20 +26,19 @@ class GuardStandby:
     Args:
         command: the worker's argv.
         env: its environment, but for what an epoch adds.
-        say: prints a line.
+        log: where events go.
 
     Attributes:
         by_s: when `go_on` has something to do, of the monotonic clock; None: after a message only.
     """
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], say: Callable[[str], None]) -> None:
-        self.standby_rss_bytes = 0  # said in a line
+    def __init__(self, command: Sequence[str], env: Mapping[str, str], log: Log) -> None:
+        self.standby_rss_bytes = 0  # said in a line of the log
         self._command = list(command)
         self._env = env
-        self._say = say
         self._callbacks: dict[int, Callable[[], None]] = {}
         self.by_s: float | None = None
-        self._standby = Standby(readers=self, log=self, memory=self)
+        self._standby = Standby(readers=self, log=log, memory=self)
         self.ended, self.left_alone, self.end = self._standby.ended, self._standby.left_alone, self._standby.end
 
     def start(self, env: Mapping[str, str]) -> int:
@@ -69,31 +72,21 @@ class GuardStandby:
         """Do so no more."""
         self._callbacks.pop(fd, None)
 
-    def info(self, event: str, **fields: object) -> None:
-        """Say what happened."""
-        self._say(" ".join([f"{event}:", *(f"{name}={value!r}" for name, value in fields.items())]))
-
-    def warning(self, event: str, **fields: object) -> None:
-        """Say what went wrong."""
-        self.info(event, **fields)
-
     def _spawn(self, env: Mapping[str, str]) -> int:
         return spawn(self._command, {**self._env, **env})
 
 
-def standby_of(
-    command: Sequence[str], env: Mapping[str, str], say: Callable[[str], None], *, stays: bool
-) -> GuardStandby | None:
+def standby_of(command: Sequence[str], env: Mapping[str, str], log: Log, *, stays: bool) -> GuardStandby | None:
     """Return what holds the next run's process; None, and a line, where nothing can be held.
 
     Args:
         command: the worker's argv.
         env: its environment, but for what an epoch adds.
-        say: prints a line.
+        log: where events go.
         stays: the guard's container outlives its worker.
     """
     if stays and lists_children():
-        return GuardStandby(command, env, say)
+        return GuardStandby(command, env, log)
     missing = "a kernel that lists a process's children" if stays else "RESTART_DEPTH=process at the agent"
-    say(f"standby_unavailable: it needs {missing}; every start is an ordinary one")
+    log.warning("standby_unavailable", message=f"it needs {missing}", then="every start is an ordinary one")
     return None

@@ -13,6 +13,7 @@ import select
 import time
 from _thread import allocate_lock, start_new_thread
 
+from inplace.agent.log_line import log_line
 from inplace.common.typed import Final
 
 LINES_MAX: Final = 1000  # that wait for the reader; later ones are counted
@@ -63,7 +64,8 @@ class LineWriter:
             with self._guard:
                 lines, self._lines = self._lines, []
                 if self._left_out:
-                    lines.append(b"inplace-agent: %d lines left out: nobody read this log\n" % self._left_out)
+                    why = {"lines": self._left_out, "message": "nobody read this log"}
+                    lines.append(log_line(time.time(), "warning", "log_lines_dropped", why).encode() + b"\n")
                     self._left_out = 0
                 self._is_writing = bool(lines)
             for line in lines:

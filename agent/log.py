@@ -2,17 +2,16 @@
 Logging that costs nothing before the announcement: lines wait in a list.
 
 `load` is called in the shadow of the network wait; lines written before come out then, in order, with the time at which
-they were written. JSON lines are written by hand; only the console's format loads structlog, which takes about as long
-as the whole of the agent's start.
+they were written. Only the console's format loads structlog, which takes about as long as the agent's whole start.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
 
+from inplace.agent.log_line import log_line, rfc3339
 from inplace.common.typed import Any, Final, Protocol, TextIO
 
 BUFFERED_LINES_MAX: Final = 1000  # far more than any start writes; beyond it the oldest lines are counted, not kept
@@ -56,9 +55,9 @@ class LazyLog:
         self._least = LEVELS.index(level)
         self._stream = stream
         self._wall_s = wall_s
-        self._waiting: list[tuple[str, str, dict[str, Any]]] = []
+        self._waiting: list[tuple[float, str, str, dict[str, Any]]] = []
         self._dropped = 0
-        self._write: Callable[[str, str, dict[str, Any]], None] = self._keep
+        self._write: Callable[[float, str, str, dict[str, Any]], None] = self._keep
 
     def debug(self, event: str, **fields: Any) -> None:
         """Log at level debug."""
@@ -85,21 +84,16 @@ class LazyLog:
         """Write every line that waited, in order, and from now on at once; idempotent."""
         if self.loaded:
             return
-        render = _console() if self._style == "console" else _json
-
-        def write(level: str, event: str, fields: dict[str, Any]) -> None:
-            line = {"timestamp": fields.pop("timestamp"), "level": level, "event": event, **fields}
-            print_line(render(line))
-
+        render = _console() if self._style == "console" else log_line
         print_line = self._printer()
+
+        def write(wall_s: float, level: str, event: str, fields: dict[str, Any]) -> None:
+            print_line(render(wall_s, level, event, fields))
+
         self._write = write
         waiting, self._waiting = self._waiting, []
         if self._dropped:
-            write(
-                "warning",
-                "log_lines_dropped",
-                {"timestamp": _rfc3339(self._wall_s()), "lines": self._dropped},
-            )
+            write(self._wall_s(), "warning", "log_lines_dropped", {"lines": self._dropped})
         for line in waiting:
             write(*line)
 
@@ -121,29 +115,24 @@ class LazyLog:
 
     def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if LEVELS.index(level) >= self._least:
-            self._write(level, event, {"timestamp": _rfc3339(self._wall_s()), **fields})
+            self._write(self._wall_s(), level, event, fields)
 
-    def _keep(self, level: str, event: str, fields: dict[str, Any]) -> None:
+    def _keep(self, wall_s: float, level: str, event: str, fields: dict[str, Any]) -> None:
         if len(self._waiting) >= BUFFERED_LINES_MAX:
             self._waiting.pop(0)
             self._dropped += 1
-        self._waiting.append((level, event, fields))
+        self._waiting.append((wall_s, level, event, fields))
 
 
-def _json(line: dict[str, Any]) -> str:
-    return json.dumps(line, default=repr)
-
-
-def _console() -> Callable[[dict[str, Any]], str]:
+def _console() -> Callable[[float, str, str, dict[str, Any]], str]:
     """Return structlog's way to write a line for a reader."""
     # structlog.dev imports rich where it is installed: 5 MB for tracebacks that this log never renders.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from structlog.dev import ConsoleRenderer
 
     renderer = ConsoleRenderer(colors=False)
-    return lambda line: str(renderer(None, line["level"], line))
 
+    def render(wall_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
+        return str(renderer(None, level, {"timestamp": rfc3339(wall_s), "level": level, "event": event, **fields}))
 
-def _rfc3339(wall_s: float) -> str:
-    """Format a wall time in UTC with milliseconds (datetime would be one more import on the start path)."""
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(wall_s))}.{int(wall_s * 1000) % 1000:03d}Z"
+    return render

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from inplace.agent.guard_log import say
+from inplace.agent.guard_log import GUARD_LOG
 from inplace.agent.save_requests import SaveFile
 from inplace.agent.stop_signal import signal_name
 from inplace.common.epoch.guard import RUNNING, SIGINT, GuardState
@@ -21,9 +21,7 @@ class SavingTime:
     def __init__(self, path: str, within_s: float) -> None:
         self._file = SaveFile(path)
         self._within_s = within_s
-        self.by_s: float | None = (
-            None  # when the worker gets the signal, by the monotonic clock; None while none is held
-        )
+        self.by_s: float | None = None  # when the worker gets the signal, by the monotonic clock; None: none is held
         self.number = 0  # of that signal
 
     def begins(self, number: int, state: GuardState) -> bool:
@@ -34,10 +32,14 @@ class SavingTime:
         if number == SIGINT or self.ends() or state.phase != RUNNING or not state.epoch:
             return False
         problem = self._file.ask(state.epoch)
-        say(problem or f"{signal_name(number)}: the worker has {self._within_s:g} s to save and end")
-        if not problem:
-            self.by_s, self.number = time.monotonic() + self._within_s, number
-        return not problem
+        if problem:
+            GUARD_LOG.warning(
+                "save_not_requested", epoch=state.epoch, message=problem, then="the worker is stopped unsaved"
+            )
+            return False
+        GUARD_LOG.info("signalled", signal=signal_name(number), then=f"the worker has {self._within_s:g} s to save")
+        self.by_s, self.number = time.monotonic() + self._within_s, number
+        return True
 
     def ends(self) -> bool:
         """End the time; say whether a signal was held back, which the caller now passes on."""

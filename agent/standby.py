@@ -27,7 +27,9 @@ from inplace.agent.worker_command import EPOCH
 from inplace.common.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from typing import Any, Protocol
+    from typing import Protocol
+
+    from inplace.agent.log import Log
 
     class Readers(Protocol):
         """Calls back when there is something to read; an event loop, or a guard."""
@@ -37,15 +39,6 @@ if TYPE_CHECKING:
 
         def remove_reader(self, fd: int) -> object:
             """Do so no more."""
-
-    class StandbyLog(Protocol):
-        """Where the lines go."""
-
-        def info(self, event: str, **fields: Any) -> object:
-            """Log what happened."""
-
-        def warning(self, event: str, **fields: Any) -> object:
-            """Log what went wrong."""
 
     class Memory(Protocol):
         """Who is told of the memory that is held."""
@@ -145,7 +138,7 @@ class Standby:
         on_news: called when `go_on` may have something to do.
     """
 
-    def __init__(self, *, readers: Readers, log: StandbyLog, memory: Memory) -> None:
+    def __init__(self, *, readers: Readers, log: Log, memory: Memory) -> None:
         self.on_news: Callable[[], None] = _do_nothing
         self._readers = readers
         self._log = log

@@ -19,8 +19,9 @@ from _socket import AF_INET, AF_INET6, SOCK_STREAM, socket
 from inplace.agent.arguments import WaitOptions
 from inplace.agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT
 from inplace.agent.environment import Environment
+from inplace.agent.log_line import log_line
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables, find_program
-from inplace.common.typed import Final, Mapping
+from inplace.common.typed import Any, Final, Mapping
 
 POLL_S: Final = 0.05  # on loopback, for one agent that is not there yet, or does not hold its answer
 ANSWER_S_MAX: Final = 1.0  # of one question, beyond the time for which the agent may hold its answer
@@ -41,7 +42,8 @@ def run_wait(options: WaitOptions, env: Mapping[str, str]) -> int:
     where = f"http://{f'[{address}]' if ':' in address else address}:{port}{path}"
     epoch, seen = wait_until_lifted(address, port, path, options.timeout_s, where)
     if epoch is None:
-        say(f"expected the barrier at {where} to lift within {options.timeout_s:g} s, saw {seen}; exit {NOT_LIFTED}")
+        message = f"expected the barrier at {where} to lift within {options.timeout_s:g} s, saw {seen}"
+        say("error", "barrier_not_lifted", message=message, then=f"exit {NOT_LIFTED}")
         return NOT_LIFTED
     return execute(options.command, env, epoch) if options.command else 0
 
@@ -51,7 +53,7 @@ def refused(problems: list[str]) -> int:
     from inplace.agent.exit_code import ExitCode
 
     for problem in problems:
-        say(f"{problem}; exit {ExitCode.CONFIG.value}")
+        say("error", "setting_refused", message=problem, then=f"exit {ExitCode.CONFIG.value}")
     return ExitCode.CONFIG
 
 
@@ -70,7 +72,7 @@ def wait_until_lifted(
             return None, seen
         if now_s - said_s >= PATIENCE_S:
             said_s = now_s
-            say(f"waiting for {where} since {now_s - began_s:.0f} s: {seen}")
+            say("info", "agent_awaited", where=where, since_s=round(now_s - began_s), message=seen)
         time.sleep(POLL_S)
 
 
@@ -134,10 +136,10 @@ def execute(command: tuple[str, ...], env: Mapping[str, str], epoch: int) -> int
     except OSError as error:
         problem = f"cannot execute {path!r}: {error.strerror}"
     code = NOT_FOUND if path is None else NOT_EXECUTABLE
-    say(f"{problem}; exit {code}")
+    say("error", "worker_not_started", message=problem, then=f"exit {code}")
     return code
 
 
-def say(text: str) -> None:
+def say(level: str, event: str, **fields: Any) -> None:
     """Print one line to the container's log."""
-    print(f"inplace-agent wait: {text}", file=sys.stderr, flush=True)
+    print(log_line(time.time(), level, event, fields), file=sys.stderr, flush=True)

@@ -188,7 +188,7 @@ def _ran(state: LinkedWorkerState, number: int, message: Message) -> Step:
             return state, ()
         after, words = _order(replace(state, has_exited=True), SIGKILL, but=number)
         return after, (Exited(message.code), *words)
-    completed = isinstance(message, Ended) and message.epoch > 0 and message.code == 0 and not state.is_ending
+    completed = isinstance(message, Ended) and message.epoch > 0 and message.code == 0
     return _at(replace(state, completed=state.completed or completed), number, ENDS), ()
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from typing import Any
 
 import structlog
+from structlog.typing import EventDict
+
+from inplace.common.kube.timestamps import precise_time
 
 
 def configure_logs(level: str, form: str) -> None:
@@ -21,12 +25,15 @@ def configure_logs(level: str, form: str) -> None:
         renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     structlog.configure(
         processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
-            structlog.processors.format_exc_info,
+            _begin,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+
+
+def _begin(_logger: Any, level: str, fields: EventDict) -> EventDict:
+    """Begin a line as the agent's lines begin: when, how urgent, what."""
+    return {"timestamp": precise_time(time.time()), "level": level, "event": fields.pop("event"), **fields}

@@ -70,10 +70,10 @@ async def _run(options: argparse.Namespace) -> int:
     try:
         credentials = await load_credentials(options.kubeconfig, clock=clock)
         async with AiohttpTransport(credentials) as transport:
-            log.info("controller starting", server=credentials.host, namespace=options.namespace or "(all)")
+            log.info("controller_starting", server=credentials.host, namespace=options.namespace or "(all)")
             return await _run_until_signal(Controller(transport, clock=clock, config=_config(options), log=log))
     except CredentialsError as error:
-        log.error("configuration unusable", error=str(error))
+        log.error("setting_refused", message=str(error))
         return ExitCode.CONFIGURATION
 
 
@@ -84,7 +84,7 @@ async def _run_until_signal(controller: Controller) -> int:
     failed = False
 
     def stop(number: int) -> None:
-        log.info("stopping", signal=signal.Signals(number).name)
+        log.info("signalled", signal=signal.Signals(number).name)
         received.append(number)
         controller.stop()
 
@@ -95,7 +95,7 @@ async def _run_until_signal(controller: Controller) -> int:
     try:
         await controller.run()
     except* OSError as group:
-        log.error("cannot serve health and metrics", error=str(group.exceptions[0]))
+        log.error("port_unavailable", message=str(group.exceptions[0]))
         failed = True
     if failed:
         return ExitCode.CONFIGURATION

@@ -145,7 +145,7 @@ class Preflight:
     def _note_look(self, state: RetryCallState) -> None:
         """Log a look at a server that is away; every other task reports that, too."""
         if state.outcome is not None and state.outcome.failed:
-            self._log.info("installation not looked at, retrying", error=str(state.outcome.exception()))
+            self._log.info("installation_not_looked_at", message=str(state.outcome.exception()))
 
     async def _look(self) -> bool:
         """Look once; return whether nothing is missing."""
@@ -155,10 +155,13 @@ class Preflight:
     def _tell(self, found: list[Problem]) -> None:
         for problem in found:
             if problem not in self._problems:
-                log = self._log.error if problem.is_fatal else self._log.warning
-                log("installation incomplete", problem=problem.seen, cure=problem.cure)
+                said = {"message": problem.seen, "cure": problem.cure}
+                if problem.is_fatal:
+                    self._log.error("installation_incomplete", **said)
+                else:
+                    self._log.warning("installation_incomplete", **said)
         if not found:
-            self._log.info("installation complete")
+            self._log.info("installation_complete")
         self._problems = tuple(found)
 
     async def _look_at_crd(self) -> list[Problem]:

@@ -161,7 +161,7 @@ class Controller:
         try:
             await self._lead(transport, elector)
         except* LeadershipLostError as lost:
-            self._log.error("leadership lost, nothing is written any more", error=str(lost.exceptions[0]))
+            self._log.error("leadership_lost", message=str(lost.exceptions[0]), then="nothing is written any more")
         finally:
             self._term = None
             self.metrics.is_leader.labels(self.config.lease_name).set(0)
@@ -200,7 +200,7 @@ class Controller:
             async with self._clock.timeout(DRAIN_S):
                 await term.finished.wait()
         except TimeoutError:
-            self._log.warning("work not finished in time", bound_s=DRAIN_S)
+            self._log.warning("work_unfinished", bound_s=DRAIN_S)
 
     async def _unless_stopped(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Await `work`; say False when `stop` came first."""

@@ -8,6 +8,7 @@ finds its Job. Work begins when all caches are full.
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
@@ -132,7 +133,7 @@ class Term:
                 for informer in self._informers():
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()
-                self._log.info("controller started", jobsets=len(self.jobsets), pods=len(self.pods))
+                self._log.info("controller_started", jobsets=len(self.jobsets), pods=len(self.pods))
                 await self.queue.work(self._process, workers=self._workers, reserved=URGENT_WORKERS)
                 group.cancel_scope.cancel()
         finally:
@@ -163,14 +164,14 @@ class Term:
             return "requeue"
         except (ApiError, TransportError, ActionsFailedError) as error:
             floor_s = least_wait_s(error)
-            self._log.warning("pass failed, retrying", namespace=namespace, jobset=name, error=str(error))
+            self._log.warning("pass_failed", namespace=namespace, jobset=name, message=str(error))
             self.queue.add_rate_limited(key, floor_s)
             return "error"
         except (AssertionError, InvariantError):
             raise
         except Exception as error:  # noqa: BLE001 - what surprises us in one JobSet must not stop the others
-            keys = {"namespace": namespace, "jobset": name, "error": repr(error)}
-            self._log.error("pass failed unexpectedly", exc_info=True, **keys)
+            trace = traceback.format_exc()
+            self._log.error("bug", namespace=namespace, jobset=name, message=repr(error), trace=trace)
             self.queue.add_rate_limited(key)
             return "error"
         self.queue.forget(key)

@@ -22,7 +22,7 @@ LOOK_S: Final = 9.0  # after this long without an end the demo says what stands 
 SILENT_S: Final = 60.0  # then workers that printed no step count as working; importing torch in 8 takes 20 s
 LOG_LINES_MAX: Final = 200  # of a worker that failed: a traceback, and what the agent beside it says
 WORDS_MAX: Final = 15  # of these that are shown
-AGENTS_LINES: Final = ("{", "inplace-agent guard:")  # how the lines of an agent and of a guard begin
+AGENTS_LINES: Final = '{"timestamp": '  # how the lines of an agent and of a guard begin
 
 
 class DemoError(Exception):

@@ -54,16 +54,16 @@ class WatchLog:
 
     def info(self, event: str, **_keys: Any) -> None:
         """Forget the trouble: the cache is filled again."""
-        if event == "cache filled":
+        if event == "cache_filled":
             self.trouble = ""
 
     def warning(self, event: str, **keys: Any) -> None:
         """Note what cures itself."""
-        self.trouble = f"{event}: {keys.get('error', '')}"
+        self.trouble = f"{event.replace('_', ' ')}: {keys.get('message', '')}"
 
     def error(self, event: str, **keys: Any) -> None:
         """Note what does not."""
-        self.denied = f"not allowed any more ({event}): {keys.get('error', '')}"
+        self.denied = f"not allowed any more ({event.replace('_', ' ')}): {keys.get('message', '')}"
 
 
 class StatusWatch:

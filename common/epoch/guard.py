@@ -232,10 +232,10 @@ def _ended(state: GuardState, ended: WorkerEnded) -> Step:
     if state.phase == STOPPING:  # nobody is there to be told
         return gone, (Leave(code or STOPPED),)
     failed = state.phase == RUNNING and code != 0 and code not in state.final_codes
-    told = TellEnd(state.epoch, code, failed)
-    goes_on = state.phase == HALTING or (failed and state.epoch > 0)  # with in-place restart off, the Pod ends
     if state.phase == ENDING:  # a worker that saves and gives 0 did not complete: its Job must replace this Pod
         code = code or 128 + state.signal
+    told = TellEnd(state.epoch, code, failed)
+    goes_on = state.phase == HALTING or (failed and state.epoch > 0)  # with in-place restart off, the Pod ends
     if not (state.stays and goes_on):
         return gone, (told, Leave(code))
     words = (told,) if failed else ()

@@ -212,20 +212,20 @@ class Informer(Generic[T]):
                     if not spoke and self._clock.monotonic_s() - started_s < LIFE_MIN_S:
                         await self._clock.sleep(self._backoff.next_s())
                 case Gone():  # that version left the server's history: read fresh state, never retry it
-                    self._log.info("watch expired", **keys)
+                    self._log.info("watch_expired", **keys)
                     self._since = None
                     await self._clock.sleep(self._backoff.next_s())
                 case Busy(after_s, error):
-                    self._log.warning("server busy", error=str(error), **keys)
+                    self._log.warning("server_busy", message=str(error), **keys)
                     await self._clock.sleep(self._backoff.next_s(after_s))
                 case Broken(transport_error):
-                    self._log.warning("server unreachable, retrying", error=str(transport_error), **keys)
+                    self._log.warning("server_unreachable", message=str(transport_error), **keys)
                     await self._clock.sleep(self._backoff.next_s())
                 case Unauthenticated(error):  # the transport reads its credentials again after a 401
-                    self._log.error("credentials refused, reading them again", error=str(error), **keys)
+                    self._log.error("credentials_refused", message=str(error), then="they are read again", **keys)
                     await self._clock.sleep(self._backoff.next_s())
                 case Denied(error):  # RBAC, or the kind is not installed: waiting may cure it, hurrying will not
-                    self._log.error("watch denied, retrying slowly", error=str(error), path=self._path({}), **keys)
+                    self._log.error("watch_denied", message=str(error), path=self._path({}), **keys)
                     await self._clock.sleep(self._denied.next_s(BACKOFF_CAP_S))
                 case _:
                     assert_never(ending)
@@ -269,7 +269,7 @@ class Informer(Generic[T]):
         try:
             obj = self._codec.decode(raw)
         except (*UNREADABLE, KeyError) as error:
-            self._log.error("object skipped", kind=self.resource.kind, error=str(error), start=bytes(raw)[:80])
+            self._log.error("object_skipped", kind=self.resource.kind, message=str(error), start=bytes(raw)[:80])
             return
         if self._keep is None or self._keep(obj):
             items.append(obj)
@@ -293,7 +293,7 @@ class Informer(Generic[T]):
         self._backoff.reset()
         self._denied.reset()
         if not self._synced.is_set():
-            self._log.info("cache filled", kind=self.resource.kind, objects=len(self._objects))
+            self._log.info("cache_filled", kind=self.resource.kind, objects=len(self._objects))
             self._synced.set()
 
     def _take(self, line: bytes) -> None:

@@ -208,11 +208,11 @@ class Executor:
             case CreateClaim(manifest):
                 await self._create_shared(PERSISTENT_VOLUME_CLAIMS, self.claims, namespace, manifest)
             case DeleteJobSet(uid):
-                self.log.info("deleting finished jobset", namespace=namespace, jobset=jobset.name)
+                self.log.info("finished_jobset_deleted", namespace=namespace, jobset=jobset.name)
                 with contextlib.suppress(NotFound, Conflict):  # gone, or another JobSet by now
                     await self.client.delete(JOBSETS, namespace, jobset.name, propagation="Foreground", uid=uid)
             case DeleteJob(name, uid, why):
-                self.log.info("deleting job", namespace=namespace, jobset=jobset.name, job=name, why=why)
+                self.log.info("job_deleted", namespace=namespace, jobset=jobset.name, job=name, why=why)
                 await self._delete_job(namespace, name, uid)
             case SuspendJob(name, uid):
                 patch = {"metadata": {"uid": uid}, "spec": {"suspend": True}}

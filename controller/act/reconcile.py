@@ -289,7 +289,7 @@ class Reconciler:
             named = {"namespace": jobset.namespace, "jobset": jobset.name} | ({"scope": name} if name else {})
             cause = causes.get(name, UNSEEN)
             why = {"cause": str(cause)} if before.synced > 0 else {}
-            self.log.info("epochs written", **named, synced=after.synced, deprecated=after.deprecated, **why)
+            self.log.info("epochs_written", **named, synced=after.synced, deprecated=after.deprecated, **why)
             self.timer.status_written(group, told, before, after, due_s, cause, self.clock.monotonic_s())
         match status.get("terminalState"):
             case conditions.COMPLETED:

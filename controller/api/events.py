@@ -107,12 +107,12 @@ class EventRecorder:
             try:
                 await self._write(key[1], regarding, series)
             except (ApiError, TransportError) as error:
-                self._log.warning("event not written", reason=key[1].reason, error=str(error))
+                self._log.warning("event_not_written", reason=key[1].reason, message=str(error))
 
     def _report_dropped(self) -> None:
         """Say now and then how many Events found no place: a thousand JobSets make thousands of them."""
         if self._dropped and self._clock.monotonic_s() >= self._report_due_s:
-            self._log.warning("events dropped", count=self._dropped, waiting=self._queue.qsize())
+            self._log.warning("events_dropped", count=self._dropped, waiting=self._queue.qsize())
             self._dropped, self._report_due_s = 0, self._clock.monotonic_s() + REPORT_DROPPED_S
 
     async def _later(self, key: _Key, regarding: KubeObject, series: _Series, wait_s: float) -> None:

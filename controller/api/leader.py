@@ -106,7 +106,7 @@ class Elector:
         )
         await attempts(self._attempt)
         self._leads = True
-        self._log.info("became leader", identity=self._options.identity)
+        self._log.info("leadership_won", identity=self._options.identity)
 
     async def _attempt(self) -> bool:
         async with self._clock.timeout(self._options.request_timeout_s):
@@ -115,7 +115,7 @@ class Elector:
     def _note_attempt(self, state: RetryCallState) -> None:
         if state.outcome is not None and state.outcome.failed:
             problem = str(state.outcome.exception()) or "no answer in time"
-            self._log.warning("lease not acquired, retrying", error=problem)
+            self._log.warning("leadership_not_acquired", message=problem)
 
     async def hold(self) -> None:
         """Renew the Lease for as long as that works.
@@ -133,7 +133,7 @@ class Elector:
                 except UNANSWERED as error:
                     self._in_doubt = self._in_doubt or isinstance(error, TimeoutError)
                     problem = str(error) or "no answer in time"
-                    self._log.warning("lease not renewed", error=problem, left_s=self.left_s)
+                    self._log.warning("leadership_not_renewed", message=problem, left_s=self.left_s)
                     renewed = True  # unknown; the deadline decides
                 if not renewed:
                     raise LeadershipLostError(f"the lease is held by {self._holder()!r}")
@@ -154,9 +154,11 @@ class Elector:
         try:
             async with self._clock.timeout(self._options.request_timeout_s):
                 await self._give_up()
-            self._log.info("lease released", identity=self._options.identity)
+            self._log.info("leadership_released", identity=self._options.identity)
         except UNANSWERED as error:
-            self._log.warning("lease not released, it will run out", error=str(error) or "no answer in time")
+            self._log.warning(
+                "leadership_not_released", message=str(error) or "no answer in time", then="the Lease runs out"
+            )
 
     async def _give_up(self) -> None:
         """Write the Lease without a holder, unless it has another one by now."""

@@ -95,7 +95,7 @@ class Membership:
         except RemoteProtocolError as error:
             self._groups.pop(new["metadata"]["uid"], None)
             self._users.forget(new["metadata"]["uid"])
-            self.log.error("jobset unreadable, left alone until it changes", error=str(error), **_name(new))
+            self.log.error("jobset_unreadable", message=str(error), then="it waits for its next change", **_name(new))
             self.warn(new, Note("UnreadableJobSet", f"{error}; nothing is done until it changes", warning=True))
             return
         self._users.note(jobset)

@@ -33,10 +33,10 @@ CLUSTER_MARKER = "INPLACE_CLUSTER"
 HOSTS_FILE = "INPLACE_HOSTS_FILE"
 FIRST_STEP_PREFIX = b"step="
 # Two events in a supervisor's log (agent/): the last worker has no leftovers, and the next worker was started. A quick
-# worker prints its first step before the supervisor writes the second event.
+# worker prints its first step before the supervisor writes the second event. The third one is a guard's.
 _ANNOUNCED = b"announcement_accepted"
 _LIFTED = b"barrier_lifted"
-_GUARD_LIFTED = STARTED.encode()
+_GUARD_LIFTED = f'"event": "{STARTED}"'.encode()
 AGENT_FILE = "AGENT_FILE"  # the agent's variable for its copy in a shared volume
 _SUPERVISOR = ("inplace-agent", "run")
 _PODS_PER_BLOCK = 250

@@ -72,7 +72,7 @@ async def test_a_failed_check_ends_the_container(tmp_path: Path) -> None:
         assert "it ended with exit code 9: GPU 3" in said
         code, said = await group.finished()
         assert code == ExitCode.UNFIT
-        assert "another container of this Pod failed its check" in said
+        assert "the check of another container of this Pod failed" in said
         assert not waiting.done()
         assert len(log.of("check_failed")) == 1
         waiting.cancel()
@@ -144,7 +144,7 @@ async def test_a_lift_and_an_end_cut_the_check_short(tmp_path: Path) -> None:
         await group.noted("main")
         await until_gone(child)
         link.leave()
-        assert "the check is killed: the barrier is lifted" in (await group.finished())[1]
+        assert '"check_killed", "why": "the barrier is lifted"' in (await group.finished())[1]
     (tmp_path / "child").unlink()
     async with guarded(tmp_path, RUN, "--before-announce", command) as group:
         child = await number_in(tmp_path / "child")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -31,7 +32,7 @@ async def said(guard: Guarded, words: str) -> str:
 async def is_ready(guard: Guarded) -> int:
     """Wait until the next standby waits; return its process."""
     line = await said(guard, "standby_ready")
-    return int(line.partition("pid=")[2].split()[0])
+    return int(json.loads(line)["pid"])
 
 
 async def main_of(group: Pod, epoch: int) -> int:
@@ -96,7 +97,7 @@ async def test_one_that_died_is_replaced_at_the_lift(tmp_path: Path) -> None:
         worker = await main_of(group, 1)
         standby = await is_ready(group.guard)
         os.kill(standby, signal.SIGKILL)
-        await said(group.guard, "standby_ended: message='it ended by itself'")
+        assert json.loads(await said(group.guard, "standby_ended"))["message"] == "it ended by itself"
         os.kill(worker, signal.SIGKILL)
         assert await main_of(group, 2) not in (worker, standby)
 

@@ -148,7 +148,7 @@ async def test_a_guarded_worker_saves_before_it_is_told_to_end(tmp_path: Path) -
         group.child.terminate()
         code, said = await group.finished()
         assert (code, agent.deaths) == (75, []), said
-        assert "the worker has 60 s to save and end" in said
+        assert "the worker has 60 s to save" in said
 
 
 @pytest.mark.asyncio

@@ -67,7 +67,7 @@ async def test_the_wrong_service_account_is_named_with_all_it_lacks(plane: Contr
         plane, await plane.create_namespace("stray"), "default", "expected system:serviceaccount:stray-"
     )
     for right in ("list jobsets", "patch pods", f"update leases in namespace {SYSTEM}"):
-        assert right in line["problem"]
+        assert right in line["message"]
     assert "kubectl apply --server-side -k deploy/rbac" in line["cure"]
     assert "ServiceAccount inplace-controller" in line["cure"]
 
@@ -83,4 +83,4 @@ async def test_each_cure_cures(plane: ControlPlane) -> None:
     assert [(line["log_level"], line["cure"]) for line in lines] == [("warning", POLICIES_CURE)] * len(POLICIES)
     await done(plane.kubeconfig, *POLICIES_CURE.split()[1:])
     (line,) = await said(plane, SYSTEM, "inplace-controller", "ok")
-    assert line["event"] == "installation complete"
+    assert line["event"] == "installation_complete"

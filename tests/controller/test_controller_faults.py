@@ -139,7 +139,7 @@ async def test_an_unreachable_server_is_waited_for() -> None:
     with capture_logs() as logs:
         async with rig.running():
             await rig.settle(60.0)
-            assert any(entry["event"] == "lease not acquired, retrying" for entry in logs)
+            assert any(entry["event"] == "leadership_not_acquired" for entry in logs)
             rig.fault = lambda _: None
             await rig.settle(30.0)
             crew = await rig.started(jobset())

@@ -49,8 +49,8 @@ async def test_without_a_cluster_it_ends_with_a_clear_line(tmp_path: Path) -> No
     _, errors = await process.communicate()
     assert process.returncode == ExitCode.CONFIGURATION
     line = json.loads(errors)
-    assert line["event"] == "configuration unusable"
-    assert "expected a kubeconfig at" in line["error"]
+    assert line["event"] == "setting_refused"
+    assert "expected a kubeconfig at" in line["message"]
 
 
 @pytest.mark.asyncio
@@ -74,9 +74,9 @@ async def test_a_signal_ends_it_while_the_server_is_unreachable(tmp_path: Path) 
     )
     assert process.stderr is not None
     async with asyncio.timeout(30):
-        while b"lease not acquired, retrying" not in (line := await process.stderr.readline()):
+        while b"leadership_not_acquired" not in (line := await process.stderr.readline()):
             assert line, "the controller ended early"
-    assert "cannot connect to 127.0.0.1:1" in json.loads(line)["error"]
+    assert "cannot connect to 127.0.0.1:1" in json.loads(line)["message"]
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(30):
         assert await process.wait() == 128 + signal.SIGTERM

@@ -23,7 +23,7 @@ from tests.deploy.crd_cases import crd
 
 pytestmark = pytest.mark.virtual_time
 
-WHOLE = {"event": "installation complete", "log_level": "info"}
+WHOLE = {"event": "installation_complete", "log_level": "info"}
 GUARDS = policies("jobsets.yaml", "immutable.yaml", "agents.yaml")
 
 
@@ -87,8 +87,8 @@ async def test_a_missing_crd_is_named_until_it_is_installed() -> None:
                 assert looking.why_not_ready is None
         ours = [entry for entry in logs if entry["event"].startswith("installation")]  # a controller runs, too
         assert [(entry["log_level"], entry["event"]) for entry in ours] == [
-            ("error", "installation incomplete"),
-            ("info", "installation complete"),
+            ("error", "installation_incomplete"),
+            ("info", "installation_complete"),
         ]
 
 
@@ -138,7 +138,7 @@ async def test_another_projects_crd_is_a_warning() -> None:
         await rig.admin.replace(CUSTOM_RESOURCE_DEFINITIONS, None, CRD, stored)
         (line,), ready = await look_once(rig)
         absent = "exemptEpochs, syncedEpoch, spec.activeDeadlineSeconds"
-        assert line["problem"].endswith(f"found one without {absent}: what is written there is lost")
+        assert line["message"].endswith(f"found one without {absent}: what is written there is lost")
         assert (line["log_level"], line["cure"], ready) == ("warning", CRD_CURE, None)
 
 
@@ -149,12 +149,12 @@ async def test_missing_rights_are_listed_with_who_lacks_them() -> None:
         await install_guards(rig)
         rig.fault = denying(("patch", "pods"), ("update", "leases"))
         (line,), ready = await look_once(rig, namespace="team")
-        assert line["problem"] == (
+        assert line["message"] == (
             f"expected {USER} to be allowed to patch pods in namespace team, update leases in namespace s; "
             "the API server says no"
         )
         assert "kubectl apply --server-side -k deploy/rbac" in line["cure"]
-        assert ready == f"{line['problem']}; {line['cure']}"
+        assert ready == f"{line['message']}; {line['cure']}"
 
 
 async def test_one_namespace_needs_no_right_to_read_nodes() -> None:
@@ -173,9 +173,9 @@ async def test_missing_policies_are_warnings() -> None:
     async with rig.running():
         lines, ready = await look_once(rig)
         assert [line["cure"] for line in lines] == [POLICIES_CURE] * len(POLICIES)
-        assert "JobSets are not checked" in lines[0]["problem"]
-        assert "templates of a JobSet that runs may change" in lines[1]["problem"]
-        assert "an agent may change any Pod" in lines[2]["problem"]
+        assert "JobSets are not checked" in lines[0]["message"]
+        assert "templates of a JobSet that runs may change" in lines[1]["message"]
+        assert "an agent may change any Pod" in lines[2]["message"]
         assert ready is None
 
 

@@ -1,10 +1,8 @@
-"""docs/agent.md lists every log event, every metric and every phase."""
+"""docs/agent.md lists every metric and every phase."""
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from inplace.agent.exposition import render
@@ -13,7 +11,6 @@ from inplace.common.phases import TEXT_BYTES_MAX, RestartPhase
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "agent.md").read_text()
-LEVELS = ("debug", "info", "warning", "error")
 
 
 def section(title: str) -> str:
@@ -25,33 +22,6 @@ def listed(title: str) -> set[str]:
     """Return the names in the first column of a section's table."""
     first_cells = re.findall(r"^\| (`[^|]*`) \|", section(title), re.MULTILINE)
     return {name for cell in first_cells for name in re.findall(r"`([a-z_]+)`", cell)}
-
-
-def logged() -> Iterator[str]:
-    """Yield the constant first argument of each call of a log's method in the agent, and each StartError's event."""
-    for path in (ROOT / "agent").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                yield from (
-                    one.value.value
-                    for one in node.body
-                    if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == "event"
-                    if isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
-                )
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in LEVELS
-                and node.args
-                and isinstance(node.args[0], ast.Constant)
-                and isinstance(node.args[0].value, str)
-            ):
-                yield node.args[0].value
-
-
-def test_every_log_event_is_listed() -> None:
-    """The table has exactly the agent's log events."""
-    assert listed("Log lines") == set(logged()) | {"log_lines_dropped"}
 
 
 def test_every_metric_is_listed() -> None:

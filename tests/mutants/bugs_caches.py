@@ -24,8 +24,8 @@ INFORMER = (
         (
             Edit(
                 _INFORMER,
-                '                    self._log.info("watch expired", **keys)\n                    self._since = None\n',
-                '                    self._log.info("watch expired", **keys)\n',
+                '                    self._log.info("watch_expired", **keys)\n                    self._since = None\n',
+                '                    self._log.info("watch_expired", **keys)\n',
             ),
         ),
         "kubernetes_asyncio #327: 410 is retried with the same resourceVersion",

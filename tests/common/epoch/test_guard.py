@@ -180,7 +180,7 @@ def test_an_end_by_an_outside_signal_is_no_completion(number: int, told: tuple[g
     """Whatever the signal and the depth: code 0 becomes 128 + n, another code stays, and nobody hears of a failure."""
     signalled = Signalled(number, ends=True)
     assert after(*told, signalled)[1] == [TellEnding(1), PassOn(number)]
-    assert after(*told, signalled, WorkerEnded(0))[1] == [TellEnd(1, 0, False), Leave(128 + number)]
+    assert after(*told, signalled, WorkerEnded(0))[1] == [TellEnd(1, 128 + number, False), Leave(128 + number)]
     assert after(*told, signalled, WorkerEnded(9))[1] == [TellEnd(1, 9, False), Leave(9)]
 
 

@@ -187,9 +187,7 @@ async def test_unauthenticated_retries_with_what_the_transport_reads_then() -> N
             await rig.settle(5.0)
             assert rig.informer.has_synced
     assert rig.endings == ["Unauthenticated"]
-    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == [
-        "credentials refused, reading them again"
-    ]
+    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["credentials_refused"]
 
 
 @pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (404, "NotFound")])
@@ -205,7 +203,7 @@ async def test_denied_retries_slowly_and_says_what_is_denied(code: int, reason: 
             rig.fault = lambda _: None
             await rig.settle(60.0)
             assert rig.informer.has_synced
-    assert any("configmaps" in entry.get("path", "") and reason in entry["error"] for entry in logs)
+    assert any("configmaps" in entry.get("path", "") and reason in entry["message"] for entry in logs)
 
 
 @pytest.mark.parametrize("mode", ["refuse", "reset", "garbled", "nonsense", "silent"])
@@ -310,7 +308,7 @@ async def test_an_unexpected_object_is_left_out_and_the_others_are_shown() -> No
             await informer.wait_synced()
             task.cancel()
     assert [obj.metadata.name for obj in informer] == ["good"]
-    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["object skipped"]
+    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["object_skipped"]
 
 
 async def test_silence_is_measured() -> None:

@@ -163,7 +163,7 @@ def test_what_finds_no_place_is_counted_in_one_line() -> None:
             for number in range(OF_NAMESPACE_MAX + 300):
                 rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
             await rig.clock.sleep(1.0)
-        assert [(line["event"], line["count"]) for line in logs] == [("events dropped", 300)]
+        assert [(line["event"], line["count"]) for line in logs] == [("events_dropped", 300)]
 
     scenario(play)
 

@@ -1,0 +1,179 @@
+"""What each event of a log says; docs/logs.md is made of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SENTENCES: Final = {
+    "agent_awaited": "there is no lift yet: for how long, and what was seen of the agent; once in 10 s",
+    "agent_file_not_left": "AGENT_FILE cannot be written; a worker that starts with it finds no file",
+    "agent_started": "version, Pod, the epoch that it announced last; a supervisor also names its worker's command",
+    "announcement_accepted": "the epoch, and the phases that the announcement carried",
+    "announcement_failed": "cause, the server's message, when the agent tries again, and the cure if a person must act",
+    "announcement_put_off": (
+        "for how long: the server refused what this agent told of its worker, and named a time (Retry-After)"
+    ),
+    "announcement_void": (
+        "the answer to the announcement says that this Pod is being deleted: it counts for nobody, and this Pod "
+        "joins no epoch; only with FENCE_AFTER_S"
+    ),
+    "announcing_again": (
+        "the agent has waited at the barrier for 200 to 300 s and sends the same PATCH again ([ADR "
+        "42](adr/0042-announce-again.md))"
+    ),
+    "barrier_lifted": "the epoch, and how long the agent waited for it",
+    "barrier_not_lifted": "`--timeout` is over, and the barrier is still up; exit 1",
+    "barrier_unavailable": "the port cannot be bound; exit 3, no announcement was sent",
+    "bug": "a bug of ours, with its traceback; an agent ends with exit 70, the controller tries the JobSet again",
+    "cache_filled": "a list of one kind was read",
+    "check_failed": (
+        "why this Pod may not join, with the last of the check's output; exit 6, the epoch is not announced"
+    ),
+    "check_killed": "the command of `--before-announce` is killed, and why",
+    "check_passed": (
+        "the command of `--before-announce` ended with 0, and how long it took ([A check before "
+        "joining](agent.md#a-check-before-joining))"
+    ),
+    "check_unanswered": "it did not end in time, or cannot be run; the Pod joins all the same; the last of its output",
+    "checks_awaited": "the agent waits for the checks of its guards: how many it expects, and how many are over",
+    "clean_containers_wanted": (
+        "a supervisor, or the agent of a Pod in depth `process`, leaves, so that kubelet gives this Pod [clean "
+        "containers](agent.md#clean-containers): epoch, reason, exit code"
+    ),
+    "cleaned": (
+        "what was done before the announcement about [what outlives a worker](agent.md#what-outlives-a-worker), "
+        "and what could not be"
+    ),
+    "consistent_view_wanted": "the view may be older than this Pod's own announcement; the agent reads again",
+    "controller_started": "the caches are full, and work begins: how many JobSets and Pods there are",
+    "controller_starting": "the controller's process runs: its API server and namespace",
+    "credentials_refused": "the token or certificate was refused; they are read again",
+    "epoch_not_kept": (
+        "EPOCH_FILE, or EPOCH_FILE.ran beside it, cannot be written or read; the agent uses the annotation instead"
+    ),
+    "epoch_not_recalled": (
+        "EPOCH_FILE, or EPOCH_FILE.ran beside it, cannot be written or read; the agent uses the annotation instead"
+    ),
+    "epochs_exhausted": "no epoch follows 2147483647; recreate the JobSet",
+    "epochs_written": (
+        "the status has a new synced or deprecated epoch, and why the group restarts ([protocol.md](protocol.md))"
+    ),
+    "event_not_written": "a Kubernetes Event was refused",
+    "events_dropped": "more Events waited than the queue holds; so many were dropped",
+    "failure_not_told": (
+        "the API server refused or did not answer the PATCH; kubelet, or the next announcement, shows the failure later"
+    ),
+    "failures_not_kept": "EPOCH_FILE.failures cannot be written or read; the next failure counts as the first",
+    "failures_not_recalled": "EPOCH_FILE.failures cannot be written or read; the next failure counts as the first",
+    "finished_jobset_deleted": "`ttlSecondsAfterFinished` is over",
+    "installation_complete": "CRD, rights and policies are as this version needs them",
+    "installation_incomplete": (
+        "what is missing in the installation, and the cure; as an error the controller is not ready "
+        "([install.md](install.md))"
+    ),
+    "installation_not_looked_at": "the API server did not say what is installed; it is asked again",
+    "job_deleted": "a Job is deleted, and why",
+    "jobset_deleted": "the JobSet is gone; Kubernetes will delete this Pod",
+    "jobset_ignored": "an event belongs to another JobSet, or to a new JobSet of the same name",
+    "jobset_status_malformed": "the status holds no readable epochs; the agent ignores the view",
+    "jobset_unreadable": "a JobSet cannot be read; nothing is done to it until it changes",
+    "leadership_lost": "another replica may lead: this one writes nothing any more, and ends",
+    "leadership_not_acquired": "the Lease could not be read or written, and is tried again",
+    "leadership_not_released": "it could not; the Lease runs out by itself",
+    "leadership_not_renewed": "the same for the leader: for how many seconds it still leads",
+    "leadership_released": "the leader gave its Lease back at its end, so that another replica leads at once",
+    "leadership_won": "this replica leads now",
+    "lease_not_renewed": (
+        "a consistent read of the JobSet failed: why, and for how many seconds the worker may still run"
+    ),
+    "lease_over": (
+        "no such read was answered for FENCE_AFTER_S: the worker is killed, and none starts until one is "
+        "([policies.md](policies.md#a-dead-node-in-seconds))"
+    ),
+    "leftovers_killed": (
+        "an earlier supervisor in this container was killed, and processes of its worker still ran; this agent "
+        "killed them ([ADR 48](adr/0048-a-killed-supervisor.md))"
+    ),
+    "link_refused": "a process of this Pod connected to the link and said something else than a guard does",
+    "link_unavailable": "the agent cannot listen at LINK_FILE; a guarded worker does not start",
+    "log_lines_dropped": (
+        "so many lines were not written: they were too many before the log's start, or nobody read this log"
+    ),
+    "log_lines_left_out": (
+        "other processes of the Pod caused more lines of this event than 10 a minute; so many were left out"
+    ),
+    "object_skipped": "the API server sent an object that cannot be read: its kind, and how it begins",
+    "pass_failed": "one pass over a JobSet failed, and is tried again with growing waits",
+    "port_unavailable": "the port for health and metrics cannot be bound; exit 1",
+    "progress_unreadable": "why the watchdog cannot read the progress files; until it can, nobody's silence is counted",
+    "reaper_refused": "the system does not let this process adopt the worker's orphans; exit 2, no request was sent",
+    "restart_scope_unknown": (
+        "the JobSet restarts in scopes ([ADR 27](adr/0027-partial-restart.md)) and RESTART_SCOPE names none of "
+        "them; the agent announces nothing and logs which variable the manifest lacks"
+    ),
+    "restarting_in_place": (
+        "the reason (`deprecated`, `passed`, `worker_failed`, `worker_stalled`), the synced and deprecated epoch "
+        "that the agent saw, the exit code for kubelet"
+    ),
+    "save_not_requested": "the worker could not be asked to save: its epoch, why; it is stopped unsaved",
+    "save_requested": "the worker was asked to save before a planned stop; its epoch ([saving.md](saving.md))",
+    "send_initial_events_refused": "the server is older; watches begin at the version that was seen last",
+    "server_busy": "the API server rejected a list or watch, which is tried again when it asked for that",
+    "server_unreachable": "no connection for a list or watch; it is tried again",
+    "setting_ignored": "the agent ignores a variable with a strange value and goes on",
+    "setting_refused": "a setting cannot be used; exit 2, no request was sent",
+    "signalled": "SIGTERM or SIGINT ended the program, or the worker saves first",
+    "stall_command_killed": "that command is killed, and why",
+    "stall_examined": "the command of `--on-stall` is over: how long it took, and what went wrong with it",
+    "stall_examining": (
+        "the guard runs the command of `--on-stall` for a worker that hangs: how long it has been silent, for "
+        "which process"
+    ),
+    "stall_limit_refused": (
+        "an annotation is no limit: its name, the expected and the seen value; the limit stays as it was"
+    ),
+    "stall_limit_too_short": (
+        "even the fastest of a rank's first steps took longer than the stall limit; the limit in use, twice that step"
+    ),
+    "stall_limits": "an annotation of the JobSet changed the stall limits; the limits that hold now",
+    "stall_limits_unused": "the JobSet is annotated with a limit, but nobody can watch this Pod's worker, and why",
+    "standby_ended": (
+        "the next start is an ordinary one, and why: the standby ended, made a step, took too long, or was not "
+        "ready when the worker ended"
+    ),
+    "standby_ready": "the next run's process waits: how long it took, its memory ([Standby](agent.md#standby))",
+    "standby_released": "the process that waited is the worker of this epoch",
+    "standby_unavailable": "`--standby` has no effect, and why",
+    "start_put_off": (
+        "a large group's Pod starts without a window, and the server's first answers came late: it goes on at its"
+        " slot ([ADR 61](adr/0061-a-window-that-learns.md))"
+    ),
+    "start_window_not_kept": (
+        "EPOCH_FILE.window cannot be written or read; the window stays as it was, or is the default one"
+    ),
+    "start_window_not_recalled": (
+        "EPOCH_FILE.window cannot be written or read; the window stays as it was, or is the default one"
+    ),
+    "table_columns_missing": "the CRD lacks our columns; the agent reads whole objects from now on",
+    "watch_denied": "a right for a list or watch is missing; it is tried again slowly",
+    "watch_ended": "the server closed the watch, or its history was too old to resume from",
+    "watch_expired": "the history of a watch is gone; the kind is listed again",
+    "watch_failed": "the same for the list and the watch",
+    "work_unfinished": "the leader's end came before its last writes were answered",
+    "worker_exited": (
+        "the worker ended: its exit code; a supervisor, and an agent in depth `process`, also say how long its "
+        "process tree took to go"
+    ),
+    "worker_failed": (
+        "a guard told that its worker died, or the watchdog that it hangs, and when this agent will tell the controller"
+    ),
+    "worker_killed": "the worker did not end within its grace period",
+    "worker_not_started": "the worker's command cannot be executed; the exit code says why",
+    "worker_stalled": (
+        "the worker hangs: the rank that is furthest behind, its last step, how long it has been silent, the "
+        "limit, its busy phase ([hangs.md](hangs.md))"
+    ),
+    "worker_started": "the barrier is lifted, and the worker's process runs; without an epoch: in-place restart is off",
+    "worker_stopping": "the worker is being ended: why, with which signal, and its grace period",
+    "worker_stuck": "processes of the worker survive SIGKILL; the next epoch is not announced",
+}
