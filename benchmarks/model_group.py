@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from inplace.agent.herd import LEAST_SHARE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd
-from inplace.agent.retry_budget import RETRY_BASE_S, RetryBudget
+from inplace.agent.herd import RATE_PER_S, WINDOW_S, Herd
+from inplace.agent.retry_budget import RetryBudget
 from inplace.agent.start_window import DEFAULT, StartWindow
 
 Mode = Literal["sidecar", "guarded", "supervisor", "upstream"]
@@ -15,13 +15,10 @@ SIDECARS: Final[tuple[Mode, ...]] = ("sidecar", "guarded")  # their agents start
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """How agents spread their requests: the constants of `agent.herd` and `agent.retry_budget`."""
+    """How agents spread their requests: the settings of `agent.herd`."""
 
     rate_per_s: float = RATE_PER_S
     window_s_max: float = WINDOW_S
-    patches_per_start: float = PATCHES_PER_START
-    retry_base_s: float = RETRY_BASE_S
-    least_share: float = LEAST_SHARE
 
 
 NO_SLOTS: Final = Slots(window_s_max=0.0)  # the setting that deploy/apf recommends

@@ -16,7 +16,7 @@ from typing import Final
 from benchmarks.model_bound import Least, emptied_s
 from benchmarks.model_group import NO_SLOTS, SIDECARS, Mode, ModelledRestart, Pod, Slots
 from benchmarks.model_server import Agenda, Cores, Server, servers_of
-from inplace.agent.herd import PATCHES_PER_START, Herd
+from inplace.agent.herd import Herd
 from inplace.agent.retry_budget import RetryBudget
 from inplace.agent.start_window import DEFAULT, StartWindow, is_slow, learned
 from inplace.agent.telling import telling_delay_s
@@ -135,7 +135,7 @@ class Restarting:
     def _pod(self, index: int) -> Pod:
         draw, rng = self._draw, self._rng
         slots = NO_SLOTS if self.apf or self.mode == "upstream" else self.slots
-        herd = Herd(self.pods, index, rng.random(), slots.rate_per_s, slots.window_s_max, slots.least_share)
+        herd = Herd(self.pods, index, rng.random(), slots.rate_per_s, slots.window_s_max)
         is_guarded, made_s = self.mode == "guarded", 0.0
         if self.mode == "supervisor":
             down_s, agent_s, up_s = draw("supervisor.stop"), 0.0, draw("supervisor.start")
@@ -150,7 +150,7 @@ class Restarting:
                 up_s += rng.uniform(0.0, PROBE_PERIOD_S)
             if index == 0:
                 self.phases["seen"] = telling_delay_s(self.pods, rng.random()) if is_guarded else relist_s
-        budget = RetryBudget(rng, herd.spread_s, base_s=slots.retry_base_s)
+        budget = RetryBudget(rng, herd.spread_s)
         window = self.windows[index] if self.windows else DEFAULT
         return Pod(down_s, agent_s, up_s, herd, budget, self._requests, window, made_s=made_s)
 
@@ -223,8 +223,7 @@ class Restarting:
         pod.begun_s = now_s
         slot_s = self._slot_s(now_s, index, pod.window.share)
         if self.mode == "supervisor":  # the slot counts from the view, and the tree's end passes inside of it
-            slot_s = pod.herd.restart_slot_s * PATCHES_PER_START / self.slots.patches_per_start
-            slot_s = 0.0 if index == 0 else max(0.0, slot_s - pod.down_s)
+            slot_s = 0.0 if index == 0 else max(0.0, pod.herd.restart_slot_s - pod.down_s)
         begin = self._shake_hands if self.mode in SIDECARS else self._ask
         self.agenda.at(now_s + max(pod.agent_s, slot_s) + self._draw("network.one_way"), begin, index)
 

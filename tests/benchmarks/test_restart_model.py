@@ -14,7 +14,7 @@ import pytest
 from benchmarks.model_bound import emptied_s
 from benchmarks.model_group import NO_SLOTS, Mode
 from benchmarks.model_server import Agenda, Cores, Level, Server, default_level, shipped_level
-from benchmarks.restart_at_scale import UPSTREAM, curves, judged, measure, recreated_s
+from benchmarks.restart_at_scale import REJECTED_MAX, UPSTREAM, curves, judged, measure, recreated_s
 from benchmarks.restart_model import Restarting
 from inplace.simulator.profile import Profile, read_profile
 
@@ -65,6 +65,16 @@ def test_a_group_is_rejected_by_a_small_server_and_queued_by_deploy_apf() -> Non
     without = Restarting(LAB, 1_000, slots=NO_SLOTS).run()
     assert without.rejected > 100
     assert Restarting(LAB, 1_000, apf=True).run().rejected == 0
+
+
+def test_the_agents_constants_keep_the_promise_where_it_is_tightest() -> None:
+    """1,000 agents that begin together on two cores are rejected 0.2 times each at most; without slots, many more."""
+    for seed in (1, 2):
+        tightest, pods = read_profile("lab-herd"), 1_000
+        with_slots = Restarting(tightest, pods, seed=seed, windows=None).run()
+        assert with_slots.rejected / pods <= REJECTED_MAX
+        without = Restarting(tightest, pods, slots=NO_SLOTS, seed=seed, windows=None).run()
+        assert without.rejected / pods > 2 * REJECTED_MAX
 
 
 def test_a_slow_controller_shows() -> None:

@@ -14,8 +14,8 @@ from prometheus_client import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from benchmarks.exposition import filled
 from inplace.controller.serving.exposition import pieces
+from tests.controller.serving.filled_metrics import filled
 
 ODD = 'a "quoted" \\ word\nand a line, {x="y"} und \u00fc'
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.exposition import filled
 from inplace.common.kube.clock import Clock, LoopClock
 from inplace.controller.health import probes
 from inplace.controller.metrics import Metrics
 from inplace.controller.serving.pages import ACCEPT_MAX, REQUEST_BYTES_MAX, SEATS, SEATS_PER_SOURCE, Page, PageServer
 from inplace.controller.serving.scrapes import Scrapes
+from tests.controller.serving.filled_metrics import filled
 
 CLIENTS = 300
 JOBSETS = 500

@@ -1,19 +1,6 @@
-"""
-Measure a scrape of the controller: 1,000 JobSets of 8 Pods, and 20 of 1,000.
-
-The event loop, and every restart with it, waits meanwhile; the promise is 200 ms.
-
-    python -m benchmarks.exposition [--rounds N]
-"""
+"""The metrics of a controller whose JobSets have a value for every metric."""
 
 from __future__ import annotations
-
-import argparse
-import asyncio
-import statistics
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import msgspec
 import structlog
@@ -26,8 +13,6 @@ from inplace.controller.spec.causes import Failure, Trigger
 from inplace.controller.spec.kinds import JOB_CODEC, Pod
 from inplace.controller.tracking.membership import Membership
 
-ROUNDS = 20
-SHAPES = ((1_000, 8), (20, 1_000))  # JobSets, Pods of each
 NAMESPACE = "default"
 
 
@@ -86,31 +71,3 @@ def filled(jobsets: int, pods: int) -> Metrics:
         metrics.lost_pod_seconds.labels(NAMESPACE, name).inc(72.0)
     metrics.registry.register(LiveCollector(membership.counts, list, lambda: [("Pod", 0.1)]))
     return metrics
-
-
-@contextmanager
-def timed(durations_ms: list[float]) -> Iterator[None]:
-    """Add how much CPU the body took."""
-    began_s = time.process_time()
-    yield
-    durations_ms.append(1000 * (time.process_time() - began_s))
-
-
-async def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    rounds = parser.parse_args().rounds
-    print(f"{'JobSets':>8} {'Pods each':>10} {'series':>8} {'kB':>7} {'best ms':>8} {'median ms':>10}")
-    for jobsets, pods in SHAPES:
-        metrics, durations_ms = filled(jobsets, pods), list[float]()
-        for _ in range(rounds):
-            with timed(durations_ms):
-                text = metrics.text()
-        series = sum(not line.startswith(b"#") for line in text.splitlines())
-        best, median = min(durations_ms), statistics.median(durations_ms)
-        print(f"{jobsets:>8} {pods:>10} {series:>8} {len(text) / 1000:>7.0f} {best:>8.0f} {median:>10.0f}")
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
