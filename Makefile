@@ -125,7 +125,6 @@ bench: $(STAMP)  ## print the figures of docs/numbers.md
 	$(BIN)/python -m benchmarks.agent_start
 	$(BIN)/python -m benchmarks.supervisor
 	$(BIN)/python -m benchmarks.standby
-	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.agent_pyz
 	$(BIN)/python -m benchmarks.progress
 	$(BIN)/python -m benchmarks.goodput
