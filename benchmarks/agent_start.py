@@ -1,11 +1,9 @@
 """
 Measure an agent's start: from exec to its announcement visible on an API server.
 
-Compared with, in turns within one run: a plain kubernetes_asyncio agent (benchmarks/baseline_agent.py), and two minimal
-agents without features: on asyncio and ssl with two connections (benchmarks/bare_asyncio.py), and on one connection of
-a blocking socket (benchmarks/bare_blocking.py). Ours and the minimal agents use a Pod's service account, the plain one
-a kubeconfig. The group is at epoch 1 and this Pod took part in it, so this is the start in a group restart. Times end
-when a watch shows the annotation.
+Compared with a plain kubernetes_asyncio agent (benchmarks/baseline_agent.py), in turns within one run. Ours uses a
+Pod's service account, the plain one a kubeconfig. The group is at epoch 1 and this Pod took part in it, so this is the
+start in a group restart. Times end when a watch shows the annotation.
 
 With `--upstream`, upstream's Go agent takes its turns too, for a JobSet that shows upstream's status. It reads its
 namespace from one fixed path, so the benchmark begins again in a mount namespace where that path is the account's. The
@@ -55,10 +53,7 @@ LAUNCHER = "import sys; sys.path[:0] = {}; from inplace.agent.main import main; 
 AGENTS = {
     "agent": ["-IS", "-c", LAUNCHER.format([str(FOLDER.parent), sysconfig.get_path("purelib")])],
     "baseline": ["-m", "benchmarks.baseline_agent"],
-    "bare": [str(FOLDER / "bare_asyncio.py")],
-    "blocking": [str(FOLDER / "bare_blocking.py")],
 }
-BARE = ("bare", "blocking")  # know no server but one with TLS
 UPSTREAM = "upstream"
 IDLE_S = 5.0  # in which the API server's own CPU time is measured
 
@@ -231,8 +226,7 @@ async def idle_cpu(backend: Backend) -> float:
 
 async def run(backend_name: str, runs: int, account_folder: Path | None) -> dict[str, Any]:
     """Measure `runs` starts of each kind, in turns, after one warm-up each; upstream's with its folder only."""
-    kinds = [kind for kind in AGENTS if backend_name == "real" or kind not in BARE]
-    kinds += [UPSTREAM] if account_folder is not None else []
+    kinds = [*AGENTS, *([UPSTREAM] if account_folder is not None else [])]
     names = {kind: [f"{kind}-{i}" for i in range(runs + 1)] for kind in kinds}
     samples = {kind: Samples() for kind in kinds}
     async with open_backend(backend_name, NAMESPACE) as backend:
@@ -263,13 +257,6 @@ def report(backend_name: str, runs: int, samples: Mapping[str, Samples]) -> dict
         "requests": statistics.median(ours.requests),
         "baseline_requests": statistics.median(baseline.requests),
     }
-    for kind in BARE:
-        if kind in samples:
-            result |= times(f"{kind}_", samples[kind]) | {
-                f"{kind}_ratio": ratio(ours, samples[kind]),
-                f"{kind}_rss_mb": round(statistics.median(samples[kind].rss_mb), 1),
-                f"{kind}_requests": statistics.median(samples[kind].requests),
-            }
     if UPSTREAM in samples:
         result |= beside_upstream(ours, samples[UPSTREAM])
     return result
@@ -320,8 +307,6 @@ def main() -> None:
     for prefix, words, most in (
         ("", "inplace-agent", None),
         ("baseline_", "plain kubernetes_asyncio", 0.35),
-        ("bare_", "bare asyncio + ssl, two connections", 0.65),
-        ("blocking_", "bare blocking socket, one connection", 1.3),
         ("upstream_", "upstream's agent", 1.0),
     ):
         if f"{prefix}median_ms" not in result:
