@@ -1,22 +1,32 @@
-"""Draw curves over two logarithmic axes as an SVG that reads on light and dark pages; no dependency."""
+"""Draw curves over two logarithmic axes, and groups of bars, as an SVG that reads on light and dark pages."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Final
 
+from inplace.cli import svg
+
 WIDTH: Final = 760
+COLOURS: Final = ("#0072b2", "#009e73", "#7f7f7f", "#cc79a7", "#e69f00", "#d55e00")  # told apart by the colour-blind
+GREY: Final = "#7f7f7f"
+TITLE_SIZE: Final = 14
+
 HEIGHT: Final = 420
 LEFT: Final = 60
 RIGHT: Final = 200  # room for the curves' names
 TOP: Final = 40
 BOTTOM: Final = 50
 NAME_GAP: Final = 16.0  # least distance of two names
-COLOURS: Final = ("#0072b2", "#009e73", "#7f7f7f", "#cc79a7", "#e69f00", "#d55e00")  # told apart by the colour-blind
-GREY: Final = "#7f7f7f"
+
+BARS_LEFT: Final = 170  # room for the groups' names
+BARS_RIGHT: Final = 60  # and for a bar's number
+BARS_TOP: Final = 60
+BAR: Final = 13
+GROUP_GAP: Final = 14
+LEGEND: Final = 115  # from one name to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +62,26 @@ def draw_chart(title: str, x_name: str, y_name: str, curves: Sequence[Curve]) ->
     ys = [y for curve in curves for _, y in curve.points]
     across = _Axis(min(xs) * 0.9, max(xs) * 1.1, LEFT, WIDTH - RIGHT)
     up = _Axis(min(ys) * 0.8, max(ys) * 1.2, HEIGHT - BOTTOM, TOP)
-    style = 'font-family="sans-serif" font-size="12"'
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" {style}>',
-        f"<title>{escape(title)}</title>",
-        f'<text x="{LEFT}" y="20" font-size="14" fill="{GREY}">{escape(title)}</text>',
+    elements = [
+        svg.element("title", title),
+        svg.text(LEFT, 20, title, font_size=TITLE_SIZE, fill=GREY),
         *_grid(across, up),
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 10}" fill="{GREY}">{escape(x_name)}</text>',
-        f'<text x="10" y="{TOP - 6}" fill="{GREY}">{escape(y_name)}</text>',
+        svg.text(round((LEFT + WIDTH - RIGHT) / 2), HEIGHT - 10, x_name, fill=GREY),
+        svg.text(10, TOP - 6, y_name, fill=GREY),
         *_drawn(curves, across, up),
-        "</svg>",
     ]
-    return "\n".join(parts) + "\n"
+    return svg.document(WIDTH, HEIGHT, elements, font_family="sans-serif", font_size=12)
 
 
 def _grid(across: _Axis, up: _Axis) -> Iterable[str]:
-    line = f'stroke="{GREY}" stroke-opacity="0.25"'
     for value in across.ticks():
         x = across.at(value)
-        yield f'<line x1="{x:.1f}" y1="{TOP}" x2="{x:.1f}" y2="{HEIGHT - BOTTOM}" {line}/>'
-        yield f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle" fill="{GREY}">{value:,.0f}</text>'
+        yield svg.line(x, TOP, x, HEIGHT - BOTTOM, GREY, stroke_opacity="0.25")
+        yield svg.text(x, HEIGHT - BOTTOM + 16, f"{value:,.0f}", text_anchor="middle", fill=GREY)
     for value in up.ticks():
         y = up.at(value)
-        yield f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" {line}/>'
-        yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end" fill="{GREY}">{value:g}</text>'
+        yield svg.line(LEFT, y, WIDTH - RIGHT, y, GREY, stroke_opacity="0.25")
+        yield svg.text(LEFT - 6, y + 4, f"{value:g}", text_anchor="end", fill=GREY)
 
 
 def _drawn(curves: Sequence[Curve], across: _Axis, up: _Axis) -> Iterable[str]:
@@ -86,9 +92,34 @@ def _drawn(curves: Sequence[Curve], across: _Axis, up: _Axis) -> Iterable[str]:
         lowest = max(lowest + NAME_GAP, up.at(curve.points[-1][1]))
         ends[curve.name] = lowest
     for curve, colour in zip(curves, COLOURS, strict=True):
-        path = " ".join(f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in curve.points)
-        dashes = ' stroke-dasharray="4 4"' if colour == GREY else ""
-        yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>'
-        y = ends[curve.name] + 4
-        words = f"{escape(curve.name)}: {curve.points[-1][1]:.1f}"
-        yield f'<text x="{WIDTH - RIGHT + 8}" y="{y:.1f}" fill="{colour}">{words}</text>'
+        dashes = {"stroke_dasharray": "4 4"} if colour == GREY else {}
+        yield svg.polyline(((across.at(x), up.at(y)) for x, y in curve.points), colour, "2", **dashes)
+        words = f"{curve.name}: {curve.points[-1][1]:.1f}"
+        yield svg.text(WIDTH - RIGHT + 8, ends[curve.name] + 4, words, fill=colour)
+
+
+def draw_bars(title: str, groups: Mapping[str, Mapping[str, float]]) -> str:
+    """Return the SVG's text.
+
+    Args:
+        title: with the unit.
+        groups: the bars of each group by name, 0 or more; all groups have the same names.
+    """
+    most = max((value for bars in groups.values() for value in bars.values()), default=0.0) or 1.0
+    names = list(next(iter(groups.values()), {}))
+    height = BARS_TOP + sum(len(bars) * BAR + GROUP_GAP for bars in groups.values())
+    elements = [svg.element("title", title), svg.text(10, 18, title, font_size=TITLE_SIZE, fill=GREY)]
+    for number, name in enumerate(names):
+        x = 10 + number * LEGEND
+        elements += [svg.rect(x, 30, 10, 10, COLOURS[number]), svg.text(x + 14, 39, name, fill=GREY)]
+    y = BARS_TOP
+    for group, bars in groups.items():
+        middle = round(y + len(bars) * BAR / 2 + 4)
+        elements.append(svg.text(BARS_LEFT - 8, middle, group, text_anchor="end", fill=GREY))
+        for number, value in enumerate(bars.values()):
+            width = max(1.0, value / most * (WIDTH - BARS_LEFT - BARS_RIGHT))
+            bar = svg.rect(BARS_LEFT, y, width, BAR - 2, COLOURS[number])
+            elements.append(bar + svg.text(BARS_LEFT + width + 4, y + BAR - 4, f"{value:.1f}", fill=GREY))
+            y += BAR
+        y += GROUP_GAP
+    return svg.document(WIDTH, height, elements, font_family="sans-serif", font_size=11)

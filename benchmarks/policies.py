@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import yaml
 
-from benchmarks.bars import draw_bars
+from benchmarks.chart import draw_bars
 from inplace import examples
 from inplace.common import wire
 from inplace.common.kube.clock import LoopClock

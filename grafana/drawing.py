@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from grafana import svg
+from grafana import theme
 from grafana.layout import render
 from grafana.panels import Board, Panel
 from grafana.series import Series, with_unit
+from inplace.cli import svg
 
 COLUMN: Final = 56  # pixels of one of Grafana's 24 columns
 UNIT: Final = 30  # pixels of one unit of height
@@ -36,29 +37,33 @@ class Box:
 def draw(board: Board, answers: Answers, start_s: float, end_s: float) -> str:
     """Return a board as SVG."""
     panels = {panel.title: panel for panel in board.panels}
-    body = [svg.text(12, 26, board.title, size=18), svg.text(12, 44, board.description, fill=svg.FAINT)]
+    body = [theme.text(12, 26, board.title, size=18), theme.text(12, 44, board.description, fill=theme.FAINT)]
     bottom = 56.0
     for placed in render(board)["panels"]:
         place = placed["gridPos"]
-        box = Box(place["x"] * COLUMN + 4, 56 + place["y"] * UNIT, place["w"] * COLUMN - 8, place["h"] * UNIT - 8)
+        box = Box(
+            place["x"] * COLUMN + 4.0, 56.0 + place["y"] * UNIT, place["w"] * COLUMN - 8.0, place["h"] * UNIT - 8.0
+        )
         bottom = max(bottom, box.y + box.height)
         if placed["type"] == "row":
-            body.append(svg.text(box.x + 6, box.y + 18, placed["title"], size=13))
+            body.append(theme.text(box.x + 6, box.y + 18, placed["title"], size=13))
         else:
             panel = panels[placed["title"]]
             body += _panel(panel, box, answers[panel.title], (start_s, end_s))
-    return svg.document(24 * COLUMN, bottom + 8, body)
+    width, height = 24.0 * COLUMN, bottom + 8
+    background = svg.rect(0.0, 0.0, width, height, theme.BACKGROUND)
+    return svg.document(width, height, [background, *body], font_family=theme.FONT)
 
 
 def _panel(panel: Panel, box: Box, found: Sequence[list[Series]], span: tuple[float, float]) -> list[str]:
-    title = svg.text(box.x + 8, box.y + 16, svg.fitting(panel.title, box.width - 12, 12), size=12)
-    frame = [svg.rect(box.x, box.y, box.width, box.height, svg.PANEL), title]
+    title = theme.text(box.x + 8, box.y + 16, theme.fitting(panel.title, box.width - 12, 12), size=12)
+    frame = [svg.rect(box.x, box.y, box.width, box.height, theme.PANEL), title]
     inner = Box(box.x + 8, box.y + 24, box.width - 16, box.height - 30)
     series = [each for of_query in found for each in of_query]
     if not series:
-        words = svg.fitting(panel.empty or "no data", inner.width)
+        words = theme.fitting(panel.empty or "no data", inner.width)
         middle = (inner.x + inner.width / 2, inner.y + inner.height / 2)
-        return [*frame, svg.text(*middle, words, fill=svg.FAINT, anchor="middle")]
+        return [*frame, theme.text(*middle, words, fill=theme.FAINT, anchor="middle")]
     match panel.kind:
         case "stat":
             return frame + _stat(panel, inner, series)
@@ -73,7 +78,7 @@ def _panel(panel: Panel, box: Box, found: Sequence[list[Series]], span: tuple[fl
 
 
 def _colour(panel: Panel, value: float) -> str:
-    return svg.RED if panel.limit is not None and value >= panel.limit else svg.GREEN
+    return theme.RED if panel.limit is not None and value >= panel.limit else theme.GREEN
 
 
 def _stat(panel: Panel, box: Box, series: list[Series]) -> list[str]:
@@ -84,10 +89,10 @@ def _stat(panel: Panel, box: Box, series: list[Series]) -> list[str]:
         x = box.x + width * (index + 0.5)
         words = with_unit(each.last, panel.unit)
         drawn.append(
-            svg.text(x, box.y + box.height / 2 + 8, words, size=26, fill=_colour(panel, each.last), anchor="middle")
+            theme.text(x, box.y + box.height / 2 + 8, words, size=26, fill=_colour(panel, each.last), anchor="middle")
         )
         if panel.queries[0].legend.startswith("{{"):
-            drawn.append(svg.text(x, box.y + box.height - 4, each.legend, fill=svg.FAINT, anchor="middle"))
+            drawn.append(theme.text(x, box.y + box.height - 4, each.legend, fill=theme.FAINT, anchor="middle"))
     return drawn
 
 
@@ -99,9 +104,9 @@ def _bars(panel: Panel, box: Box, series: list[Series]) -> list[str]:
         y = box.y + index * height
         width = (box.width - 60) * each.last / most
         drawn += [
-            svg.text(box.x, y + 11, svg.fitting(each.legend, box.width), fill=svg.FAINT),
-            svg.rect(box.x, y + 14, max(width, 2), height - 20, _colour(panel, each.last)),
-            svg.text(box.x + width + 6, y + height / 2 + 8, with_unit(each.last, panel.unit)),
+            theme.text(box.x, y + 11, theme.fitting(each.legend, box.width), fill=theme.FAINT),
+            svg.rect(box.x, y + 14, max(width, 2.0), height - 20, _colour(panel, each.last)),
+            theme.text(box.x + width + 6, y + height / 2 + 8, with_unit(each.last, panel.unit)),
         ]
     return drawn
 
@@ -123,12 +128,12 @@ def _table(panel: Panel, box: Box, found: Sequence[list[Series]]) -> list[str]:
         y = box.y + 14 + line_number * 22
         if y > box.y + box.height:
             break
-        fill = svg.INK if line_number else svg.FAINT
+        fill = theme.INK if line_number else theme.FAINT
         drawn += [
-            svg.text(box.x + i * width, y, svg.fitting(row.get(name, ""), width - 6), fill=fill)
+            theme.text(box.x + i * width, y, theme.fitting(row.get(name, ""), width - 6), fill=fill)
             for i, name in enumerate(columns)
         ]
-        drawn.append(svg.line([(box.x, y + 6), (box.x + box.width, y + 6)], svg.GRID))
+        drawn.append(svg.polyline([(box.x, y + 6), (box.x + box.width, y + 6)], theme.GRID, theme.STROKE))
     return drawn
 
 
@@ -161,22 +166,24 @@ def _lines(panel: Panel, box: Box, series: list[Series], span: tuple[float, floa
         for stretch in _unbroken(each, under):
             above = [axes.at(at, value + base) for at, value, base in stretch]
             if panel.stacked:
-                drawn.append(svg.area([*above, *(axes.at(at, base) for at, _, base in reversed(stretch))], colour))
-            drawn.append(svg.line(above, colour))
+                edge = svg.coordinates([*above, *(axes.at(at, base) for at, _, base in reversed(stretch))])
+                drawn.append(svg.element("polygon", points=edge, fill=colour, fill_opacity="0.45"))
+            drawn.append(svg.polyline(above, colour, theme.STROKE))
     if limit:
-        drawn.append(svg.line([axes.at(span[0], limit), axes.at(span[1], limit)], svg.RED, dashed=True))
+        ends = [axes.at(span[0], limit), axes.at(span[1], limit)]
+        drawn.append(svg.polyline(ends, theme.RED, theme.STROKE, stroke_dasharray="4 3"))
     y = box.y + box.height - legends * _LINE + 8
     for index, each in enumerate(series[:legends]):
         words = f"{each.legend}  {with_unit(each.last, panel.unit)}"
         if index == legends - 1 and len(series) > legends:
             words += f"   and {len(series) - legends} more"
-        drawn.append(svg.rect(box.x, y + index * _LINE - 8, 10, 3, _series_colour(panel, each, index)))
-        drawn.append(svg.text(box.x + 16, y + index * _LINE - 3, svg.fitting(words, box.width - 16, 10), size=10))
+        drawn.append(svg.rect(box.x, y + index * _LINE - 8, 10.0, 3.0, _series_colour(panel, each, index)))
+        drawn.append(theme.text(box.x + 16, y + index * _LINE - 3, theme.fitting(words, box.width - 16, 10), size=10))
     return drawn
 
 
 def _series_colour(panel: Panel, series: Series, index: int) -> str:
-    return panel.colours.get(series.legend, svg.COLOURS[index % len(svg.COLOURS)])
+    return panel.colours.get(series.legend, theme.COLOURS[index % len(theme.COLOURS)])
 
 
 def _unbroken(each: Series, under: Sequence[tuple[float, float]]) -> list[list[tuple[float, float, float]]]:
@@ -206,10 +213,12 @@ def _grid(axes: _Axes, unit: str) -> list[str]:
     drawn = []
     for share in (0.0, 0.5, 1.0):
         x, y = axes.at(start, axes.top * share)
-        drawn.append(svg.line([(x, y), (x + axes.box.width, y)], svg.GRID))
-        drawn.append(svg.text(x - 4, y + 4, with_unit(axes.top * share, unit), size=9, fill=svg.FAINT, anchor="end"))
+        drawn.append(svg.polyline([(x, y), (x + axes.box.width, y)], theme.GRID, theme.STROKE))
+        drawn.append(
+            theme.text(x - 4, y + 4, with_unit(axes.top * share, unit), size=9, fill=theme.FAINT, anchor="end")
+        )
     x, y = axes.at(end, 0.0)
-    drawn.append(svg.text(x, y + 11, f"{end - start:.0f} s", size=9, fill=svg.FAINT, anchor="end"))
+    drawn.append(theme.text(x, y + 11, f"{end - start:.0f} s", size=9, fill=theme.FAINT, anchor="end"))
     return drawn
 
 
@@ -232,8 +241,9 @@ def _heatmap(panel: Panel, box: Box, series: list[Series], span: tuple[float, fl
         x, y = axes.at(span[0], row + 1)
         edge = ordered[row].labels["le"]
         words = with_unit(float(edge), panel.unit) if edge != "+Inf" else edge
-        drawn.append(svg.text(x - 4, y + 4, words, size=9, fill=svg.FAINT, anchor="end"))
+        drawn.append(theme.text(x - 4, y + 4, words, size=9, fill=theme.FAINT, anchor="end"))
     for at, row, count in full:
         x, y = axes.at(at, row + 1)
-        drawn.append(svg.rect(x - width / 2, y, width, height, svg.COLOURS[3], opacity=0.25 + 0.75 * count / most))
+        opacity = f"{0.25 + 0.75 * count / most:.2f}"
+        drawn.append(svg.rect(x - width / 2, y, width, height, theme.COLOURS[3], fill_opacity=opacity))
     return drawn

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks import policies
-from benchmarks.bars import draw_bars
+from benchmarks.chart import draw_bars
 from benchmarks.policies import ADVISED, CHECKPOINT_S, NONE, PODS, POLICIES, Scenario, Training, judged, train
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.events import ClusterEvent, Kind
