@@ -14,7 +14,6 @@ from inplace.cli.connection import Connection, did_you_mean
 from inplace.cli.group.pod_facts import POD_LIST, PodFact, PodsRead
 from inplace.cli.group.pod_table import ACCEPT as TABLE
 from inplace.cli.group.pod_table import decode_table
-from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
@@ -51,11 +50,6 @@ async def read_pods_of(connection: Connection, raw: KubeObject) -> PodsRead:
         return await read_pods(connection, name, METADATA, PAGE)
     body = await _get_pods(connection, {"labelSelector": pods_selector(name), "includeObject": "None"}, TABLE)
     return decode_table(body, name, synced)
-
-
-async def read_state(connection: Connection, name: str) -> GroupState:
-    """Return how a JobSet stands."""
-    return group_state(*await read_group(connection, name))
 
 
 async def read_jobset(connection: Connection, name: str) -> KubeObject:

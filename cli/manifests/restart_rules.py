@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Any, Final
 
 RESTART_ALL: Final = "RestartAllContainers"
-NEVER: Final = "Never"
 CODES: Final = range(256)
 
 

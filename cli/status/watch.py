@@ -46,20 +46,16 @@ WATCHED_PODS = replace(POD_CODEC, meta=lambda pod: Meta("", pod.name, pod.name, 
 
 
 class WatchLog:
-    """What the informers log: kept for the picture; a refusal that waiting does not cure ends the command."""
+    """What the informers log: a refusal that waiting does not cure is kept, because it ends the command."""
 
     def __init__(self) -> None:
-        self.trouble = ""
         self.denied = ""
 
-    def info(self, event: str, **_keys: Any) -> None:
-        """Forget the trouble: the cache is filled again."""
-        if event == "cache_filled":
-            self.trouble = ""
+    def info(self, event: str, **keys: Any) -> None:
+        """Drop what needs nothing."""
 
     def warning(self, event: str, **keys: Any) -> None:
-        """Note what cures itself."""
-        self.trouble = f"{event.replace('_', ' ')}: {keys.get('message', '')}"
+        """Drop what cures itself."""
 
     def error(self, event: str, **keys: Any) -> None:
         """Note what does not."""

@@ -52,11 +52,6 @@ class PriorityLevel:
     service_s: Callable[[Route], float] = field(default=lambda _: 0.0)
 
 
-def workload_low(*, seats: int = 245, service_s: Callable[[Route], float] = lambda _: 0.02) -> PriorityLevel:
-    """Return the default level for ServiceAccounts outside kube-system, with default queues."""
-    return PriorityLevel("workload-low", seats, service_s=service_s)
-
-
 class _Level:
     """The running state of a priority level."""
 

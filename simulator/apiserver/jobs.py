@@ -35,7 +35,6 @@ _IMMUTABLE = (
 )
 _COUNTS = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
 _SCHEDULING_DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
-_JOB_RESTART_POLICIES = ("OnFailure", "Never")
 _REPLACEMENT_POLICIES = ("Failed", "TerminatingOrFailed")
 
 

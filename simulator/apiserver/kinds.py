@@ -191,12 +191,6 @@ class Registry:
         return [kind for kind in self._by_url.values() if kind.stored_as is None]
 
 
-def metadata_of(obj: KubeObject) -> dict[str, Any]:
-    """Return an object's metadata."""
-    meta: dict[str, Any] = obj["metadata"]
-    return meta
-
-
 def with_metadata(obj: KubeObject, **changes: Any) -> KubeObject:
     """Return a copy of the object with metadata fields set; None removes a field."""
     meta = obj["metadata"] | changes

@@ -146,11 +146,6 @@ def encode_line(
     return _ENCODER.encode({"type": event_type, "object": shown}) + b"\n"
 
 
-def encode_error(status: dict[str, Any]) -> bytes:
-    """Return the ERROR event that carries a Status."""
-    return _ENCODER.encode({"type": "ERROR", "object": status}) + b"\n"
-
-
 def bookmark(kind: Kind, revision: int, *, initial_events_end: bool) -> KubeObject:
     """Return the object of a BOOKMARK event: only a resourceVersion."""
     meta: dict[str, Any] = {"resourceVersion": str(revision)}

@@ -82,13 +82,6 @@ def _numeric_test(key: str, operator: str, bound: int) -> Callable[[dict[str, st
     return test
 
 
-def selector_from_labels(match: dict[str, object]) -> Predicate:
-    """Return a predicate for a LabelSelector object (matchLabels, matchExpressions)."""
-    labels = match.get("matchLabels") or {}
-    assert isinstance(labels, dict)
-    return lambda obj: all((obj["metadata"].get("labels") or {}).get(k) == v for k, v in labels.items())
-
-
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
     """A parsed field selector: the one name it asks for, if any, and the predicate for the rest."""

@@ -48,7 +48,6 @@ class ModelBarrier:
 
     def __init__(self) -> None:
         self.lifted = False
-        self.last_report: BarrierState | None = None
 
     async def start(self) -> None:
         """Do nothing: there is no port to open."""
@@ -62,8 +61,7 @@ class ModelBarrier:
         self.lifted = False
 
     def report(self, report: BarrierState) -> None:
-        """Keep the newest report for tests."""
-        self.last_report = report
+        """Do nothing: there is no page that shows it."""
 
     async def stop(self) -> None:
         """Do nothing."""

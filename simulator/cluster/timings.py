@@ -1,8 +1,8 @@
 """
 Every delay that the embedded cluster draws, by name and with its source.
 
-No other module of simulator.cluster holds a delay. `Timings()` has the delays of a real kubelet; `PROMPT` has none,
-for tests about order rather than time. `simulator.profile` reads others.
+No other module of simulator.cluster holds a delay. `Timings()` has the delays of a real kubelet; `simulator.profile`
+reads others.
 """
 
 from __future__ import annotations
@@ -89,25 +89,6 @@ class Timings:
     job_failure_backoff_s: float = 10.0
     job_failure_backoff_s_max: float = 600.0
     node_lost_s: float = 340.0
-
-
-PROMPT = Timings(
-    pleg_relist_s=0.0,
-    sandbox=ZERO,
-    container_start=ZERO,
-    process_exit=ZERO,
-    agent_start=ZERO,
-    supervised_exit=ZERO,
-    supervised_left=ZERO,
-    worker_first_step=ZERO,
-    barrier_answer=ZERO,
-    api=ZERO,
-    watch=ZERO,
-    bind=ZERO,
-    job_sync_batch_s=0.0,
-    job_failure_backoff_s=0.0,
-    node_lost_s=0.0,
-)
 
 
 def local_processes() -> Timings:

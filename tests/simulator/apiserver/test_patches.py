@@ -46,13 +46,6 @@ def rfc_7386(target: Any, patch: Any) -> Any:
     return target
 
 
-def without_nulls(value: Any) -> Any:
-    """Return a value without null members of objects."""
-    if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    return value
-
-
 @given(VALUES, VALUES)
 def test_merge_patch_is_rfc_7386(target: Any, patch: Any) -> None:
     """The copy-on-write merge patch equals the RFC's pseudocode and leaves its target alone."""
