@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from benchmarks.model_group import Mode, ModelledRestart
-from benchmarks.restart_at_scale import PODS_MAX, REJECTED_MAX
+from benchmarks.restart_at_scale import REJECTED_MAX, group_size
 from benchmarks.restart_model import Restarting
 from inplace.agent.start_window import StartWindow
 from inplace.simulator.cluster.timings import Latency
@@ -162,16 +162,10 @@ def _cell(each: Mapping[str, float]) -> str:
     return f"{each['seconds']:6.2f}/{each['rejected']:.2f}".rjust(12)
 
 
-def _pods(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= PODS_MAX:
-        raise argparse.ArgumentTypeError(f"expected a number of Pods from 1 to {PODS_MAX}, saw {text!r}")
-    return int(text)
-
-
 def main() -> int:
     """Print two tables, or one JSON object with --json."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.herd_learning", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--pods", type=_pods, action="append", help=f"sizes; {', '.join(map(str, SIZES))} if none")
+    parser.add_argument("--pods", type=group_size, action="append", help=f"sizes; {', '.join(map(str, SIZES))} if none")
     parser.add_argument("--seeds", type=int, default=3, choices=range(1, 100), metavar="1..99", help="histories each")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()

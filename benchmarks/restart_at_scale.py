@@ -156,7 +156,12 @@ def curves(found: Mapping[str, Any]) -> list[Curve]:
     return [Curve(name, tuple((pods, total_s) for found, pods, total_s in points if found == name)) for name in names]
 
 
-def _pods(text: str) -> int:
+def group_size(text: str) -> int:
+    """Return an option's number of Pods.
+
+    Raises:
+        argparse.ArgumentTypeError: it is none, or too large.
+    """
     if not text.isdigit() or not 1 <= int(text) <= PODS_MAX:
         raise argparse.ArgumentTypeError(f"expected a number of Pods from 1 to {PODS_MAX}, saw {text!r}")
     return int(text)
@@ -165,7 +170,7 @@ def _pods(text: str) -> int:
 def main() -> int:
     """Print a table, or one JSON object with --json; write the chart when asked."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.restart_at_scale", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--pods", type=_pods, action="append", help=f"sizes; {', '.join(map(str, SIZES))} if none")
+    parser.add_argument("--pods", type=group_size, action="append", help=f"sizes; {', '.join(map(str, SIZES))} if none")
     parser.add_argument("--profile", default="big", help=f"{', '.join(shipped())}, or a .toml file of your own")
     parser.add_argument("--seeds", type=int, default=3, choices=range(1, 100), metavar="1..99", help="runs of each row")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

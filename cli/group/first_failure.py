@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from inplace.cli.group.pod_facts import Container, PodFact, Terminated
+from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.terminal.moments import parse_time
 
 SAME_RUN_S = 60.0  # workers of one epoch start within this: a startup probe's period, and slow nodes
@@ -41,7 +41,7 @@ def first_failure(pods: Iterable[PodFact]) -> FirstFailure | None:
         (began_s, ended_s, pod, container, ended)
         for pod in pods
         for container in pod.workers
-        if (ended := _end_of(container)) is not None
+        if (ended := container.last_end) is not None
         and ended.exit_code != 0
         and not (pod.is_leaving and ended.exit_code in STOPPED)  # it was deleted, such as by a suspension
         and (began_s := parse_time(ended.started_at)) is not None
@@ -55,7 +55,3 @@ def first_failure(pods: Iterable[PodFact]) -> FirstFailure | None:
         key=lambda end: (end[1], end[4].exit_code in STOPPED and end[4].reason != "OOMKilled", end[2].name),
     )
     return FirstFailure(pod.name, pod.spec.node_name, container.name, ended.exit_code, ended.reason, at_s)
-
-
-def _end_of(container: Container) -> Terminated | None:
-    return container.state.terminated or container.last_state.terminated

@@ -104,6 +104,11 @@ class Container(msgspec.Struct, rename="camel", frozen=True, gc=False):
     state: State = State()
     last_state: State = State()
 
+    @property
+    def last_end(self) -> Terminated | None:
+        """Return how it ended; where it runs again, how it ended before."""
+        return self.state.terminated or self.last_state.terminated
+
 
 class PodCondition(kinds.PodCondition, rename="camel", frozen=True, gc=False):
     """One condition."""

@@ -179,7 +179,7 @@ def _of_init(pod: PodFact) -> _Reason | None:
 
 def _has_failed(container: Container) -> bool:
     """Say whether a container's last end is a failure, and it does not run; a restart in place is none."""
-    ended = _last_end(container)
+    ended = container.last_end
     if ended is None or container.state.running is not None:
         return False
     return ended.exit_code != 0 and ended.reason != RESTARTED_WHOLE
@@ -187,7 +187,7 @@ def _has_failed(container: Container) -> bool:
 
 def _cannot_run(container: Container) -> bool:
     """Say whether a container ended because its command could not be run."""
-    ended = _last_end(container)
+    ended = container.last_end
     if ended is None:
         return False
     return ended.exit_code in (NOT_EXECUTABLE, NOT_FOUND) or ended.reason in START_ERRORS
@@ -195,7 +195,7 @@ def _cannot_run(container: Container) -> bool:
 
 def _end_words(container: Container) -> str:
     """Say how a container ended: its name, exit code and reason, and its own last words."""
-    ended = _last_end(container)
+    ended = container.last_end
     if ended is None:
         return f"container {container.name}"
     words = f"container {container.name}, exit code {ended.exit_code}"
@@ -238,13 +238,9 @@ def _is_done(pod: PodFact, container: Container) -> bool:
     return container not in pod.workers and ended is not None and ended.exit_code == 0
 
 
-def _last_end(container: Container) -> Terminated | None:
-    return container.state.terminated or container.last_state.terminated
-
-
 def _ends_at_once(pod: PodFact, container: Container) -> bool:
     """Say whether a container starts and ends at once, again and again; restart rules know no back-off."""
-    ended = _last_end(container)
+    ended = container.last_end
     if ended is None or container.restart_count < LOOPS_LEAST or ended.exit_code == 0:
         return False
     if ended.reason == RESTARTED_WHOLE and pod.epoch:
@@ -257,7 +253,7 @@ def _ends_at_once(pod: PodFact, container: Container) -> bool:
 
 
 def _of_crash(pod: PodFact, container: Container) -> _Reason:
-    ended = _last_end(container)
+    ended = container.last_end
     code = ended.exit_code if ended is not None else None
     if ended is not None and ended.reason == RESTARTED_WHOLE:
         return _Reason(

@@ -273,7 +273,7 @@ def _told_s(pod: PodFact, epoch: int) -> float | None:
 
 
 def _ended_s(container: Container) -> float | None:
-    ended = container.state.terminated or container.last_state.terminated
+    ended = container.last_end
     return parse_time(ended.finished_at) if ended is not None else None
 
 

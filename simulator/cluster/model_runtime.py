@@ -40,8 +40,6 @@ from inplace.simulator.cluster.pod_spec import Probe, Role
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, RunningContainer, Sandbox
 from inplace.simulator.cluster.timings import Timings
 
-SIGTERM_EXIT = 143
-
 
 class ModelBarrier:
     """The agent's barrier without a socket."""

@@ -25,7 +25,6 @@ from testbed.node.patience import until
 from testbed.ports import free_ports
 from testbed.upstream.controller import upstream_controller
 
-REPOSITORY = Path(__file__).parents[2]
 READY_S_MAX = 60.0
 
 

@@ -179,10 +179,7 @@ async def test_max_restarts(control_plane: ControlPlane, admin: KubeClient, name
         await eventually(reason, "ReachedMaxRestarts")
         assert await crew.epochs() == (2, 1)
 
-        async def leaving() -> bool:
-            return all("deletionTimestamp" in job["metadata"] for job in (await crew.jobs()).values())
-
-        await eventually(leaving, True)
+        await eventually(crew.has_only_leaving_jobs, True)
 
 
 async def test_a_recreation(control_plane: ControlPlane, admin: KubeClient, namespace: str) -> None:
@@ -306,10 +303,7 @@ async def test_the_shipped_permissions_are_enough_and_no_more(
             await eventually(crew.epochs, (2, 1))
             await crew.announce_all(3)
 
-            async def leaving() -> bool:
-                return all("deletionTimestamp" in job["metadata"] for job in (await crew.jobs()).values())
-
-            await eventually(leaving, True)
+            await eventually(crew.has_only_leaving_jobs, True)
             assert controller.is_leader
     assert [entry for entry in logs if "orbidden" in str(entry)] == []
     credentials = await load_credentials(str(kubeconfig), clock=LoopClock())

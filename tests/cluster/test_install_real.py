@@ -32,7 +32,6 @@ HAVE_A_STATUS = {"Deployment", "PodDisruptionBudget", "ValidatingAdmissionPolicy
 
 SYSTEM = "inplace-system"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
-CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jobsets.jobset.x-k8s.io"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

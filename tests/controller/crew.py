@@ -37,6 +37,11 @@ class Crew:
         status: dict[str, Any] = (await self.jobset()).get("status") or {}
         return status
 
+    async def last_restart(self) -> KubeObject:
+        """Return status.lastGroupRestart."""
+        last: KubeObject = (await self.status()).get(wire.LAST_GROUP_RESTART) or {}
+        return last
+
     async def epochs(self) -> tuple[int, int]:
         """Return (S, D)."""
         return wire.epochs_of_status(await self.status())
@@ -47,6 +52,10 @@ class Crew:
             if condition["type"] == kind:
                 return dict(condition)
         return None
+
+    async def has_only_leaving_jobs(self) -> bool:
+        """Return whether every Job is being deleted."""
+        return all("deletionTimestamp" in job["metadata"] for job in (await self.jobs()).values())
 
     async def jobs(self) -> dict[str, KubeObject]:
         """Return the JobSet's Jobs by name."""

@@ -1,23 +1,20 @@
 """The admission policies on the embedded API server; tests/cluster/test_admission_real.py has them on a real one."""
 
-from random import Random
 from typing import TypeVar
 
 import pytest
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import JOBSETS
-from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster.virtual_time import run
-from tests.controller.manifests import changed, jobset
+from tests.controller.manifests import changed
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import CREATES, UPDATES, Create, Update, crd
 from tests.deploy.policy_cases import POLICY_CREATES, POLICY_UPDATES
+from tests.deploy.refusals import client_of, create_refusal, refusal, update_refusal, words_missing
 from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
 from tests.deploy.spelling_cases import CHANGED, SPELLED, Pair
-from tests.deploy.test_crd import words_missing
 
 pytestmark = pytest.mark.virtual_time
 
@@ -26,9 +23,7 @@ Case = TypeVar("Case", Create, Update)
 
 def client() -> KubeClient:
     """Return a client of a new server that has the CRD and the policies."""
-    server = ApiServer(clock=LoopClock(0.0), rng=Random(1))
-    server.load([crd(), *policies("jobsets.yaml", "immutable.yaml")])
-    return KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
+    return client_of(crd(), *policies("jobsets.yaml", "immutable.yaml"))
 
 
 def accepted(cases: tuple[Case, ...]) -> tuple[Case, ...]:
@@ -40,26 +35,14 @@ def accepted(cases: tuple[Case, ...]) -> tuple[Case, ...]:
 @pytest.mark.parametrize("case", POLICY_CREATES + accepted(CREATES + SPEC_CREATES), ids=lambda case: case.claim)
 async def test_create(case: Create) -> None:
     """A manifest is accepted, or refused with the path, what was found and the way there."""
-    error = None
-    try:
-        await client().create(JOBSETS, "default", case.manifest)
-    except ApiError as refused:
-        error = refused
-    assert words_missing(case.words, error) == []
+    assert words_missing(case.words, await create_refusal(client(), case)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", POLICY_UPDATES + accepted(UPDATES + SPEC_UPDATES), ids=lambda case: case.claim)
 async def test_update(case: Update) -> None:
     """A suspended JobSet may change what Kueue changes, and nothing else."""
-    api = client()
-    stored = await api.create(JOBSETS, "default", case.before or jobset())
-    error = None
-    try:
-        await api.replace(JOBSETS, "default", "train", changed(stored, case.path, case.value))
-    except ApiError as refused:
-        error = refused
-    assert words_missing(case.words, error) == []
+    assert words_missing(case.words, await update_refusal(client(), case)) == []
 
 
 @pytest.mark.slow
@@ -84,10 +67,6 @@ async def refusals(pair: Pair) -> list[ApiError | None]:
     api, said = client(), list[ApiError | None]()
     for manifest, value in pair.manifests():
         stored = await api.create(JOBSETS, "default", manifest)
-        try:
-            await api.replace(JOBSETS, "default", stored["metadata"]["name"], changed(stored, pair.path, value))
-        except ApiError as refused:
-            said.append(refused)
-        else:
-            said.append(None)
+        update = changed(stored, pair.path, value)
+        said.append(await refusal(api.replace(JOBSETS, "default", stored["metadata"]["name"], update)))
     return said

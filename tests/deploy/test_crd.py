@@ -1,19 +1,17 @@
 """The CRD on the embedded API server; tests/cluster/test_crd_real.py runs the same cases on a real one."""
 
 from collections.abc import Iterator
-from random import Random
 
 import pytest
 
 from inplace.common import wire
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.errors import ApiError, Invalid, NotFound
+from inplace.common.kube.errors import Invalid, NotFound
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, KubeObject
-from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from tests.controller.manifests import changed, jobset
 from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd, crd_without_rules
 from tests.deploy.old_objects import OLD_OBJECTS, STARTS_NOWHERE
+from tests.deploy.refusals import client_of, create_refusal, refusal, update_refusal, words_missing
 from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
 from tests.deploy.template_defaults import TEMPLATE_DEFAULTS
 
@@ -25,42 +23,21 @@ pytestmark = pytest.mark.virtual_time
 
 def client() -> KubeClient:
     """Return a client of a new server that has the CRD."""
-    server = ApiServer(clock=LoopClock(0.0), rng=Random(1))
-    server.load([crd()])
-    return KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
-
-
-def words_missing(words: tuple[str, ...], error: ApiError | None) -> list[str]:
-    """Return the expected words that the answer to a write lacks."""
-    if error is None:
-        return list(words)
-    return [word for word in words if word not in error.message] if words else [error.message]
+    return client_of(crd())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CREATES + SPEC_CREATES, ids=lambda case: case.claim)
 async def test_create(case: Create) -> None:
     """A manifest is accepted, or refused with the path, the value needed and the way there."""
-    error = None
-    try:
-        await client().create(JOBSETS, "default", case.manifest)
-    except ApiError as refused:
-        error = refused
-    assert words_missing(case.words, error) == []
+    assert words_missing(case.words, await create_refusal(client(), case)) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", UPDATES + SPEC_UPDATES, ids=lambda case: case.claim)
 async def test_update(case: Update) -> None:
     """A change is accepted, or refused because a running JobSet cannot follow it."""
-    api = client()
-    stored = await api.create(JOBSETS, "default", case.before or jobset())
-    error = None
-    try:
-        await api.replace(JOBSETS, "default", "train", changed(stored, case.path, case.value))
-    except ApiError as refused:
-        error = refused
-    assert words_missing(case.words, error) == []
+    assert words_missing(case.words, await update_refusal(client(), case)) == []
 
 
 @pytest.mark.parametrize("case", STATUSES, ids=lambda case: case.claim)
@@ -71,19 +48,13 @@ async def test_status(case: StatusChange) -> None:
     if case.before:
         stored |= {"status": case.before}
         stored = await api.replace(JOBSETS, "default", "train", stored, subresource="status")
-    error = None
-    try:
-        await api.replace(JOBSETS, "default", "train", stored | {"status": case.after}, subresource="status")
-    except ApiError as refused:
-        error = refused
-    assert words_missing(case.words, error) == []
+    write = api.replace(JOBSETS, "default", "train", stored | {"status": case.after}, subresource="status")
+    assert words_missing(case.words, await refusal(write)) == []
 
 
 async def upgraded(manifest: KubeObject) -> KubeClient:
     """Return a client of a server that stored a JobSet, and then got our CRD."""
-    server = ApiServer(clock=LoopClock(0.0), rng=Random(1))
-    server.load([crd_without_rules()])
-    api = KubeClient(InMemoryTransport(server), user_agent="test", field_manager="test")
+    api = client_of(crd_without_rules())
     await api.create(JOBSETS, "default", manifest)
     stored = await api.get(CUSTOM_RESOURCE_DEFINITIONS, None, crd()["metadata"]["name"])
     await api.replace(CUSTOM_RESOURCE_DEFINITIONS, None, crd()["metadata"]["name"], stored | {"spec": crd()["spec"]})

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Coroutine
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -29,7 +27,6 @@ from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.goodput import Goodput, RestartCost, Run
 from inplace.simulator.apiserver import InMemoryTransport
-from inplace.simulator.cluster import virtual_time
 from tests.cli.scenes import (
     all_work,
     connection,
@@ -46,11 +43,6 @@ from tests.cli.status.test_status import jobset, table
 from tests.common.kube.answers import refusal
 
 pytestmark = pytest.mark.virtual_time
-
-
-def run(scene: Coroutine[Any, Any, None]) -> None:
-    """Play one scene under virtual time."""
-    virtual_time.run(scene)
 
 
 async def test_a_group_that_trains_has_no_cause() -> None:

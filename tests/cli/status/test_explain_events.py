@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from copy import deepcopy
 from typing import Any
 
@@ -10,16 +9,10 @@ import pytest
 
 from inplace.cli.status.cluster_events import CORE_EVENTS, Subject, read_events
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, Resource
-from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.scenes import all_work, connection, documents, explained, jobset_of, status, text_of, training, until
 
 pytestmark = pytest.mark.virtual_time
-
-
-def run(scene: Coroutine[Any, Any, None]) -> None:
-    """Play one scene under virtual time."""
-    virtual_time.run(scene)
 
 
 async def say(cluster: Cluster, kind: Resource, name: str, uid: str, message: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from typing import Any, Final
@@ -17,7 +17,6 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http import Request, Response
 from inplace.common.kube.resources import JOBSETS, KubeObject, Resource
 from inplace.simulator.apiserver import InMemoryTransport
-from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.scenes import connection, documents, explained, jobset_of, text_of, training
 from tests.common.kube.answers import refusal
@@ -32,11 +31,6 @@ QUOTA: Final = {
     "message": "couldn't assign flavors to pod set workers: insufficient unused quota for nvidia.com/gpu",
 }
 QUEUE: Final = {"kueue.x-k8s.io/queue-name": "team"}
-
-
-def run(scene: Coroutine[Any, Any, None]) -> None:
-    """Play one scene under virtual time."""
-    virtual_time.run(scene)
 
 
 def crd(version: str) -> KubeObject:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -19,16 +17,10 @@ from inplace.common import wire
 from inplace.common.kube.resources import EVENTS
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.last_restart import seconds_of
-from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.scenes import all_work, connection, explained, seen, status, text_of, training, until
 
 pytestmark = pytest.mark.virtual_time
-
-
-def run(scene: Coroutine[Any, Any, None]) -> None:
-    """Play one scene under virtual time."""
-    virtual_time.run(scene)
 
 
 def gauge(metrics: Metrics) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,12 @@ from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.status.explain import explanation_lines
 from inplace.cli.status.explanation import Facts, explain
 from inplace.common import wire
-from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from tests.cli.scenes import all_work, explained, jobset_of, seen, status, text_of, training, until
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RUNS = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 WAITS = {"waiting": {"reason": "PodInitializing"}}
-
-
-def run(scene: Coroutine[Any, Any, None]) -> None:
-    """Play one scene under virtual time."""
-    virtual_time.run(scene)
 
 
 def guarded(*pods: PodFact) -> GroupState:

@@ -36,6 +36,7 @@ from inplace.controller.spec.rules import Matches
 from inplace.controller.spec.scopes import WHOLE
 from inplace.controller.spec.service import Service
 from inplace.simulator.apiserver.merge_patch import merge_patch
+from tests.controller.manifests import jobset
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -203,3 +204,10 @@ class PlannerWorld:
         self._uid += 1
         metadata = manifest["metadata"] | {"uid": f"job-{self._uid}", "resourceVersion": str(self._uid)}
         self.jobs[name] = manifest | {"metadata": metadata}
+
+
+def settled_world(**spec: Any) -> PlannerWorld:
+    """Return a world whose JobSet recreates its Jobs and has them all."""
+    world = PlannerWorld(jobset(**({"strategy": "Recreate"} | spec)))
+    world.settle()
+    return world

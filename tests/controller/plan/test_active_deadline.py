@@ -12,7 +12,7 @@ from inplace.controller.plan.actions import CreateJob, DeleteJob
 from inplace.controller.plan.active_deadline import DEADLINE_S_MAX
 from inplace.controller.plan.finish import REQUEUE_S_MAX
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import NOW, PlannerWorld
+from tests.controller.plan.planner_world import NOW, PlannerWorld, settled_world
 from tests.controller.plan.test_executions import suspend
 from tests.controller.rig import Rig
 
@@ -23,13 +23,6 @@ LATER = "2026-01-01T00:01:00Z"
 MESSAGE = "JobSet was active for longer than the specified deadline of 60 seconds"
 
 
-def world_of(**spec: Any) -> PlannerWorld:
-    """Return a settled world that began to run at 00:00:00."""
-    world = PlannerWorld(jobset(**({"strategy": "Recreate"} | spec)))
-    world.settle()
-    return world
-
-
 def began(world: PlannerWorld) -> str | None:
     """Return status.startTime."""
     return world.status.get(wire.START_TIME)
@@ -37,7 +30,7 @@ def began(world: PlannerWorld) -> str | None:
 
 def test_every_jobset_says_when_it_began() -> None:
     """Also one without a deadline; that is no reason for a write of its own."""
-    world = world_of()
+    world = settled_world()
     assert began(world) == NOW
     del world.status[wire.START_TIME]
     world.now = LATER
@@ -48,7 +41,7 @@ def test_every_jobset_says_when_it_began() -> None:
 
 def test_a_suspended_jobset_did_not_begin() -> None:
     """There is no time while it is suspended, and no deadline; a resume begins anew."""
-    world = world_of(suspend=True, activeDeadlineSeconds=60)
+    world = settled_world(suspend=True, activeDeadlineSeconds=60)
     assert began(world) is None
     world.now = LATER
     world.manifest["spec"]["suspend"] = False
@@ -67,7 +60,7 @@ def test_a_suspended_jobset_did_not_begin() -> None:
 def test_restarts(action: str, when: str) -> None:
     """A recreation of all Jobs begins anew, of one Job not."""
     policy = {"maxRestarts": 3, "rules": [{"name": "r", "action": action}]}
-    world = world_of(strategy=None, failurePolicy=policy, activeDeadlineSeconds=3600)
+    world = settled_world(strategy=None, failurePolicy=policy, activeDeadlineSeconds=3600)
     world.now = LATER
     world.set_job(JOB, "Failed")
     world.settle()
@@ -76,7 +69,7 @@ def test_restarts(action: str, when: str) -> None:
 
 def test_a_restart_while_suspended_begins_nothing() -> None:
     """A Job that fails while the JobSet is suspended is recreated, and the JobSet did not begin."""
-    world = world_of(suspend=True, activeDeadlineSeconds=60)
+    world = settled_world(suspend=True, activeDeadlineSeconds=60)
     world.set_job(JOB, "Failed")
     world.settle()
     assert (world.status["restarts"], began(world)) == (1, None)
@@ -84,7 +77,7 @@ def test_a_restart_while_suspended_begins_nothing() -> None:
 
 def test_a_group_restart_in_place_begins_nothing() -> None:
     """The time and the deadline stay."""
-    world = world_of(strategy=wire.IN_PLACE_RESTART, activeDeadlineSeconds=3600)
+    world = settled_world(strategy=wire.IN_PLACE_RESTART, activeDeadlineSeconds=3600)
     world.now = LATER
     world.status.update(wire.status_of_epochs(2, 1))
     world.settle()
@@ -93,7 +86,7 @@ def test_a_group_restart_in_place_begins_nothing() -> None:
 
 def test_the_pass_comes_back_when_the_time_is_over() -> None:
     """Not a second before; a long wait is at most an hour, and the other reasons to look again stand."""
-    world = world_of(activeDeadlineSeconds=60)
+    world = settled_world(activeDeadlineSeconds=60)
     planned = world.plan()
     assert (planned.actions, planned.requeue_after_s) == ((), 60.0)
     world.now = "2026-01-01T00:00:59Z"
@@ -104,7 +97,7 @@ def test_the_pass_comes_back_when_the_time_is_over() -> None:
 
 def test_the_time_is_over() -> None:
     """What runs is deleted first; Failed follows when all of it is being deleted, and no Job is made anew."""
-    world = world_of(jobs=[replicated_job(replicas=2)], activeDeadlineSeconds=60)
+    world = settled_world(jobs=[replicated_job(replicas=2)], activeDeadlineSeconds=60)
     world.now = LATER
     planned = world.plan()
     assert [action.why for action in planned.actions if isinstance(action, DeleteJob)] == [DeleteJob.DEADLINE] * 2
@@ -126,7 +119,7 @@ def test_the_time_is_over() -> None:
 
 def test_a_deletion_that_is_refused_is_asked_for_again() -> None:
     """Without the deletion there is no condition: the next pass deletes again."""
-    world = world_of(activeDeadlineSeconds=60)
+    world = settled_world(activeDeadlineSeconds=60)
     world.now = LATER
     world.status.update(world.plan().status)
     assert [type(action) for action in world.plan().actions] == [DeleteJob]
@@ -136,7 +129,7 @@ def test_a_deletion_that_is_refused_is_asked_for_again() -> None:
 def test_success_comes_before_the_deadline_and_the_deadline_before_a_failure() -> None:
     """At the deadline a success counts, a failed Job does not; before it a failure comes first, as ever."""
     for kind, end in (("Complete", "Completed"), ("Failed", "Failed")):
-        world = world_of(activeDeadlineSeconds=60)
+        world = settled_world(activeDeadlineSeconds=60)
         world.now = LATER
         world.set_job(JOB, kind)
         world.settle()
@@ -144,7 +137,7 @@ def test_success_comes_before_the_deadline_and_the_deadline_before_a_failure() -
     failed = world.condition("Failed")
     assert failed is not None
     assert failed["reason"] == "DeadlineExceeded"
-    early = world_of(activeDeadlineSeconds=60)
+    early = settled_world(activeDeadlineSeconds=60)
     early.set_job(JOB, "Failed")
     early.settle()
     assert (early.status["restarts"], early.jobset.is_finished) == (1, False)
@@ -152,7 +145,7 @@ def test_success_comes_before_the_deadline_and_the_deadline_before_a_failure() -
 
 def test_the_deadline_may_change_while_it_runs() -> None:
     """Added, raised, lowered and removed: it counts from the time that the status has."""
-    world = world_of()
+    world = settled_world()
     world.now = "2026-01-01T00:00:30Z"
     spec = world.manifest["spec"]
     spec["activeDeadlineSeconds"] = 60
@@ -167,7 +160,7 @@ def test_the_deadline_may_change_while_it_runs() -> None:
 
 def test_a_deadline_on_a_jobset_older_than_the_field() -> None:
     """It counts from the first pass that sees both."""
-    world = world_of()
+    world = settled_world()
     del world.status[wire.START_TIME]
     world.now = LATER
     world.manifest["spec"]["activeDeadlineSeconds"] = 60
@@ -178,7 +171,7 @@ def test_a_deadline_on_a_jobset_older_than_the_field() -> None:
 
 def test_the_longest_deadline_never_comes() -> None:
     """Where upstream's nanoseconds have no room, nothing happens, not even a look."""
-    world = world_of(activeDeadlineSeconds=DEADLINE_S_MAX + 1)
+    world = settled_world(activeDeadlineSeconds=DEADLINE_S_MAX + 1)
     world.now = "9999-12-31T23:59:59Z"
     assert (world.plan().actions, world.plan().requeue_after_s) == ((), None)
     world.manifest["spec"]["activeDeadlineSeconds"] = 2**63 - 1
@@ -190,7 +183,7 @@ def test_the_longest_deadline_never_comes() -> None:
 
 def test_a_time_that_nobody_can_read_ends_nothing() -> None:
     """An older CRD may have let it in; the JobSet runs on."""
-    world = world_of(activeDeadlineSeconds=60)
+    world = settled_world(activeDeadlineSeconds=60)
     world.status[wire.START_TIME] = "soon"
     world.now = LATER
     assert (world.plan().actions, world.plan().status) == ((), {})
@@ -199,7 +192,7 @@ def test_a_time_that_nobody_can_read_ends_nothing() -> None:
 def test_waiting_counts() -> None:
     """A replicatedJob that waits for another one does not stop the clock."""
     second = replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Complete"}]}
-    world = world_of(jobs=[replicated_job("a"), second], activeDeadlineSeconds=60)
+    world = settled_world(jobs=[replicated_job("a"), second], activeDeadlineSeconds=60)
     world.now = LATER
     world.settle()
     assert (world.status["terminalState"], world.jobs) == ("Failed", {})

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.plan.actions import CreateJob, ResumeJob
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import NOW, PlannerWorld
+from tests.controller.plan.planner_world import NOW, PlannerWorld, settled_world
 
 JOB = "train-workers-0"
 AT_REST = {"conditions": [{"type": "Suspended", "status": "True", "lastTransitionTime": NOW}]}
@@ -18,13 +16,6 @@ RULES = {
     action: {"maxRestarts": 3, "rules": [{"name": "r", "action": action}]}
     for action in ("RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts", "RestartJob", "RestartJobAndIgnoreMaxRestarts")
 }
-
-
-def world_of(**spec: Any) -> PlannerWorld:
-    """Return a settled world."""
-    world = PlannerWorld(jobset(**({"strategy": "Recreate"} | spec)))
-    world.settle()
-    return world
 
 
 def counted(world: PlannerWorld) -> int | None:
@@ -82,7 +73,7 @@ def test_the_first_run_is_no_reason_for_a_write() -> None:
     planned = PlannerWorld(jobset(strategy="Recreate")).plan()
     assert planned.status[wire.EXECUTION_ATTEMPTS] == 0
     assert not planned.is_urgent
-    world = world_of()
+    world = settled_world()
     forget(world)
     assert world.plan().status == {}
     world.set_job(JOB, active=1)
@@ -91,7 +82,7 @@ def test_the_first_run_is_no_reason_for_a_write() -> None:
 
 def test_created_suspended() -> None:
     """A JobSet that never ran has no number, nor have its Jobs; its first resume is execution 0."""
-    world = world_of(suspend=True)
+    world = settled_world(suspend=True)
     assert (counted(world), told(world)) == (None, {JOB: {None}})
     resume(world)
     assert (counted(world), told(world)) == (0, {JOB: {"0"}})
@@ -99,13 +90,13 @@ def test_created_suspended() -> None:
 
 def test_created_suspended_and_restarted() -> None:
     """Where a Job failed meanwhile, the restart was counted, and the first resume is the next execution."""
-    world = world_of(suspend=True)
+    world = settled_world(suspend=True)
     world.set_job(JOB, "Failed")
     world.settle()
     assert (world.status["restarts"], counted(world)) == (1, 1)
     resume(world)
     assert (counted(world), told(world)) == (2, {JOB: {"2"}})
-    adopted = world_of(suspend=True)
+    adopted = settled_world(suspend=True)
     adopted.status["restarts"] = 2
     adopted.jobs.clear()
     adopted.settle()
@@ -115,7 +106,7 @@ def test_created_suspended_and_restarted() -> None:
 
 def test_two_suspensions_are_two_executions_more() -> None:
     """Each resume counts once, in the write that turns Suspended False, BEFORE a Job is touched."""
-    world = world_of()
+    world = settled_world()
     for number in (1, 2):
         suspend(world)
         assert counted(world) == number - 1
@@ -131,7 +122,7 @@ def test_two_suspensions_are_two_executions_more() -> None:
 
 def test_a_job_that_was_deleted_while_suspended() -> None:
     """It comes back, and says the new number after the resume, like the others."""
-    world = world_of(jobs=[replicated_job(replicas=2)])
+    world = settled_world(jobs=[replicated_job(replicas=2)])
     suspend(world)
     del world.jobs[JOB]
     world.settle()
@@ -142,7 +133,7 @@ def test_a_job_that_was_deleted_while_suspended() -> None:
 
 def test_a_resume_before_the_jobs_were_suspended() -> None:
     """While a Job still runs it is the same execution."""
-    world = world_of()
+    world = settled_world()
     world.manifest["spec"]["suspend"] = True
     world.status.update(world.plan().status)  # and SuspendJob was not carried out
     resume(world)
@@ -152,7 +143,7 @@ def test_a_resume_before_the_jobs_were_suspended() -> None:
 def test_a_resume_in_order_counts_once() -> None:
     """Where replicatedJobs are resumed one after the other, Suspended stays True, and every pass sees it."""
     jobs = [replicated_job("a", pods=1), replicated_job("b", pods=1)]
-    world = world_of(jobs=jobs, startupPolicy={"startupPolicyOrder": "InOrder"})
+    world = settled_world(jobs=jobs, startupPolicy={"startupPolicyOrder": "InOrder"})
     world.set_job("train-a-0", active=1, ready=1)
     world.settle()
     world.set_job("train-b-0", active=1, ready=1)
@@ -170,7 +161,7 @@ def test_a_resume_in_order_counts_once() -> None:
 def test_a_resume_in_order_whose_jobs_could_not_be_touched(numbered: bool) -> None:
     """A pass that counted and then failed is not counted again, also where the Jobs are older than the field."""
     jobs = [replicated_job("a", pods=1), replicated_job("b", pods=1)]
-    world = world_of(jobs=jobs, startupPolicy={"startupPolicyOrder": "InOrder"})
+    world = settled_world(jobs=jobs, startupPolicy={"startupPolicyOrder": "InOrder"})
     suspend(world)
     if not numbered:
         forget(world)
@@ -196,7 +187,7 @@ def test_restarts(action: str) -> None:
 
 def test_a_restart_that_nobody_counted_before() -> None:
     """After an upgrade the number follows status.restarts."""
-    world = world_of()
+    world = settled_world()
     forget(world)
     world.status["restarts"] = 2
     for job in world.jobs.values():
@@ -209,7 +200,7 @@ def test_a_restart_that_nobody_counted_before() -> None:
 
 def test_a_group_restart_in_place_is_the_same_execution() -> None:
     """No number changes, and the status is not written more often."""
-    world = world_of(strategy=wire.IN_PLACE_RESTART)
+    world = settled_world(strategy=wire.IN_PLACE_RESTART)
     world.decision = None
     before = told(world)
     world.status.update(wire.status_of_epochs(3, 2))
@@ -219,7 +210,7 @@ def test_a_group_restart_in_place_is_the_same_execution() -> None:
 
 def test_jobs_older_than_the_field_stay_as_they_are() -> None:
     """After an upgrade no Job is created, deleted or changed; a resume gives them the number."""
-    world = world_of()
+    world = settled_world()
     forget(world)
     before = told(world)
     assert world.plan().actions == ()
@@ -233,7 +224,7 @@ def test_jobs_older_than_the_field_stay_as_they_are() -> None:
 def test_the_end_counts_nothing() -> None:
     """A JobSet that completed or failed keeps its number."""
     for kind in ("Complete", "Failed"):
-        world = world_of(restarts_max=0)
+        world = settled_world(restarts_max=0)
         world.set_job(JOB, kind)
         world.settle()
         assert (world.jobset.is_finished, counted(world)) == (True, 0)
@@ -245,12 +236,12 @@ def test_a_users_annotation_of_that_name_is_not_the_users() -> None:
     job = replicated_job()
     job["template"] |= {"metadata": mine}
     job["template"]["spec"]["template"] |= {"metadata": mine}
-    assert told(world_of(jobs=[job])) == {JOB: {"0"}}
+    assert told(settled_world(jobs=[job])) == {JOB: {"0"}}
 
 
 def test_a_resume_names_the_job() -> None:
     """The action builds the Job with the new number, for the Job itself and for its pod template."""
-    world = world_of()
+    world = settled_world()
     suspend(world)
     world.manifest["spec"]["suspend"] = False
     (action,) = [action for action in world.plan().actions if isinstance(action, ResumeJob)]

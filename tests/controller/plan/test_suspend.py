@@ -12,7 +12,7 @@ from inplace.controller.plan.actions import ResumeJob, SuspendJob
 from inplace.controller.plan.resume import GENERATED_LABELS, template_patch
 from inplace.simulator.apiserver.merge_patch import merge_patch
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.plan.planner_world import NOW, PlannerWorld
+from tests.controller.plan.planner_world import NOW, PlannerWorld, settled_world
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -22,13 +22,6 @@ JOB = "train-workers-0"
 SUSPENDED = {"type": "Suspended", "status": "True", "lastTransitionTime": NOW}
 
 
-def world_of(**spec: Any) -> PlannerWorld:
-    """Return a settled world."""
-    world = PlannerWorld(jobset(**({"strategy": "Recreate"} | spec)))
-    world.settle()
-    return world
-
-
 def resumes(world: PlannerWorld) -> list[str]:
     """Return the Jobs that the next plan resumes."""
     return [action.name for action in world.plan().actions if isinstance(action, ResumeJob)]
@@ -36,7 +29,7 @@ def resumes(world: PlannerWorld) -> list[str]:
 
 def test_a_running_job_is_resumed_only_once_it_is_at_rest() -> None:
     """A running Job is resumed AFTER the Job controller has stopped it: before, its template cannot change."""
-    world = world_of()
+    world = settled_world()
     world.set_job(JOB, active=2, startTime=NOW)
     world.manifest["spec"]["suspend"] = True
     assert SuspendJob(JOB, "job-1") in world.plan().actions
@@ -53,14 +46,14 @@ def test_a_running_job_is_resumed_only_once_it_is_at_rest() -> None:
 
 def test_a_job_that_never_started_is_resumed_at_once() -> None:
     """A Job that never started is resumed at once, without waiting for a condition."""
-    world = world_of(suspend=True)
+    world = settled_world(suspend=True)
     world.manifest["spec"]["suspend"] = False
     assert resumes(world) == [JOB]
 
 
 def test_a_running_job_never_follows_the_template() -> None:
     """Template changes reach Jobs on resume only."""
-    world = world_of()
+    world = settled_world()
     world.manifest["spec"] = changed(world.manifest, f"{POD}.spec.nodeSelector", {"zone": "a"})["spec"]
     assert world.plan().actions == ()
 
@@ -94,7 +87,7 @@ def test_a_resume_takes_a_stale_flavor_away_and_keeps_what_is_ours(strategy: dic
 
 def test_finished_jobs_are_neither_suspended_nor_resumed() -> None:
     """Finished Jobs are neither suspended nor resumed."""
-    world = world_of(jobs=[replicated_job("a"), replicated_job("b")])
+    world = settled_world(jobs=[replicated_job("a"), replicated_job("b")])
     world.set_job("train-a-0", "Complete")
     for suspend in (True, False):
         world.manifest["spec"]["suspend"] = suspend
@@ -104,7 +97,7 @@ def test_finished_jobs_are_neither_suspended_nor_resumed() -> None:
 
 def test_a_jobset_that_is_resumed_before_its_jobs_were_suspended_costs_nothing() -> None:
     """A resume before the Jobs were suspended exempts no epoch, because nothing restarted."""
-    world = world_of(strategy=wire.IN_PLACE_RESTART)
+    world = settled_world(strategy=wire.IN_PLACE_RESTART)
     world.status.update(wire.status_of_epochs(1, 0))
     world.manifest["spec"]["suspend"] = True
     world.carry_out(world.plan())

@@ -24,12 +24,6 @@ ENDED: dict[str, Any] = {
 }
 
 
-async def last(crew: Crew) -> KubeObject:
-    """Return status.lastGroupRestart."""
-    found: KubeObject = (await crew.status()).get(wire.LAST_GROUP_RESTART) or {}
-    return found
-
-
 async def die(crew: Crew, pod: str, ended: KubeObject | None = None) -> None:
     """Let a Pod's worker end."""
     status = {"name": "worker", "containerID": f"containerd://{pod}-1", "state": {"terminated": ended or ENDED}}
@@ -60,7 +54,7 @@ async def test_a_worker_that_exits_is_the_cause() -> None:
         before = rig.writes("/jobsets/train/status")
         await die(crew, dead)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         failure = {"pod": dead, "container": "worker", **{name: ENDED[name] for name in ENDED}}
         assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
         assert "syncedAt" not in entry
@@ -69,7 +63,7 @@ async def test_a_worker_that_exits_is_the_cause() -> None:
         assert (condition["status"], condition["reason"]) == ("True", "WorkerExit")
         await finish(rig, crew, 2)
         assert rig.writes("/jobsets/train/status") == before + 2
-        assert (await last(crew))["syncedAt"] > entry["startedAt"]
+        assert (await crew.last_restart())["syncedAt"] > entry["startedAt"]
         condition = await crew.condition("InPlaceRestarting")
         assert condition is not None
         assert condition["status"] == "False"
@@ -108,13 +102,13 @@ async def test_the_first_of_several_is_the_cause() -> None:
         await rig.settle(0.1)
         await die(crew, second, ENDED | {"exitCode": 1})  # kubelet's status lags behind the announcement
         await rig.settle(0.1)
-        assert (await last(crew))["firstFailure"]["pod"] == first
+        assert (await crew.last_restart())["firstFailure"]["pod"] == first
         for pod in crew.pods.values():
             await crew.set_worker(pod, run=2)
         await rig.settle(0.1)
         await crew.announce(second, 3)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
         assert "no exit code" in entry["firstFailure"]["message"]
 
@@ -128,14 +122,14 @@ async def test_an_agent_that_ended_is_named_with_its_exit_code() -> None:
         await end_agent(crew, first, ENDED)
         await crew.announce(first, 2)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         failure = {"pod": first, "container": "agent", **{name: ENDED[name] for name in ENDED}}
         assert (entry["trigger"], entry["firstFailure"]) == ("worker_exit", failure)
         await finish(rig, crew, 2)
         await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # reported late
         await crew.announce(second, 3)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
         assert "exitCode" not in entry["firstFailure"]
         assert "no exit code" in entry["firstFailure"]["message"]
@@ -163,7 +157,7 @@ async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on() -> None:
         replacement = await crew.make_pod(job, 0)
         await crew.announce(replacement, 2)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         assert entry["trigger"] == "pod_lost"
         assert entry["firstFailure"] == {
             "pod": lost,
@@ -183,7 +177,7 @@ async def test_a_failed_job_is_the_cause_and_keeps_who_failed_first() -> None:
         crew = await rig.started(jobset())
         await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded", message="too many")
         await rig.settle(0.2)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         assert entry["trigger"] == "job_failed"
         assert entry["firstFailure"] == {
             "reason": "BackoffLimitExceeded",
@@ -199,7 +193,7 @@ async def test_a_resize_is_no_failure() -> None:
         job = {"name": "workers", "replicas": 1, "template": replicated_job(pods=2)["template"]}
         await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"replicatedJobs": [job]}})
         await rig.settle(0.2)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         assert (entry["trigger"], "firstFailure" in entry) == ("resize", False)
 
 
@@ -214,7 +208,7 @@ async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
         await rig.settle(20.0)
         await crew.announce_all(2)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         assert (entry["trigger"], entry["firstFailure"]["exitCode"]) == ("worker_exit", 137)
         assert "syncedAt" in entry
         registry = rig.controllers[-1].metrics.registry
@@ -232,7 +226,7 @@ async def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:
     await crew.announce(next(iter(crew.pods.values())), 2)
     async with rig.running(rig.controller()):
         await rig.settle(20.0)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         assert (entry["epoch"], entry["trigger"], "firstFailure" in entry) == (2, "unknown", False)
 
 
@@ -258,7 +252,7 @@ async def test_the_first_start_is_no_restart() -> None:
     rig = Rig()
     async with rig.running():
         crew = await rig.started(jobset())
-        assert await last(crew) == {}
+        assert await crew.last_restart() == {}
         assert await crew.condition("InPlaceRestarting") is None
 
 
@@ -306,7 +300,7 @@ async def test_a_death_that_its_agent_tells_is_the_cause(code: str, fields: Kube
         before = rig.writes("/jobsets/train/status")
         await tell(crew, dead, f"v1,epoch=1{code},at=1700000000123")
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         failure = {"pod": dead, "container": "worker", "finishedAt": "2023-11-14T22:13:20.123Z", **fields}
         assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
         assert rig.writes("/jobsets/train/status") == before + 1
@@ -330,7 +324,7 @@ async def test_a_stall_that_its_agent_tells_is_the_cause(step: str, words: str) 
         await tell(crew, peer, "v1,epoch=1,stalled=12,step=1201,at=1700000000200")
         await die(crew, silent)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         moment = {"finishedAt": "2023-11-14T22:13:20.123Z"}
         failure = {"pod": silent, "container": "worker", "reason": "Stalled", "message": words, **moment}
         assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "stalled", failure)

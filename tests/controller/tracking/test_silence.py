@@ -44,12 +44,6 @@ async def announce(crew: Crew, epoch: int, *told: str, first: int = 0) -> None:
         await crew.annotate(pod, wire.epoch_annotations(epoch) | {wire.PHASES: f"v1,view=64{text}"})
 
 
-async def last(crew: Crew) -> KubeObject:
-    """Return status.lastGroupRestart."""
-    found: KubeObject = (await crew.status()).get(wire.LAST_GROUP_RESTART) or {}
-    return found
-
-
 GROUP = jobset(jobs=[replicated_job(pods=4)])
 TOLD = (",quiet=4031,step=1200", ",quiet=4011,step=1199", ",quiet=4031,step=1200", ",quiet=4012,step=1199")
 
@@ -65,7 +59,7 @@ async def test_who_was_silent_first_is_written_with_the_restart_s_end() -> None:
         await rig.settle(0.1)
         await announce(crew, 2, *TOLD)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         silent = {"pods": [fourth, second], "count": 2, "step": 1199, "quietMilliseconds": 4012}
         assert (entry["trigger"], entry["firstFailure"]["pod"], entry["firstSilent"]) == ("stalled", third, silent)
         assert rig.writes("/jobsets/train/status") == before + 2
@@ -78,7 +72,7 @@ async def test_who_was_silent_first_is_written_with_the_restart_s_end() -> None:
         await rig.settle(0.1)
         await crew.announce_all(3)
         await rig.settle(0.1)
-        assert "firstSilent" not in await last(crew), "nobody told of epoch 2"
+        assert "firstSilent" not in await crew.last_restart(), "nobody told of epoch 2"
 
 
 async def test_a_new_controller_knows_those_that_told_before_it() -> None:
@@ -94,7 +88,7 @@ async def test_a_new_controller_knows_those_that_told_before_it() -> None:
     async with rig.running(rig.controller(leader_elect=False)):
         await announce(crew, 2, ",quiet=900,step=1201", first=3)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         assert (entry["epoch"], entry["firstSilent"]["pods"]) == (2, [list(crew.pods.values())[1]])
 
 
@@ -181,7 +175,7 @@ async def test_a_restart_by_hand_names_nobody() -> None:
         await rig.settle(0.1)
         await announce(crew, 2, *TOLD)
         await rig.settle(0.1)
-        entry = await last(crew)
+        entry = await crew.last_restart()
         assert (entry["epoch"], entry["trigger"], "firstSilent" in entry) == (2, "manual", False)
 
 
