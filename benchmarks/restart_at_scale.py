@@ -44,9 +44,9 @@ def modelled(profile: Profile, pods: int, mode: Mode, apf: bool, seeds: int) -> 
     return sorted(runs, key=lambda run: run.total_s)[len(runs) // 2]
 
 
-def recreated_s(profile: Profile, pods: int, seed: int = 1) -> float:
+def recreated_s(profile: Profile, pods: int) -> float:
     """Return the seconds to create all Pods anew, at the calibrated rate, until the slowest one's worker runs."""
-    rng, delays = Random(seed), profile.delays
+    rng, delays = Random(1), profile.delays
     names = ("kubelet.sandbox", "kubelet.container_start")
     slowest_s = max(sum(delays[name].draw(rng) for name in names) for _ in range(pods))
     return rng.uniform(0.0, profile["kubelet.relist_s"]) + pods / profile["recreate.pods_per_s"] + slowest_s

@@ -17,15 +17,15 @@ JOBSET: Final = f'{CLUSTER},namespace=~"$namespace",jobset=~"$jobset"'
 BY_JOBSET: Final = "cluster, namespace, jobset"
 
 
-def quantile(share: float, histogram: str, *, by: str = "", window: str = RATE, only: str = CLUSTER) -> str:
+def quantile(share: float, histogram: str, *, by: str = "", only: str = CLUSTER) -> str:
     """Return a quantile of a histogram over all processes that expose it."""
     labels = f"le, {by}" if by else "le"
-    return f"histogram_quantile({share:g}, sum by ({labels}) (rate({histogram}_bucket{{{only}}}[{window}])))"
+    return f"histogram_quantile({share:g}, sum by ({labels}) (rate({histogram}_bucket{{{only}}}[{RATE}])))"
 
 
-def mean(histogram: str, *, by: str, window: str = RATE, only: str = CLUSTER) -> str:
+def mean(histogram: str, *, by: str, only: str = CLUSTER) -> str:
     """Return the mean of a histogram by a label."""
-    total, count = (f"sum by ({by}) (rate({histogram}_{part}{{{only}}}[{window}]))" for part in ("sum", "count"))
+    total, count = (f"sum by ({by}) (rate({histogram}_{part}{{{only}}}[{RATE}]))" for part in ("sum", "count"))
     return f"{total} / ({count} > 0)"
 
 
@@ -34,13 +34,13 @@ def ours(expr: str) -> str:
     return f"({expr} and on (cluster, job, instance) inplace_build_info{{{CLUSTER}}})"
 
 
-def restarts(window: str, *, only: str = JOBSET) -> str:
+def restarts(window: str) -> str:
     """Return how many group restarts each scope of a JobSet had in a window, whatever caused them.
 
     By the epoch, which is in the JobSet's status: it survives the controller, and the first restart of a JobSet counts,
     which a counter that appears with value 1 hides from increase(). The first start is no restart, hence the 1.
     """
-    epoch = f'inplace_epoch{{{only},which="synced"}}'
+    epoch = f'inplace_epoch{{{JOBSET},which="synced"}}'
     by = f"{BY_JOBSET}, scope"
     last, first = (
         f"max by ({by}) (max_over_time({epoch}[{window}]))",
@@ -58,15 +58,15 @@ def counted(counter: str, window: str) -> str:
     return f"((increase({counter}[{window}]) and {counter} offset {window}) or {counter})"
 
 
-def lost_seconds(window: str, *, only: str = JOBSET) -> str:
+def lost_seconds(window: str) -> str:
     """Return how many Pod-seconds group restarts took from training in a window."""
-    return f"sum({counted(f'inplace_lost_pod_seconds_total{{{only}}}', window)})"
+    return f"sum({counted(f'inplace_lost_pod_seconds_total{{{JOBSET}}}', window)})"
 
 
-def lost_share(*, only: str = JOBSET) -> str:
+def lost_share() -> str:
     """Return the share of the Pods' time in the board's range in which they did not train, from 0 to 1.
 
     The maximum over processes: a controller that lost the Lease within the window left series that say the same.
     """
-    pods = f"sum(max by ({BY_JOBSET}, scope) (avg_over_time(inplace_pods_expected{{{only}}}[{RANGE}])))"
-    return f"clamp_max({lost_seconds(RANGE, only=only)} / {RANGE_S} / ({pods} > 0), 1)"
+    pods = f"sum(max by ({BY_JOBSET}, scope) (avg_over_time(inplace_pods_expected{{{JOBSET}}}[{RANGE}])))"
+    return f"clamp_max({lost_seconds(RANGE)} / {RANGE_S} / ({pods} > 0), 1)"

@@ -252,11 +252,11 @@ def effective_time() -> Panel:
     )
 
 
-def lost_pod_hours(*, title: str = "Lost Pod-hours") -> Panel:
+def lost_pod_hours() -> Panel:
     """Return the panel of the Pod-hours lost to group restarts."""
     return Panel(
         "stat",
-        title,
+        "Lost Pod-hours",
         "Time in which Pods of a JobSet did not train because its group restarted, added up over its Pods.",
         "h",
         "InplaceRestartStorm",

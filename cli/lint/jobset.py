@@ -16,11 +16,11 @@ from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.plan.problems.in_place import bad_manifests
-from inplace.controller.plan.problems.report import problems_of
+from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 
 _OTHER_STRATEGIES: Final = (None, "Recreate", "BlockingRecreate")
-# problems_of reads metadata that only stored objects have.
+# known_problems reads metadata that only stored objects have.
 _STORED: Final = {"uid": "00000000-0000-0000-0000-000000000000", "resourceVersion": "1"}
 _UNNAMED: Final = "?"
 _GENERATED: Final = "xxxxx"  # what the API server appends to a generateName
@@ -116,7 +116,7 @@ def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
     try:
         parsed = as_stored(jobset)
         said_below = set(bad_manifests(parsed))  # by check_job, with a rule for each
-        problems = [problem for problem in problems_of(parsed) if problem not in said_below]
+        problems = [problem for problem in known_problems(parsed) if problem not in said_below]
     except UNREADABLE as error:
         problems = [f"spec: expected a JobSet's form, saw {error}; correct it"]
     for problem in problems:

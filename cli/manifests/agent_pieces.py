@@ -105,9 +105,9 @@ def startup_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
     }
 
 
-def readiness_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
+def readiness_probe(port: int = OUR_PORT) -> KubeObject:
     """Return the probe that makes a guarded Pod ready when its worker runs; nothing waits for it inside the Pod."""
-    get = startup_probe(f"{path}?{WORKER_QUERY}", port)["httpGet"]
+    get = startup_probe(f"{OUR_PATH}?{WORKER_QUERY}", port)["httpGet"]
     return {"httpGet": get, "periodSeconds": READY_PERIOD_S, "timeoutSeconds": PROBE_TIMEOUT_S}
 
 
@@ -145,7 +145,7 @@ def sidecar(
     image: str, *, exit_code: int, port: int, as_root: bool, resources: KubeObject, guarded: bool = False
 ) -> KubeObject:
     """Return the agent's container; `as_root` is what the Pod asks for all of its containers."""
-    probe = {"readinessProbe": readiness_probe(port=port)} if guarded else {"startupProbe": startup_probe(port=port)}
+    probe = {"readinessProbe": readiness_probe(port)} if guarded else {"startupProbe": startup_probe(port=port)}
     own = variables(exit_code=exit_code, port=port if port != OUR_PORT else None)
     return {
         "name": "inplace-agent",

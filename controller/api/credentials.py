@@ -37,11 +37,10 @@ class Identity:
         now: the credentials as they were read last.
     """
 
-    def __init__(self, now: Credentials, read: Read, *, clock: Clock, refresh_s: float = REFRESH_S) -> None:
+    def __init__(self, now: Credentials, read: Read, *, clock: Clock) -> None:
         self.now = now
         self._read = read
         self._clock = clock
-        self._refresh_s = refresh_s
         self._read_s = clock.monotonic_s()
 
     @property
@@ -61,7 +60,7 @@ class Identity:
             CredentialsError: they cannot be read any more; the old ones stay.
         """
         now_s = self._clock.monotonic_s()
-        if rejected or now_s - self._read_s >= self._refresh_s:
+        if rejected or now_s - self._read_s >= REFRESH_S:
             self._read_s = now_s
             self.now = await self._read(rejected)
 

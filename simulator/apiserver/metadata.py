@@ -37,6 +37,7 @@ LABEL_RULE = (
     "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
+KEY_RULE = "name part must consist of alphanumeric characters, '-', '_' or '.'"
 LABEL_VALUE_RULE = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
@@ -100,24 +101,23 @@ def name_causes(plural: str, meta: dict[str, Any]) -> Iterable[StatusCause]:
         yield bad_value("metadata.name", name, SUBDOMAIN_RULE)
 
 
-def map_causes(meta: dict[str, Any], path: str = "metadata") -> Iterable[StatusCause]:
+def map_causes(meta: dict[str, Any]) -> Iterable[StatusCause]:
     """Return the rules that labels and annotations break."""
     for key, value in (meta.get("labels") or {}).items():
         if not _QUALIFIED.fullmatch(key):
-            yield bad_value(f"{path}.labels", key, "name part must consist of alphanumeric characters, '-', '_' or '.'")
+            yield bad_value("metadata.labels", key, KEY_RULE)
         if len(value) > LABEL_CHARACTERS_MAX:
-            yield bad_value(f"{path}.labels", value, f"must be no more than {LABEL_CHARACTERS_MAX} bytes")
+            yield bad_value("metadata.labels", value, f"must be no more than {LABEL_CHARACTERS_MAX} bytes")
         elif not _LABEL_VALUE.fullmatch(value):
-            yield bad_value(f"{path}.labels", value, LABEL_VALUE_RULE)
+            yield bad_value("metadata.labels", value, LABEL_VALUE_RULE)
     total = 0
     for key, value in (meta.get("annotations") or {}).items():
         total += len(key) + len(value)
         if not _QUALIFIED.fullmatch(key.lower()):
-            rule = "name part must consist of alphanumeric characters, '-', '_' or '.'"
-            yield bad_value(f"{path}.annotations", key, rule)
+            yield bad_value("metadata.annotations", key, KEY_RULE)
     if total > ANNOTATIONS_BYTES_MAX:
         message = f"Too long: may not be more than {ANNOTATIONS_BYTES_MAX} bytes"
-        yield StatusCause(f"{path}.annotations", message, "FieldValueTooLong")
+        yield StatusCause("metadata.annotations", message, "FieldValueTooLong")
 
 
 def owner_causes(meta: dict[str, Any]) -> Iterable[StatusCause]:

@@ -6,7 +6,7 @@ a loopback URL. The feature gate InPlaceRestart is on; without it upstream does 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import yaml
@@ -26,7 +26,7 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/6d4f6a47.jo
 
 
 @asynccontextmanager
-async def upstream_controller(plane: ControlPlane, gates: Sequence[str] = GATES) -> AsyncIterator[Component]:
+async def upstream_controller(plane: ControlPlane) -> AsyncIterator[Component]:
     """Install upstream's objects and run its controller; yield it when it leads and its webhooks serve.
 
     The webhooks go with the controller; the CRD and the permissions stay.
@@ -39,7 +39,7 @@ async def upstream_controller(plane: ControlPlane, gates: Sequence[str] = GATES)
     plane.serving_certificate(certificates)
     endpoints = Endpoints(certificates, *free_ports(3))
     config_file = endpoints.certificates / manifests.CONFIG_FILE
-    config_file.write_text(yaml.safe_dump(manifests.config(endpoints, gates)))
+    config_file.write_text(yaml.safe_dump(manifests.config(endpoints, GATES)))
     async with plane.client() as api:
         for manifest in manifests.before_start():
             await _create(api, manifest)

@@ -14,7 +14,7 @@ from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import read_stream
 from inplace.common.kube.client import APPLY_PATCH, KubeClient
 from inplace.common.kube.resources import JOBSETS, SERVICES, KubeObject, Resource
-from inplace.controller.plan.problems.report import problems_of
+from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.jobset import parse_jobset
 from tests.cli.injecting import injected
 from tests.controller.crew import Crew
@@ -98,7 +98,7 @@ async def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> No
             jobset = parse_jobset(await apply(rig.admin, manifest))
             await rig.settle(2.0)
             assert (await apply(rig.admin, manifest))["metadata"]["generation"] == 1
-            assert list(problems_of(jobset)) == []
+            assert list(known_problems(jobset)) == []
             assert bool(await Crew(rig.admin, "default", jobset.name).jobs()) is jobset.is_ours
             if jobset.is_ours and jobset.network.dns_hostnames:
                 await rig.admin.get(SERVICES, "default", jobset.subdomain)
@@ -120,7 +120,7 @@ async def test_ten_lines_are_enough(tmp_path: Path) -> None:
         jobset = parse_jobset(await apply(rig.admin, manifest))
         await rig.settle(2.0)
         assert jobset.is_in_place
-        assert list(problems_of(jobset)) == []
+        assert list(known_problems(jobset)) == []
         crew = Crew(rig.admin, "default", "minimal")
         (job,) = (await crew.jobs()).values()
         for index in range(8):

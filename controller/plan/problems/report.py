@@ -8,7 +8,7 @@ value, the effect meanwhile, and the cure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from inplace.controller.plan.draft import Draft
@@ -24,7 +24,6 @@ from inplace.controller.plan.problems.scope import bad_scope
 from inplace.controller.plan.problems.unsupported import unsupported_fields
 from inplace.controller.spec import conditions
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import PersistentVolumeClaim
 
 
 def report_problems(draft: Draft) -> bool:
@@ -40,12 +39,6 @@ def refuse_oversize(draft: Draft) -> bool:
     if problems:
         draft.set(conditions.spec_problem("; ".join(problems)))
     return bool(problems)
-
-
-def problems_of(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim] | None = None) -> Iterator[str]:
-    """Yield each problem; `claims` are those that exist, by name."""
-    yield from known_problems(jobset)
-    yield from other_claims(jobset, claims or {})
 
 
 def known_problems(jobset: JobSet) -> Sequence[str]:

@@ -9,7 +9,7 @@ import pytest
 from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, SERVICES, KubeObject
 from inplace.controller.plan.actions import CreateService, UpdateService
-from inplace.controller.plan.problems.report import problems_of
+from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.form import PORTS_MAX
 from inplace.controller.spec.service import SERVICE_CODEC
 from tests.controller.manifests import changed, jobset, replicated_job
@@ -120,10 +120,10 @@ def test_more_ports_than_a_service_gets() -> None:
     """The Service has the first of them, and SpecProblem says so; the others' names resolve all the same."""
     most = with_ports(*({"containerPort": number} for number in range(1, PORTS_MAX + 1)))
     assert len(ports_of(most) or ()) == PORTS_MAX
-    assert list(problems_of(PlannerWorld(most).jobset)) == []
+    assert list(known_problems(PlannerWorld(most).jobset)) == []
     more = with_ports(*({"containerPort": number} for number in range(1, 2 * PORTS_MAX)))
     assert len(ports_of(more) or ()) == PORTS_MAX
-    (problem,) = problems_of(PlannerWorld(more).jobset)
+    (problem,) = known_problems(PlannerWorld(more).jobset)
     assert f"expected at most {PORTS_MAX} container ports" in problem
 
 

@@ -15,7 +15,7 @@ from inplace.common import wire
 from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.plan.jobs import build_claim, build_job
-from inplace.controller.plan.problems.report import problems_of
+from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.spec.stored import JOBSET_CODEC
 from tests.controller.manifests import changed, jobset, replicated_job
@@ -48,7 +48,7 @@ def test_a_cached_jobset_costs_its_json(way: str) -> None:
     }
     kept = ways[way]()
     read = parse_jobset(kept)
-    assert list(problems_of(read)) == []
+    assert list(known_problems(read)) == []
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -58,7 +58,7 @@ def test_a_cached_jobset_costs_its_json(way: str) -> None:
 def as_told(read: JobSet) -> list[object]:
     """Return the Jobs, claims and problems of a JobSet."""
     jobs = [build_job(read, job, 0) for job in read.replicated_jobs]
-    return [jobs, [build_claim(read, claim) for claim in read.claims], list(problems_of(read)), read.status]
+    return [jobs, [build_claim(read, claim) for claim in read.claims], list(known_problems(read)), read.status]
 
 
 @settings(max_examples=100)
