@@ -1,9 +1,9 @@
 """
 Planted bugs, which the campaign of faults must find.
 
-Each mutant is production code with one mistake in it, and `simulator.campaign` must see a property break. A mutant
-that names an issue is modelled on a real bug of another project. `make mutants` runs them all, prints the table of
-docs/reliability.md, and fails when one is not caught.
+Each mutant is production with a mistake in a function or two (`tests.mistakes`), and `simulator.campaign` must see a
+property break. A mutant that names an issue is modelled on a real bug of another project. `make mutants` runs them all,
+prints the table of docs/reliability.md, and fails when one is not caught.
 
     python -m tests.mutants                      all of them, on all cores
     python -m tests.mutants --only NAME,NAME     some

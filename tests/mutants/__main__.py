@@ -8,9 +8,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.mutants.catalogue import MUTANTS
-from tests.mutants.mutant import Area, Mutant
-from tests.mutants.run import Bounds, Hunt, hunt, hunt_all
+from tests.mutants.catalogue import AS_IT_IS, MUTANTS
+from tests.mutants.hunt import Bounds
+from tests.mutants.mutant import Mutant
+from tests.mutants.run import Hunt, hunt, hunt_all
 from tests.mutants.table import line, write
 
 
@@ -36,11 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _false_alarm(hunts: Sequence[Hunt]) -> str:
     """Run every catching case on the real code; return the text of a failure there, "" for none."""
-    cases = [hunted.case for hunted in hunts if hunted.case is not None]
+    cases = [hunted.found.case for hunted in hunts if hunted.found.case is not None]
     if not cases:
         return ""
-    control = hunt(Mutant("none", Area.PROTOCOL, ()), Bounds(), cases)
-    return "" if control.runs == len(cases) and not control.is_caught else f"{control.case}: {control.what}"
+    control = hunt(AS_IT_IS, Bounds(), cases).found
+    return "" if control.runs == len(cases) and not control.rule else f"{control.case}: {control.what}"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,29 +1,124 @@
 """Bugs in the controller: leader election, passes over a JobSet, the budget of restarts."""
 
-from tests.mutants.mutant import Area, Edit, Mutant
+from __future__ import annotations
 
-_LEADER = "controller/api/leader.py"
-_TERM = "controller/term.py"
-_RECONCILE = "controller/act/reconcile.py"
-_GROUPS = "controller/tracking/membership.py"
-_EXECUTE = "controller/act/execute.py"
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from inplace.common.epoch.decision import Decision
+from inplace.common.epoch.ledger import Ledger
+from inplace.common.kube.client import KubeClient
+from inplace.common.kube.errors import ApiError, Conflict
+from inplace.common.kube.http import Request, Response, TransportError
+from inplace.controller.act.execute import ActionsFailedError
+from inplace.controller.act.reconcile import Reconciler, Result
+from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
+from inplace.controller.spec.crash_loop import CrashLoop
+from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.tracking.group import Group, Key
+from inplace.controller.tracking.membership import Membership
+from inplace.controller.tracking.pods import Reading, epoch_of, read_pod, worker_of
+from tests.mistakes.ledger import restarts_beyond
+from tests.mistakes.mistake import instead_of, planted, within
+from tests.mutants.mutant import Area, Mutant
+
+Reconciling = Callable[..., Coroutine[Any, Any, Result]]
+FIRST_GROUP = instead_of(Membership._owned_by, lambda original, self, owner: next(iter(self._groups.values()), None))
+
+
+async def _stays(original: Callable[..., Coroutine[Any, Any, None]], self: Elector) -> None:
+    with suppress(LeadershipLostError):
+        await original(self)
+
+
+async def _waits_long(
+    original: Callable[..., Coroutine[Any, Any, Response]],
+    self: KubeClient,
+    request: Request,
+    *,
+    timeout_s: float,
+    expects_json: bool = True,
+) -> Response:
+    return await original(self, request, timeout_s=1e9, expects_json=expects_json)
+
+
+async def _attempts_in_time(original: Callable[..., Coroutine[Any, Any, bool]], self: Elector) -> bool:
+    """Bound a candidate's requests as before: only a leader's are waited for without end."""
+    async with self._clock.timeout(self._options.renew_deadline_s / 2):
+        return await self._try()
+
+
+async def _ignores_renewals(original: Callable[..., Coroutine[Any, Any, bool]], self: Elector) -> bool:
+    seen_s = self._seen_s
+    there = await original(self)
+    self._seen_s = seen_s or self._seen_s
+    return there
+
+
+async def _writes_on(
+    original: Callable[..., Coroutine[Any, Any, Response]],
+    self: FencedTransport,
+    request: Request,
+    *,
+    timeout_s: float,
+) -> Response:
+    return await self._inner.request(request, timeout_s=timeout_s)
+
+
+async def _drops_what_failed(original: Reconciling, self: Reconciler, key: Key) -> Result:
+    try:
+        return await original(self, key)
+    except Conflict:
+        raise
+    except (ApiError, TransportError, ActionsFailedError):
+        return Result()
+
+
+async def _drops_conflicts(original: Reconciling, self: Reconciler, key: Key) -> Result:
+    try:
+        return await original(self, key)
+    except Conflict:
+        return Result()
+
+
+def _wakes_nobody(original: Callable[..., None], self: Membership, old: Job | None, new: Job | None) -> None:
+    wake = self.wake
+    if new is None:
+        self.wake = lambda key, after_s: None
+    original(self, old, new)
+    self.wake = wake
+
+
+def _counts_namesakes(original: Callable[..., Any], self: Membership, pod: Pod, job_uid: str) -> Any:
+    if self._job_of(pod, job_uid) is None:
+        return original(self, pod, job_uid)
+    with planted(FIRST_GROUP):
+        return original(self, pod, job_uid)
+
+
+def _reads_or_raises(original: Callable[..., Reading], pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
+    reading = original(pod, place, current=current)
+    if reading.view is not None:
+        epoch_of(pod)
+    return reading
+
+
+# By the ledger's id, which no other one shares while this one is kept.
+_RESTARTS_FORGOTTEN: dict[int, tuple[Ledger, int]] = {}
+
+
+def _forgets(original: Callable[..., Decision], self: Ledger, *, restarts_max: int, uncounted: int = 0) -> Decision:
+    _, forgotten = _RESTARTS_FORGOTTEN.setdefault(id(self), (self, max(0, self.synced - 1)))
+    return original(self, restarts_max=restarts_max, uncounted=uncounted + forgotten)
+
 
 LEADER = (
     Mutant(
         "a leader that lost the Lease stays, and nobody notices",
         Area.LEADER,
-        (
-            Edit(
-                _LEADER,
-                'raise LeadershipLostError(f"no renewal for {self._options.renew_deadline_s:g} s")',
-                "return",
-            ),
-            Edit(
-                _LEADER,
-                """raise LeadershipLostError(f"the lease is held by {self._holder()!r}")""",
-                "return",
-            ),
-        ),
+        (instead_of(Elector.hold, _stays),),
         "kubernetes_asyncio leaderelection: the end of the leader's task is never noticed",
         faults=(
             "lease-stolen",
@@ -34,17 +129,10 @@ LEADER = (
         "a request for the Lease that hangs is waited for without end",
         Area.LEADER,
         (
-            Edit(
-                _LEADER,
-                "async with self._clock.timeout(min(self._options.request_timeout_s, max(0.0, self.left_s))):",
-                "async with self._clock.timeout(1e9):",
-            ),
-            Edit(
-                _LEADER,
-                "return self._valid_until_s - self._clock.monotonic_s() if self._leads else 0.0",
-                "return 1e9 if self._leads else 0.0",
-            ),
-            Edit("common/kube/client.py", "REQUEST_TIMEOUT_S = 30.0", "REQUEST_TIMEOUT_S = 1e9"),
+            instead_of(LeaseOptions.request_timeout_s, lambda original, self: 1e9),
+            instead_of(Elector.left_s, lambda original, self: 1e9 if self._leads else 0.0),
+            instead_of(KubeClient.send, _waits_long),
+            instead_of(Elector._attempt, _attempts_in_time),
         ),
         "kubernetes_asyncio leaderelection: a hung request outlives the lease",
         faults=(
@@ -55,24 +143,12 @@ LEADER = (
     Mutant(
         "a Lease that is renewed is taken over all the same",
         Area.LEADER,
-        (
-            Edit(
-                _LEADER,
-                "            self._seen, self._seen_s = spec, self._clock.monotonic_s()\n",
-                "            self._seen, self._seen_s = spec, self._seen_s or self._clock.monotonic_s()\n",
-            ),
-        ),
+        (instead_of(Elector._read, _ignores_renewals),),
     ),
     Mutant(
         "a leader that stood still writes on when it wakes up",
         Area.LEADER,
-        (
-            Edit(
-                _LEADER,
-                '        if request.method != "GET":\n            left_s',
-                '        if request.method == "NONE":\n            left_s',
-            ),
-        ),
+        (instead_of(FencedTransport.request, _writes_on),),
         "HBase, as told by Kleppmann (How to do distributed locking, 2016): no fence behind a lock",
         faults=("two-leaders",),
     ),
@@ -82,36 +158,23 @@ CONTROLLER = (
     Mutant(
         "a status write that failed is not tried again",
         Area.CONTROLLER,
-        (
-            Edit(
-                _TERM,
-                "            self.queue.add_rate_limited(key, floor_s)\n",
-                "",
-            ),
-        ),
+        (instead_of(Reconciler.reconcile, _drops_what_failed),),
         "JobSet #1194: no requeue after a failed status update",
         faults=("api-500",),
     ),
     Mutant(
         "a conflict is not tried again",
         Area.CONTROLLER,
-        (
-            Edit(
-                _TERM,
-                '            self.queue.add_rate_limited(key)\n            return "requeue"\n',
-                '            return "requeue"\n',
-            ),
-        ),
+        (instead_of(Reconciler.reconcile, _drops_conflicts),),
         faults=("conflict",),
     ),
     Mutant(
         "the end of a deleted Pod is not seen",
         Area.CONTROLLER,
         (
-            Edit(
-                _GROUPS,
-                "(left_uid := old.job_uid) is not None and left_uid != job_uid:",
-                "(left_uid := old.job_uid) is not None and left_uid != job_uid and new is not None:",
+            instead_of(
+                Membership.pod_changed,
+                lambda original, self, old, new: None if new is None else original(self, old, new),
             ),
         ),
         "JobSet #574: no restart when a Pod is deleted or its node shut down",
@@ -120,13 +183,7 @@ CONTROLLER = (
     Mutant(
         "a Pod that vanished while it waits is forgotten",
         Area.CONTROLLER,
-        (
-            Edit(
-                _GROUPS,
-                "            home.ledger.vanish(pod_uid)",
-                "            home.ledger.forget(pod_uid)",
-            ),
-        ),
+        (instead_of(Ledger.vanish, lambda original, self, uid: self.forget(uid)),),
         faults=(
             "pod-force-deleted",
             "pod-slow-to-die",
@@ -136,13 +193,7 @@ CONTROLLER = (
     Mutant(
         "a Job that is gone wakes nobody",
         Area.CONTROLLER,
-        (
-            Edit(
-                _GROUPS,
-                "if (group := self._owned_by(owner)) is not None:\n            only_counters",
-                "if new is not None and (group := self._owned_by(owner)) is not None:\n            only_counters",
-            ),
-        ),
+        (instead_of(Membership.job_changed, _wakes_nobody),),
         "Volcano #5385: a targeted restart deletes what it needs and hangs in Restarting",
         faults=(
             "job-deleted",
@@ -152,43 +203,33 @@ CONTROLLER = (
     Mutant(
         "Pods of an older JobSet of the same name are counted",
         Area.CONTROLLER,
-        (
-            Edit(
-                _GROUPS,
-                "        group = self._owned_by(_owner_of(job))\n        if group is None:\n",
-                "        group = next(iter(self._groups.values()), None)\n        if group is None:\n",
-            ),
-        ),
+        (instead_of(Membership._assign, _counts_namesakes),),
         "JobSet #1165, #1167: child Jobs are listed by the name of their JobSet, not by its UID",
         faults=("jobset-recreated",),
     ),
     Mutant(
         "one broken annotation ends the controller",
         Area.CONTROLLER,
-        (
-            Edit(
-                "controller/tracking/pods.py",
-                "    except RemoteProtocolError as error:\n        problems.append(str(error))\n        epoch = None\n",
-                "    except RemoteProtocolError as error:\n        problems.append(str(error))\n        raise\n",
-            ),
-        ),
+        (instead_of(read_pod, _reads_or_raises),),
         faults=("annotation-tampered",),
     ),
     Mutant(
         "a worker that ends well is taken for a failure",
         Area.CONTROLLER,
         (
-            Edit(
-                "controller/tracking/pods.py",
-                "(state.terminated is not None and state.terminated.exit_code != 0)",
-                "(state.terminated is not None)",
+            instead_of(
+                worker_of,
+                lambda original, pod: replace(
+                    original(pod),
+                    failed=any(status.state.terminated is not None for status in pod.status.container_statuses or ()),
+                ),
             ),
         ),
     ),
     Mutant(
         "a barrier waits for the slots that were asked for at first",
         Area.CONTROLLER,
-        (Edit(_GROUPS, "        group.learn()\n        group.reshape()\n", "        group.learn()\n"),),
+        (within(Membership._follow, instead_of(Group.reshape, lambda original, self: None)),),
         faults=("resize",),
     ),
 )
@@ -197,26 +238,13 @@ BUDGET = (
     Mutant(
         "a restart in vain does not wait",
         Area.BUDGET,
-        (Edit("controller/plan/crash_loop.py", "    if left_s > 0.0:\n", "    if left_s > 1e9:\n"),),
+        (instead_of(CrashLoop.left_s, lambda original, self, now_s, backoff: 0.0),),
         faults=("worker-exit",),
     ),
     Mutant(
         "a new leader forgets the restarts of the old one",
         Area.BUDGET,
-        (
-            Edit(
-                "controller/tracking/group.py",
-                "restarts_max=restarts_max, uncounted=scope.exempt - elsewhere)\n",
-                "restarts_max=restarts_max,\n"
-                "uncounted=self.since.setdefault(name, max(0, scope.synced - 1)) + scope.exempt - elsewhere)\n",
-            ),
-            Edit(
-                "controller/tracking/group.py",
-                "    matches: Matches = field(default_factory=Matches)\n\n    @property\n    def key",
-                "    matches: Matches = field(default_factory=Matches)\n"
-                "    since: dict[str, int] = field(default_factory=dict)\n\n    @property\n    def key",
-            ),
-        ),
+        (instead_of(Ledger.decide, _forgets),),
         "Kubeflow trainer #3779: an object that is made anew begins with a full budget",
         faults=(
             "controllers-crash",
@@ -226,24 +254,12 @@ BUDGET = (
     Mutant(
         "maxRestarts allows one restart fewer than it says",
         Area.BUDGET,
-        (
-            Edit(
-                "common/epoch/ledger.py",
-                "is_over = restarts > restarts_max and",
-                "is_over = restarts >= restarts_max and",
-            ),
-        ),
+        (restarts_beyond(-1),),
         faults=("worker-exit",),
     ),
     Mutant(
         "maxRestarts allows one restart more than it says",
         Area.BUDGET,
-        (
-            Edit(
-                "common/epoch/ledger.py",
-                "is_over = restarts > restarts_max and",
-                "is_over = restarts > restarts_max + 1 and",
-            ),
-        ),
+        (restarts_beyond(1),),
     ),
 )

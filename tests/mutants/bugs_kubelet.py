@@ -1,46 +1,58 @@
 """Real bugs of kubelet, in the simulator's kubelet."""
 
-from tests.mutants.mutant import Area, Edit, Mutant
+from __future__ import annotations
 
-_LIFE = "simulator/cluster/pod_lifecycle.py"
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from inplace.simulator.cluster.pod_lifecycle import GRACE_OF_RESTART_ALL_S, Action, Kill, PodLifecycle, State
+from inplace.simulator.cluster.pod_spec import Probe
+from inplace.simulator.cluster.prober import Prober
+from tests.mistakes.mistake import instead_of
+from tests.mutants.mutant import Area, Mutant
+
+
+async def _passes_unprobed(
+    original: Callable[..., Coroutine[Any, Any, bool]], self: Prober, probe: Probe, *, wanted: bool
+) -> bool:
+    return self._instance >= 3 or await original(self, probe, wanted=wanted)
+
+
+def _does_not_wait(
+    original: Callable[..., Iterable[Action]], self: PodLifecycle, sources: frozenset[str]
+) -> Iterable[Action]:
+    for container in self._removal_order(sources):
+        if not container.alive:
+            self._remove(container)
+        elif container.state is State.RUNNING and not container.killing:
+            container.killing = True
+            yield Kill(container.spec.name, container.instance, GRACE_OF_RESTART_ALL_S)
+    self.restarting = None
+    self.initialized = False
+
 
 KUBELET = (
     Mutant(
         "kubelet takes a sidecar for started before its probe ran",
         Area.KUBELET,
-        (
-            Edit(
-                "simulator/cluster/prober.py",
-                "            if not await self._reaches(self._spec.startup, wanted=True):\n",
-                "            if instance < 3 and not await self._reaches(self._spec.startup, wanted=True):\n",
-            ),
-        ),
+        (instead_of(Prober._reaches, _passes_unprobed),),
         "kubernetes #141155: a replaced sidecar passes for started",
     ),
     Mutant(
         "kubelet starts containers while others of the Pod still run",
         Area.KUBELET,
-        (
-            Edit(
-                _LIFE,
-                "            if container.alive:\n                if container.state is State.RUNNING and not "
-                "container.killing:\n                    container.killing = True\n                    yield Kill("
-                "container.spec.name, container.instance, GRACE_OF_RESTART_ALL_S)\n                return\n",
-                "            if container.alive:\n                if container.state is State.RUNNING and not "
-                "container.killing:\n                    container.killing = True\n                    yield Kill("
-                "container.spec.name, container.instance, GRACE_OF_RESTART_ALL_S)\n                continue\n",
-            ),
-        ),
+        (instead_of(PodLifecycle._remove_next, _does_not_wait),),
         "KEP-5532, the hazard its removal order excludes: RestartAllContainers without waiting",
     ),
     Mutant(
         "kubelet never starts a sidecar and its crashed worker again",
         Area.KUBELET,
         (
-            Edit(
-                _LIFE,
-                "        if container.state is not State.WAITING:\n            return\n",
-                "        if container.state is not State.WAITING or container.restart_count > 1:\n            return\n",
+            instead_of(
+                PodLifecycle._start,
+                lambda original, self, container, now_s: (
+                    () if container.restart_count > 1 else original(self, container, now_s)
+                ),
             ),
         ),
         "kubernetes #136910, mended by #137146: a crashed main container is not started again",

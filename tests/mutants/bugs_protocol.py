@@ -1,25 +1,65 @@
 """Bugs in the protocol of both programs, and in the agent."""
 
-from tests.mutants.mutant import Area, Edit, Mutant
+from __future__ import annotations
 
-_AGENT = "common/epoch/agent.py"
-_LEDGER = "common/epoch/ledger.py"
-_SUPERVISOR = "common/epoch/supervisor.py"
-_WATCH = "agent/jobset_watch.py"
-_ANNOUNCER = "agent/announcer.py"
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from inplace.agent.announcer import Announcer
+from inplace.agent.driver import Driver
+from inplace.agent.jobset_events import is_of
+from inplace.agent.jobset_requests import list_request
+from inplace.agent.supervisor_agent import SupervisorAgent
+from inplace.common.epoch.agent import Accepted, AgentPhase
+from inplace.common.epoch.agent import step as step_agent
+from inplace.common.epoch.ledger import Ledger
+from inplace.common.epoch.pod_view import PodLife
+from inplace.common.record import replace
+from inplace.controller.plan import epochs
+from inplace.simulator.campaign.supervised import SupervisedWorker
+from inplace.simulator.cluster.model_worker import ModelSupervisedWorker
+from tests.mistakes import agent, ledger
+from tests.mistakes.mistake import instead_of
+from tests.mutants.mutant import Area, Mutant
+
+
+def _counts_pods(original: Callable[..., bool], self: Ledger, top: int) -> bool:
+    return top > self.synced and 0 < self.shape.size <= self._pods_at[top]
+
+
+def _keeps_the_terminating(original: Callable[..., None], self: Ledger, uid: str) -> None:
+    record = self._records.get(uid)
+    if record is not None and record.pod.life is PodLife.LEAVING:
+        del self._records[uid]
+        return
+    original(self, uid)
+
+
+async def _announces_by_hope(original: Callable[..., Coroutine[Any, Any, Any]], self: Announcer, epoch: int) -> Any:
+    await original(self, epoch)
+    return Accepted(epoch)
+
+
+async def _never(original: Callable[..., Coroutine[Any, Any, None]], self: Driver) -> None:
+    await asyncio.Event().wait()
+
+
+async def _waits_without_end(
+    original: Callable[..., Coroutine[Any, Any, None]], self: SupervisorAgent, grace_s: float
+) -> None:
+    await asyncio.Event().wait()
+
+
+async def _at_once(original: Callable[..., Coroutine[Any, Any, None]], self: object) -> None:
+    """Wait for nothing."""
+
 
 PROTOCOL = (
     Mutant(
         "a restarted agent believes a stale watch cache",
         Area.PROTOCOL,
-        (
-            Edit(
-                _AGENT,
-                "    if previous is not None and view.synced >= previous:\n        return True\n"
-                "    return view.consistent and view.synced >= reached",
-                "    return True",
-            ),
-        ),
+        (agent.EVERY_VIEW_IS_FRESH,),
         "Sieve (OSDI'22): stale states, 19 of its 46 reproduction plans",
         faults=(
             "api-stale-cache",
@@ -29,29 +69,24 @@ PROTOCOL = (
     Mutant(
         "the barrier lifts as soon as the epoch is announced",
         Area.PROTOCOL,
-        (Edit(_AGENT, "if epoch == view.synced:", "if epoch >= view.synced:"),),
+        (agent.LIFTS_BEFORE_SYNC,),
     ),
     Mutant(
         "synced beats deprecated",
         Area.PROTOCOL,
-        (
-            Edit(
-                _AGENT,
-                "    if epoch <= view.deprecated:\n        return Verdict.DEPRECATED\n    if epoch == view.synced:\n"
-                "        return Verdict.SYNCED\n",
-                "    if epoch == view.synced:\n        return Verdict.SYNCED\n    if epoch <= view.deprecated:\n"
-                "        return Verdict.DEPRECATED\n",
-            ),
-        ),
+        (agent.SYNCED_BEATS_DEPRECATED,),
     ),
     Mutant(
         "what the watch showed while the announcement was under way is forgotten",
         Area.PROTOCOL,
         (
-            Edit(
-                _AGENT,
-                "    if isinstance(event, Accepted):\n        return _settle(waiting)\n",
-                "    if isinstance(event, Accepted):\n        return waiting, ()\n",
+            instead_of(
+                step_agent,
+                lambda original, state, event: (
+                    (replace(state, phase=AgentPhase.WAITING), ())
+                    if isinstance(event, Accepted) and state.phase is AgentPhase.ANNOUNCING
+                    else original(state, event)
+                ),
             ),
         ),
         faults=("api-slow-answer",),
@@ -59,34 +94,28 @@ PROTOCOL = (
     Mutant(
         "a slot with two Pods is counted by either of them",
         Area.PROTOCOL,
-        (
-            Edit(
-                _LEDGER,
-                "    if len(slot) != 1:\n        return None\n    (only,) = slot.values()\n",
-                "    if not slot:\n        return None\n    only = max(slot.values(), key=lambda it: it.epoch or 0)\n",
-            ),
-        ),
+        (ledger.ONE_OF_TWO_PODS_COUNTS,),
         "JobSet #665: Pods of attempt N talk to Pods of attempt N - 1 that still run",
         faults=("pod-slow-to-die",),
     ),
     Mutant(
         "Pods are counted instead of slots",
         Area.PROTOCOL,
-        (Edit(_LEDGER, "self._ghosts == 0 and self._slots_at[top] == size", "self._pods_at[top] >= size"),),
+        (instead_of(Ledger._is_complete, _counts_pods),),
         "NVRx #348: five live agents where four fit closed the rendezvous",
         faults=("pod-slow-to-die",),
     ),
     Mutant(
         "a terminating Pod is taken for gone",
         Area.PROTOCOL,
-        (Edit(_LEDGER, "_OCCUPYING = (PodLife.LIVE, PodLife.LEAVING)", "_OCCUPYING = (PodLife.LIVE,)"),),
+        (ledger.LEAVING_IS_GONE,),
         "JobSet #684, #686: the next attempt starts while the last one still terminates",
         faults=("pod-slow-to-die",),
     ),
     Mutant(
         "Pods that a resize left over hold no barrier up",
         Area.PROTOCOL,
-        (Edit(_LEDGER, "size > 0 and self._ghosts == 0 and", "size > 0 and"),),
+        (ledger.GHOSTS_ARE_IGNORED,),
         faults=(
             "resize",
             "term-ignored",
@@ -95,27 +124,14 @@ PROTOCOL = (
     Mutant(
         "a Pod that is gone stays counted when it was terminating",
         Area.PROTOCOL,
-        (
-            Edit(
-                _LEDGER,
-                "        record = self._records.pop(uid, None)\n        if record is None:\n            return\n",
-                "        record = self._records.pop(uid, None)\n        if record is None or record.pod.life is "
-                "PodLife.LEAVING:\n            return\n",
-            ),
-        ),
+        (instead_of(Ledger.forget, _keeps_the_terminating),),
         "JobSet #576: a Pod stuck in Terminating blocks the recovery for ever",
         faults=("pod-force-deleted",),
     ),
     Mutant(
         "the exit of the last epoch's container counts against this one",
         Area.PROTOCOL,
-        (
-            Edit(
-                _LEDGER,
-                "record.pod.worker.failed and record.ran and self.synced == record.instance_synced",
-                "record.pod.worker.failed",
-            ),
-        ),
+        (ledger.OLD_EXIT_COUNTS, ledger.NEVER_SEEN_RUNNING_COUNTS),
         faults=(
             "worker-exit",
             "partition-kubelet",
@@ -124,35 +140,25 @@ PROTOCOL = (
     Mutant(
         "a worker that died stays on the list after the next sync",
         Area.PROTOCOL,
-        (Edit(_LEDGER, "        self._broken.clear()\n", ""),),
+        (ledger.THE_DEAD_ARE_REMEMBERED,),
     ),
     Mutant(
         "an epoch far ahead of the group is believed",
         Area.PROTOCOL,
-        (Edit(_LEDGER, "if epoch is not None and epoch > self.synced + 1:", "if epoch is not None and epoch < 0:"),),
+        (ledger.ANY_EPOCH_IS_BELIEVED,),
         faults=("annotation-tampered",),
     ),
     Mutant(
         "a supervisor announces while its worker still runs",
         Area.PROTOCOL,
-        (
-            Edit(
-                _SUPERVISOR,
-                "            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)\n",
-                "            return _begin_again(state)\n",
-            ),
-        ),
+        (agent.ANNOUNCES_BESIDE_ITS_WORKER,),
     ),
     Mutant(
         "a Pod that completed is waited for at the next barrier",
         Area.PROTOCOL,
         (
-            Edit(_LEDGER, "return frozenset(self._succeeded) if self._is_restarting() else", "return"),
-            Edit(
-                "controller/plan/epochs.py",
-                "].recreate or (completed and _is_restarting(draft, scope.name))",
-                "].recreate",
-            ),
+            ledger.COMPLETED_JOBS_STAY,
+            instead_of(epochs._cannot_restart, lambda original, draft, job: False),
         ),
         faults=("worker-completes",),
     ),
@@ -162,25 +168,21 @@ AGENT = (
     Mutant(
         "a lost reply is taken for a success, and nothing is announced again",
         Area.AGENT,
-        (
-            Edit(_ANNOUNCER, "            return NotAccepted(epoch)\n", "            return Accepted(epoch)\n"),
-            Edit("agent/driver.py", "REMINDER_S: Final = (200.0, 300.0)", "REMINDER_S: Final = (1e9, 1e9)"),
-        ),
+        (instead_of(Announcer.announce, _announces_by_hope), instead_of(Driver._remind, _never)),
         faults=("api-timeout-before-commit",),
     ),
     Mutant(
         "an announcement that was refused is not sent again",
         Area.AGENT,
-        (Edit(_AGENT, "return state, (Announce(state.epoch),)", "return state, ()"),),
+        (agent.NOT_ANNOUNCED_AGAIN,),
     ),
     Mutant(
         "the agent's consistent read is a cheap one",
         Area.AGENT,
         (
-            Edit(
-                _WATCH,
-                "list_request(self._config, as_table=self._as_table, consistent=self._consistent)",
-                "list_request(self._config, as_table=self._as_table, consistent=False)",
+            instead_of(
+                list_request,
+                lambda original, config, *, as_table, consistent: original(config, as_table=as_table, consistent=False),
             ),
         ),
         faults=(
@@ -191,7 +193,7 @@ AGENT = (
     Mutant(
         "an agent takes any JobSet of the name for its own",
         Area.AGENT,
-        (Edit("agent/jobset_events.py", 'seen.name == name and uid in ("", seen.uid)', "seen.name == name"),),
+        (instead_of(is_of, lambda original, seen, name, uid: seen.name == name),),
         faults=(
             "jobset-recreated",
             "agents-crash",
@@ -201,19 +203,13 @@ AGENT = (
     Mutant(
         "a worker that ignores SIGTERM is waited for without end",
         Area.AGENT,
-        (
-            Edit(
-                "agent/supervisor_agent.py",
-                "        self._worker.signal(signal.SIGKILL)\n        await self._clock.sleep(STUCK_S)\n",
-                "        return\n",
-            ),
-        ),
+        (instead_of(SupervisorAgent._kill_after, _waits_without_end),),
         "JobSet #928: no restart begins before the failed Job's last Pod has ended",
         faults=("term-ignored",),
     ),
     Mutant(
         "a supervisor announces while processes that its worker left still run",
         Area.AGENT,
-        (Edit("agent/supervisor_agent.py", "            await self._worker.gone()\n", "            pass\n"),),
+        (instead_of(SupervisedWorker.gone, _at_once), instead_of(ModelSupervisedWorker.gone, _at_once)),
     ),
 )

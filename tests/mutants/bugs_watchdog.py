@@ -1,44 +1,56 @@
 """Bugs of the watchdog: it restarts healthy groups, or leaves groups that hang."""
 
-from tests.mutants.mutant import Area, Edit, Mutant
+from __future__ import annotations
 
-_FOLDER = "agent/progress_folder.py"
-_RANK = "common/epoch/rank.py"
+from collections.abc import Callable
+
+from inplace.agent.progress_folder import ProgressFolder, _EpochFiles
+from inplace.agent.watchdog import Watchdog
+from inplace.common.epoch.rank import FIRST_STEPS, RankLook, RankState, changed_rank
+from inplace.common.progress import parse_progress
+from inplace.common.record import replace
+from tests.mistakes.mistake import instead_of
+from tests.mutants.mutant import Area, Mutant
+
+
+def _forgets_what_was(original: Callable[..., str], self: _EpochFiles, epoch: int | None) -> str:
+    problem = original(self, epoch)
+    self._before = {}
+    return problem
+
+
+def _counts_samples(
+    original: Callable[..., RankState], old: RankState | None, seen: RankLook, watched_s: float
+) -> RankState:
+    after = original(old, seen, watched_s)
+    if old is None or not (old.seen.begun and seen.begun):
+        return after
+    steps = old.steps + (seen.step or 0) - (old.seen.step or 0)
+    return replace(after, steps=min(max(after.steps, steps), FIRST_STEPS))
+
 
 WATCHDOG = (
     Mutant(
         "stale progress: files of the last epoch count in the next one",
         Area.WATCHDOG,
         (
-            Edit(_FOLDER, "                if _OURS.fullmatch(name):\n", "                if not name:\n"),
-            Edit(
-                _FOLDER,
-                "self._epoch, self._before, self._counted, self._firsts = epoch, dict(found.marks), {}, {}",
-                "self._epoch, self._before, self._counted, self._firsts = epoch, {}, {}, {}",
-            ),
-            Edit(_FOLDER, "            if line.epoch in (None, self._epoch):\n", "            if line is not None:\n"),
+            instead_of(ProgressFolder.begin, lambda original, self, epoch: self._files.begin(epoch)),
+            instead_of(_EpochFiles.begin, _forgets_what_was),
+            instead_of(parse_progress, lambda original, content: replace(original(content), epoch=None)),
         ),
         "DLRover: steps of the run before are taken for a hang of the new one",
     ),
     Mutant(
         "a step number that grows by more than one is several steps",
         Area.WATCHDOG,
-        (
-            Edit(
-                _RANK,
-                "min(old.steps + is_step, FIRST_STEPS)",
-                "min(old.steps + max(is_step, (seen.step or 0) - (old.seen.step or 0)), FIRST_STEPS)",
-            ),
-        ),
+        (instead_of(changed_rank, _counts_samples),),
     ),
     Mutant(
         "a hang is found and nobody is told",
         Area.WATCHDOG,
         (
-            Edit(
-                "agent/watchdog.py",
-                "on_stall(WorkerStalled(look.epoch or 0, max(1, round(stalled.silent_s)), stalled.step))",
-                "pass",
+            instead_of(
+                Watchdog.watch, lambda original, self, on_stall, *rest: original(self, lambda stalled: None, *rest)
             ),
         ),
     ),

@@ -1,51 +1,105 @@
 """
-Disturb the code that Python finds first, until a property breaks; the last line of the output names the case.
+Plant a mutant in this process and disturb the code until a property breaks.
 
 Ordinary seeds come first, then seeds of those faults without which a bug cannot show, then perturbed situations (one
-of each kind before the second of any), then more ordinary seeds.
-With cases as arguments, only those are run.
+of each kind before the second of any), then more ordinary seeds. With cases, only those are run.
+
+As a program: `python -m tests.mutants.hunt NAME JSON`; the last line of the output says what was found.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
-from inplace import common, simulator
 from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.run import run_seed
 from inplace.simulator.campaign.sieve import SITUATIONS, Pattern, SievePlan, plans, run_plan
+from tests.mistakes.mistake import planted
+from tests.mutants.catalogue import AS_IT_IS, MUTANTS
+from tests.mutants.mutant import Mutant
 
 STRIDE = 16  # plans of a situation between one that is run and the next, in each of as many rounds
+TYPOS = (
+    "NameError",
+    "ImportError",
+    "ModuleNotFoundError",
+    "SyntaxError",
+    "UnboundLocalError",
+    "AttributeError",
+    "TypeError",
+)
 
 Case = dict[str, Any]
 
 
-def main(root: str, cases: list[Case], bounds: dict[str, int], faults: list[str]) -> None:
-    """Hunt below `root`."""
-    for package in (common, simulator):
-        found = Path(str(package.__file__)).resolve()
-        assert found.is_relative_to(Path(root).resolve()), f"expected the planted packages, imported {found}"
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long to hunt one mutant.
+
+    Args:
+        seeds_first: ordinary seeds to begin with.
+        directed: seeds of the faults that the mutant names.
+        plans: perturbed situations at most.
+        seeds: ordinary seeds at most, in all.
+    """
+
+    seeds_first: int = 20
+    directed: int = 100
+    plans: int = 160
+    seeds: int = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the campaign found.
+
+    Args:
+        runs: of the campaign.
+        case: the case that caught it: a seed, a perturbed situation, or an undisturbed situation.
+        rule: the property that broke; "" when none did.
+        what: how the property broke, or which mistakes were never called.
+    """
+
+    runs: int = 0
+    case: Case | None = None
+    rule: str = ""
+    what: str = ""
+
+
+class BrokenMutantError(Exception):
+    """A mutant cannot run: it has a typing error."""
+
+
+def disturb(mutant: Mutant, bounds: Bounds, cases: Sequence[Case] = ()) -> Found:
+    """Run the campaign with a mutant until it breaks a property, or just the given cases.
+
+    Raises:
+        BrokenMutantError: a program failed by the mutant's own fault.
+    """
     runs = 0
-    for case in cases or _cases(faults, **bounds):
-        runs += 1
-        if (violation := _violation_in(case)) is not None:
-            print(json.dumps({"runs": runs, "case": case, "rule": violation.rule, "what": str(violation)[:2000]}))
-            return
-    print(json.dumps({"runs": runs}))
+    with planted(*mutant.mistakes) as called:
+        for case in cases or _cases(mutant.faults, bounds):
+            runs += 1
+            if (violation := _violation_in(case)) is not None:
+                what = str(violation)
+                if any(typo in what for typo in TYPOS):
+                    raise BrokenMutantError(f"{mutant.name}: {what}")
+                return Found(runs, case, violation.rule, what[:2000])
+    idle = [str(mistake) for mistake in mutant.mistakes if mistake not in called]
+    return Found(runs, what=f"nobody called {', '.join(idle)}" if idle else "")
 
 
-def _cases(faults: list[str], seeds_first: int, directed: int, plans: int, seeds: int) -> Iterator[Case]:
-    yield from ({"seed": seed} for seed in range(seeds_first))
-    yield from ({"seed": seed, "faults": faults} for seed in range(directed if faults else 0))
-    yield from islice(_plans(), plans)
-    yield from ({"seed": seed} for seed in range(seeds_first, seeds))
+def _cases(faults: Sequence[str], bounds: Bounds) -> Iterator[Case]:
+    yield from ({"seed": seed} for seed in range(bounds.seeds_first))
+    yield from ({"seed": seed, "faults": faults} for seed in range(bounds.directed if faults else 0))
+    yield from islice(_plans(), bounds.plans)
+    yield from ({"seed": seed} for seed in range(bounds.seeds_first, bounds.seeds))
 
 
 def _plans() -> Iterator[Case]:
@@ -70,6 +124,12 @@ def _violation_in(case: Case) -> ViolationError | None:
         return SITUATIONS[case["situation"]].run().violation
     plan = case["plan"]
     return run_plan(SievePlan(**plan | {"pattern": Pattern[plan["pattern"]]})).violation
+
+
+def main(name: str, bounds: dict[str, int], cases: Sequence[Case]) -> None:
+    """Print what is found of the mutant of this name."""
+    (mutant,) = (mutant for mutant in (*MUTANTS, AS_IT_IS) if mutant.name == name)
+    print(json.dumps(asdict(disturb(mutant, Bounds(**bounds), cases))))
 
 
 if __name__ == "__main__":

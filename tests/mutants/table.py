@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tests.mutants.hunt import Bounds
 from tests.mutants.mutant import ROOT
-from tests.mutants.run import Bounds, Hunt
+from tests.mutants.run import Hunt
 
 PAGE: Final = ROOT / "docs" / "reliability.md"
 HEADING: Final = "## Planted bugs"
@@ -14,7 +15,7 @@ OURS: Final = "our own"
 
 _MOST: Final = Bounds()
 _INTRODUCTION: Final = f"""
-To show that the campaign can fail, `make mutants` plants each of these bugs in a copy of the code. It runs the
+To show that the campaign can fail, `make mutants` plants each of these bugs in a process of its own. It runs the
 campaign until a property breaks: {_MOST.seeds_first} ordinary seeds, then {_MOST.directed} seeds of the faults
 that the bug needs (the table names them), {_MOST.plans} perturbed situations, and ordinary seeds up to
 {_MOST.seeds}. The column *runs* says how many runs that took. The run that catches a bug must pass on the real
@@ -25,13 +26,13 @@ table names faults.
 
 def line(hunt: Hunt) -> str:
     """Return one row for the terminal."""
-    caught = f"{hunt.rule[:48]:48} {case(hunt)}" if hunt.is_caught else f"NOT CAUGHT {hunt.what}"
-    return f"{hunt.mutant.name:74} {hunt.mutant.area.value:16} {hunt.runs:4} {hunt.seconds:6.1f} s  {caught}"
+    caught = f"{hunt.found.rule[:48]:48} {case(hunt)}" if hunt.is_caught else f"NOT CAUGHT {hunt.found.what}"
+    return f"{hunt.mutant.name:74} {hunt.mutant.area.value:16} {hunt.found.runs:4} {hunt.seconds:6.1f} s  {caught}"
 
 
 def case(hunt: Hunt) -> str:
     """Name the case that caught the mutant."""
-    match hunt.case:
+    match hunt.found.case:
         case {"seed": seed, "faults": faults}:
             return f"seed {seed} of {', '.join(faults)}"
         case {"seed": seed}:
@@ -49,7 +50,7 @@ def markdown(hunts: Sequence[Hunt]) -> str:
     modelled = sum(bool(hunt.mutant.model) for hunt in hunts)
     rows = [
         f"| {hunt.mutant.name} | {hunt.mutant.area.value} | {hunt.mutant.model or OURS} "
-        f"| {hunt.rule or '**not caught**'} | {case(hunt)} | {hunt.runs} |"
+        f"| {hunt.found.rule or '**not caught**'} | {case(hunt)} | {hunt.found.runs} |"
         for hunt in hunts
     ]
     return "\n".join(

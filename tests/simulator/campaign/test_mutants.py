@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from inplace.cli import main as cli_main
+from inplace.common.epoch.decision import Decision
+from inplace.common.epoch.ledger import Ledger
+from tests.mistakes.mistake import instead_of
 from tests.mutants.__main__ import main
-from tests.mutants.catalogue import MUTANTS
-from tests.mutants.mutant import Area, Edit, Mutant, StaleMutantError
-from tests.mutants.run import Bounds, BrokenMutantError, Hunt, hunt
+from tests.mutants.catalogue import AS_IT_IS, MUTANTS
+from tests.mutants.hunt import Bounds, BrokenMutantError, Found, disturb
+from tests.mutants.mutant import Area, Mutant
+from tests.mutants.run import Hunt, hunt
 from tests.mutants.table import HEADING, OURS, PAGE, markdown
 
 pytestmark = pytest.mark.slow
@@ -50,27 +54,36 @@ def test_there_are_enough_of_every_kind() -> None:
 def test_the_campaign_catches(name: str, bounds: Bounds, rule: str) -> None:
     """The campaign catches these mutants, by the property that they break."""
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    assert hunt(mutant, bounds).rule.startswith(f"{rule} ")
+    assert hunt(mutant, bounds).found.rule.startswith(f"{rule} ")
 
 
 def test_the_code_as_it_is_is_not_caught() -> None:
     """The hunt finds nothing in the real code."""
-    hunted = hunt(Mutant("none", Area.PROTOCOL, ()), Bounds(2, 0, 2, 3))
-    assert (hunted.is_caught, hunted.runs) == (False, 5)
+    found = hunt(AS_IT_IS, Bounds(2, 0, 2, 3)).found
+    assert (found.rule, found.runs) == ("", 5)
 
 
-def test_a_mutant_that_does_not_fit_fails_loudly(tmp_path: Path) -> None:
-    """A mutant whose text is gone raises an error with the cure."""
-    (tmp_path / "file.py").write_text("a = 1\n")
-    with pytest.raises(StaleMutantError, match=r"file\.py: expected 'b' exactly once, saw it 0 times"):
-        Edit("file.py", "b", "c").apply(tmp_path)
+def test_a_mutant_that_is_not_in_the_catalogue_fails_loudly() -> None:
+    """A hunt for something else than a mutant of the catalogue is an error, and nothing that survived."""
+    with pytest.raises(BrokenMutantError, match="ended with 1"):
+        hunt(replace(AS_IT_IS, name="no such mutant"), Bounds(1, 0, 0, 1))
+
+
+def test_a_mutant_that_changes_nothing_is_no_catch_and_says_why() -> None:
+    """A mistake in a function that no program calls is shown as one that nobody called."""
+    idle = instead_of(cli_main.main, lambda original, *_: original())
+    found = disturb(Mutant("idle", Area.PROTOCOL, (idle,)), Bounds(1, 0, 0, 1))
+    assert (found.rule, found.what) == ("", "nobody called inplace.cli.main.main")
 
 
 def test_a_typing_error_is_no_catch() -> None:
     """A mutant that cannot run raises an error and does not count as caught."""
-    edit = Edit("common/epoch/ledger.py", "top = max(self._pods_at, default=0)\n        broken", "broken")
+
+    def fails(original: object, *_: object, **__: object) -> Decision:
+        raise NameError("name 'top' is not defined")
+
     with pytest.raises(BrokenMutantError, match="top"):
-        hunt(Mutant("typo", Area.PROTOCOL, (edit,)), FEW)
+        disturb(Mutant("typo", Area.PROTOCOL, (instead_of(Ledger.decide, fails),)), FEW)
 
 
 def test_the_page_lists_them_all() -> None:
@@ -82,7 +95,7 @@ def test_the_page_lists_them_all() -> None:
 
 def test_a_survivor_is_shown() -> None:
     """The table shows a mutant that was not caught."""
-    survivor = Hunt(replace(MUTANTS[0], name="one that lives"), 480, 1.0)
+    survivor = Hunt(replace(MUTANTS[0], name="one that lives"), Found(480), 1.0)
     assert "| one that lives |" in markdown([survivor])
     assert "**not caught** | - | 480 |" in markdown([survivor])
 

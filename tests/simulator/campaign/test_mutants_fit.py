@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests.mistakes.mistake import planted
 from tests.mutants.catalogue import MUTANTS
-from tests.mutants.mutant import ROOT, Mutant
+from tests.mutants.mutant import Mutant
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mutant_still_fits(mutant: Mutant) -> None:
-    """Each replaced text occurs once, and the result compiles."""
-    texts: dict[str, str] = {}
-    for edit in mutant.edits:
-        text = texts.setdefault(edit.path, (ROOT / edit.path).read_text())
-        assert text.count(edit.old) == 1, f"{edit.path}: {edit.old!r} occurs {text.count(edit.old)} times"
-        texts[edit.path] = text.replace(edit.old, edit.new)
-    for path, text in texts.items():
-        compile(text, path, "exec")
+    """Each mistake has its function's parameters, changes its code, and gives it back; another one is an error."""
+    functions = [mistake.function for mistake in mutant.mistakes]
+    codes = [function.__code__ for function in functions]
+    assert functions
+    with planted(*mutant.mistakes):
+        assert all(function.__code__ not in codes for function in functions)
+    assert [function.__code__ for function in functions] == codes

@@ -1,0 +1,39 @@
+"""Mistakes in the agent's machine and in its supervisor's, which campaign and model checker must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from inplace.common.epoch import supervisor
+from inplace.common.epoch.agent import Announce, NotAccepted, Verdict, is_fresh, judge
+from inplace.common.epoch.agent import step as step_agent
+from inplace.common.epoch.supervisor import Step, StopWorker, SupervisorState
+from inplace.common.record import replace
+from tests.mistakes.mistake import instead_of
+
+
+def _announces_beside(original: Callable[..., Step], state: SupervisorState, event: Any) -> Step:
+    after, actions = original(state, event)
+    if any(isinstance(action, StopWorker) for action in actions):
+        return supervisor._begin_again(replace(state, agent=after.agent))
+    return after, actions
+
+
+def _gives_up_refused(original: Callable[..., Any], state: Any, event: Any) -> Any:
+    after, actions = original(state, event)
+    is_again = isinstance(event, NotAccepted) and any(isinstance(action, Announce) for action in actions)
+    return after, () if is_again else actions
+
+
+EVERY_VIEW_IS_FRESH: Final = instead_of(is_fresh, lambda original, *_: True)
+LIFTS_BEFORE_SYNC: Final = instead_of(
+    judge,
+    lambda original, epoch, view: Verdict.SYNCED if (verdict := original(epoch, view)) is Verdict.PENDING else verdict,
+)
+SYNCED_BEATS_DEPRECATED: Final = instead_of(
+    judge,
+    lambda original, epoch, view: Verdict.SYNCED if view.in_place and epoch == view.synced else original(epoch, view),
+)
+NOT_ANNOUNCED_AGAIN: Final = instead_of(step_agent, _gives_up_refused)
+ANNOUNCES_BESIDE_ITS_WORKER: Final = instead_of(supervisor._follow, _announces_beside)
