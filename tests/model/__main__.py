@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Final
 
+from tests.model.catalogue import ALL_BUGS
 from tests.model.configurations import FULL, QUICK
-from tests.model.planted import BUGS
-from tests.model.planted_fences import FENCE_BUGS
-from tests.model.planted_ladders import LADDER_BUGS
-from tests.model.planted_pacing import PACING_BUGS
-from tests.model.report import PlantedBug, run_bugs, run_configurations
-
-ALL_BUGS: Final[tuple[PlantedBug, ...]] = (*BUGS, *FENCE_BUGS, *LADDER_BUGS, *PACING_BUGS)
+from tests.model.report import run_bugs, run_configurations
 
 
 def main() -> int:

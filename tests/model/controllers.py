@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.ledger import Ledger
 from inplace.common.epoch.pod_view import PodLife, PodView, Worker
 from inplace.common.epoch.slot import Shape, Slot
-from tests.model.code import Code
 from tests.model.frozen import Frozen, check_fields, freeze, thaw
 from tests.model.pods import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, Config, Pod, SlotState
 from tests.model.rules import Epochs
@@ -31,10 +31,9 @@ class Known(NamedTuple):
 class Controllers:
     """Interns ledgers: a controller in a state is one number."""
 
-    def __init__(self, config: Config, code: Code) -> None:
-        check_fields(code.ledger)
+    def __init__(self, config: Config) -> None:
+        check_fields()
         self.config = config
-        self.module = code.ledger
         self.shape = Shape({JOBS: (config.slots - config.ghosts, 1)})
         self._frozen: list[Frozen] = []
         self._numbers: dict[Frozen, int] = {}
@@ -72,7 +71,7 @@ class Controllers:
     def empty(self, status: Epochs) -> int:
         """Return the ledger of a controller that has just started."""
         if status not in self._empty:
-            self._empty[status] = self._intern(self.module.Ledger(self.shape, *status))
+            self._empty[status] = self._intern(Ledger(self.shape, *status))
         return self._empty[status]
 
     def caught_up(self, number: int, slot: SlotState) -> int:
@@ -125,7 +124,7 @@ class Controllers:
         return PodView(pod.uid, slot, pod.annotation or None, lives[pod.life], worker, failed_epoch=told)
 
     def _thaw(self, number: int) -> Any:
-        return thaw(self.module, self.shape, self._frozen[number])
+        return thaw(self.shape, self._frozen[number])
 
     def _intern(self, ledger: Any) -> int:
         frozen = freeze(ledger)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Generic, Protocol, TypeVar
 
-from tests.model.code import Code
 from tests.model.pods import Config
 from tests.model.rules import STUCK
 from tests.model.world import Move, World
@@ -141,9 +140,9 @@ class Exploration(Generic[S]):
         self.rule, self.trace = rule, (*lines, *([last] if last else []))
 
 
-def explore(config: Config, code: Code | None = None, states_max: int = 10**9) -> Result:
+def explore(config: Config, states_max: int = 10**9) -> Result:
     """Explore one configuration."""
-    return explore_world(str(config), World(config, code or Code()), states_max)
+    return explore_world(str(config), World(config), states_max)
 
 
 def explore_world(name: str, world: Explored[S], states_max: int = 10**9) -> Result:

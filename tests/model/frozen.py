@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from inplace.common.epoch.ledger import Ledger, _Record
+from inplace.common.epoch.slot import Shape
+
 FIELDS = (
     *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at", "_shared_at"),
     *("_ghosts", "_succeeded", "_ahead", "_slots_ahead", "_intruders", "_broken", "_census", "_vanished"),
@@ -14,15 +17,15 @@ RECORD_FIELDS = ("pod", "epoch", "joined", "expected", "instance_synced", "ran",
 Frozen = tuple[Any, ...]
 
 
-def check_fields(module: Any) -> None:
+def check_fields() -> None:
     """Refuse a Ledger with a field that this module does not know: the state would lack it."""
-    ledger = tuple(field.name for field in fields(module.Ledger))
-    record = tuple(field.name for field in fields(module._Record))
+    ledger = tuple(field.name for field in fields(Ledger))
+    record = tuple(field.name for field in fields(_Record))
     if ledger != FIELDS or record != RECORD_FIELDS:
         raise AssertionError(f"expected fields {FIELDS} and {RECORD_FIELDS}, saw {ledger} and {record}: extend freeze")
 
 
-def freeze(ledger: Any) -> Frozen:
+def freeze(ledger: Ledger) -> Frozen:
     """Return all data of a ledger in one canonical order. The shape never changes in the model."""
     return (
         ledger.synced,
@@ -45,7 +48,7 @@ def freeze(ledger: Any) -> Frozen:
     )
 
 
-def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
+def thaw(shape: Shape, frozen: Frozen) -> Ledger:
     """Return a ledger that behaves like the frozen one."""
     (
         synced,
@@ -64,8 +67,8 @@ def thaw(module: Any, shape: Any, frozen: Frozen) -> Any:
         census,
         vanished,
     ) = frozen
-    ledger = module.Ledger(shape, synced, deprecated)
-    ledger._records.update({uid: module._Record(*rest) for uid, *rest in records})
+    ledger = Ledger(shape, synced, deprecated)
+    ledger._records.update({uid: _Record(*rest) for uid, *rest in records})
     for slot, uids in occupants:
         ledger._occupants[slot] = {uid: ledger._records[uid] for uid in uids}
     ledger._pods_at.update(dict(pods_at))

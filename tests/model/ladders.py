@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -20,23 +20,24 @@ import msgspec
 from inplace.common import wire
 from inplace.common.epoch.pod_view import PodLife, PodView
 from inplace.common.epoch.slot import Slot
-from inplace.controller.plan import epochs, failure, rungs
 from inplace.controller.plan.actions import ReplacePod
 from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.epochs import decide_epochs
+from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.observed import Observed
+from inplace.controller.plan.rungs import replace_pods
 from inplace.controller.spec import escalation
 from inplace.controller.spec.causes import Cause, Failure, Trigger
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.spec.kinds import Job
 from inplace.controller.spec.kinds import Pod as KubePod
 from inplace.controller.spec.rules import Matches
-from inplace.controller.tracking import failed_pods
+from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group
 from tests.controller.manifests import jobset as jobset_manifest
 from tests.controller.spec.test_escalation import time_of
 from tests.model.explore import Result
-from tests.model.plan_code import PlanCode
 from tests.model.search import search
 
 LADDERS: Final = ("InPlace=1/2, ReplacePod=1/2", "ReplacePod=1/3, RecreateJobs=1/2", "InPlace=1/3")
@@ -104,29 +105,18 @@ class LadderState(NamedTuple):
     rule: str = ""
 
 
-PRODUCTION: Final = PlanCode()
-# Each imports from the ones before it.
-CHAIN: Final = {
-    "escalation": escalation,
-    "failed_pods": failed_pods,
-    "rungs": rungs,
-    "epochs": epochs,
-    "failure": failure,
-}
-
-
 def explore_ladders(
-    code: PlanCode = PRODUCTION, ladder: str = LADDERS[0], *, faults: int = 2, uncounted: bool = False
+    ladder: str = LADDERS[0], *, faults: int = 2, uncounted: bool = False, forgets: bool = False
 ) -> Result:
     """Visit every state of a JobSet with a ladder.
 
     Args:
-        code: what is checked.
         ladder: the annotation.
         faults: how many of them a run has.
         uncounted: the failure of a Job does not count towards maxRestarts.
+        forgets: a leader keeps the uses in its memory, not in the status.
     """
-    world = LadderWorld(code, ladder, faults, uncounted=uncounted)
+    world = LadderWorld(ladder, faults, uncounted=uncounted, forgets=forgets)
     name = f"ladder {ladder} faults={faults}{' failed Jobs do not count' if uncounted else ''}"
     return search(name, world, is_last=world.is_last, may_be=lambda state: state.now_s <= TIME_MAX)
 
@@ -135,14 +125,12 @@ def explore_ladders(
 class LadderWorld:
     """Knows every move."""
 
-    code: PlanCode
     ladder: str
     faults: int
     uncounted: bool
-    modules: dict[str, Any] = field(init=False)
+    forgets: bool
 
     def __post_init__(self) -> None:
-        self.modules = self.code.load(CHAIN)
         self._jobset = lru_cache(maxsize=None)(self._parse)
         self._planned = lru_cache(maxsize=None)(self._plan)
 
@@ -226,7 +214,7 @@ class LadderWorld:
             if not replaced:
                 return None
             return _with_leader(state, number, leader._replace(pending=replaced))
-        uses = json.dumps(json.loads(planned).get(wire.RUNG_USES, [])) if self.code.forgets else "[]"
+        uses = json.dumps(json.loads(planned).get(wire.RUNG_USES, [])) if self.forgets else "[]"
         moved = self._jobset(planned).epochs[0] > self._jobset(state.status).epochs[0]
         cause = ("", "") if moved else leader.cause
         after = leader._replace(view=planned, pending=replaced, cause=cause, uses=uses)
@@ -287,7 +275,7 @@ class LadderWorld:
         clock_s: int,
     ) -> tuple[str, tuple[str, ...]]:
         """Return the status after one pass, and the UIDs of the Pods that it ends."""
-        believed = json.loads(status) | ({wire.RUNG_USES: json.loads(uses)} if self.code.forgets else {})
+        believed = json.loads(status) | ({wire.RUNG_USES: json.loads(uses)} if self.forgets else {})
         jobset = self._jobset(_text(believed))
         group = Group(jobset)
         group.open_ledgers()
@@ -311,22 +299,17 @@ class LadderWorld:
             jobs,
             decisions=group.decisions(),
             causes=group.causes(),
-            failed_pods=self.modules["failed_pods"].failed_pods(group, kube.get, homes.get),
+            failed_pods=failed_pods(group, kube.get, homes.get),
             matches=Matches().look(jobset, [job for job in jobs.values() if job_failed >= 0], lambda: 0.0),
         )
         draft = Draft(observed)
-        steps = (
-            self.modules["failure"].fail_or_restart,
-            self.modules["epochs"].decide_epochs,
-            self.modules["rungs"].replace_pods,
-        )
-        for step in steps:
+        for step in (fail_or_restart, decide_epochs, replace_pods):
             if step(draft):
                 break
         planned = draft.finish()
         replaced = tuple(action.pod.metadata.uid for action in planned.actions if isinstance(action, ReplacePod))
         kept = {name: value for name, value in planned.status.items() if name in _KEPT}
-        if wire.RUNG_USES in believed and self.code.forgets and kept:
+        if wire.RUNG_USES in believed and self.forgets and kept:
             kept.setdefault(wire.RUNG_USES, believed[wire.RUNG_USES])
         return _text(json.loads(status) | kept), replaced
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from tests.model.code import Code
+from inplace.common.epoch.agent import Lease
+from inplace.common.epoch.lease import renewed_until_s
 from tests.model.pods import LEASE, NO_WORKER, RUNNING, Pod, SlotState
 from tests.model.rules import Version
 
@@ -23,9 +24,7 @@ Over = tuple[int, ...]
 class LeaseMoves:
     """Knows when the lease of a Pod may begin, and when it may end."""
 
-    def __init__(self, code: Code, stepped: Step) -> None:
-        self._agent = code.agent
-        self._lease = code.lease
+    def __init__(self, stepped: Step) -> None:
         self._stepped = stepped
 
     def moves(self, slot: SlotState, pod: Pod, now: Version, over: Over) -> Iterator[tuple[str, Pod, str]]:
@@ -34,10 +33,10 @@ class LeaseMoves:
             return
         agent = pod.agent.agent
         if agent.leased and (pod.cut or over_for(over, leased_epoch(agent)) == LEASE):
-            yield self._stepped(slot, pod, self._agent.Lease(False), now, "its lease is over")
+            yield self._stepped(slot, pod, Lease(False), now, "its lease is over")
         may_begin = not pod.cut and agent.epoch > 0 and over_for(over, agent.epoch) < LEASE
-        if not agent.leased and may_begin and self._lease.renewed_until_s(0, 0, LEASE, agent):
-            yield self._stepped(slot, pod, self._agent.Lease(True), now, "its lease begins")
+        if not agent.leased and may_begin and renewed_until_s(0, 0, LEASE, agent):
+            yield self._stepped(slot, pod, Lease(True), now, "its lease begins")
 
 
 def over_for(over: Over, epoch: int) -> int:

@@ -11,9 +11,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from inplace.common.epoch import guard, supervisor
+from inplace.common.epoch.agent import Accepted, AgentPhase, Announce, GiveUp, View
 from inplace.common.epoch.errors import InvariantError, RemoteProtocolError
+from inplace.common.epoch.guard import (
+    AgentSignal,
+    BarrierLifted,
+    GraceOver,
+    GuardState,
+    LinkEnded,
+    Signalled,
+    StayOn,
+    TellAbsent,
+    TellEnd,
+    TellEnding,
+    WorkerEnded,
+)
+from inplace.common.epoch.guard import step as step_guard
+from inplace.common.epoch.supervisor import SupervisorState, Terminate, WorkerExited, WorkerGone, WorkerLife, WorkerLost
+from inplace.common.epoch.supervisor import step as step_supervisor
+from inplace.common.epoch.telling import FailureTold, ScheduleTelling, TellFailure, TellingDue
 from inplace.common.link import Absent, Ended, Ending, Failed, Lifted, Started
-from tests.model.code import Code
+from inplace.common.linked_worker import Exited, Gone, Heard, Lift, LinkedWorkerState, Lost, Order, PeerLeft, Tell
+from inplace.common.linked_worker import step as step_linked_worker
 from tests.model.explore import Result
 from tests.model.search import canonical, search
 
@@ -86,17 +106,11 @@ Move = tuple[str, Pod]
 class ProcessWorld:
     """Knows every move of such a Pod."""
 
-    def __init__(self, code: Code) -> None:
-        self._guard = code.guard
-        self._worker = code.linked_worker
-        self._machine = code.supervisor
-        self._agent = code.agent
-
     def first(self, epoch: int = 0, deprecated: int = 0) -> Pod:
         """Return a Pod whose containers have just started."""
-        agent = self._machine.SupervisorState(clean_code=CLEAN_CODE, is_guarded=True, clean_after=CLEAN_AFTER)
-        guard = self._guard.GuardState(final_codes=frozenset({FINAL_CODE}))
-        return Pod(agent, self._worker.LinkedWorkerState(), guard, epoch=epoch, deprecated=deprecated)
+        agent = SupervisorState(clean_code=CLEAN_CODE, is_guarded=True, clean_after=CLEAN_AFTER)
+        guard = GuardState(final_codes=frozenset({FINAL_CODE}))
+        return Pod(agent, LinkedWorkerState(), guard, epoch=epoch, deprecated=deprecated)
 
     def moves(self, pod: Pod) -> Iterator[Move]:
         """Yield every move."""
@@ -106,7 +120,7 @@ class ProcessWorld:
             yield from self._guard_moves(pod)
         if pod.agent is not None and pod.guard is not None:
             if not pod.linked and pod.guard.phase == "waiting" and END not in pod.to_agent:
-                hello = self._guard.StayOn()
+                hello = StayOn()
                 yield "guard and agent connect", pod._replace(linked=True, to_guard=(hello,), to_agent=())
             if pod.linked:
                 yield "the connection breaks", self._unlinked(_faulty(pod))
@@ -122,141 +136,147 @@ class ProcessWorld:
             return P3 if idle and pod.main else ""
         if pod.to_agent or pod.to_guard or pod.news or pod.due or pod.patch in ("sent", "answered") or pod.ending:
             return ""
-        life, lives = pod.agent.life, self._machine.WorkerLife
+        life = pod.agent.life
         if pod.guard is None:
-            return P5 if life is lives.RUNNING and pod.lost == pod.agent.agent.epoch else ""
+            return P5 if life is WorkerLife.RUNNING and pod.lost == pod.agent.agent.epoch else ""
         if not pod.linked or pod.main != pod.tree:
             return ""
-        if life is lives.RUNNING and pod.guard.phase == "waiting":
+        if life is WorkerLife.RUNNING and pod.guard.phase == "waiting":
             return P4
-        return P4 if life in (lives.STOPPING, lives.LEFTOVERS) and pod.guard.phase in ("waiting", "running") else ""
+        return (
+            P4
+            if life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS) and pod.guard.phase in ("waiting", "running")
+            else ""
+        )
 
     def _agent_moves(self, pod: Pod) -> Iterator[Move]:
-        agent, phases, lives = pod.agent.agent, self._agent.AgentPhase, self._machine.WorkerLife
-        if agent.epoch == pod.epoch + 1 and agent.phase is phases.WAITING:
+        agent = pod.agent.agent
+        if agent.epoch == pod.epoch + 1 and agent.phase is AgentPhase.WAITING:
             yield f"the group syncs at {agent.epoch}", pod._replace(epoch=agent.epoch)
         if pod.epoch > pod.deprecated:
             yield f"somebody else's worker dies: D={pod.epoch}", pod._replace(deprecated=pod.epoch)
-        view = self._agent.View(pod.epoch, pod.deprecated, consistent=True)
+        view = View(pod.epoch, pod.deprecated, consistent=True)
         yield self._stepped(pod, view, f"sees S={pod.epoch} D={pod.deprecated}")
-        if agent.phase is phases.ANNOUNCING and pod.agent.life is lives.ABSENT:
-            yield self._stepped(pod, self._agent.Accepted(agent.epoch), f"has announced {agent.epoch}")
+        if agent.phase is AgentPhase.ANNOUNCING and pod.agent.life is WorkerLife.ABSENT:
+            yield self._stepped(pod, Accepted(agent.epoch), f"has announced {agent.epoch}")
         if pod.due:
-            yield self._stepped(pod._replace(due=False), self._machine.TellingDue(), "its moment comes")
+            yield self._stepped(pod._replace(due=False), TellingDue(), "its moment comes")
         if pod.patch == "sent":
             yield "the PATCH is answered, or its time is over", pod._replace(patch="answered")
         if pod.patch == "answered":
-            yield self._stepped(pod._replace(patch="over"), self._machine.FailureTold(), "has told")
+            yield self._stepped(pod._replace(patch="over"), FailureTold(), "has told")
         if pod.news:
             yield self._stepped(pod._replace(news=pod.news[1:]), pod.news[0], f"learns {pod.news[0]}")
         if pod.to_agent:
             heard = pod.to_agent[0]
-            event = self._worker.PeerLeft(0) if heard == END else self._worker.Heard(0, heard)
+            event = PeerLeft(0) if heard == END else Heard(0, heard)
             yield f"agent: hears {heard}", self._carried(pod._replace(to_agent=pod.to_agent[1:]), event)
-        if pod.agent.life is lives.STOPPING and not any(getattr(each, "number", 0) == SIGKILL for each in pod.to_guard):
-            yield "agent: the grace is over", self._carried(pod, self._worker.Order(SIGKILL))
+        if pod.agent.life is WorkerLife.STOPPING and not any(
+            getattr(each, "number", 0) == SIGKILL for each in pod.to_guard
+        ):
+            yield "agent: the grace is over", self._carried(pod, Order(SIGKILL))
         if pod.agent.code is None:
-            yield self._stepped(_faulty(pod), self._machine.Terminate(SIGTERM), "gets SIGTERM")
+            yield self._stepped(_faulty(pod), Terminate(SIGTERM), "gets SIGTERM")
         yield "the agent is killed", self._agent_gone(_faulty(pod))
 
     def _guard_moves(self, pod: Pod) -> Iterator[Move]:
-        guard = self._guard
         if pod.to_guard:
             heard = pod.to_guard[0]
             taken = pod._replace(to_guard=pod.to_guard[1:])
-            yield self._guarded(taken, guard.LinkEnded() if heard == END else heard, f"takes in {heard}")
+            yield self._guarded(taken, LinkEnded() if heard == END else heard, f"takes in {heard}")
         if pod.main:
             yield "the worker's main process ends", pod._replace(main=0)
         elif pod.tree:
             for code in (0, 1, FINAL_CODE):
-                event = guard.WorkerEnded(code)
+                event = WorkerEnded(code)
                 yield self._guarded(pod._replace(tree=0), event, f"has nothing left of its worker, which gave {code}")
-            stuck = guard.WorkerEnded(1, is_tree_gone=False)
+            stuck = WorkerEnded(1, is_tree_gone=False)
             yield self._guarded(_faulty(pod), stuck, "cannot end what its worker left")
         if pod.stopping:
-            yield self._guarded(pod, guard.GraceOver(), "the grace is over")
+            yield self._guarded(pod, GraceOver(), "the grace is over")
         if not pod.ending:
-            yield self._guarded(_faulty(pod)._replace(ending=True), guard.Signalled(SIGTERM), "gets kubelet's SIGTERM")
+            yield self._guarded(_faulty(pod)._replace(ending=True), Signalled(SIGTERM), "gets kubelet's SIGTERM")
         yield "the guard is killed, and its container with it", self._guard_gone(_faulty(pod), completed=False)
 
     def _stepped(self, pod: Pod, event: Any, text: str) -> Move:
         """Step the agent's machine, and perform its actions."""
         try:
-            state, actions = self._machine.step(pod.agent, event)
+            state, actions = step_supervisor(pod.agent, event)
         except InvariantError:
             return f"agent: {text}", pod._replace(rule=INVARIANT)
-        pod = pod._replace(agent=canonical(state, self._agent))
+        pod = pod._replace(agent=canonical(state))
         for action in actions:
-            name = type(action).__name__
-            text += f" -> {name}"
-            match name:
-                case "Announce" if pod.tree:
+            text += f" -> {type(action).__name__}"
+            match action:
+                case Announce() if pod.tree:
                     pod = pod._replace(rule=P2)
-                case "Announce" if state.failures >= CLEAN_AFTER:
+                case Announce() if state.failures >= CLEAN_AFTER:
                     pod = pod._replace(rule=P7)
-                case "StartWorker":
-                    pod = self._carried(pod, self._worker.Lift(action.epoch or 0))
-                case "StopWorker":
-                    pod = self._carried(pod, self._worker.Order(SIGTERM))
-                case "ScheduleTelling":
+                case supervisor.StartWorker(epoch):
+                    pod = self._carried(pod, Lift(epoch or 0))
+                case supervisor.StopWorker():
+                    pod = self._carried(pod, Order(SIGTERM))
+                case ScheduleTelling():
                     pod = pod._replace(due=True, patch="")
-                case "TellFailure":
+                case TellFailure():
                     pod = pod._replace(patch="sent")
-                case "Leave" | "GiveUp":
-                    silent = action.code == CLEAN_CODE and pod.patch != "over" and pod.deprecated < state.agent.epoch
+                case supervisor.Leave(code):
+                    silent = code == CLEAN_CODE and pod.patch != "over" and pod.deprecated < state.agent.epoch
                     pod = self._agent_gone(pod._replace(rule=P6 if silent else pod.rule))
+                    break
+                case GiveUp():
+                    pod = self._agent_gone(pod)
                     break
         return f"agent: {text}", pod
 
     def _carried(self, pod: Pod, event: Any) -> Pod:
         """Step the agent's end of the link; what it reports, the agent learns a moment later."""
         try:
-            state, actions = self._worker.step(pod.worker, event)
+            state, actions = step_linked_worker(pod.worker, event)
         except InvariantError:
             return pod._replace(rule=INVARIANT)
         except RemoteProtocolError:  # never of a guard of ours
             return pod._replace(rule=INVARIANT)
         pod = pod._replace(worker=state)
         for action in actions:
-            match type(action).__name__:
-                case "Tell" if pod.linked:
-                    said = action.message
-                    signal = self._guard.AgentSignal(getattr(said, "number", 0))
-                    event = self._guard.BarrierLifted(said.epoch) if isinstance(said, Lifted) else signal
-                    pod = pod._replace(to_guard=(*pod.to_guard, event))
-                case "Exited":
-                    pod = pod._replace(news=(*pod.news, self._machine.WorkerExited(action.code)))
-                case "Gone":
-                    pod = pod._replace(news=(*pod.news, self._machine.WorkerGone()))
-                case "Lost":
-                    pod = pod._replace(news=(*pod.news, self._machine.WorkerLost()))
+            match action:
+                case Tell(_, Lifted(epoch)) if pod.linked:
+                    pod = pod._replace(to_guard=(*pod.to_guard, BarrierLifted(epoch)))
+                case Tell(_, said) if pod.linked:
+                    signal = AgentSignal(getattr(said, "number", 0))
+                    pod = pod._replace(to_guard=(*pod.to_guard, signal))
+                case Exited(code):
+                    pod = pod._replace(news=(*pod.news, WorkerExited(code)))
+                case Gone():
+                    pod = pod._replace(news=(*pod.news, WorkerGone()))
+                case Lost():
+                    pod = pod._replace(news=(*pod.news, WorkerLost()))
         return pod
 
     def _guarded(self, pod: Pod, event: Any, text: str) -> Move:
         """Step the guard's machine, and perform its actions."""
         try:
-            state, actions = self._guard.step(pod.guard, event)
+            state, actions = step_guard(pod.guard, event)
         except InvariantError:
             return f"guard: {text}", pod._replace(rule=INVARIANT)
         pod = pod._replace(guard=state)
         for action in actions:
             text += f" -> {type(action).__name__}"
-            match type(action).__name__:
-                case "StartWorker":
-                    lifted = type(event).__name__ == "BarrierLifted" and event.epoch == action.epoch
+            match action:
+                case guard.StartWorker(epoch):
+                    lifted = event == BarrierLifted(epoch)
                     pod = pod._replace(rule=pod.rule if lifted and not pod.tree else P1)
-                    pod = self._said(pod._replace(main=action.epoch, tree=action.epoch), Started(action.epoch))
-                case "StopWorker":
+                    pod = self._said(pod._replace(main=epoch, tree=epoch), Started(epoch))
+                case guard.StopWorker():
                     pod = pod._replace(stopping=True)
-                case "TellEnding":
-                    pod = self._said(pod, Ending(action.epoch))
-                case "TellEnd":
-                    end = Failed if action.failed else Ended
-                    pod = self._said(pod, end(action.epoch, action.code))
-                case "TellAbsent":
+                case TellEnding(epoch):
+                    pod = self._said(pod, Ending(epoch))
+                case TellEnd(epoch, code, failed):
+                    pod = self._said(pod, Failed(epoch, code) if failed else Ended(epoch, code))
+                case TellAbsent():
                     pod = self._said(pod, Absent(0))
-                case "Leave":
-                    pod = self._guard_gone(pod, completed=action.code in (0, FINAL_CODE))
+                case guard.Leave(code):
+                    pod = self._guard_gone(pod, completed=code in (0, FINAL_CODE))
         return f"guard: {text}", pod
 
     def _said(self, pod: Pod, message: Any) -> Pod:
@@ -278,18 +298,18 @@ class ProcessWorld:
 
     def _agent_gone(self, pod: Pod) -> Pod:
         pod = self._unlinked(pod._replace(agent=None, lost=0))
-        return pod._replace(worker=self._worker.LinkedWorkerState(), to_agent=(), news=(), due=False, patch="")
+        return pod._replace(worker=LinkedWorkerState(), to_agent=(), news=(), due=False, patch="")
 
 
 def _faulty(pod: Pod) -> Pod:
     return pod._replace(faults=pod.faults + 1)
 
 
-def explore_linked_workers(code: Code | None = None) -> Result:
+def explore_linked_workers() -> Result:
     """Visit every state of one Pod of depth `process`, nearest first; stop at the first that breaks a rule."""
     return search(
         NAME,
-        ProcessWorld(code or Code()),
+        ProcessWorld(),
         is_last=lambda pod: pod.epoch > EPOCHS_MAX,
         may_be=lambda pod: pod.faults <= FAULTS_MAX,
     )

@@ -11,8 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+from inplace.common.epoch.agent import Accepted, AgentPhase, AgentState, GiveUp, LiftBarrier, RestartInPlace, View
 from inplace.common.epoch.errors import InvariantError
-from tests.model.code import Code
+from inplace.common.epoch.guard import (
+    BarrierLifted,
+    GraceOver,
+    GuardState,
+    Leave,
+    LinkEnded,
+    Signalled,
+    StartWorker,
+    StopWorker,
+    TellEnd,
+    WorkerEnded,
+)
+from inplace.common.epoch.guard import step as step_guard
+from inplace.common.epoch.sidecar import RestartPod, SidecarState
+from inplace.common.epoch.sidecar import step as step_sidecar
+from inplace.common.epoch.telling import FailureTold, ScheduleTelling, TellFailure, TellingDue, WorkerFailed
 from tests.model.explore import Result
 from tests.model.search import canonical, search
 
@@ -73,14 +89,9 @@ Move = tuple[str, Pod]
 class LinkWorld:
     """Knows every move of such a Pod."""
 
-    def __init__(self, code: Code) -> None:
-        self._guard = code.guard
-        self._sidecar = code.sidecar
-        self._agent = code.agent
-
     def first(self) -> Pod:
         """Return a Pod that has just started."""
-        return Pod(self._sidecar.SidecarState(), self._new_guard())
+        return Pod(SidecarState(), self._new_guard())
 
     def moves(self, pod: Pod) -> Iterator[Move]:
         """Yield every move."""
@@ -91,8 +102,8 @@ class LinkWorld:
             yield from self._guard_moves(pod)
         if pod.agent is not None and pod.guard is not None and not pod.linked and pod.guard.phase == "waiting":
             linked = pod._replace(linked=True, to_guard=(), to_agent=())
-            if pod.agent.agent.phase is self._agent.AgentPhase.LIFTED:
-                linked = linked._replace(to_guard=(self._guard.BarrierLifted(pod.agent.agent.epoch),))
+            if pod.agent.agent.phase is AgentPhase.LIFTED:
+                linked = linked._replace(to_guard=(BarrierLifted(pod.agent.agent.epoch),))
             yield "guard and agent connect", linked
         if (pod.agent is None or pod.guard is None) and not pod.ending:
             yield "kubelet removes all containers and starts them", self._restarted(pod)
@@ -114,25 +125,25 @@ class LinkWorld:
         if pod.agent is None:
             return
         agent = pod.agent.agent
-        if agent.epoch == pod.epoch + 1 and agent.phase is self._agent.AgentPhase.WAITING:
+        if agent.epoch == pod.epoch + 1 and agent.phase is AgentPhase.WAITING:
             yield f"the group syncs at {agent.epoch}", pod._replace(epoch=agent.epoch)
         if pod.epoch > pod.deprecated:
             yield f"somebody else's worker dies: D={pod.epoch}", pod._replace(deprecated=pod.epoch)
 
     def _agent_moves(self, pod: Pod) -> Iterator[Move]:
-        view = self._agent.View(pod.epoch, pod.deprecated, consistent=True)
+        view = View(pod.epoch, pod.deprecated, consistent=True)
         yield self._agent_steps(pod, view, f"sees S={pod.epoch} D={pod.deprecated}")
         agent = pod.agent.agent
-        if agent.phase is self._agent.AgentPhase.ANNOUNCING:
-            yield self._agent_steps(pod, self._agent.Accepted(agent.epoch), f"has announced {agent.epoch}")
+        if agent.phase is AgentPhase.ANNOUNCING:
+            yield self._agent_steps(pod, Accepted(agent.epoch), f"has announced {agent.epoch}")
         if pod.due:
-            yield self._agent_steps(pod._replace(due=False), self._sidecar.TellingDue(), "its moment comes")
+            yield self._agent_steps(pod._replace(due=False), TellingDue(), "its moment comes")
         if pod.patch == "sent":
             yield "the PATCH is answered, or its time is over", pod._replace(patch="answered")
         if pod.patch == "answered":
-            yield self._agent_steps(pod._replace(patch="over"), self._sidecar.FailureTold(), "has told")
-        if agent.phase is self._agent.AgentPhase.LIFTED and pod.others < 2:
-            failed = self._sidecar.WorkerFailed(agent.epoch, 1)
+            yield self._agent_steps(pod._replace(patch="over"), FailureTold(), "has told")
+        if agent.phase is AgentPhase.LIFTED and pod.others < 2:
+            failed = WorkerFailed(agent.epoch, 1)
             text = f"hears that another container's worker of epoch {agent.epoch} died"
             yield self._agent_steps(pod._replace(others=pod.others + 1), failed, text)
         if pod.to_agent:
@@ -141,71 +152,67 @@ class LinkWorld:
         yield "the agent is killed", self._agent_gone(pod)
 
     def _guard_moves(self, pod: Pod) -> Iterator[Move]:
-        guard = self._guard
         if pod.to_guard:
             yield self._guard_steps(pod._replace(to_guard=pod.to_guard[1:]), pod.to_guard[0], "takes in")
         elif pod.linked and pod.agent is None:
-            event = guard.LinkEnded()
+            event = LinkEnded()
             yield self._guard_steps(pod._replace(linked=False), event, "sees the end of the link")
         if pod.worker:
             for code in (0, 1, FINAL_CODE):
                 failed = code == 1 and not pod.ending and not pod.stopping and pod.linked and pod.agent is not None
                 ended = pod._replace(worker=0, dead=pod.worker if failed else 0)
-                yield self._guard_steps(ended, guard.WorkerEnded(code), f"reaps its worker, which gave {code}")
+                yield self._guard_steps(ended, WorkerEnded(code), f"reaps its worker, which gave {code}")
         if pod.stopping:
-            yield self._guard_steps(pod, guard.GraceOver(), "the grace is over")
+            yield self._guard_steps(pod, GraceOver(), "the grace is over")
         if not pod.ending and (pod.guard.phase != "waiting" or pod.agent is not None):
-            yield self._guard_steps(pod._replace(ending=True), guard.Signalled(SIGTERM), "gets kubelet's SIGTERM")
+            yield self._guard_steps(pod._replace(ending=True), Signalled(SIGTERM), "gets kubelet's SIGTERM")
         words: tuple[Any, ...] = ()
         if pod.guard.phase == "running" and pod.linked and pod.agent is not None:
-            words = (self._sidecar.WorkerFailed(pod.guard.epoch, None),)
+            words = (WorkerFailed(pod.guard.epoch, None),)
         killed = pod._replace(guard=None, worker=0, linked=False, stopping=False, to_agent=pod.to_agent + words)
         yield "the guard is killed, and its container with it", killed
 
     def _agent_steps(self, pod: Pod, event: Any, text: str) -> Move:
         try:
-            state, actions = self._sidecar.step(pod.agent, event)
+            state, actions = step_sidecar(pod.agent, event)
         except InvariantError:
             return f"agent: {text}", pod._replace(agent=None, rule=INVARIANT)
-        pod = pod._replace(agent=canonical(state, self._agent))
+        pod = pod._replace(agent=canonical(state))
         for action in actions:
-            name = type(action).__name__
-            text += f" -> {name}"
-            if name == "LiftBarrier" and pod.linked:
-                pod = pod._replace(to_guard=(*pod.to_guard, self._guard.BarrierLifted(action.epoch)))
-            elif name == "ScheduleTelling":
-                pod = pod._replace(due=True)
-            elif name == "TellFailure":
-                pod = pod._replace(patch="sent", told=pod.told + 1, rule=G3 if pod.told else pod.rule)
-            elif name == "RestartPod":
-                pod = self._agent_gone(pod._replace(rule=pod.rule if pod.patch == "over" else G4))
-            elif name in ("RestartInPlace", "GiveUp"):
-                pod = self._agent_gone(pod)
+            text += f" -> {type(action).__name__}"
+            match action:
+                case LiftBarrier(int(epoch)) if pod.linked:
+                    pod = pod._replace(to_guard=(*pod.to_guard, BarrierLifted(epoch)))
+                case ScheduleTelling():
+                    pod = pod._replace(due=True)
+                case TellFailure():
+                    pod = pod._replace(patch="sent", told=pod.told + 1, rule=G3 if pod.told else pod.rule)
+                case RestartPod():
+                    pod = self._agent_gone(pod._replace(rule=pod.rule if pod.patch == "over" else G4))
+                case RestartInPlace() | GiveUp():
+                    pod = self._agent_gone(pod)
         return f"agent: {text}", pod
 
     def _guard_steps(self, pod: Pod, event: Any, text: str) -> Move:
         try:
-            state, actions = self._guard.step(pod.guard, event)
+            state, actions = step_guard(pod.guard, event)
         except InvariantError:
             return f"guard: {text}", pod._replace(guard=None, rule=INVARIANT)
         was_ending, pod = pod.guard.phase == "ending", pod._replace(guard=state)
         for action in actions:
             text += f" -> {type(action).__name__}"
-            match type(action).__name__:
-                case "StartWorker":
-                    lifted = type(event).__name__ == "BarrierLifted" and event.epoch == action.epoch
-                    pod = pod._replace(worker=action.epoch, rule=pod.rule if lifted and not pod.worker else G1)
-                case "StopWorker":
+            match action:
+                case StartWorker(epoch):
+                    lifted = event == BarrierLifted(epoch)
+                    pod = pod._replace(worker=epoch, rule=pod.rule if lifted and not pod.worker else G1)
+                case StopWorker():
                     pod = pod._replace(stopping=True)
-                case "TellEnd":
-                    is_death = action.code not in (0, FINAL_CODE) and not was_ending
-                    if action.failed and not is_death:
+                case TellEnd(epoch, code, failed):
+                    if failed and (code in (0, FINAL_CODE) or was_ending):
                         pod = pod._replace(rule=G5)
-                    if action.failed and pod.linked and pod.agent is not None:
-                        pod = pod._replace(
-                            to_agent=(*pod.to_agent, self._sidecar.WorkerFailed(action.epoch, action.code))
-                        )
-                case "Leave":
+                    if failed and pod.linked and pod.agent is not None:
+                        pod = pod._replace(to_agent=(*pod.to_agent, WorkerFailed(epoch, code)))
+                case Leave():
                     pod = pod._replace(guard=None, linked=False, stopping=False, worker=0)
         return f"guard: {text}", pod
 
@@ -213,18 +220,18 @@ class LinkWorld:
         return pod._replace(agent=None, to_agent=(), due=False, patch="", told=0, dead=0, others=0)
 
     def _restarted(self, pod: Pod) -> Pod:
-        agent = self._sidecar.SidecarState(self._agent.AgentState(previous=None))
+        agent = SidecarState(AgentState(previous=None))
         return Pod(agent, self._new_guard(), epoch=pod.epoch, deprecated=pod.deprecated)
 
     def _new_guard(self) -> Any:
-        return self._guard.GuardState(final_codes=frozenset({FINAL_CODE}))
+        return GuardState(final_codes=frozenset({FINAL_CODE}))
 
 
-def explore_links(code: Code | None = None) -> Result:
+def explore_links() -> Result:
     """Visit every state of one guarded Pod, nearest first; stop at the first that breaks a rule."""
     return search(
         "one guarded Pod",
-        LinkWorld(code or Code()),
+        LinkWorld(),
         is_last=lambda pod: pod.epoch > EPOCHS_MAX,
         may_be=lambda _: True,
     )

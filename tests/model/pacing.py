@@ -19,12 +19,10 @@ from inplace.common import wire
 from inplace.common.epoch.pod_view import PodLife, PodView
 from inplace.common.epoch.slot import Slot
 from inplace.common.epoch.stall import LastProgress
-from inplace.controller.plan import crash_loop as pacing
-from inplace.controller.plan import epochs
 from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.epochs import decide_epochs
 from inplace.controller.plan.manual import restart_on_request
 from inplace.controller.plan.observed import Observed
-from inplace.controller.spec import crash_loop
 from inplace.controller.spec.causes import Cause, Trigger, unix_time
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.jobset import JobSet, parse_jobset
@@ -32,12 +30,9 @@ from inplace.controller.tracking.group import Group
 from tests.controller.manifests import jobset as jobset_manifest
 from tests.controller.spec.test_escalation import time_of
 from tests.model.explore import Result, explore_world
-from tests.model.plan_code import PlanCode
 from tests.model.rules import broken_by_write
 from tests.model.world import Move
 
-# Each imports from the ones before it.
-PACING_CHAIN: Final = {"crash_loop": crash_loop, "pacing": pacing, "epochs": epochs}
 WORKERS: Final = "workers"
 START_S: Final = 1_700_000_000
 TICK_S: Final = 30
@@ -146,19 +141,17 @@ PACING_CONFIGS: Final = (
     PacingConfig(5, "worker"),
     PacingConfig(4, "worker", tells=True),
 )
-PRODUCTION: Final = PlanCode()
 
 
-def explore_pacing(config: PacingConfig, code: PlanCode = PRODUCTION) -> Result:
+def explore_pacing(config: PacingConfig) -> Result:
     """Visit every state of a group that fails again and again."""
-    return explore_world(str(config), PacingWorld(config, code))
+    return explore_world(str(config), PacingWorld(config))
 
 
 class PacingWorld:
     """Knows every move."""
 
-    def __init__(self, config: PacingConfig, code: PlanCode) -> None:
-        self._modules = code.load(PACING_CHAIN)
+    def __init__(self, config: PacingConfig) -> None:
         self._config = config
         self._kinds = frozenset(config.kinds.split())
         self._jobset = lru_cache(maxsize=None)(_parse)
@@ -322,7 +315,7 @@ class PacingWorld:
         )
         draft = Draft(observed)
         restart_on_request(draft)
-        self._modules["epochs"].decide_epochs(draft)
+        decide_epochs(draft)
         return _text(json.loads(status) | dict(draft.finish().status))
 
 

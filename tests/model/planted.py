@@ -1,417 +1,364 @@
-"""
-Planted bugs, which the model checker must find.
-
-Each is one mutation of production code, or one assumption about the environment dropped, with the smallest
-configuration known to show it. A bug that goes uncaught means that the checker, or the rule, is blind.
-"""
+"""Planted bugs of the machines and the ledger, each with the smallest world known to show it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace as changed
+from typing import Any, Final
 
-from tests.model.code import Code, planted
+from inplace.common import linked_worker, wire
+from inplace.common.epoch import agent, guard, ledger, sidecar, supervisor, telling
+from inplace.common.epoch.agent import AgentPhase, Announce, TakeConsistentView, Verdict, is_fresh, judge, newest
+from inplace.common.epoch.decision import Decision
+from inplace.common.epoch.guard import GuardState, TellEnd, WorkerEnded
+from inplace.common.epoch.ledger import Ledger
+from inplace.common.epoch.supervisor import (
+    StartWorker,
+    StopWorker,
+    SupervisorState,
+    WorkerExited,
+    WorkerGone,
+    WorkerLife,
+)
+from inplace.common.epoch.telling import (
+    FailureTold,
+    ScheduleTelling,
+    TellingDue,
+    TellingState,
+    WorkerFailed,
+    WorkerStalled,
+)
+from inplace.common.linked_worker import ABSENT, LinkedWorkerState
+from inplace.common.record import replace
+from tests.mistakes import agent as wrong_agent
+from tests.mistakes import ledger as wrong_ledger
+from tests.mistakes.mistake import Mistake, instead_of
+from tests.model.bug import Bug, dropped
 from tests.model.configurations import kinds
-from tests.model.explore import Result, explore
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
 from tests.model.pods import Config
 
-
-@dataclass(frozen=True, slots=True)
-class Bug:
-    """One planted bug.
-
-    Args:
-        name: what is wrong.
-        module: one of `Code`, such as agent or ledger; "" if the environment is at fault.
-        old: text that occurs once in the module.
-        new: what stands there instead.
-        where: it shows, in the world of a group or in one of one Pod.
-        slow: takes too long for --quick.
-    """
-
-    name: str
-    where: Config | Callable[[Code], Result]
-    module: str = ""
-    old: str = ""
-    new: str = ""
-    slow: bool = False
-
-    def code(self) -> Code:
-        """Return the code with the bug in it."""
-        return planted(self.module, self.old, self.new) if self.module else Code()
-
-    def hunt(self) -> Result:
-        """Explore the code with the bug in it, where it shows."""
-        return explore(self.where, self.code()) if isinstance(self.where, Config) else self.where(self.code())
-
-
-_JUDGE: Final = """    if epoch <= view.deprecated:
-        return Verdict.DEPRECATED
-    if epoch == view.synced:
-        return Verdict.SYNCED
-"""
-_JUDGE_SWAPPED: Final = """    if epoch == view.synced:
-        return Verdict.SYNCED
-    if epoch <= view.deprecated:
-        return Verdict.DEPRECATED
-"""
-_FRESH: Final = "    return view.consistent and view.synced >= reached"
-_ONLY: Final = """    if len(slot) != 1:
-        return None
-    (only,) = slot.values()
-"""
-_ANY: Final = """    if not slot:
-        return None
-    only = max(slot.values(), key=lambda record: record.epoch or 0)
-"""
-_EXITED: Final = """            return _exited(replace(state, failures=0) if progressed else state, code)
-        case WorkerGone():
-            return _gone(state)
-"""
-_UNLINKED: Final = """    return state, ()
-
-
-def _told_to_end"""
-_STARTS: Final = """    return replace(state, phase=RUNNING), (StartWorker(state.epoch),)
-
-
-def _told_to_end"""
-_STOPS: Final = "return replace(state, phase=STOPPING), (StopWorker(),)"
-_RESTARTS: Final = "is_over = restarts > restarts_max and"
+Stepping = Callable[..., Any]
 _WORKER: Final = Config(2, 1, kinds("worker"))
 _PODS: Final = Config(2, 1, kinds("worker replace"))
 _OVERLAP: Final = Config(2, 1, kinds("replace"), overlap=True)
 _SUPERVISED: Final = Config(2, 1, kinds("worker"), supervisor=True)
 
 
-def dropped(name: str, assumption: str, config: Config, *, slow: bool = False) -> Bug:
-    """Drop an assumption about the environment."""
-    return Bug(f"environment: {name}", replace(config, dropped=frozenset({assumption})), slow=slow)
+def _announces_synced(original: Stepping, state: agent.AgentState) -> Any:
+    after, actions = original(state)
+    if not any(isinstance(action, Announce) for action in actions):
+        return after, actions
+    epoch = max(1, after.epoch - 1)
+    return replace(after, epoch=epoch), (Announce(epoch),)
 
+
+def _lifts_unanswered(original: Stepping, state: agent.AgentState) -> Any:
+    is_early = state.phase is AgentPhase.ANNOUNCING and state.view is not None
+    if is_early and state.view is not None and judge(state.epoch, state.view) is Verdict.SYNCED:
+        return original(replace(state, phase=AgentPhase.WAITING))
+    return original(state)
+
+
+def _without(function: Callable[..., Any], kind: type) -> Mistake:
+    """Let a step keep actions of one kind to itself."""
+
+    def bug(original: Stepping, *args: Any) -> Any:
+        after, actions = original(*args)
+        return after, tuple(action for action in actions if not isinstance(action, kind))
+
+    return instead_of(function, bug)
+
+
+def _sets_nothing_aside(original: Callable[..., None], self: Ledger, synced: int, deprecated: int) -> None:
+    ahead, self._ahead = self._ahead, set()
+    original(self, synced, deprecated)
+    self._ahead = ahead
+
+
+def _completes_early(original: Callable[..., bool], self: Ledger, top: int) -> bool:
+    return top > self.synced and self._ghosts == 0 and self._slots_at[top] >= self.shape.size - 1
+
+
+def _deprecates_the_top(original: Callable[..., Decision], self: Ledger, **limits: int) -> Decision:
+    decision = original(self, **limits)
+    is_begun = self.announced > decision.synced and not decision.exceeded
+    return changed(decision, deprecated=self.announced) if is_begun else decision
+
+
+def _starts_unlinked(original: Stepping, state: GuardState) -> Any:
+    after, actions = original(state)
+    if actions:
+        return after, actions
+    return replace(state, phase=guard.RUNNING), (guard.StartWorker(state.epoch),)
+
+
+def _tells_final_codes(original: Stepping, state: GuardState, ended: WorkerEnded) -> Any:
+    after, actions = original(replace(state, final_codes=frozenset()), ended)
+    return replace(after, final_codes=state.final_codes), actions
+
+
+def _tells_every_death(original: Stepping, state: GuardState, ended: WorkerEnded) -> Any:
+    after, actions = original(state, ended)
+    failed = ended.code not in (0, *state.final_codes)
+    return after, tuple(replace(each, failed=failed) if isinstance(each, TellEnd) else each for each in actions)
+
+
+def _starts_the_next(original: Stepping, state: GuardState, ended: WorkerEnded) -> Any:
+    after, actions = original(state, ended)
+    if after.phase != guard.WAITING:
+        return after, actions
+    return replace(after, phase=guard.RUNNING), (*actions[:-1], guard.StartWorker(state.epoch))
+
+
+def _tells_again(original: Stepping, state: TellingState, event: Any) -> Any:
+    if isinstance(event, WorkerFailed | WorkerStalled) and state.failure is not event:
+        return replace(state, failure=event), (ScheduleTelling(),)
+    return original(state, event)
+
+
+def _leaves_untold(original: Stepping, state: sidecar.SidecarState, event: Any) -> Any:
+    after, actions = original(state, event)
+    return original(after, FailureTold()) if isinstance(event, TellingDue) else (after, actions)
+
+
+def _is_gone_at_once(original: Stepping, state: LinkedWorkerState) -> Any:
+    after, actions = original(replace(state, peers=()))
+    return replace(after, peers=state.peers), actions
+
+
+def _cleans_untold(original: Stepping, state: SupervisorState, event: Any) -> Any:
+    is_due = supervisor._is_leaving(state) and isinstance(event, TellingDue)
+    return original(state, FailureTold() if is_due else event)
+
+
+def _never_cleans(original: Stepping, state: SupervisorState, code: int) -> Any:
+    after, actions = original(replace(state, clean_after=0), code)
+    return replace(after, clean_after=state.clean_after), actions
+
+
+def _is_gone_when_it_exits(original: Stepping, state: SupervisorState, event: Any) -> Any:
+    if isinstance(event, WorkerGone):
+        return state, ()
+    after, actions = original(state, event)
+    return original(after, WorkerGone()) if isinstance(event, WorkerExited) else (after, actions)
+
+
+def _starts_again(original: Stepping, state: SupervisorState) -> Any:
+    if supervisor._is_leaving(state) or state.code is not None:
+        return original(state)
+    return replace(state, life=WorkerLife.RUNNING), (StartWorker(state.agent.epoch),)
+
+
+def _keeps_no_view(original: Stepping, state: SupervisorState) -> Any:
+    old = state.agent
+    new = agent.AgentState(previous=old.epoch, reached=old.reached, leased=old.leased)
+    return replace(state, agent=new, life=WorkerLife.ABSENT, telling=TellingState()), ()
+
+
+def _restarts_the_completed(original: Stepping, state: SupervisorState, code: int, *, was_running: bool) -> Any:
+    is_done = was_running and code == 0 and 0 not in state.final_codes and supervisor._restarts_in_place(state)
+    return None if is_done else original(state, code, was_running=was_running)
+
+
+_ANNOUNCES_SYNCED: Final = instead_of(agent._choose, _announces_synced)
+_LIFTS_UNANSWERED: Final = instead_of(agent._settle, _lifts_unanswered)
+_LOST_STATUS_IS_BELIEVED: Final = instead_of(
+    is_fresh, lambda original, view, previous, reached=0: original(view, previous, 0)
+)
 
 BUGS: Final = (
-    Bug("agent: every view counts as fresh", Config(2, 1, kinds("worker")), "agent", _FRESH, "    return True"),
+    Bug("agent: every view counts as fresh", _WORKER, wrong_agent.EVERY_VIEW_IS_FRESH),
     Bug(
         "agent: an unknown previous counts as fresh",
         Config(2, 1, kinds("replace")),
-        "agent",
-        "if previous is not None and view.synced >= previous:",
-        "if view.synced >= (previous or 0):",
+        instead_of(
+            is_fresh,
+            lambda original, view, previous, reached=0: (
+                view.synced >= (previous or 0) or original(view, previous, reached)
+            ),
+        ),
     ),
-    Bug(
-        "agent: announces S, not S + 1",
-        _WORKER,
-        "agent",
-        "epoch = view.synced + 1",
-        "epoch = max(1, view.synced)",
-    ),
-    Bug("agent: lifts on e >= S", _WORKER, "agent", "if epoch == view.synced:", "if epoch >= view.synced:"),
-    Bug("agent: synced beats deprecated", _WORKER, "agent", _JUDGE, _JUDGE_SWAPPED),
-    Bug(
-        "agent: lifts without Accepted",
-        _WORKER,
-        "agent",
-        "Verdict.SYNCED: AgentPhase.ANNOUNCING",
-        "Verdict.SYNCED: AgentPhase.LIFTED",
-    ),
+    Bug("agent: announces S, not S + 1", _WORKER, _ANNOUNCES_SYNCED),
+    Bug("agent: lifts on e >= S", _WORKER, wrong_agent.LIFTS_BEFORE_SYNC),
+    Bug("agent: synced beats deprecated", _WORKER, wrong_agent.SYNCED_BEATS_DEPRECATED),
+    Bug("agent: lifts without Accepted", _WORKER, _LIFTS_UNANSWERED),
     Bug(
         "agent: an older view takes back a newer one",
         _WORKER,
-        "agent",
-        "synced=max(old.synced, new.synced)",
-        "synced=new.synced",
+        instead_of(newest, lambda original, old, new: replace(original(old, new), synced=new.synced)),
     ),
+    Bug("agent: does not send again after a lost reply", Config(2, 1, kinds("patch")), wrong_agent.NOT_ANNOUNCED_AGAIN),
+    Bug("agent: never asks for a consistent view", _PODS, _without(agent._choose, TakeConsistentView)),
+    Bug("ledger: D = max(e)", _WORKER, instead_of(Ledger.decide, _deprecates_the_top)),
     Bug(
-        "agent: does not send again after a lost reply",
-        Config(2, 1, kinds("patch")),
-        "agent",
-        "return state, (Announce(state.epoch),)",
-        "return state, ()",
-    ),
-    Bug("agent: never asks for a consistent view", _PODS, "agent", "else (TakeConsistentView(),)", "else ()"),
-    Bug("ledger: D = max(e)", _WORKER, "ledger", "max(deprecated, top - 1)", "max(deprecated, top)"),
-    Bug("ledger: never deprecates", _WORKER, "ledger", "max(deprecated, top - 1)", "deprecated"),
-    Bug(
-        "ledger: syncs one slot early",
+        "ledger: never deprecates",
         _WORKER,
-        "ledger",
-        "self._slots_at[top] == size",
-        "self._slots_at[top] >= size - 1",
+        instead_of(
+            Ledger.decide,
+            lambda original, self, **limits: changed(original(self, **limits), deprecated=self.deprecated),
+        ),
     ),
+    Bug("ledger: syncs one slot early", _WORKER, instead_of(Ledger._is_complete, _completes_early)),
     Bug(
         "ledger: terminating Pods count as live",
         Config(2, 1, kinds("replace")),
-        "ledger",
-        "return only if only.pod.life is PodLife.LIVE else None",
-        "return only",
+        instead_of(ledger._only_live, lambda original, slot: next(iter(slot.values())) if len(slot) == 1 else None),
     ),
-    Bug(
-        "ledger: terminating Pods do not block their slot",
-        _OVERLAP,
-        "ledger",
-        "_OCCUPYING = (PodLife.LIVE, PodLife.LEAVING)",
-        "_OCCUPYING = (PodLife.LIVE,)",
-    ),
-    Bug(
-        "ledger: ghosts are ignored",
-        Config(2, 1, kinds("worker"), ghosts=1),
-        "ledger",
-        "size > 0 and self._ghosts == 0 and",
-        "size > 0 and",
-    ),
-    Bug(
-        "ledger: two Pods of a slot count",
-        _OVERLAP,
-        "ledger",
-        _ONLY,
-        _ANY,
-    ),
+    Bug("ledger: terminating Pods do not block their slot", _OVERLAP, wrong_ledger.LEAVING_IS_GONE),
+    Bug("ledger: ghosts are ignored", Config(2, 1, kinds("worker"), ghosts=1), wrong_ledger.GHOSTS_ARE_IGNORED),
+    Bug("ledger: two Pods of a slot count", _OVERLAP, wrong_ledger.ONE_OF_TWO_PODS_COUNTS),
     Bug(
         "ledger: an epoch beyond S + 1 is believed",
         Config(2, 2, kinds("worker write")),
-        "ledger",
-        "epoch > self.synced + 1:",
-        "epoch > self.synced + 9:",
+        wrong_ledger.ANY_EPOCH_IS_BELIEVED,
     ),
     Bug(
         "ledger: an epoch set aside is not read again",
         Config(2, 2, kinds("worker write")),
-        "ledger",
-        "for uid in tuple(self._ahead):",
-        "for uid in ():",
+        instead_of(Ledger.learn, _sets_nothing_aside),
     ),
-    Bug(
-        "ledger: one restart too many",
-        Config(2, 2, kinds("worker"), restarts_max=1),
-        "ledger",
-        _RESTARTS,
-        "is_over = restarts > restarts_max + 1 and",
-    ),
-    Bug(
-        "ledger: one restart too few",
-        Config(2, 1, kinds("worker"), restarts_max=1),
-        "ledger",
-        _RESTARTS,
-        "is_over = restarts >= restarts_max and",
-    ),
+    Bug("ledger: one restart too many", Config(2, 2, kinds("worker"), restarts_max=1), wrong_ledger.restarts_beyond(1)),
+    Bug("ledger: one restart too few", Config(2, 1, kinds("worker"), restarts_max=1), wrong_ledger.restarts_beyond(-1)),
     Bug(
         "ledger: completed Jobs stay",
         Config(2, 2, kinds("worker success")),
-        "ledger",
-        "return frozenset(self._succeeded) if self._is_restarting() else frozenset()",
-        "return frozenset()",
+        wrong_ledger.COMPLETED_JOBS_STAY,
     ),
     Bug(
         "ledger: completed Jobs are recreated while the group runs",
         Config(2, 1, kinds("success")),
-        "ledger",
-        "frozenset(self._succeeded) if self._is_restarting() else",
-        "frozenset(self._succeeded) if self.synced > 0 else",
+        instead_of(
+            Ledger._to_recreate,
+            lambda original, self: frozenset(self._succeeded) if self.synced > 0 else frozenset(),
+        ),
     ),
     Bug(
         "ledger: a lagging exit code counts as an edge",
         Config(2, 1, kinds("worker"), early=True),
-        "ledger",
-        " and self.synced == record.instance_synced",
-        "",
+        wrong_ledger.OLD_EXIT_COUNTS,
     ),
     Bug(
         "ledger: a container never seen running counts as an edge",
         Config(2, 2, kinds("worker controller"), stale=1, early=True),
-        "ledger",
-        "record.pod.worker.failed and record.ran and",
-        "record.pod.worker.failed and",
+        wrong_ledger.NEVER_SEEN_RUNNING_COUNTS,
     ),
     Bug(
         "ledger: a dead worker is remembered into the next epoch",
         Config(2, 1, kinds("worker"), stale=1, early=True),
-        "ledger",
-        "self._broken.clear()",
-        "pass",
+        wrong_ledger.THE_DEAD_ARE_REMEMBERED,
     ),
     Bug(
         "ledger: a death that was told counts in any epoch",
         Config(2, 1, kinds("worker"), tells=True),
-        "ledger",
-        "record.pod.failed_epoch == self.synced and",
-        "record.pod.failed_epoch is not None and",
+        instead_of(
+            Ledger._has_broken,
+            lambda original, self, record: original(
+                self,
+                changed(record, pod=changed(record.pod, failed_epoch=record.pod.failed_epoch and self.synced)),
+            ),
+        ),
     ),
-    Bug("guard: starts its worker before the lift", explore_links, "guard", _UNLINKED, _STARTS),
-    Bug("guard: does not end its worker when the agent leaves", explore_links, "guard", _STOPS, "return state, ()"),
-    Bug("guard: tells of a final code", explore_links, "guard", " and code not in state.final_codes", ""),
+    Bug("guard: starts its worker before the lift", explore_links, instead_of(guard._stop, _starts_unlinked)),
     Bug(
-        "guard: tells of a Pod that ends",
+        "guard: does not end its worker when the agent leaves",
         explore_links,
-        "guard",
-        "failed = state.phase == RUNNING and code",
-        "failed = code",
+        instead_of(
+            guard._stop, lambda original, state: original(state) if state.phase == guard.WAITING else (state, ())
+        ),
     ),
-    Bug(
-        "guard: keeps a death to itself",
-        explore_links,
-        "guard",
-        "return gone, (told, Leave(code))",
-        "return gone, (Leave(code),)",
-    ),
-    Bug(
-        "sidecar: tells of each death in its Pod",
-        explore_links,
-        "telling",
-        "if state.failure is not None:",
-        "if state.failure is event:",
-    ),
-    Bug(
-        "sidecar: leaves before its PATCH is out",
-        explore_links,
-        "sidecar",
-        "if isinstance(event, FailureTold) and",
-        "if isinstance(event, FailureTold | TellingDue) and",
-    ),
+    Bug("guard: tells of a final code", explore_links, instead_of(guard._ended, _tells_final_codes)),
+    Bug("guard: tells of a Pod that ends", explore_links, instead_of(guard._ended, _tells_every_death)),
+    Bug("guard: keeps a death to itself", explore_links, _without(guard._ended, TellEnd)),
+    Bug("sidecar: tells of each death in its Pod", explore_links, instead_of(telling.step, _tells_again)),
+    Bug("sidecar: leaves before its PATCH is out", explore_links, instead_of(sidecar.step, _leaves_untold)),
     Bug(
         "guard: says that nothing is left beside what its worker left",
         explore_linked_workers,
-        "guard",
-        "if not ended.is_tree_gone:",
-        "if False:",
+        instead_of(guard._ended, lambda original, state, ended: original(state, replace(ended, is_tree_gone=True))),
     ),
     Bug(
         "guard: starts the next worker without a lift",
         explore_linked_workers,
-        "guard",
-        "return replace(state, phase=WAITING), (*words, TellAbsent())",
-        "return replace(state, phase=RUNNING), (*words, StartWorker(state.epoch))",
+        instead_of(guard._ended, _starts_the_next),
     ),
     Bug(
         "guard: does not end its worker when the agent says so",
         explore_linked_workers,
-        "guard",
-        "if state.phase == WAITING or not state.stays:",
-        "if True:",
+        instead_of(guard._told_to_end, lambda original, state, number: (state, ())),
     ),
     Bug(
         "linked worker: the next epoch is announced before the guard says that nothing is left",
         explore_linked_workers,
-        "linked_worker",
-        "not state.is_ending or any(peer.life != ABSENT for peer in state.peers):",
-        "not state.is_ending:",
+        instead_of(linked_worker._settled, _is_gone_at_once),
     ),
     Bug(
         "linked worker: a container that is gone counts as one that waits",
         explore_linked_workers,
-        "linked_worker",
-        "if life in (LIFTED, RUNS):\n",
-        "if False:\n",
+        instead_of(
+            linked_worker._left,
+            lambda original, state, number: original(linked_worker._at(state, number, ABSENT), number),
+        ),
     ),
     Bug(
         "supervisor: leaves for clean containers before its PATCH is out",
         explore_linked_workers,
-        "supervisor",
-        "        if isinstance(event, FailureTold):\n            return _leave(state)",
-        "        if isinstance(event, TellingDue | FailureTold):\n            return _leave(state)",
+        instead_of(supervisor._tell, _cleans_untold),
     ),
     Bug(
         "supervisor: never asks for clean containers",
         explore_linked_workers,
-        "supervisor",
-        "0 < state.clean_after <= state.failures\n",
-        "0 < 99 <= state.failures\n",
+        instead_of(supervisor._exited, _never_cleans),
     ),
     Bug(
         "supervisor: announces when its worker exits, not when the tree is gone",
         _SUPERVISED,
-        "supervisor",
-        _EXITED,
-        _EXITED.replace("_gone(state)", "state, ()").replace(
-            "_exited(replace(state, failures=0) if progressed else state, code)",
-            "_gone(_exited(replace(state, failures=0) if progressed else state, code)[0])",
-        ),
+        instead_of(supervisor.step, _is_gone_when_it_exits),
     ),
     Bug(
         "supervisor: announces the next epoch beside a running worker",
         _SUPERVISED,
-        "supervisor",
-        "return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)\n        case",
-        "return _begin_again(state)\n        case",
+        wrong_agent.ANNOUNCES_BESIDE_ITS_WORKER,
     ),
     Bug(
         "supervisor: starts the worker again in the epoch that is over",
         _SUPERVISED,
-        "supervisor",
-        "return _begin_again(state)\n\n\ndef _terminate",
-        "return replace(state, life=WorkerLife.RUNNING), (StartWorker(state.agent.epoch),)\n\n\ndef _terminate",
+        instead_of(supervisor._gone, _starts_again),
     ),
-    Bug(
-        "supervisor: does not stop its worker",
-        _SUPERVISED,
-        "supervisor",
-        "(stop,)\n        case",
-        "()\n        case",
-    ),
+    Bug("supervisor: does not stop its worker", _SUPERVISED, _without(supervisor._follow, StopWorker)),
     Bug(
         "supervisor: keeps no view for the next machine",
         _SUPERVISED,
-        "supervisor",
-        "return _follow(replace(state, agent=agent, life=WorkerLife.ABSENT), replace(view, consistent=False))",
-        "return replace(state, agent=agent, life=WorkerLife.ABSENT), ()",
+        instead_of(supervisor._begin_again, _keeps_no_view),
     ),
     Bug(
         "supervisor: restarts the group for a worker that completed",
         Config(2, 1, kinds("success"), supervisor=True),
-        "supervisor",
-        "code if code == 0 or is_final or",
-        "code if is_final or",
+        instead_of(supervisor._last_code, _restarts_the_completed),
     ),
-    Bug(
-        "supervisor: the agent lifts without Accepted",
-        _SUPERVISED,
-        "agent",
-        "Verdict.SYNCED: AgentPhase.ANNOUNCING",
-        "Verdict.SYNCED: AgentPhase.LIFTED",
-    ),
-    Bug(
-        "supervisor: the agent lifts on e >= S",
-        _SUPERVISED,
-        "agent",
-        "if epoch == view.synced:",
-        "if epoch >= view.synced:",
-    ),
-    Bug(
-        "supervisor: the agent announces S, not S + 1",
-        _SUPERVISED,
-        "agent",
-        "epoch = view.synced + 1",
-        "epoch = max(1, view.synced)",
-    ),
+    Bug("supervisor: the agent lifts without Accepted", _SUPERVISED, _LIFTS_UNANSWERED),
+    Bug("supervisor: the agent lifts on e >= S", _SUPERVISED, wrong_agent.LIFTS_BEFORE_SYNC),
+    Bug("supervisor: the agent announces S, not S + 1", _SUPERVISED, _ANNOUNCES_SYNCED),
     Bug(
         "ledger: a status that was lost is never found again",
         Config(1, 3, kinds("lost worker controller")),
-        "ledger",
-        "if (found := self._find_lost()) is not None:",
-        "if (found := self._find_lost()) is not None and False:",
+        instead_of(Ledger._find_lost, lambda original, self: None),
     ),
     Bug(
         "agent: a lost status is believed when it was read consistently",
         Config(2, 2, kinds("lost worker")),
-        "agent",
-        "view.consistent and view.synced >= reached",
-        "view.consistent",
+        _LOST_STATUS_IS_BELIEVED,
     ),
     Bug(
         "supervisor: a lost status is believed when it was read consistently",
         Config(2, 2, kinds("lost agent"), supervisor=True),
-        "agent",
-        "view.consistent and view.synced >= reached",
-        "view.consistent",
+        _LOST_STATUS_IS_BELIEVED,
     ),
     Bug(
         "wire: D beyond S is read as it stands",
         Config(2, 1, kinds("torn")),
-        "wire",
-        "return max(synced, deprecated), deprecated",
-        "return synced, deprecated",
+        instead_of(wire.epochs_of_status, lambda original, status: wire.epochs_as_written(status)),
     ),
     dropped(
         "a PATCH of a supervisor lands after its next one",

@@ -1,81 +1,81 @@
-"""Planted bugs of the fence of a dead node, of both sides; as `tests.model.planted`."""
+"""Planted bugs of the fence of a dead node, of both sides."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
+from inplace.common.epoch import agent, supervisor
+from inplace.common.epoch.agent import AgentPhase, AgentState, Verdict, judge
+from inplace.common.epoch.lease import fenced_in_s, renewed_until_s
+from inplace.common.epoch.ledger import Ledger
+from inplace.common.record import replace
+from tests.mistakes.mistake import Mistake, instead_of
+from tests.model.bug import Bug, dropped
 from tests.model.configurations import FENCED
-from tests.model.planted import Bug, dropped
 from tests.model.promises import explore_promises
 
-_RENEWED: Final = "in (Verdict.DEPRECATED, Verdict.PASSED):"
-_FENCES: Final = """            self._vanished = max(self._vanished, record.epoch or 0)
-            self._withdraw(record)
-"""
+
+def _skips_nothing(original: Callable[..., None], self: Ledger, uid: str) -> None:
+    vanished = self._vanished
+    original(self, uid)
+    self._vanished = vanished
+
+
+def _renewed_when(over: Verdict) -> Mistake:
+    return instead_of(
+        renewed_until_s,
+        lambda original, until_s, sent_s, length_s, agent: (
+            max(until_s, sent_s + length_s)
+            if agent.view is not None and judge(agent.epoch, agent.view) is over
+            else original(until_s, sent_s, length_s, agent)
+        ),
+    )
+
+
+def _lifts_unleased(original: Callable[..., Any], state: AgentState) -> Any:
+    after, actions = original(replace(state, leased=True))
+    return replace(after, leased=state.leased), actions
+
 
 FENCE_BUGS: Final = (
-    Bug(
-        "controller: a ghost is not waited for",
-        FENCED,
-        "lease",
-        "return over_since_s + promised - now_s",
-        "return 0.0",
-    ),
+    Bug("controller: a ghost is not waited for", FENCED, instead_of(fenced_in_s, lambda original, *_: 0.0)),
     Bug(
         "controller: waits for the lease, and not for the worker's end",
         FENCED,
-        "lease",
-        "return over_since_s + promised - now_s",
-        "return over_since_s + promised - 1 - now_s",
+        instead_of(
+            fenced_in_s,
+            lambda original, over_since_s, promised, now_s: original(over_since_s, promised - 1, now_s),
+        ),
     ),
     Bug(
         "ledger: the epoch that a fenced ghost waits for is not skipped",
         FENCED,
-        "ledger",
-        _FENCES,
-        _FENCES.replace("record.epoch or 0", "0"),
+        instead_of(Ledger.fence, _skips_nothing),
     ),
     dropped("an announcement on a Pod that is being deleted counts", "leaving", FENCED),
-    Bug(
-        "lease: renewed although the epoch is over",
-        explore_promises,
-        "lease",
-        _RENEWED,
-        "is Verdict.PASSED:",
-    ),
-    Bug(
-        "lease: renewed although the group has gone on",
-        explore_promises,
-        "lease",
-        _RENEWED,
-        "is Verdict.DEPRECATED:",
-    ),
+    Bug("lease: renewed although the epoch is over", explore_promises, _renewed_when(Verdict.DEPRECATED)),
+    Bug("lease: renewed although the group has gone on", explore_promises, _renewed_when(Verdict.PASSED)),
     Bug(
         "lease: begins with the answer, and not when the read was sent",
         explore_promises,
-        "lease",
-        "return max(until_s, sent_s + length_s)",
-        "return max(until_s, length_s)",
+        instead_of(
+            renewed_until_s,
+            lambda original, until_s, sent_s, length_s, agent: original(until_s, 0.0, length_s, agent),
+        ),
     ),
     Bug(
         "agent: does not end its worker when the lease is over",
         explore_promises,
-        "agent",
-        "if state.phase is AgentPhase.LIFTED and not state.leased and",
-        "if False and",
+        instead_of(
+            agent._take_lease,
+            lambda original, state: (state, ()) if state.phase is AgentPhase.LIFTED else original(state),
+        ),
     ),
-    Bug(
-        "agent: lifts without a lease",
-        explore_promises,
-        "agent",
-        "or (phase is AgentPhase.LIFTED and not state.leased)",
-        "or False",
-    ),
+    Bug("agent: lifts without a lease", explore_promises, instead_of(agent._settle, _lifts_unleased)),
     Bug(
         "supervisor: a worker in its grace outlives the lease",
         explore_promises,
-        "supervisor",
-        "ends = state.life is WorkerLife.STOPPING and not held",
-        "ends = False",
+        instead_of(supervisor._keep_lease, lambda original, state, *, held: (original(state, held=held)[0], ())),
     ),
 )

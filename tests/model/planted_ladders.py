@@ -1,78 +1,108 @@
-"""Planted bugs of the ladder, which its exploration must find; as `tests.model.planted`."""
+"""Planted bugs of the ladder, which its exploration must find."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
-from tests.model.explore import Result
+from inplace.common.epoch.decision import Decision
+from inplace.controller.plan import rungs
+from inplace.controller.plan.budget import exempt_next_epoch
+from inplace.controller.plan.draft import Draft
+from inplace.controller.spec import escalation
+from inplace.controller.spec.causes import Trigger
+from inplace.controller.spec.escalation import FAIL, Ladder, Use, kept
+from inplace.controller.spec.kinds import Pod
+from inplace.controller.spec.scopes import Scope
+from inplace.controller.tracking.failed_pods import failed_pods
+from inplace.controller.tracking.group import Group, ScopeLedger
+from tests.mistakes.mistake import instead_of, within
+from tests.model.bug import Bug
 from tests.model.ladders import LADDERS, explore_ladders
-from tests.model.plan_code import PlanCode
+
+_BY_POD: Final = partial(explore_ladders, LADDERS[1])
 
 
-@dataclass(frozen=True, slots=True)
-class LadderBug:
-    """One planted bug.
-
-    Args:
-        name: what is wrong.
-        code: with the mistake in it.
-        ladder, faults, uncounted: where it shows, see `explore_ladders`.
-        slow: takes too long for --quick.
-    """
-
-    name: str
-    code: PlanCode
-    ladder: str = LADDERS[0]
-    faults: int = 2
-    uncounted: bool = False
-    slow: bool = False
-
-    def hunt(self) -> Result:
-        """Explore the code with the bug in it, where it shows."""
-        return explore_ladders(self.code, self.ladder, faults=self.faults, uncounted=self.uncounted)
+def _keeps_half(
+    original: Callable[..., tuple[Use, ...]], ladder: Ladder, uses: Sequence[Use], now_s: float, now: str
+) -> tuple[Use, ...]:
+    return original([replace(rung, window_s=(rung.window_s + 1) // 2) for rung in ladder], uses, now_s, now)
 
 
-_IN_WINDOW: Final = "left[use.rung] and _age_s(use, now_s) < rung.window_s"
+def _forgets_the_future(
+    original: Callable[..., tuple[Use, ...]], ladder: Ladder, uses: Sequence[Use], now_s: float, now: str
+) -> tuple[Use, ...]:
+    return original(ladder, [use for use in uses if escalation._age_s(use, now_s) >= 0], now_s, now)
+
+
+def _blames_any(
+    original: Callable[..., dict[str, Pod]],
+    group: Group,
+    pod_named: Callable[[str], Pod | None],
+    home_of: Callable[[str], ScopeLedger | None],
+) -> dict[str, Pod]:
+    causes = {name: scope_ledger.cause for name, scope_ledger in group.ledgers.items()}
+    for name, cause in causes.items():
+        if cause is not None and cause.trigger.is_failure:
+            group.ledgers[name].cause = replace(cause, trigger=Trigger.WORKER_EXIT)
+    found = original(group, pod_named, home_of)
+    for name, cause in causes.items():
+        group.ledgers[name].cause = cause
+    return found
+
+
+def _goes_on(original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision) -> Decision:
+    climbed = original(draft, scope, decision)
+    return climbed if FAIL in draft.rungs else decision
+
 
 LADDER_BUGS: Final = (
-    LadderBug("ladder: the window forgets at a leader change", PlanCode(forgets=True)),
-    LadderBug(
+    Bug("ladder: the window forgets at a leader change", partial(explore_ladders, forgets=True)),
+    Bug(
         "ladder: a use is dropped when half its window is over",
-        PlanCode("escalation", _IN_WINDOW, f"{_IN_WINDOW} / 2"),
+        explore_ladders,
+        instead_of(kept, _keeps_half),
     ),
-    LadderBug(
+    Bug(
         "ladder: a clock that is set back forgets",
-        PlanCode("escalation", _IN_WINDOW, _IN_WINDOW.replace("_age_s", "0 <= _age_s")),
-        LADDERS[2],
-        faults=3,
+        partial(explore_ladders, LADDERS[2], faults=3),
+        instead_of(kept, _forgets_the_future),
     ),
-    LadderBug(
+    Bug(
         "ladder: replaces a healthy Pod after a hang",
-        PlanCode("failed_pods", "cause.trigger is Trigger.WORKER_EXIT", "cause.trigger.is_failure"),
-        LADDERS[1],
+        _BY_POD,
+        instead_of(failed_pods, _blames_any),
     ),
-    LadderBug(
+    Bug(
         "ladder: a death and the failure of its Job are counted twice",
-        PlanCode("rungs", "if known is None or known.recreation:", "if True:"),
-        LADDERS[2],
-    ),
-    LadderBug(
-        "ladder: a restart is counted again when S grows",
-        PlanCode("rungs", "return is_running and is_over and", "return is_over and"),
-    ),
-    LadderBug(
-        "ladder: maxRestarts counts what RecreateJobs recreates twice",
-        PlanCode("rungs", "    exempt_next_epoch(draft, (*others, scope), trigger)\n", ""),
-        LADDERS[1],
-    ),
-    LadderBug(
-        "ladder: S grows past the Pod that is to be replaced",
-        PlanCode(
-            "rungs",
-            "return decision if is_skipped or not (use.pod_uid or use.rung == RECREATE_JOBS) else stays",
-            "return decision",
+        partial(explore_ladders, LADDERS[2]),
+        instead_of(
+            rungs.count_recreation,
+            lambda original, draft, scope: (
+                rungs._take(draft, scope, recreation=True).rung if draft.jobset.ladder else ""
+            ),
         ),
-        LADDERS[1],
+    ),
+    Bug(
+        "ladder: a restart is counted again when S grows",
+        explore_ladders,
+        instead_of(
+            rungs._begins_counted,
+            lambda original, draft, scope, decision: original(
+                draft, replace(scope, deprecated=scope.synced - 1), decision
+            ),
+        ),
+    ),
+    Bug(
+        "ladder: maxRestarts counts what RecreateJobs recreates twice",
+        _BY_POD,
+        within(rungs._recreate, instead_of(exempt_next_epoch, lambda original, *_, **__: None)),
+    ),
+    Bug(
+        "ladder: S grows past the Pod that is to be replaced",
+        _BY_POD,
+        instead_of(rungs.climb, _goes_on),
     ),
 )

@@ -1,105 +1,151 @@
-"""Planted bugs of the wait after restarts in vain, which its exploration must find; as `tests.model.planted`."""
+"""Planted bugs of the wait after restarts in vain, which its exploration must find."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
 
-from tests.model.explore import Result
+from inplace.common import wire
+from inplace.common.epoch.decision import Decision
+from inplace.controller.plan import crash_loop as pacing
+from inplace.controller.plan.draft import Draft
+from inplace.controller.spec import crash_loop
+from inplace.controller.spec.causes import Trigger, trigger_of, unix_time
+from inplace.controller.spec.crash_loop import Backoff, CrashLoop, after_failure, backoff_of, crash_loop_of
+from inplace.controller.spec.scopes import Scope, write_scope
+from tests.mistakes.mistake import instead_of, within
+from tests.model.bug import Bug
 from tests.model.pacing import PacingConfig, explore_pacing
-from tests.model.plan_code import PlanCode
-
-SILENT: Final = PacingConfig(3, "worker")
 
 
-@dataclass(frozen=True, slots=True)
-class PacingBug:
-    """One planted bug.
-
-    Args:
-        name: what is wrong.
-        code: with the mistake in it.
-        config: where it shows.
-        slow: takes too long for --quick.
-    """
-
-    name: str
-    code: PlanCode
-    config: PacingConfig = SILENT
-    slow: bool = False
-
-    def hunt(self) -> Result:
-        """Explore the code with the bug in it, where it shows."""
-        return explore_pacing(self.config, self.code)
+def _where(faults: int, kinds: str, *, tells: bool = False) -> Callable[[], Any]:
+    return partial(explore_pacing, PacingConfig(faults, kinds, tells))
 
 
-_FORGIVEN: Final = "return CrashLoop(1, failed_at, epoch, best=best)"
-_COUNTED: Final = "loop = old if old.epoch == decision.synced else _judged(draft, scope, old, now)"
-_FAILED_AT: Final = 'failed_at = str(entry.get("startedAt") or cause.seen_at or now)'
-_WRITTEN: Final = "{wire.CRASH_LOOP: replace(loop, synced_at=now).fields()}"
+_SILENT: Final = _where(3, "worker")
+_TOLD: Final = _where(3, "worker", tells=True)
+
+
+def _waits_at_first(original: Callable[..., CrashLoop], *args: Any, **kwargs: Any) -> CrashLoop:
+    loop = original(*args, **kwargs)
+    return replace(loop, failures=2, until=_after(loop.since, 30)) if loop.failures == 1 else loop
+
+
+def _writes_no_count(original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision) -> Decision:
+    paced = original(draft, scope, decision)
+    if paced.synced > scope.synced:
+        write_scope(draft.status, scope, {wire.CRASH_LOOP: {}})
+    return paced
+
+
+def _waits_from_now(
+    original: Callable[..., CrashLoop], draft: Draft, scope: Scope, old: CrashLoop, now: str
+) -> CrashLoop:
+    loop = original(draft, scope, old, now)
+    wait_s = backoff_of(draft.jobset.annotations).wait_s(loop.failures)
+    return replace(loop, until=_after(now, wait_s)) if loop.until else loop
+
+
+def _deprecates_what_waits(
+    original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision
+) -> Decision:
+    paced = original(draft, scope, decision)
+    return paced if paced.synced == decision.synced else replace(paced, deprecated=decision.synced)
+
+
+def _after(time: str, wait_s: float) -> str:
+    return crash_loop._text((unix_time(time) or 0.0) + wait_s)
+
 
 PACING_BUGS: Final = (
-    PacingBug(
-        "pacing: a first failure waits",
-        PlanCode(
-            "crash_loop",
-            _FORGIVEN,
-            "return CrashLoop(2, failed_at, epoch, _text(unix_time(failed_at) + 30), best=best)",
+    Bug("pacing: a first failure waits", _SILENT, instead_of(after_failure, _waits_at_first)),
+    Bug(
+        "pacing: a higher step does not forgive",
+        _TOLD,
+        instead_of(
+            crash_loop._made_progress,
+            lambda original, old, step, ran_s, *, told: (
+                original(old, step, ran_s, told=told) and (step is None or old.best is None)
+            ),
         ),
     ),
-    PacingBug(
-        "pacing: a higher step does not forgive",
-        PlanCode("crash_loop", "step > old.best", "False"),
-        PacingConfig(3, "worker", tells=True),
-    ),
-    PacingBug(
+    Bug(
         "pacing: the same step forgives",
-        PlanCode("crash_loop", "step > old.best", "step >= old.best"),
-        PacingConfig(3, "worker", tells=True),
+        _TOLD,
+        instead_of(
+            crash_loop._made_progress,
+            lambda original, old, step, ran_s, *, told: (
+                original(old, step, ran_s, told=told) or (step is not None and step == old.best)
+            ),
+        ),
     ),
-    PacingBug("pacing: a long run does not forgive", PlanCode("pacing", _WRITTEN, "{wire.CRASH_LOOP: loop.fields()}")),
-    PacingBug(
-        "pacing: S is written before the wait is over", PlanCode("pacing", "if left_s > 0.0:", "if left_s > 30.0:")
+    Bug(
+        "pacing: a long run does not forgive",
+        _SILENT,
+        instead_of(CrashLoop.fields, lambda original, self: original(replace(self, synced_at=""))),
     ),
-    PacingBug(
+    Bug(
+        "pacing: S is written before the wait is over",
+        _SILENT,
+        instead_of(
+            CrashLoop.left_s,
+            lambda original, self, now_s, backoff: left_s if (left_s := original(self, now_s, backoff)) > 30.0 else 0.0,
+        ),
+    ),
+    Bug(
         "pacing: the wait has no longest",
-        PlanCode("crash_loop", "min(self.max_s, self.first_s << ", "(self.first_s << "),
-        PacingConfig(4, "worker"),
+        _where(4, "worker"),
+        instead_of(Backoff.wait_s, lambda original, self, failures: original(replace(self, max_s=10**9), failures)),
     ),
-    PacingBug(
+    Bug(
         "pacing: the wait is never over",
-        PlanCode("crash_loop", "until_s - now_s\n", "float(backoff.wait_s(self.failures))\n"),
+        _SILENT,
+        instead_of(
+            CrashLoop.left_s,
+            lambda original, self, now_s, backoff: float(backoff.wait_s(self.failures)) if self.until else 0.0,
+        ),
     ),
-    PacingBug(
-        "pacing: the count is not written with S",
-        PlanCode("pacing", "    if loop.failures:\n", "    if not loop.failures:\n"),
-    ),
-    PacingBug(
+    Bug("pacing: the count is not written with S", _SILENT, instead_of(pacing.pace, _writes_no_count)),
+    Bug(
         "pacing: each pass counts the failure again",
-        PlanCode("pacing", _COUNTED, "loop = _judged(draft, scope, old, now)"),
+        _SILENT,
+        within(pacing.pace, instead_of(crash_loop_of, lambda original, fields: replace(original(fields), epoch=0))),
     ),
-    PacingBug(
+    Bug(
         "pacing: the wait counts from the announcement",
-        PlanCode("pacing", _FAILED_AT, "failed_at = now"),
-        PacingConfig(3, "worker crash"),
+        _where(3, "worker crash"),
+        instead_of(pacing._judged, _waits_from_now),
     ),
-    PacingBug(
+    Bug(
         "pacing: another clock's time is waited for",
-        PlanCode("crash_loop", "0.0 < left_s <= backoff.wait_s(self.failures)", "0.0 < left_s"),
-        PacingConfig(3, "worker clock"),
+        _where(3, "worker clock"),
+        instead_of(
+            CrashLoop.left_s,
+            lambda original, self, now_s, backoff: max(0.0, (unix_time(self.until) or 0.0) - now_s),
+        ),
     ),
-    PacingBug(
+    Bug(
         "pacing: a lost Pod counts",
-        PlanCode("pacing", "    if trigger not in OWN_FAULTS:\n        return old\n", ""),
-        PacingConfig(3, "worker lost"),
+        _where(3, "worker lost"),
+        within(
+            pacing._judged,
+            instead_of(
+                trigger_of,
+                lambda original, entry: Trigger.WORKER_EXIT if original(entry) is Trigger.POD_LOST else original(entry),
+            ),
+        ),
     ),
-    PacingBug(
+    Bug(
         "pacing: a restart that a person asks for waits",
-        PlanCode("pacing", "scope.synced == 0 or trigger in CURES", "scope.synced == 0"),
-        PacingConfig(3, "worker asked"),
+        _where(3, "worker asked"),
+        instead_of(
+            pacing._judged,
+            lambda original, draft, scope, old, now: (
+                loop if (loop := original(draft, scope, old, now)).failures or scope.synced == 0 else old
+            ),
+        ),
     ),
-    PacingBug(
-        "pacing: D passes the S that is held back",
-        PlanCode("pacing", "deprecated=max(decision.deprecated, scope.synced)", "deprecated=decision.synced"),
-    ),
+    Bug("pacing: D passes the S that is held back", _SILENT, instead_of(pacing.pace, _deprecates_what_waits)),
 )

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from tests.model.code import Code
+from inplace.common.epoch.agent import Lease, View
+from inplace.common.epoch.lease import renewed_until_s
 from tests.model.explore import Result
 from tests.model.leases import Over, a_tick_older, leased_epoch, over_for, over_since, without_the_past
 from tests.model.pods import FENCE, LEASE, NO_WORKER, RUNNING, Config, Pod, SlotState
@@ -61,12 +62,10 @@ Move = tuple[str, LeasedPod]
 class LeaseWorld:
     """Knows every move of such a Pod."""
 
-    def __init__(self, code: Code) -> None:
-        self._agent = code.agent
-        self._lease = code.lease
-        self._slots = SlotMoves(CONFIG, code)
-        self._supervised = SupervisorMoves(CONFIG, code)
-        self._status = Statuses(code).read
+    def __init__(self) -> None:
+        self._slots = SlotMoves(CONFIG)
+        self._supervised = SupervisorMoves(CONFIG)
+        self._status = Statuses().read
 
     def first(self) -> LeasedPod:
         """Return a Pod at work in epoch 1, with a whole lease."""
@@ -120,16 +119,16 @@ class LeaseWorld:
 
     def _answered(self, state: LeasedPod, read: Read, version: Version) -> Move:
         text = f"reads S={version[1]} D={version[2]}, {read.age} ticks old"
-        text, state = self._stepped(state._replace(read=None), self._agent.View(*self._status(version)), text)
+        text, state = self._stepped(state._replace(read=None), View(*self._status(version)), text)
         pod = state.slot.live
         if pod is None or pod.agent is None:
             return text, state
-        return text, state._replace(left=self._lease.renewed_until_s(state.left, -read.age, LEASE, pod.agent.agent))
+        return text, state._replace(left=int(renewed_until_s(state.left, -read.age, LEASE, pod.agent.agent)))
 
     def _lease_moves(self, state: LeasedPod) -> Iterator[Move]:
         held, pod = state.left > 0, state.slot.live
         if pod is not None and pod.agent.agent.leased != held:
-            yield self._stepped(state, self._agent.Lease(held), "its lease begins" if held else "its lease is over")
+            yield self._stepped(state, Lease(held), "its lease begins" if held else "its lease is over")
 
     def _stepped(self, state: LeasedPod, event: Any, text: str) -> Move:
         pod = state.slot.live
@@ -163,11 +162,11 @@ def _present(state: LeasedPod) -> LeasedPod:
     return state._replace(slot=slot, versions=(*versions, state.versions[-1]), over=over)
 
 
-def explore_promises(code: Code | None = None) -> Result:
+def explore_promises() -> Result:
     """Visit every state of one Pod with a lease, nearest first; stop at the first that breaks a rule."""
     return search(
         "one Pod with a lease",
-        LeaseWorld(code or Code()),
+        LeaseWorld(),
         is_last=lambda state: bool(state.rule),
         may_be=lambda _: True,
     )

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
+from inplace.common.epoch.agent import AgentPhase
 from inplace.common.record import replace
 from tests.model.explore import Result
 
@@ -59,14 +60,13 @@ def _trace(came: dict[P, tuple[P, str] | None], pod: P) -> tuple[str, ...]:
     return tuple(reversed(texts))
 
 
-def canonical(state: Any, agent: Any) -> Any:
+def canonical(state: Any) -> Any:
     """Forget whether a view was consistent once the epoch is chosen: nothing reads it then.
 
     Args:
         state: a machine's, which has the agent's as `agent`.
-        agent: the module of the agent's machine.
     """
     view = state.agent.view
-    if view is None or state.agent.phase in (agent.AgentPhase.STARTING, agent.AgentPhase.CONFIRMING):
+    if view is None or state.agent.phase in (AgentPhase.STARTING, AgentPhase.CONFIRMING):
         return state
     return replace(state, agent=replace(state.agent, view=replace(view, consistent=False)))

@@ -5,9 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from inplace.common.epoch.agent import (
+    Accepted,
+    AgentPhase,
+    AgentState,
+    Announce,
+    LiftBarrier,
+    NotAccepted,
+    RestartInPlace,
+    StillWaiting,
+    TakeConsistentView,
+    View,
+)
+from inplace.common.epoch.agent import step as step_agent
 from inplace.common.epoch.errors import InvariantError
 from inplace.common.record import replace
-from tests.model.code import Code
 from tests.model.leases import LeaseMoves, Over
 from tests.model.pods import (
     COMPLETE,
@@ -37,19 +49,18 @@ Move = tuple[str, SlotState, str, str]  # text, next state, the kind of fault or
 class SlotMoves:
     """Knows every move of a slot, given the recent versions of the status."""
 
-    def __init__(self, config: Config, code: Code) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
-        self.agent = code.agent
-        self._read = Statuses(code).read
-        self._supervised = SupervisorMoves(config, code) if config.supervisor else None
-        self._leases = LeaseMoves(code, self._supervised.stepped) if self._supervised and config.fence else None
+        self._read = Statuses().read
+        self._supervised = SupervisorMoves(config) if config.supervisor else None
+        self._leases = LeaseMoves(self._supervised.stepped) if self._supervised and config.fence else None
 
     def is_lifted(self, pod: Pod) -> bool:
         """Say whether the Pod's agent has lifted its barrier."""
         if pod.agent is None:
             return False
         agent = pod.agent if self._supervised is None else pod.agent.agent
-        return bool(agent.phase is self.agent.AgentPhase.LIFTED)
+        return bool(agent.phase is AgentPhase.LIFTED)
 
     def first(self, index: int) -> SlotState:
         """Return a slot whose Pod has just started."""
@@ -57,8 +68,8 @@ class SlotMoves:
 
     def at_work(self, index: int) -> SlotState:
         """Return a slot whose worker runs in epoch 1."""
-        agent, floor = self.agent, 1 if self.config.overlap else 0
-        state = agent.AgentState(phase=agent.AgentPhase.LIFTED, epoch=1, view=agent.View(1, 0))
+        floor = 1 if self.config.overlap else 0
+        state = AgentState(phase=AgentPhase.LIFTED, epoch=1, view=View(1, 0))
         pod = Pod(f"{index}.0", annotation=1, agent=state, worker=(1, RUNNING), floor=floor)
         if self._supervised is not None:
             pod = pod._replace(agent=self._supervised.at_work(), container=(1, RUNNING), seen=(0, 1, 0))
@@ -113,7 +124,7 @@ class SlotMoves:
     def _new_pod(self, index: int, generation: int, now: Version, ran: int) -> Pod:
         floor = ran if self.config.overlap else 0
         if self._supervised is None:
-            return Pod(f"{index}.{generation}", agent=self.agent.AgentState(), started=now, floor=floor)
+            return Pod(f"{index}.{generation}", agent=AgentState(), started=now, floor=floor)
         agent, uid = self._supervised.first(), f"{index}.{generation}"
         return Pod(uid, agent=agent, started=now, floor=floor, container=(1, RUNNING))
 
@@ -147,7 +158,7 @@ class SlotMoves:
     def _restarted(self, slot: SlotState, pod: Pod, now: Version, previous: int) -> Pod:
         dropped = self.config.dropped
         return pod._replace(
-            agent=self.agent.AgentState(previous=previous if previous > 0 else None, reached=reached(self.config, pod)),
+            agent=AgentState(previous=previous if previous > 0 else None, reached=reached(self.config, pod)),
             life_seen=0,
             request=0,
             reply=0,
@@ -173,55 +184,54 @@ class SlotMoves:
             yield text, pod._replace(reported=pod.worker), ""
 
     def _agent_moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[tuple[str, Pod, str]]:
-        agent, now = self.agent, versions[-1]
+        now = versions[-1]
         for version in versions:
             if version[0] < pod.life_seen:
                 continue  # a list and its watch go forward; only a new process may begin with a stale cache
             seen = pod._replace(life_seen=version[0])
             epochs = self._read(version)
             text = f"sees S={version[1]} D={version[2]}"
-            yield self._stepped(slot, seen, agent.View(*epochs), now, text)
+            yield self._stepped(slot, seen, View(*epochs), now, text)
             if pod.asked and pod.started is not None and version >= pod.started:
-                yield self._stepped(slot, seen, agent.View(*epochs, consistent=True), now, f"{text} consistently")
+                yield self._stepped(slot, seen, View(*epochs, consistent=True), now, f"{text} consistently")
         if epoch := pod.request:
             yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch), ""
             refused, unknown = pod._replace(request=0), pod._replace(request=0, orphan=epoch)
-            event = agent.NotAccepted(epoch)
+            event = NotAccepted(epoch)
             yield self._stepped(slot, refused, event, now, f"PATCH {epoch} is refused", "patch")
             yield self._stepped(slot, unknown, event, now, f"PATCH {epoch} times out on the wire", "patch")
         if epoch := pod.reply:
             answered = pod._replace(reply=0)
-            yield self._stepped(slot, answered, agent.Accepted(epoch), now, f"PATCH {epoch} is answered")
+            yield self._stepped(slot, answered, Accepted(epoch), now, f"PATCH {epoch} is answered")
             text = f"the answer to PATCH {epoch} is lost"
-            yield self._stepped(slot, answered, agent.NotAccepted(epoch), now, text, "patch")
-        if pod.agent.phase is agent.AgentPhase.WAITING:
-            yield self._stepped(slot, pod, agent.StillWaiting(), now, "has waited for long", "remind")
+            yield self._stepped(slot, answered, NotAccepted(epoch), now, text, "patch")
+        if pod.agent.phase is AgentPhase.WAITING:
+            yield self._stepped(slot, pod, StillWaiting(), now, "has waited for long", "remind")
         yield "the agent dies", without_agent(pod), "agent"
 
     def _stepped(
         self, slot: SlotState, pod: Pod, event: Any, now: Version, text: str, kind: str = ""
     ) -> tuple[str, Pod, str]:
         """Step the production machine and perform its actions."""
-        agent = self.agent
         try:
-            state, actions = agent.step(pod.agent, event)
+            state, actions = step_agent(pod.agent, event)
         except InvariantError:
             return text, pod._replace(agent=None, rule=INVARIANT), kind
-        if state.phase not in (agent.AgentPhase.STARTING, agent.AgentPhase.CONFIRMING):
+        if state.phase not in (AgentPhase.STARTING, AgentPhase.CONFIRMING):
             # Nothing reads `consistent` once the epoch is chosen; without it, equal states are equal.
             state = replace(state, view=replace(state.view, consistent=False))
             pod = pod._replace(asked=False, started=None)
         pod = pod._replace(agent=state)
         for action in actions:
             text += f" -> {type(action).__name__} {getattr(action, 'epoch', '')}".rstrip()
-            match type(action).__name__:
-                case "TakeConsistentView":
+            match action:
+                case TakeConsistentView():
                     pod = pod._replace(asked=True)
-                case "Announce":
-                    pod = pod._replace(request=action.epoch, orphan=pod.request or pod.orphan)
-                case "LiftBarrier":
-                    pod = self._lifted(slot, pod, action.epoch, now)
-                case "RestartInPlace":
+                case Announce(epoch):
+                    pod = pod._replace(request=epoch, orphan=pod.request or pod.orphan)
+                case LiftBarrier(int(epoch)):
+                    pod = self._lifted(slot, pod, epoch, now)
+                case RestartInPlace():
                     pod = without_agent(pod)
         return text, pod, kind
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from tests.model.code import Code
+from inplace.common import wire
 from tests.model.rules import Epochs, Version
 
 
 class Statuses:
     """Reads stored versions, each one once."""
 
-    def __init__(self, code: Code) -> None:
-        self._wire = code.wire
+    def __init__(self) -> None:
         self._read: dict[Version, Epochs] = {}
 
     def read(self, version: Version) -> Epochs:
@@ -18,8 +17,8 @@ class Statuses:
         found = self._read.get(version)
         if found is None:
             _, synced, deprecated = version
-            status = {self._wire.SYNCED_EPOCH: synced, self._wire.DEPRECATED_EPOCH: deprecated}
-            found = self._read[version] = self._wire.epochs_of_status(status)
+            status = {wire.SYNCED_EPOCH: synced, wire.DEPRECATED_EPOCH: deprecated}
+            found = self._read[version] = wire.epochs_of_status(status)
         return found
 
 

@@ -5,9 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from inplace.common.epoch.agent import (
+    Accepted,
+    AgentPhase,
+    AgentState,
+    Announce,
+    NotAccepted,
+    StillWaiting,
+    TakeConsistentView,
+    Verdict,
+    View,
+)
 from inplace.common.epoch.errors import InvariantError
+from inplace.common.epoch.supervisor import (
+    Leave,
+    StartWorker,
+    StopWorker,
+    SupervisorState,
+    Terminate,
+    WorkerExited,
+    WorkerGone,
+    WorkerLife,
+)
+from inplace.common.epoch.supervisor import step as step_supervisor
 from inplace.common.record import replace
-from tests.model.code import Code
 from tests.model.pods import (
     COMPLETE,
     FAILED,
@@ -35,21 +56,19 @@ PodMove = tuple[str, Pod, str]  # text, next Pod, the kind of fault or ""
 class SupervisorMoves:
     """Knows every move of a Pod in supervisor mode, given the recent versions of the status."""
 
-    def __init__(self, config: Config, code: Code) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
-        self.agent = code.agent
-        self.machine = code.supervisor
-        self._read = Statuses(code).read
+        self._read = Statuses().read
 
     def first(self, previous: int | None = None, reached: int = 0) -> Any:
         """Return the machine of a process that has just started."""
         leased = not self.config.fence
-        return self.machine.SupervisorState(self.agent.AgentState(previous=previous, reached=reached, leased=leased))
+        return SupervisorState(AgentState(previous=previous, reached=reached, leased=leased))
 
     def at_work(self) -> Any:
         """Return the machine of a supervisor whose worker runs in epoch 1."""
-        lifted = self.agent.AgentState(phase=self.agent.AgentPhase.LIFTED, epoch=1, view=self.agent.View(1, 0))
-        return self.machine.SupervisorState(lifted, self.machine.WorkerLife.RUNNING)
+        lifted = AgentState(phase=AgentPhase.LIFTED, epoch=1, view=View(1, 0))
+        return SupervisorState(lifted, WorkerLife.RUNNING)
 
     def moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[PodMove]:
         """Yield every move."""
@@ -62,7 +81,7 @@ class SupervisorMoves:
             yield from self._outcomes(slot, pod, versions[-1])
             yield from self._worker(slot, pod, versions[-1])
             if pod.life == LEAVING and pod.agent.code is None and not self.config.fence:
-                yield self.stepped(slot, pod, self.machine.Terminate(SIGTERM), versions[-1], "gets SIGTERM")
+                yield self.stepped(slot, pod, Terminate(SIGTERM), versions[-1], "gets SIGTERM")
             died = without_agent(pod)._replace(container=(pod.container[0], FAILED))
             yield "the supervisor dies", died, "agent"
         if self.config.early and pod.reported != pod.container:
@@ -75,31 +94,32 @@ class SupervisorMoves:
             text = f"sees S={version[1]} D={version[2]}"
             if version > pod.seen:
                 shown = pod._replace(seen=version)
-                yield self.stepped(slot, shown, self.agent.View(*self._read(version)), versions[-1], text)
+                yield self.stepped(slot, shown, View(*self._read(version)), versions[-1], text)
             if pod.asked and pod.started is not None and version >= pod.started:
                 shown = pod._replace(seen=max(pod.seen, version))
-                view = self.agent.View(*self._read(version), consistent=True)
+                view = View(*self._read(version), consistent=True)
                 yield self.stepped(slot, shown, view, versions[-1], f"{text} consistently")
 
     def _outcomes(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
         """Settle the PATCH on the wire, or begin another one."""
-        if pod.agent.agent.phase is self.agent.AgentPhase.WAITING:
-            yield self.stepped(slot, pod, self.agent.StillWaiting(), now, "has waited for long", "remind")
+        if pod.agent.agent.phase is AgentPhase.WAITING:
+            yield self.stepped(slot, pod, StillWaiting(), now, "has waited for long", "remind")
         if epoch := pod.request:
             late = self.config.fence and pod.life == LEAVING
             yield f"PATCH {epoch} is stored", pod._replace(annotation=epoch, request=0, reply=epoch, late=late), ""
             refused, unknown = pod._replace(request=0), pod._replace(request=0, orphan=epoch)
-            event = self.agent.NotAccepted(epoch)
+            event = NotAccepted(epoch)
             yield self.stepped(slot, refused, event, now, f"PATCH {epoch} is refused", "patch")
             yield self.stepped(slot, unknown, event, now, f"PATCH {epoch} times out on the wire", "patch")
         if (epoch := pod.reply) and not pod.cut:
             answered = pod._replace(reply=0, late=False)
-            outcome, text = self.agent.Accepted(epoch), f"PATCH {epoch} is answered"
+            outcome: Accepted | NotAccepted = Accepted(epoch)
+            text = f"PATCH {epoch} is answered"
             if pod.late and "leaving" not in self.config.dropped:
-                outcome, text = self.agent.NotAccepted(epoch), f"{text}: the Pod is being deleted"
+                outcome, text = NotAccepted(epoch), f"{text}: the Pod is being deleted"
             yield self.stepped(slot, answered, outcome, now, text)
             text = f"the answer to PATCH {epoch} is lost"
-            yield self.stepped(slot, answered, self.agent.NotAccepted(epoch), now, text, "patch")
+            yield self.stepped(slot, answered, NotAccepted(epoch), now, text, "patch")
 
     def _worker(self, slot: SlotState, pod: Pod, now: Version) -> Iterator[PodMove]:
         """End the worker's main process, let the supervisor notice, and end the leftovers: three moves."""
@@ -112,22 +132,22 @@ class SupervisorMoves:
                     yield f"the worker of epoch {epoch} exits 0", succeeded, "" if pod.told else "success"
             case "failed" | "succeeded":
                 left = pod._replace(worker=(epoch, LEFTOVERS))
-                event = self.machine.WorkerExited(0 if state == SUCCEEDED else 1)
+                event = WorkerExited(0 if state == SUCCEEDED else 1)
                 yield self.stepped(slot, left, event, now, "reaps its worker")
             case "leftovers":
                 gone = pod._replace(worker=NO_WORKER, told=False, killed=False)
-                yield self.stepped(slot, gone, self.machine.WorkerGone(), now, "has nothing left of its worker")
+                yield self.stepped(slot, gone, WorkerGone(), now, "has nothing left of its worker")
 
     def stepped(
         self, slot: SlotState, pod: Pod, event: Any, now: Version, text: str, kind: str = ""
     ) -> tuple[str, Pod, str]:
         """Step the production machine and perform its actions."""
         try:
-            state, actions = self.machine.step(pod.agent, event)
+            state, actions = step_supervisor(pod.agent, event)
         except InvariantError:
             return text, pod._replace(agent=None, rule=INVARIANT), kind
-        agent, phases = state.agent, self.agent.AgentPhase
-        if agent.view is not None and agent.phase not in (phases.STARTING, phases.CONFIRMING):
+        agent = state.agent
+        if agent.view is not None and agent.phase not in (AgentPhase.STARTING, AgentPhase.CONFIRMING):
             # Nothing reads `consistent` once the epoch is chosen; without it, equal states are equal.
             state = replace(state, agent=replace(agent, view=replace(agent.view, consistent=False)))
             pod = pod._replace(asked=False, started=None)
@@ -138,22 +158,22 @@ class SupervisorMoves:
         return text, pod, kind
 
     def _performed(self, slot: SlotState, pod: Pod, action: Any, now: Version) -> Pod:
-        match type(action).__name__:
-            case "TakeConsistentView":
+        match action:
+            case TakeConsistentView():
                 return pod._replace(asked=True, started=now if pod.started is None else pod.started)
-            case "Announce":
+            case Announce(epoch):
                 orphan = pod.request or pod.orphan
-                if orphan != action.epoch and "late patch" not in self.config.dropped:
+                if orphan != epoch and "late patch" not in self.config.dropped:
                     orphan = 0
-                return pod._replace(request=action.epoch, reply=0, orphan=orphan)
-            case "StartWorker":
-                rule = broken_by_start(self.config, slot, pod, action.epoch, now)
-                return remembering(self.config, pod._replace(worker=(action.epoch, RUNNING), rule=rule))
-            case "StopWorker":
-                return pod._replace(told=True, killed=pod.killed or action.verdict is self.agent.Verdict.FENCED)
-            case "Leave" if action.code == 0 and pod.life == LIVE:
+                return pod._replace(request=epoch, reply=0, orphan=orphan)
+            case StartWorker(int(epoch)):
+                rule = broken_by_start(self.config, slot, pod, epoch, now)
+                return remembering(self.config, pod._replace(worker=(epoch, RUNNING), rule=rule))
+            case StopWorker(verdict):
+                return pod._replace(told=True, killed=pod.killed or verdict is Verdict.FENCED)
+            case Leave(0) if pod.life == LIVE:
                 return without_agent(pod)._replace(life=COMPLETE, container=(pod.container[0], SUCCEEDED))
-            case "Leave":
+            case Leave():
                 return without_agent(pod)._replace(container=(pod.container[0], FAILED))
         return pod
 

@@ -8,26 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import inplace.common.epoch.ledger
 from inplace.common.epoch.ledger import Ledger
 from inplace.common.epoch.slot import Shape
 from tests.common.epoch.test_ledger_properties import events, play
-from tests.model.__main__ import ALL_BUGS
-from tests.model.code import Code, planted
+from tests.mistakes.agent import LIFTS_BEFORE_SYNC
+from tests.mistakes.mistake import planted
+from tests.model.bug import Bug
+from tests.model.catalogue import ALL_BUGS
 from tests.model.configurations import QUICK, kinds
 from tests.model.explore import Result, explore
 from tests.model.frozen import freeze, thaw
-from tests.model.ladders import CHAIN, LADDERS, explore_ladders
+from tests.model.ladders import LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
-from tests.model.pacing import ALL_KINDS, PACING_CHAIN, PACING_CONFIGS, PacingConfig, explore_pacing
-from tests.model.planted import BUGS, Bug
-from tests.model.planted_fences import FENCE_BUGS
-from tests.model.planted_ladders import LADDER_BUGS, LadderBug
-from tests.model.planted_pacing import PACING_BUGS, PacingBug
+from tests.model.pacing import ALL_KINDS, PACING_CONFIGS, PacingConfig, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
-from tests.model.report import PlantedBug
 from tests.model.rules import S3
 
 SHAPE = Shape({"a": (2, 2)})
@@ -74,21 +70,9 @@ def test_a_crash_loop_with_one_fault_breaks_no_rule() -> None:
     assert explore_pacing(PacingConfig(1, ALL_KINDS)).rule == ""
 
 
-@pytest.mark.parametrize("bug", LADDER_BUGS, ids=lambda bug: bug.name)
-def test_each_planted_bug_of_the_ladder_fits_the_code(bug: LadderBug) -> None:
-    """Each planted bug's text occurs in the current code."""
-    assert bug.code.load(CHAIN)
-
-
-@pytest.mark.parametrize("bug", PACING_BUGS, ids=lambda bug: bug.name)
-def test_each_planted_bug_of_the_pacing_fits_the_code(bug: PacingBug) -> None:
-    """Each planted bug's text occurs in the current code."""
-    assert bug.code.load(PACING_CHAIN)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", [bug for bug in ALL_BUGS if not bug.slow], ids=lambda bug: bug.name)
-def test_planted_bug_is_caught(bug: PlantedBug) -> None:
+def test_planted_bug_is_caught(bug: Bug) -> None:
     """The checker is not blind: with this mistake in it, the same exploration breaks a rule."""
     assert bug.hunt().rule
 
@@ -113,9 +97,7 @@ def test_an_agent_keeps_what_it_promised() -> None:
 
 def test_a_trace_names_the_shortest_way_to_the_violation() -> None:
     """A barrier that lifts too early needs four moves, and the trace tells them."""
-    code = planted("agent", "if epoch == view.synced:", "if epoch >= view.synced:")
-
-    result = explore(Config(1, 0, frozenset()), code)
+    result = Bug("", Config(1, 0, frozenset()), LIFTS_BEFORE_SYNC).hunt()
 
     assert result.rule == S3
     assert result.trace == (
@@ -126,16 +108,19 @@ def test_a_trace_names_the_shortest_way_to_the_violation() -> None:
     )
 
 
-def test_what_is_planted_must_occur_once() -> None:
-    """A mutation that no longer matches the code is an error, not a bug that is never planted."""
-    with pytest.raises(AssertionError, match="exactly once, saw it 0 times"):
-        planted("agent", "no such line", "")
+def test_planted_bugs_have_names_of_their_own() -> None:
+    """A bug is found by its name."""
+    assert len({bug.name for bug in ALL_BUGS}) == len(ALL_BUGS)
 
 
-@pytest.mark.parametrize("bug", [bug for bug in (*BUGS, *FENCE_BUGS) if bug.module], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [bug for bug in ALL_BUGS if bug.mistake], ids=lambda bug: bug.name)
 def test_each_planted_bug_fits_the_code(bug: Bug) -> None:
-    """Each planted bug's text occurs in the current code."""
-    assert bug.code() != Code()
+    """Each mistake has its function's parameters, changes its code, and gives it back; another one is an error."""
+    assert bug.mistake is not None
+    function, code = bug.mistake.function, bug.mistake.function.__code__
+    with planted(bug.mistake):
+        assert function.__code__ != code
+    assert function.__code__ == code
 
 
 def test_an_unfinished_exploration_says_so() -> None:
@@ -150,4 +135,4 @@ def test_a_thawed_ledger_is_the_one_that_was_frozen(history: list[tuple[str, obj
     for name, value in history:
         play(ledger, name, value)
 
-    assert thaw(inplace.common.epoch.ledger, SHAPE, freeze(ledger)) == ledger
+    assert thaw(SHAPE, freeze(ledger)) == ledger

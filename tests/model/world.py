@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from tests.model.code import Code
+from inplace.common.epoch.lease import fenced_in_s
 from tests.model.controllers import Controllers, Observation
 from tests.model.leases import Over, a_tick_older, is_waited_for, over_since, without_the_past
 from tests.model.pods import (
@@ -53,13 +53,12 @@ class Move(NamedTuple, Generic[S]):
 class World:
     """Expands states; everything that repeats is computed once and interned."""
 
-    def __init__(self, config: Config, code: Code) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
         self._last_slot = FIRST_SLOT + config.slots - config.ghosts  # ghosts come after the expected slots
-        self._slot_moves = SlotMoves(config, code)
-        self._controllers = Controllers(config, code)
-        self._lease = code.lease
-        self._read = Statuses(code).read
+        self._slot_moves = SlotMoves(config)
+        self._controllers = Controllers(config)
+        self._read = Statuses().read
         self._versions: list[tuple[Version, ...]] = []
         self._version_numbers: dict[tuple[Version, ...], int] = {}
         self._slots: list[SlotState] = []
@@ -188,7 +187,7 @@ class World:
         """Let a controller count a Pod that leaves as gone, when it has waited long enough for its worker's end."""
         number = state[position] - (position - 1)
         waited = divmod(state[6], FENCE + 1)[position - 1]
-        if not self._is_over(state, position) or self._lease.fenced_in_s(0, FENCE, waited) > 0:
+        if not self._is_over(state, position) or fenced_in_s(0, FENCE, waited) > 0:
             return
         for uid in self._controllers.known(number).leaving:
             fenced = self._controllers.fenced(number, uid)

@@ -15,5 +15,5 @@ server's cache (a status write from the past is a conflict). Not seen in 60 to 9
 informer that reports a namesake as a change.
 
 They are with the tests, not with the simulator, because an installed simulator must not contain planted bugs. The
-model checker has planted bugs of its own (tests/model/planted.py), only for the protocol.
+model checker has planted bugs of its own (tests/model/catalogue.py), only for the protocol.
 """
