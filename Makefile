@@ -115,7 +115,7 @@ soak-properties: $(STAMP)
 	$(PYTEST) tests --ignore=tests/cluster --ignore=tests/frameworks -m hypothesis --hypothesis-profile=search
 
 soak-http: $(STAMP)
-	$(BIN)/python -m tests.common.kube.fuzz_http1 --cases 450000
+	$(BIN)/python -m tests.common.kube.http.fuzz_http1 --cases 450000
 
 mutants: $(STAMP)  ## plant bugs and prove that the campaign of faults catches them
 	$(BIN)/python -m tests.mutants
@@ -150,7 +150,7 @@ sbom: $(STAMP)  ## list the contents of the images in dist/*.cdx.json (CycloneDX
 	$(BIN)/python -m images.sbom controller > dist/inplace-controller.cdx.json
 
 rewrite: $(STAMP)  ## regenerate script outputs, generated pages, dashboards and the Helm chart; commit only differences you can explain
-	$(BIN)/python -m tests.common.epoch.rewrite
+	$(BIN)/python -m tests.common.protocol.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
 	$(BIN)/python -m tests.docs.decisions_page
 	$(BIN)/python -m tests.docs.metrics_page

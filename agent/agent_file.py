@@ -8,7 +8,7 @@ too, but init containers run again at every restart of the Pod, before everythin
 from __future__ import annotations
 
 from inplace.agent.shared_file import read_shared, write_shared
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 IN_IMAGE: Final = "/opt/inplace/inplace-agent.pyz"  # Containerfile
 

@@ -20,11 +20,11 @@ from inplace.agent.log import Log
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import RestartPhases
 from inplace.agent.retry_budget import RetryBudget
-from inplace.common.epoch.agent import Accepted, NotAccepted
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Throttled, check_answer
-from inplace.common.kube.http import Request, Response, Transport, TransportError
+from inplace.common.kube.http.request import Request, Response, Transport, TransportError
 from inplace.common.kube.watch import ending_of
+from inplace.common.protocol.agent import Accepted, NotAccepted
 
 ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
 

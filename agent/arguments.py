@@ -10,8 +10,8 @@ from __future__ import annotations
 from inplace.agent.link_address import LINK_FILE
 from inplace.agent.stop_signal import signal_number
 from inplace.agent.worker_command import find_program
-from inplace.common.record import record
-from inplace.common.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
 
 GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
 TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first

@@ -59,7 +59,7 @@ class BarrierState(NamedTuple):
     """The agent's state, for clients of the barrier.
 
     Args:
-        phase: `common.epoch.agent.AgentPhase`'s value.
+        phase: `common.protocol.agent.AgentPhase`'s value.
         epoch: the epoch this process chose, 0 before.
         synced, deprecated: S and D as last seen; None before the first view.
         since_s: the clock's monotonic seconds at which the phase began.

@@ -7,7 +7,7 @@ settings.
 
 from __future__ import annotations
 
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 OUR_PATH: Final = "/barrier-is-lifted"
 UPSTREAM_PATH: Final = "/barrier-is-down"

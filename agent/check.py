@@ -12,9 +12,9 @@ import os
 from contextlib import suppress
 
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
-from inplace.common.record import record
-from inplace.common.typed import Final
-from inplace.common.unfit import WORDS
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import Final
+from inplace.common.wire.unfit import WORDS
 
 OUTPUT_BYTES_MAX: Final = 2048  # its last ones; the reason must fit into kubelet's 4096 bytes
 READ_BYTES_MAX: Final = 65536  # what a pipe holds

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from inplace.agent.log import Log
 from inplace.common.kube.clock import Clock
-from inplace.common.link import Checking, Fit, Message, Unfit
+from inplace.common.protocol.link import Checking, Fit, Message, Unfit
 
 ANSWER_S: Final = 5.0  # a guard kills a check that takes too long, and says so
 PATIENCE_S: Final = 10.0  # says once that it waits

@@ -13,7 +13,7 @@ import os
 import time
 from _stat import S_ISDIR, S_ISLNK
 
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 PATHS_MAX: Final = 32
 PATH_CHARACTERS_MAX: Final = 1024

@@ -13,7 +13,7 @@ import os
 
 from inplace.agent.shared_file import write_shared
 from inplace.agent.shared_memory import SharedMemory, has_own_ipc
-from inplace.common.typed import TYPE_CHECKING, Final, Mapping, Protocol
+from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping, Protocol
 
 if TYPE_CHECKING:
     from inplace.agent.clean_paths import CleanPaths

@@ -19,11 +19,11 @@ from inplace.agent.environment import Environment, is_integer, is_object_name
 from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from inplace.agent.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
 from inplace.agent.link_address import PROGRESS_DIR, progress_dir, save_file
-from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.kube.credentials import service_account_dir
-from inplace.common.record import record
-from inplace.common.typed import TYPE_CHECKING, Final
-from inplace.common.wire import CONTAINERS, PROCESS
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import TYPE_CHECKING, Final
+from inplace.common.kube.http.credentials import service_account_dir
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire.names import CONTAINERS, PROCESS
 
 if TYPE_CHECKING:
     from inplace.agent.watch_settings import WatchSettings
@@ -71,7 +71,7 @@ class AgentConfig:
         container_restart_exit_code: kubelet starts a supervisor's container anew after this code; None: it does not.
         clean_after: after so many failures of its worker in a row this Pod gets clean containers; 0: never.
         fence_after_s: the length of the worker's lease, see `agent.fence`; 0 for none.
-        phases_annotation: announce with the durations of the last restart's phases, see `common.phases`.
+        phases_annotation: announce with the durations of the last restart's phases, see `common.wire.phases`.
         warnings: what is odd but no reason to stop.
     """
 
@@ -218,7 +218,7 @@ def _watch(read: Environment) -> WatchSettings | None:
 
 
 def _fence_after_s(read: Environment) -> int:
-    from inplace.common.epoch.lease import LENGTH_S_MAX, LENGTH_S_MIN
+    from inplace.common.protocol.lease import LENGTH_S_MAX, LENGTH_S_MIN
 
     return read.integer("FENCE_AFTER_S", LENGTH_S_MIN, LENGTH_S_MAX) or 0
 

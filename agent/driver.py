@@ -3,7 +3,7 @@ Drive a protocol machine: events in, actions out.
 
 One task group holds two tasks: the watch, whose views are events, and (until it is accepted) the announcement, whose
 outcome is an event. The driver takes events one at a time on the loop's thread and performs the machine's actions in
-order. It makes no decision of the protocol; the machines of `common.epoch` make them all.
+order. It makes no decision of the protocol; the machines of `common.protocol` make them all.
 
 `Driver` serves both agents. `agent.sidecar_agent` and `agent.supervisor_agent` each bring a machine, and perform the
 actions that only this machine has. None of them owns a process: they read no environment and never exit, so that
@@ -29,15 +29,23 @@ from inplace.agent.log import Log
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import RestartPhases
 from inplace.agent.retry_budget import RetryBudget
-from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, GiveUp, Lease, StillWaiting, TakeConsistentView
+from inplace.common.bare.typed import Final
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http import Transport
-from inplace.common.typed import Final
+from inplace.common.kube.http.request import Transport
+from inplace.common.protocol.agent import (
+    AgentPhase,
+    AgentState,
+    Announce,
+    GiveUp,
+    Lease,
+    StillWaiting,
+    TakeConsistentView,
+)
 
 if TYPE_CHECKING:
     from inplace.agent.save_requests import SaveRequests
     from inplace.agent.stall_watch import StallWatch
-    from inplace.common.epoch.agent import View
+    from inplace.common.protocol.agent import View
 
 REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)

@@ -7,7 +7,7 @@ One table serves the watch and the announcement. `agent.retry_budget` says how l
 from __future__ import annotations
 
 from inplace.common.kube.errors import Forbidden, NotFound
-from inplace.common.kube.http import CertificateError, GarbledError, TransportTimeoutError
+from inplace.common.kube.http.request import CertificateError, GarbledError, TransportTimeoutError
 from inplace.common.kube.watch import (
     Broken,
     Closed,

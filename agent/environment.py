@@ -6,7 +6,7 @@ An empty variable counts as unset: the downward API sets it to "" while the anno
 
 from __future__ import annotations
 
-from inplace.common.typed import Callable, Final, Mapping, TypeVar
+from inplace.common.bare.typed import Callable, Final, Mapping, TypeVar
 
 _SEEN_CHARACTERS_MAX: Final = 80
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-.")

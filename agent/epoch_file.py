@@ -14,12 +14,12 @@ In EPOCH_FILE.failures stands what a new container is to know of the last one (d
 from __future__ import annotations
 
 from inplace.agent.shared_file import read_shared, write_shared
-from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.record import record
-from inplace.common.typed import Final, Protocol
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import Final, Protocol
+from inplace.common.protocol.int32 import INT32_MAX
 
 FAILURES_MAX: Final = 1_000_000  # more are counted no further
-_STEP_MAX: Final = 10**12 - 1  # as common.progress has it
+_STEP_MAX: Final = 10**12 - 1  # as common.wire.progress has it
 _TEXT_BYTES_MAX: Final = 64
 
 

@@ -10,11 +10,11 @@ import asyncio
 from typing import Protocol
 
 from inplace.agent.stall_command import COMMAND_S_MAX
-from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.epoch.stall import Stalled
+from inplace.common.bare.typed import Final
 from inplace.common.kube.clock import Clock
-from inplace.common.link import Examine, Message
-from inplace.common.typed import Final
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.link import Examine, Message
+from inplace.common.protocol.stall import Stalled
 
 ANSWER_S: Final = 0.5  # a guard kills a command that takes COMMAND_S_MAX, and says so
 

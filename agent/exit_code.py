@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 
 class ExitCode(IntEnum):

@@ -54,7 +54,7 @@ class _AgentCollector(Collector):
         yield from self._gauges()
         phases = HistogramMetricFamily(
             "inplace_agent_restart_phase_duration_seconds",
-            "Phases of restarts, see common/phases.py.",
+            "Phases of restarts, see common/wire/phases.py.",
             labels=["phase"],
         )
         for phase, durations in metrics.durations.items():

@@ -2,8 +2,9 @@
 Keep the lease of this Pod's worker, so that the controller need not wait for a node that is gone (FENCE_AFTER_S).
 
 While the API server answers, a consistent read every quarter to third of the lease's length renews it. What is too old
-to let a worker run is the machine's next event, and the machine ends the worker. `common.epoch.lease` decides for how
-long a read is good, and docs/adr/0072 says why that is enough. Nothing of this is loaded where no lease is asked for.
+to let a worker run is the machine's next event, and the machine ends the worker. `common.protocol.lease` decides for
+how long a read is good, and docs/adr/0072 says why that is enough. Nothing of this is loaded where no lease is asked
+for.
 
 5,000 agents with a lease of 60 s send 290 reads a second. It is the agent that pays with its worker when the API server
 cannot answer them, so `docs/policies.md` says when not to ask for a lease.
@@ -17,12 +18,12 @@ from typing import Any, Final, Protocol
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Parts
 from inplace.agent.endings import cause_of, words_of
-from inplace.common.epoch.agent import AgentState, Lease, View
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.lease import END_S, renewed_until_s
 from inplace.common.kube.errors import ApiError
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import Busy, ending_of
+from inplace.common.protocol.agent import AgentState, Lease, View
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.lease import END_S, renewed_until_s
 
 LOOK_S: Final = 1.0  # the end of a lease is noticed so late; END_S has room for it
 RENEW: Final = (1 / 4, 1 / 3)  # of the length, between two reads: spread, so that a group does not read at once

@@ -3,7 +3,7 @@
 
 It starts the worker when the agent lifts the barrier, tells the agent at once how the worker ended, and ends the
 worker's process tree at once when the agent leaves. So kubelet finds every container of the Pod ended at its first
-look, and no startup probe stands on the way. `common.epoch.guard` decides; this module performs.
+look, and no startup probe stands on the way. `common.protocol.guard` decides; this module performs.
 
 It stays beside every worker, so it loads very little: no asyncio, and the C modules below `signal` and `socket`.
 Without an agent it waits, and says so. It holds no token and sends no request.
@@ -32,8 +32,9 @@ from inplace.agent.guard_log import GUARD_LOG, PATIENCE_S, Patience
 from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
 from inplace.agent.outside_signals import OutsideSignals
 from inplace.agent.worker_command import NOT_EXECUTABLE, epoch_variables
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.guard import (
+from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.guard import (
     RUNNING,
     WAITING,
     AgentSignal,
@@ -54,7 +55,7 @@ from inplace.common.epoch.guard import (
     WorkerEnded,
     step,
 )
-from inplace.common.link import (
+from inplace.common.protocol.link import (
     CONTAINERS,
     PROCESS,
     Absent,
@@ -71,15 +72,14 @@ from inplace.common.link import (
     Unfit,
     line_of,
 )
-from inplace.common.typed import TYPE_CHECKING, Final, Mapping
-from inplace.common.unfit import CODE as UNFIT
+from inplace.common.wire.unfit import CODE as UNFIT
 
 if TYPE_CHECKING:
     from inplace.agent.cleaning import Cleaner
     from inplace.agent.guard_asides import Asides
     from inplace.agent.saving_time import SavingTime
-    from inplace.common.epoch.guard import Action, Event
-    from inplace.common.link import Message
+    from inplace.common.protocol.guard import Action, Event
+    from inplace.common.protocol.link import Message
 
 RECONNECT_S: Final = 0.02  # on a file system in memory, for an agent that is not there yet
 READ_BYTES_MAX: Final = 4096

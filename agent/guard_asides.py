@@ -11,9 +11,9 @@ import select
 from inplace.agent.guard_check import GuardCheck
 from inplace.agent.guard_examination import Examination
 from inplace.agent.sweep import sweep
-from inplace.common.link import Examine, Examines, Message, Unfit
-from inplace.common.typed import TYPE_CHECKING, Callable, Mapping
-from inplace.common.unfit import CODE
+from inplace.common.bare.typed import TYPE_CHECKING, Callable, Mapping
+from inplace.common.protocol.link import Examine, Examines, Message, Unfit
+from inplace.common.wire.unfit import CODE
 
 if TYPE_CHECKING:
     from inplace.agent.arguments import GuardOptions

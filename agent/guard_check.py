@@ -13,8 +13,8 @@ from inplace.agent.check import Output, leave_reason, reason_of, verdict_on
 from inplace.agent.spawn import spawn
 from inplace.agent.stall_command import shell_words
 from inplace.agent.worker_command import NOT_EXECUTABLE
-from inplace.common.link import Checking, Fit
-from inplace.common.typed import TYPE_CHECKING, Callable, Mapping
+from inplace.common.bare.typed import TYPE_CHECKING, Callable, Mapping
+from inplace.common.protocol.link import Checking, Fit
 
 if TYPE_CHECKING:
     from inplace.agent.arguments import GuardOptions

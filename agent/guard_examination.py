@@ -7,8 +7,8 @@ import time
 from inplace.agent.spawn import spawn
 from inplace.agent.stall_command import COMMAND_S_MAX, PID, SILENT_S, kill_tree, pid_to_examine, shell_words
 from inplace.agent.worker_command import epoch_variables
-from inplace.common.link import Examine
-from inplace.common.typed import TYPE_CHECKING, Mapping
+from inplace.common.bare.typed import TYPE_CHECKING, Mapping
+from inplace.common.protocol.link import Examine
 
 if TYPE_CHECKING:
     from inplace.agent.log import Log

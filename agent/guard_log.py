@@ -7,7 +7,7 @@ import time
 from inplace.agent.line_limit import LimitedLog
 from inplace.agent.line_writer import STDERR
 from inplace.agent.log_line import log_line
-from inplace.common.typed import Any, Final
+from inplace.common.bare.typed import Any, Final
 
 PATIENCE_S: Final = 10.0  # says why it waits this often
 

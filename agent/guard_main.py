@@ -11,7 +11,7 @@ from inplace.agent.guard_log import GUARD_LOG
 from inplace.agent.line_writer import STDERR
 from inplace.agent.link_address import LINK_FILE
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, find_program
-from inplace.common.typed import Final, Mapping
+from inplace.common.bare.typed import Final, Mapping
 
 CONFIG: Final = 2  # as `agent.exit_code` has it, which loads enum
 

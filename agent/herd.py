@@ -18,9 +18,9 @@ Pure: time, environment and the Pod's identity come as arguments.
 
 from __future__ import annotations
 
-from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.record import record
-from inplace.common.typed import Final
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import Final
+from inplace.common.protocol.int32 import INT32_MAX
 
 # API priority and fairness gives one ServiceAccount outside kube-system 6 queues of 50 at the default level
 # (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap/default.go): a group of this size is queued, not rejected.

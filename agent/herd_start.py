@@ -19,7 +19,7 @@ from inplace.agent.epoch_file import write_file
 from inplace.agent.herd import Herd
 from inplace.agent.shared_file import read_shared
 from inplace.agent.start_window import DEFAULT, TEXT_BYTES_MAX, StartWindow, is_slow, learned, parse_text, text_of
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 ORDER_AGE_S_MAX: Final = 30.0  # an older order did not make this start; the slowest kubelets take some 10 s
 _TICK_S: Final = 0.02  # the system knows process starts to 10 ms

@@ -4,20 +4,20 @@ Read the JobSet list and the lines of the watch: Table rows, or whole objects.
 Source: k8s.io/apimachinery meta/v1 WatchEvent, Table; apiextensions-apiserver tableconvertor (a missing value
 is null, column definitions come at least with a stream's first event).
 
-The events are records (`common.record`): on the start path, making a frozen dataclass costs twenty times as much.
+The events are records (`common.bare.record`): on the start path, making a frozen dataclass costs twenty times as much.
 """
 
 from __future__ import annotations
 
 import json
 
-from inplace.common import wire
-from inplace.common.epoch.agent import View
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import Any, Final
 from inplace.common.kube.errors import error_from_status
-from inplace.common.kube.http import GarbledError
-from inplace.common.record import record
-from inplace.common.typed import Any, Final
+from inplace.common.kube.http.request import GarbledError
+from inplace.common.protocol.agent import View
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 
 _NAME: Final = "Name"  # the first column of every custom resource's Table
 COLUMNS: Final = (

@@ -12,9 +12,9 @@ import json
 
 from inplace.agent.config import AgentConfig
 from inplace.agent.version import VERSION
-from inplace.common.kube.http import Request
-from inplace.common.typed import Any, Final
-from inplace.common.wire import (
+from inplace.common.bare.typed import Any, Final
+from inplace.common.kube.http.request import Request
+from inplace.common.wire.names import (
     API_VERSION,
     FENCED_WITHIN,
     FIELD_MANAGER_AGENT,
@@ -70,14 +70,14 @@ def announcement_request(config: AgentConfig, epoch: int, phases: str = "") -> R
     """Return the patch that announces `epoch` on our Pod, in both encodings, with the text of its phases, if any."""
     annotations = epoch_annotations(epoch) | ({PHASES: phases} if phases else {})
     if config.fence_after_s:
-        from inplace.common.epoch.lease import promised_s
+        from inplace.common.protocol.lease import promised_s
 
         annotations[FENCED_WITHIN] = str(promised_s(config.fence_after_s))
     return _annotate(config, annotations)
 
 
 def failure_request(config: AgentConfig, failure: str) -> Request:
-    """Return the patch that tells how our Pod's worker died; `failure` is a text of `common.worker_failure`."""
+    """Return the patch that tells how our Pod's worker died; `failure` is a text of `common.wire.worker_failure`."""
     return _annotate(config, {WORKER_FAILED: failure})
 
 

@@ -33,12 +33,12 @@ from inplace.agent.jobset_requests import begins_consistent, list_request, watch
 from inplace.agent.log import Log
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.retry_budget import RetryBudget
-from inplace.common.epoch.agent import View
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, BadRequest, Invalid, Throttled, check_answer
-from inplace.common.kube.http import Transport, TransportError
+from inplace.common.kube.http.request import Transport, TransportError
 from inplace.common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
+from inplace.common.protocol.agent import View
+from inplace.common.protocol.errors import RemoteProtocolError
 
 _NOT_ACCEPTABLE: Final = 406
 

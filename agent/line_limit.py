@@ -6,7 +6,7 @@ Any process of the Pod may connect to the link, write progress files or ask the 
 
 from __future__ import annotations
 
-from inplace.common.typed import TYPE_CHECKING, Any, Callable, Final
+from inplace.common.bare.typed import TYPE_CHECKING, Any, Callable, Final
 
 if TYPE_CHECKING:
     from inplace.agent.log import Log

@@ -14,7 +14,7 @@ import time
 from _thread import allocate_lock, start_new_thread
 
 from inplace.agent.log_line import log_line
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 LINES_MAX: Final = 1000  # that wait for the reader; later ones are counted
 FLUSH_S_MAX: Final = 0.5  # at the process's end; kubelet's shortest grace period is 2 s

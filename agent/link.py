@@ -13,10 +13,9 @@ from inplace.agent.checks import Checks
 from inplace.agent.examiners import Examiners
 from inplace.agent.link_server import LinkServer
 from inplace.agent.log import Log
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
-from inplace.common.link import (
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.link import (
     CONTAINERS,
     Checking,
     Ended,
@@ -30,6 +29,7 @@ from inplace.common.link import (
     Started,
     Unfit,
 )
+from inplace.common.protocol.stall import Stalled
 
 OnEnd = Callable[[int, int | None], object]  # epoch; exit code: 0 is a completion, None a container's silent end
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 LINK_FILE: Final = "/var/run/inplace/link"  # where `inplace inject` has it
 ADDRESS_BYTES_MAX: Final = 107  # sockaddr_un.sun_path, without its final zero; unix(7)

@@ -17,9 +17,9 @@ from typing import Final, Protocol
 from inplace.agent.line_limit import LimitedLog
 from inplace.agent.link_address import reachable
 from inplace.agent.log import Log
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.clock import Clock
-from inplace.common.link import Hello, LineReader, Message, line_of
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.link import Hello, LineReader, Message, line_of
 
 GUARDS_MAX: Final = 16  # containers of a Pod with a guard; the next connection is closed at once
 HELLO_S_MAX: Final = 5.0  # a guard says who it is at once

@@ -1,7 +1,7 @@
 """
 The worker of a sidecar of depth `process`: guards in other containers start and end it, as this Pod's agent says.
 
-`common.linked_worker` decides; this module carries the link's lines, and is the `Worker` of a supervisor.
+`common.protocol.linked_worker` decides; this module carries the link's lines, and is the `Worker` of a supervisor.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from inplace.agent.link_server import Listener
 from inplace.agent.process_tree import STUCK_S
 from inplace.agent.worker import WorkerLostError, WorkerStuckError
 from inplace.agent.worker_command import EPOCH
-from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
-from inplace.common.link import Checking, Examines, Fit, Leaving, Message, Unfit
-from inplace.common.linked_worker import (
+from inplace.common.protocol.link import Checking, Examines, Fit, Leaving, Message, Unfit
+from inplace.common.protocol.linked_worker import (
     Event,
     Exited,
     Gone,
@@ -32,6 +31,7 @@ from inplace.common.linked_worker import (
     Tell,
     step,
 )
+from inplace.common.protocol.stall import Stalled
 
 GONE_S_MAX: Final = STUCK_S + 5.0  # a guard gives up after STUCK_S, unless it is stopped itself
 

@@ -10,7 +10,7 @@ import errno
 import socket
 
 from inplace.agent.exit_code import ExitCode, StartError
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # IPv6 compiled in but switched off
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from inplace.agent.log_line import log_line, rfc3339
-from inplace.common.typed import Any, Final, Protocol, TextIO
+from inplace.common.bare.typed import Any, Final, Protocol, TextIO
 
 BUFFERED_LINES_MAX: Final = 1000  # far more than any start writes; beyond it the oldest lines are counted, not kept
 LEVELS: Final = ("debug", "info", "warning", "error")

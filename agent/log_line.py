@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from _json import encode_basestring_ascii
 
-from inplace.common.typed import Any, Mapping
+from inplace.common.bare.typed import Any, Mapping
 
 
 def log_line(wall_s: float, level: str, event: str, fields: Mapping[str, Any]) -> str:

@@ -24,12 +24,12 @@ from inplace.agent.link import Link, NoLink, SocketLink
 from inplace.agent.phases import boot_s, process_started_s
 from inplace.agent.shell import SIGNALS, Shell, SignalledError
 from inplace.agent.stall_watch import StallWatch
-from inplace.common.kube.ahead import Ahead
+from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request
-from inplace.common.kube.http1 import Http1Transport
-from inplace.common.record import replace
-from inplace.common.wire import CONTAINERS
+from inplace.common.kube.http.ahead import Ahead
+from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.kube.http.request import Request
+from inplace.common.wire.names import CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.save_requests import SaveRequests

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from inplace.common.phases import RestartPhase
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
+from inplace.common.wire.phases import RestartPhase
 
 # Seconds. Edges at 1 (a supervisor's promise at 5,000 Pods) and 10 (a sidecar's); the start itself is some 50 ms.
 PHASE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)

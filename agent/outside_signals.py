@@ -41,7 +41,7 @@ from _signal import (  # type: ignore[import-not-found]
 )
 from _thread import start_new_thread
 
-from inplace.common.typed import TYPE_CHECKING, Final
+from inplace.common.bare.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.shared_file import read_shared, write_shared
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.phases import TEXT_BYTES_MAX, RestartPhase, is_done, parse_phases, phases_text
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase, is_done, parse_phases, phases_text
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _STAT: Final = "/proc/self/stat"
@@ -29,7 +29,7 @@ _STAT_START: Final = 19  # of the fields after the command's name: starttime, pr
 _TICKS_PER_S: Final = 100  # USER_HZ, the same on every architecture that Kubernetes runs on
 _FILE_BYTES_MAX: Final = TEXT_BYTES_MAX + 64 + 32  # the text, a boot id, a number of seconds
 _START_AGE_S_MAX: Final = 60.0  # a process that is older when it gets here was not started by this restart
-_TOLD: Final = ",quiet="  # begins the text of common.last_progress, which is loaded only where steps are watched
+_TOLD: Final = ",quiet="  # begins the text of common.wire.last_progress, which is loaded only where steps are watched
 _TOLD_BYTES_MAX: Final = 64  # of that text; what is longer is not ours
 
 

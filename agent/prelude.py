@@ -2,7 +2,7 @@
 The head start: list and announce before asyncio is imported.
 
 The prelude decides nothing. It sends the requests that the agent will send, takes the epoch from the agent's own
-machine (`common.epoch.agent.step`), and stores the epoch BEFORE it announces it. The prelude hands its requests and
+machine (`common.protocol.agent.step`), and stores the epoch BEFORE it announces it. The prelude hands its requests and
 their answers to the transport. The agent then sends the same requests, and the transport replays the answers. Anything
 unexpected (a refusal, a view that is not fresh, a bypass, garbage) ends the head start, and the agent goes on without
 it. So does a late answer in a large group that starts without a window: the agent goes on at its slot, with the
@@ -18,10 +18,10 @@ from contextlib import suppress
 from inplace.agent.config import AgentConfig
 from inplace.agent.epoch_file import EpochMemory
 from inplace.agent.phases import RestartPhases
-from inplace.common.kube.ahead import Ahead
-from inplace.common.kube.credentials import Credentials, is_address
-from inplace.common.kube.http import Response, TransportError
-from inplace.common.typed import TYPE_CHECKING, Final
+from inplace.common.bare.typed import TYPE_CHECKING, Final
+from inplace.common.kube.http.ahead import Ahead
+from inplace.common.kube.http.credentials import Credentials, is_address
+from inplace.common.kube.http.request import Response, TransportError
 
 if TYPE_CHECKING:
     import ssl
@@ -73,7 +73,7 @@ def _list_and_announce(
     ahead.send(list_request(config, as_table=config.prefer_table, consistent=begins_consistent(config)))
     # In the shadow of the list:
     import inplace.agent.jobset_events
-    import inplace.common.epoch.agent  # noqa: F401
+    import inplace.common.protocol.agent  # noqa: F401
 
     phases.recall()
     before_s = ahead.waited_s
@@ -90,8 +90,8 @@ def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
     """Return the epoch that the machine announces on this list, None when it does anything else."""
     from inplace.agent.jobset_events import ColumnsMissingError, JobSetEvents, is_of, view_of
     from inplace.agent.jobset_requests import begins_consistent
-    from inplace.common.epoch.agent import AgentState, Announce, step
-    from inplace.common.epoch.errors import RemoteProtocolError
+    from inplace.common.protocol.agent import AgentState, Announce, step
+    from inplace.common.protocol.errors import RemoteProtocolError
 
     if response.status >= 300:
         return None

@@ -31,9 +31,9 @@ from inplace.agent.progress_entries import (
     open_folder,
     read_start,
 )
-from inplace.common.epoch.rank import RankLook
-from inplace.common.epoch.stall import RANKS_MAX, Look
-from inplace.common.progress import LINE_BYTES_MAX, UNKNOWN, ProgressLine, parse_progress
+from inplace.common.protocol.rank import RankLook
+from inplace.common.protocol.stall import RANKS_MAX, Look
+from inplace.common.wire.progress import LINE_BYTES_MAX, UNKNOWN, ProgressLine, parse_progress
 
 NAME_CHARACTERS_MAX: Final = 64  # of a rank, in log lines and metrics
 DEPTH_MAX: Final = 4  # parts of a pattern from its first wildcard on

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from inplace.common.typed import TYPE_CHECKING, Final, Protocol
+from inplace.common.bare.typed import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from inplace.agent.log import Log

@@ -7,7 +7,7 @@ import time
 from inplace.agent.guard_log import GUARD_LOG
 from inplace.agent.save_requests import SaveFile
 from inplace.agent.stop_signal import signal_name
-from inplace.common.epoch.guard import RUNNING, SIGINT, GuardState
+from inplace.common.protocol.guard import RUNNING, SIGINT, GuardState
 
 
 class SavingTime:

@@ -14,7 +14,7 @@ import errno
 import os
 from _stat import S_ISREG
 
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -13,7 +13,7 @@ import os
 from _stat import S_ISREG
 
 from inplace.agent.shared_file import read_shared, write_shared
-from inplace.common.typed import Final, Mapping
+from inplace.common.bare.typed import Final, Mapping
 
 FOLDER: Final = "/dev/shm"  # noqa: S108 - that is what is cleaned
 FILES_MAX: Final = 10_000  # looked at in one go; the rest waits for the next one

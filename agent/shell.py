@@ -19,10 +19,10 @@ from inplace.agent.log import LazyLog
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from inplace.agent.version import VERSION
-from inplace.common.kube.credentials import Credentials, in_cluster
-from inplace.common.kube.http import CredentialsError
-from inplace.common.record import record, replace
-from inplace.common.typed import TYPE_CHECKING, Final
+from inplace.common.bare.record import record, replace
+from inplace.common.bare.typed import TYPE_CHECKING, Final
+from inplace.common.kube.http.credentials import Credentials, in_cluster
+from inplace.common.kube.http.request import CredentialsError
 
 if TYPE_CHECKING:
     import ssl

@@ -16,9 +16,9 @@ from inplace.agent.listener import listen
 from inplace.agent.phases import boot_s, process_started_s
 from inplace.agent.prelude import head_start
 from inplace.agent.shell import Shell, begin, run_shell
-from inplace.common.record import replace
-from inplace.common.typed import TYPE_CHECKING, Final
-from inplace.common.wire import CONTAINERS
+from inplace.common.bare.record import replace
+from inplace.common.bare.typed import TYPE_CHECKING, Final
+from inplace.common.wire.names import CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.config import AgentConfig
@@ -89,7 +89,7 @@ def _make(config: AgentConfig, parts: Parts) -> Agent:
     from inplace.agent.link_server import LinkServer
     from inplace.agent.linked_worker import LinkedWorker
     from inplace.agent.supervisor_agent import SupervisorAgent
-    from inplace.common.link import PROCESS
+    from inplace.common.protocol.link import PROCESS
 
     peers = LimitedLog(parts.log, parts.clock.monotonic_s)
     server = LinkServer(config.link_file, PROCESS, clock=parts.clock, log=peers)

@@ -3,7 +3,7 @@ A sidecar's agent: it lifts the barrier of another container, and a group restar
 
 Where a guard is the worker's parent, the agent hears of the worker's death at once, tells the controller, and leaves.
 It does the same when its watchdog finds that the worker hangs.
-`common.epoch.sidecar` decides; this class performs.
+`common.protocol.sidecar` decides; this class performs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import signal
 from inplace.agent.config import AgentConfig
 from inplace.agent.driver import Driver, Parts
 from inplace.agent.teller import Teller
-from inplace.common.epoch.agent import AgentState, LiftBarrier, RestartInPlace
-from inplace.common.epoch.sidecar import Event, RestartPod, SidecarState, step
-from inplace.common.epoch.telling import ScheduleTelling, TellFailure, WorkerFailed, WorkerStalled
+from inplace.common.protocol.agent import AgentState, LiftBarrier, RestartInPlace
+from inplace.common.protocol.sidecar import Event, RestartPod, SidecarState, step
+from inplace.common.protocol.telling import ScheduleTelling, TellFailure, WorkerFailed, WorkerStalled
 
 
 class SidecarAgent:

@@ -12,7 +12,7 @@ import signal
 from contextlib import suppress
 
 from inplace.agent.process_tree import descendants
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 COMMAND_S_MAX: Final = 10.0
 PID: Final = "INPLACE_STALL_PID"  # the command's environment

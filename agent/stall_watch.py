@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from inplace.agent.config import AgentConfig
 from inplace.agent.log import Log
-from inplace.common.epoch.telling import WorkerStalled
 from inplace.common.kube.clock import Clock
+from inplace.common.protocol.telling import WorkerStalled
 
 if TYPE_CHECKING:
     from inplace.agent.watch_settings import WatchSettings
     from inplace.agent.watchdog import Examine, Watchdog
-    from inplace.common.epoch.rank import StallSettings
+    from inplace.common.protocol.rank import StallSettings
 
 Texts = tuple[str | None, str | None]  # of the annotations stall-after and start-stall-after; None where there is none
 
@@ -65,7 +65,7 @@ class StallWatch:
             return
         self._texts = texts
         from inplace.agent.watch_settings import WatchSettings, annotated_limits
-        from inplace.common.epoch.rank import StallSettings
+        from inplace.common.protocol.rank import StallSettings
 
         own = self._config.watch or WatchSettings(folder=self._config.progress_dir)
         last = self._watchdog.limits if self._watchdog is not None else StallSettings()

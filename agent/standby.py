@@ -24,7 +24,7 @@ from inplace.agent.exit_code import StartError
 from inplace.agent.process_tree import descendants, kill_adopted
 from inplace.agent.stall_command import kill_tree
 from inplace.agent.worker_command import EPOCH
-from inplace.common.typed import TYPE_CHECKING, Final
+from inplace.common.bare.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from typing import Protocol

@@ -18,8 +18,8 @@ docs/adr/0061-a-window-that-learns.md has the evidence. Pure: a record in, a rec
 
 from __future__ import annotations
 
-from inplace.common.record import record
-from inplace.common.typed import Final
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import Final
 
 LEVEL_DEFAULT: Final = 1
 LEVEL_MAX: Final = 3

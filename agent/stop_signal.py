@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 NAMES: Final[dict[str, int]] = {
     name: number for name, number in vars(_signal).items() if name.startswith("SIG") and name[3:].isalnum()

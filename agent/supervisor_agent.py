@@ -2,7 +2,7 @@
 A supervisor's agent: it is the worker's parent, or the agent of a guard that is (depth `process`).
 
 It differs from a sidecar in one thing: a group restart ends and starts a process instead of the agent itself. The watch
-and the connection for announcements stay open. `common.epoch.supervisor` decides; this class starts and stops the
+and the connection for announcements stay open. `common.protocol.supervisor` decides; this class starts and stops the
 worker and reports its end.
 """
 
@@ -25,8 +25,8 @@ from inplace.agent.teller import Teller
 from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import epoch_variables
 from inplace.agent.worker_progress import WorkerProgress
-from inplace.common.epoch.agent import AgentPhase, AgentState, Announce, Verdict, View
-from inplace.common.epoch.supervisor import (
+from inplace.common.protocol.agent import AgentPhase, AgentState, Announce, Verdict, View
+from inplace.common.protocol.supervisor import (
     Event,
     Leave,
     StartWorker,
@@ -40,8 +40,8 @@ from inplace.common.epoch.supervisor import (
     WorkerNotStarted,
     step,
 )
-from inplace.common.epoch.telling import ScheduleTelling, TellFailure
-from inplace.common.wire import PROCESS
+from inplace.common.protocol.telling import ScheduleTelling, TellFailure
+from inplace.common.wire.names import PROCESS
 
 if TYPE_CHECKING:
     from inplace.agent.outside_signals import OutsideSignals

@@ -6,7 +6,7 @@ import os
 import time
 
 from inplace.agent.process_tree import is_alone_with, kill_descendants
-from inplace.common.typed import TYPE_CHECKING, Final
+from inplace.common.bare.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from inplace.agent.guard_standby import GuardStandby

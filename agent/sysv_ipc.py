@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 _REMOVE: Final = 0  # IPC_RMID
 _OBJECTS_MAX: Final = 10_000

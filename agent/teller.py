@@ -1,7 +1,7 @@
 """
 Tell the controller with one PATCH how this Pod's worker failed, at a moment of this Pod's own; for both modes.
 
-`common.epoch.telling` decides; this module waits and sends. Whatever becomes of the PATCH, the group learns of the
+`common.protocol.telling` decides; this module waits and sends. Whatever becomes of the PATCH, the group learns of the
 failure later by itself: from kubelet, or from the next announcement.
 """
 
@@ -15,11 +15,11 @@ from inplace.agent.driver import Driver, Parts
 from inplace.agent.endings import cause_of, words_of
 from inplace.agent.jobset_requests import failure_request
 from inplace.agent.telling import telling_delay_s
-from inplace.common.epoch.telling import Action, FailureTold, TellFailure, TellingDue, WorkerFailed, WorkerStalled
 from inplace.common.kube.errors import ApiError, check_answer
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import Busy, ending_of
-from inplace.common.worker_failure import WorkerFailure, failure_text
+from inplace.common.protocol.telling import Action, FailureTold, TellFailure, TellingDue, WorkerFailed, WorkerStalled
+from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 
 TELLING_S_MAX: Final = 1.0  # by then kubelet has seen a death as well, and nobody need be told
 

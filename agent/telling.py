@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from math import log1p
 
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 FEW: Final = 16  # so many PATCHes at once harm no API server
 LEARNED_S: Final = 0.06  # PATCH, the controller's status write, and its way to 5,000 watches

@@ -21,7 +21,7 @@ from inplace.agent.barrier_address import EPOCH_HEADER, HEALTH_PATH, METRICS_PAT
 from inplace.agent.environment import Environment
 from inplace.agent.log_line import log_line
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables, find_program
-from inplace.common.typed import Any, Final, Mapping
+from inplace.common.bare.typed import Any, Final, Mapping
 
 POLL_S: Final = 0.05  # on loopback, for one agent that is not there yet, or does not hold its answer
 ANSWER_S_MAX: Final = 1.0  # of one question, beyond the time for which the agent may hold its answer

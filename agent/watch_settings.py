@@ -8,11 +8,11 @@ option for each variable, see `agent.arguments`.
 from __future__ import annotations
 
 from inplace.agent.environment import Environment
-from inplace.common import wire
-from inplace.common.epoch.rank import StallSettings
-from inplace.common.record import record
-from inplace.common.stall_limit import EXPECTED, parse_limit
-from inplace.common.typed import Final
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import Final
+from inplace.common.protocol.rank import StallSettings
+from inplace.common.wire import names as wire
+from inplace.common.wire.stall_limit import EXPECTED, parse_limit
 
 STALL_AFTER: Final = "STALL_AFTER_S"
 START_STALL_AFTER: Final = "START_STALL_AFTER_S"

@@ -1,7 +1,7 @@
 """
 The watchdog: it looks at the worker's progress files, and reports a worker that hangs.
 
-`common.epoch.stall` decides. This module looks each `period_s` from a thread, because a hung file system may block a
+`common.protocol.stall` decides. This module looks each `period_s` from a thread, because a hung file system may block a
 look for ever; then nothing is judged until the look returns. It is imported only where a limit is set.
 """
 
@@ -18,8 +18,9 @@ from inplace.agent.log import Log
 from inplace.agent.progress_folder import ProgressFiles, ProgressFolder
 from inplace.agent.stall_command import COMMAND_S_MAX
 from inplace.agent.watch_settings import WatchSettings
-from inplace.common.epoch.rank import StallSettings
-from inplace.common.epoch.stall import (
+from inplace.common.kube.clock import Clock
+from inplace.common.protocol.rank import StallSettings
+from inplace.common.protocol.stall import (
     LATE_PERIODS,
     LimitsChanged,
     LimitTooShort,
@@ -34,9 +35,8 @@ from inplace.common.epoch.stall import (
     last_progress,
     step,
 )
-from inplace.common.epoch.telling import WorkerStalled
-from inplace.common.kube.clock import Clock
-from inplace.common.last_progress import last_progress_text
+from inplace.common.protocol.telling import WorkerStalled
+from inplace.common.wire.last_progress import last_progress_text
 
 BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; then this worker is not watched
 LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end

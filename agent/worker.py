@@ -24,8 +24,8 @@ from inplace.agent.process_tree import STUCK_S, is_alone_with, kill_descendants
 from inplace.agent.spawn import spawn
 from inplace.agent.stall_command import COMMAND_S_MAX, PID, RANK, SILENT_S, STEP, kill_tree, pid_to_examine, shell_words
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables
-from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
+from inplace.common.protocol.stall import Stalled
 
 if TYPE_CHECKING:
     from inplace.agent.checker import Checker

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from inplace.common.typed import Final, Mapping
+from inplace.common.bare.typed import Final, Mapping
 
 EPOCH: Final = "INPLACE_EPOCH"  # of the worker's environment: the epoch it runs in; "" when in-place restart is off
 RESTART_COUNT: Final = "INPLACE_RESTART_COUNT"  # the same in every worker of the group: epoch - 1

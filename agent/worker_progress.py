@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inplace.common.last_progress import LONG_S, parse_last_progress
+from inplace.common.wire.last_progress import LONG_S, parse_last_progress
 
 
 class WorkerProgress:

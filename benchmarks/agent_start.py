@@ -34,12 +34,12 @@ from urllib.request import urlopen
 
 from benchmarks.api_backend import Backend, open_backend
 from benchmarks.fixed_account import service_account_folder
-from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import JOBSETS, PODS
 from inplace.common.kube.watch import watch_lines
+from inplace.common.wire import names as wire
 from testbed.ports import free_ports
 from testbed.upstream.build import AGENT, version
 from testbed.upstream.build import UPSTREAM as UPSTREAM_PROGRAMS

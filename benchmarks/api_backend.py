@@ -18,7 +18,7 @@ from typing import Any
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import NAMESPACES, Resource
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront

@@ -29,10 +29,10 @@ import msgspec
 from benchmarks.controller_lab import NAMESPACE, REPOSITORY, TICKS_PER_S, Lab, open_lab
 from benchmarks.controller_pods import PODS_PER_JOB, at_once, jobset, placed
 from benchmarks.controller_status import pod_status
-from inplace.common import wire
 from inplace.common.kube.client import MERGE_PATCH
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 
 NAME = "train"
 LATE = 2  # Pods that the gathering group waits for

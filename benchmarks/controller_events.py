@@ -34,12 +34,12 @@ import trustme
 
 from benchmarks.controller_pods import PODS_PER_JOB, jobset, placed
 from benchmarks.controller_status import pod_status
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import Identity, Read
 from inplace.controller.api.transport import AiohttpTransport
 from inplace.controller.metrics import Metrics

@@ -21,10 +21,10 @@ import yaml
 
 from benchmarks.controller_lab import NAMESPACE
 from benchmarks.controller_status import pod_status
-from inplace.common import wire
 from inplace.common.kube.client import MERGE_PATCH, KubeClient
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
+from inplace.common.wire import names as wire
 
 T = TypeVar("T")
 EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "train.yaml"

@@ -13,12 +13,12 @@ import msgspec
 
 from benchmarks.controller_lab import NAMESPACE, ControllerProcess
 from benchmarks.controller_pods import PlayedGroup
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.kube.watch import watch_lines
+from inplace.common.wire import names as wire
 
 SEEN_S_MAX = 60.0  # a controller that needs a minute for one status write does not work
 WATCH_S = 7_200  # longer than any run; 5,000 announcements on a busy machine take minutes without a status write

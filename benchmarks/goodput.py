@@ -30,8 +30,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.progress import measure
-from inplace.common.epoch.rank import RankLook, StallSettings
-from inplace.common.epoch.stall import (
+from inplace.common.protocol.rank import RankLook, StallSettings
+from inplace.common.protocol.stall import (
     LastProgress,
     Look,
     Looked,
@@ -41,8 +41,8 @@ from inplace.common.epoch.stall import (
     last_progress,
     step,
 )
-from inplace.common.last_progress import last_progress_text, parse_last_progress
-from inplace.common.phases import TEXT_BYTES_MAX, RestartPhase, phases_text
+from inplace.common.wire.last_progress import last_progress_text, parse_last_progress
+from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase, phases_text
 from inplace.controller.spec.goodput import FIELD, Goodput, after_run, goodput_of
 from inplace.controller.tracking.silence import Silence
 

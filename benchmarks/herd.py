@@ -38,13 +38,13 @@ from benchmarks.herd_clients import READY_S_MAX, Tally, Task, pod_name, raise_fi
 from benchmarks.herd_variants import CAPACITY, VARIANTS, WITH_APF, WITHOUT, Round, Variant, row_of
 from inplace.agent.config import AgentConfig
 from inplace.agent.jobset_requests import announcement_request
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import JOBSETS, PODS, Resource
+from inplace.common.wire import names as wire
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd

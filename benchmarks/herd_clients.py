@@ -27,8 +27,8 @@ from inplace.agent.driver import Parts
 from inplace.agent.herd import Herd
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request, Response, Stream
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.kube.http.request import Request, Response, Stream
 from inplace.common.kube.kubeconfig import read_kubeconfig
 
 READY_S_MAX = 120.0  # for all agents of one round to be announced and watching; a round beyond is an error

@@ -39,7 +39,7 @@ from benchmarks.hostile_objects import NAMESPACE as HOSTILE
 from benchmarks.timed_controller import TurnsFile, command
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError
-from inplace.common.kube.http import Request, TransportError
+from inplace.common.kube.http.request import Request, TransportError
 from inplace.common.kube.resources import JOBS, JOBSETS, LEASES, NAMESPACES, PODS, SERVICES, KubeObject, Resource
 
 PAUSE_MS_MAX: Final = 250.0

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inplace.common import wire
-from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.epoch.lease import LENGTH_S_MAX
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
-from inplace.common.stall_limit import LIMIT_S_MAX
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.lease import LENGTH_S_MAX
+from inplace.common.wire import names as wire
+from inplace.common.wire.stall_limit import LIMIT_S_MAX
 from inplace.controller.spec import bad_nodes, escalation, no_progress, requests
 
 NAMESPACE: Final = "hostile"

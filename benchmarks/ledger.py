@@ -15,9 +15,9 @@ import statistics
 import sys
 import time
 
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.pod_view import PodView
-from inplace.common.epoch.slot import Shape, Slot
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod_view import PodView
+from inplace.common.protocol.slot import Shape, Slot
 
 SIZES = (100, 1_000, 10_000)
 EVENTS_MIN = 20_000  # events per measurement, so that a small group is not timed by the clock's grain

@@ -40,11 +40,11 @@ from typing import Any, Final
 
 from benchmarks.calibration import RECORDED
 from benchmarks.node_upstream import compare, prepare_upstream
-from inplace.common import wire
-from inplace.common.epoch.rank import FIRST_STEPS
 from inplace.common.kube.resources import KubeObject
-from inplace.common.phases import parse_phases
-from inplace.common.worker_failure import parse_failure
+from inplace.common.protocol.rank import FIRST_STEPS
+from inplace.common.wire import names as wire
+from inplace.common.wire.phases import parse_phases
+from inplace.common.wire.worker_failure import parse_failure
 from testbed.binaries import find_binaries
 from testbed.node import archives, capsule, cgroups, prepare, settings
 from testbed.node.cluster import Cluster, running_cluster

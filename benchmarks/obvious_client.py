@@ -13,11 +13,11 @@ import json
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
-from inplace.common import wire
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, error_from_response
-from inplace.common.kube.http import Request, Transport, TransportError
+from inplace.common.kube.http.request import Request, Transport, TransportError
 from inplace.common.kube.watch import HEADERS_TIMEOUT_S, watch_lines
+from inplace.common.wire import names as wire
 
 POD_RESTART_S = 1.0  # RestartAllContainers brings an agent that exited back after about this long
 _PLAIN = {"accept": "application/json", "user-agent": "OpenAPI-Generator/python"}

@@ -32,8 +32,8 @@ import yaml
 
 from benchmarks.chart import draw_bars
 from inplace import examples
-from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
+from inplace.common.wire import names as wire
 from inplace.controller.spec import conditions
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster

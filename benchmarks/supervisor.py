@@ -20,9 +20,9 @@ from typing import Any, Final
 
 from inplace.cli.demo.manifest import EXAMPLES
 from inplace.cli.manifests.agent_pieces import KEEP_CONTAINERS
-from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from inplace.simulator.cluster.timeline import GroupRestart, Timeline

@@ -51,7 +51,7 @@ if sys.version_info < (3, 10):
     sys.exit(2)  # ExitCode.CONFIG
 sys.path.insert(0, sys.path[0] + "/" + sys.implementation.cache_tag)  # byte code, where there is some for this Python
 if sys.version_info < (3, 11):
-    from inplace.common.kube.py310 import install
+    from inplace.common.bare.py310 import install
 
     install()
 from inplace.agent.main import main
@@ -112,7 +112,7 @@ def program_folder() -> Iterator[Path]:
 def _sources() -> Iterator[tuple[str, Path]]:
     """Yield (name in the file, path) of every module: the agent's, those of common/ that it reaches, and its deps'."""
     reached = set((PACKAGE / "agent").rglob("*.py")) | {
-        PACKAGE / "common" / "kube" / "py310.py",
+        PACKAGE / "common" / "bare" / "py310.py",
         PACKAGE / "__init__.py",
         PACKAGE / "rank_file.py",  # a training script that has this file in its PYTHONPATH can say its steps
         PACKAGE / "saving.py",

@@ -18,10 +18,10 @@ from typing import Final
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.credentials import in_cluster
 from inplace.common.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
-from inplace.common.kube.http import CredentialsError, GarbledError, Transport, TransportError
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.credentials import in_cluster
+from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.kube.http.request import CredentialsError, GarbledError, Transport, TransportError
 from inplace.common.kube.kubeconfig import Kubeconfig
 
 USER_AGENT = "inplace-cli"

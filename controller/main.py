@@ -16,9 +16,9 @@ from pathlib import Path
 
 import structlog
 
-from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import CredentialsError
+from inplace.common.kube.http.request import CredentialsError
+from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import AiohttpTransport
 from inplace.controller.logs import configure_logs

@@ -24,7 +24,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from inplace.common.phases import RestartPhase
+from inplace.common.wire.phases import RestartPhase
 from inplace.controller.serving.exposition import SteppedCollector, pieces
 from inplace.controller.spec.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.controller.spec.causes import Trigger
@@ -101,7 +101,7 @@ class Metrics:
         )
         self.pod_phase_seconds = Histogram(
             "inplace_pod_restart_phase_duration_seconds",
-            "Phases of the Pods' starts and restarts as their agents announced them, see common/phases.py.",
+            "Phases of the Pods' starts and restarts as their agents announced them, see common/wire/phases.py.",
             ("phase",),
             buckets=RESTART_BUCKETS,
             registry=r,

@@ -14,13 +14,13 @@ from typing import Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_not_result, wait_fixed
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
+from inplace.common.wire import names as wire
 from inplace.controller.spec.goodput import FIELD as GOODPUT
 from inplace.controller.spec.saving import CRD_CURE as CRD_CURE
 

@@ -15,11 +15,11 @@ from random import Random
 import structlog
 from anyio import create_task_group
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock, LoopClock
-from inplace.common.kube.http import Transport
+from inplace.common.kube.http.request import Transport
 from inplace.common.kube.informer import Log
+from inplace.common.wire import names as wire
 from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
 from inplace.controller.api.metered import MeteredTransport
 from inplace.controller.api.pace import PacedTransport

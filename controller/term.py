@@ -15,16 +15,16 @@ from typing import Any
 
 from anyio import create_task_group
 
-from inplace.common import wire
-from inplace.common.epoch.errors import InvariantError
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.codec import Codec
 from inplace.common.kube.errors import ApiError, Conflict
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Informer, Log, T
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject, Resource
 from inplace.common.kube.workqueue import WorkQueue
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.wire import names as wire
 from inplace.controller.act.execute import ActionsFailedError, Executor
 from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.act.refusals import Refusals, least_wait_s

@@ -12,7 +12,7 @@
 The file lies in the folder INPLACE_PROGRESS_DIR; without that variable nothing is written, so that the script runs
 anywhere. At its first step a process also writes `.NAME`, once, so that the agent learns when that was.
 Its name is the first of rank-RANK, local-LOCAL_RANK, jax-JAX_PROCESS_ID and pid-PID that there is: processes
-of one name share a file. Its content is common/progress.py's. Folder and names are read at a process's first call.
+of one name share a file. Its content is common/wire/progress.py's. Folder and names are read at a process's first call.
 
 What goes wrong with the file never reaches the training loop: one line on stderr says it, once a process. Every call
 makes sure that its descriptor is still the file's, because a program may close descriptors that are not its own. A call

@@ -22,14 +22,14 @@ from typing import Any
 import yaml
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError, NotFound, ServerError, Throttled
-from inplace.common.kube.http import TransportError
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject, Resource
+from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
 from testbed.played_agent import (

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 REPOSITORY: Final = Path(__file__).parents[1]
 RESTART_EXIT_CODE: Final = 88

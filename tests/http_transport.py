@@ -14,11 +14,11 @@ from pathlib import Path
 import aiohttp
 from yarl import URL
 
-from inplace.common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.common.kube.http.request import Request, Response, Stream, TransportError, TransportTimeoutError
 
 
 class AiohttpTransport:
-    """Implements `common.kube.http.Transport`.
+    """Implements `common.kube.http.request.Transport`.
 
     Args:
         url: the server's address.

@@ -14,8 +14,8 @@ from inplace.agent.barrier_address import OUR_PORT
 from inplace.cli.inject.jobset import Refusal, inject
 from inplace.cli.inject.pod import InjectOptions
 from inplace.cli.manifests.pod_roles import Container, Member, members
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 INITIALIZER_S: Final = "1"  # how long a modelled initializer works
 _ENTRYPOINT: Final = "/entrypoint"

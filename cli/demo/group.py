@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.demo.obstacles import failed_inits, obstacles
-from inplace.common import wire
 from inplace.common.kube.resources import EVENTS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import LogRequest
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.events import Kind

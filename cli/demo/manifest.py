@@ -12,9 +12,9 @@ from inplace.cli.demo.node_shapes import node_shapes
 from inplace.cli.manifests.agent_pieces import DEPTH, KEEP_CONTAINERS
 from inplace.cli.manifests.documents import StreamError, read_stream
 from inplace.cli.manifests.pod_roles import Container, Member, members
-from inplace.common import wire
 from inplace.common.guard_command import is_guarded
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.manifests import with_pods
 from inplace.simulator.cluster.nodes import NodeShape
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 OBSTACLES_MAX: Final = 5  # that are named; a thousand Pods wait for the same
 RESTARTS_MIN: Final = 2  # of a container, before anything trained

@@ -19,8 +19,8 @@ from inplace.cli.beside import beside
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.terminal.console import VisibleConsole
 from inplace.cli.terminal.visible import visible
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.timeline import MOMENTS, GroupRestart, Timeline
 

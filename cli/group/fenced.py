@@ -8,8 +8,8 @@ from typing import Final
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
 from inplace.cli.terminal.moments import parse_time
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 
 LATE_S: Final = 10.0  # from the first sign of a failure to the status that ends the epoch, of a slow controller
 

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.slot import Slot
 from inplace.common.guard_command import is_guarded
 from inplace.common.kube.codec import SlimMeta, slim
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.slot import Slot
+from inplace.common.wire import names as wire
 from inplace.controller.spec import kinds
 from inplace.controller.spec.kinds import Gate
 

@@ -30,7 +30,7 @@ from inplace.cli.group.pod_facts import (
     Waiting,
 )
 from inplace.common.kube.answers import UNREADABLE
-from inplace.common.kube.http import GarbledError
+from inplace.common.kube.http.request import GarbledError
 from inplace.controller.spec.kinds import Gate
 
 ACCEPT: Final = "application/json;as=Table;g=meta.k8s.io;v=v1"

@@ -15,13 +15,13 @@ from inplace.cli.group.pod_facts import POD_LIST, PodFact, PodsRead
 from inplace.cli.group.pod_table import ACCEPT as TABLE
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.refusal import CliExit, RefusalError
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import LIST_TIMEOUT_S
 from inplace.common.kube.errors import ApiError, NotFound
-from inplace.common.kube.http import GarbledError, Request, TransportError
+from inplace.common.kube.http.request import GarbledError, Request, TransportError
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 from inplace.controller.spec.jobset import parse_jobset
 
 PAGE: Final = 5_000  # Pods in one answer: 44 MB of metadata, below what the transport takes (64 MB)

@@ -1,7 +1,7 @@
 """
 Combine a JobSet and its Pods: its phase, the number of Pods in each state, the Pods that others wait for. Pure.
 
-The controller's own count for the barrier is common/epoch/ledger.py. This module counts only what every client can
+The controller's own count for the barrier is common/protocol/ledger.py. This module counts only what every client can
 read, so that it also works beside another controller and while ours is down.
 """
 
@@ -16,10 +16,10 @@ from itertools import islice
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.straggler import Straggler, straggler_of
 from inplace.cli.manifests.pod_roles import members
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.slot import Shape, Slot
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.slot import Shape, Slot
+from inplace.common.wire import names as wire
 from inplace.controller.spec.conditions import BARRIER_WAITING
 from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
 from inplace.controller.spec.goodput import Goodput

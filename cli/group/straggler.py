@@ -9,7 +9,7 @@ from typing import NamedTuple
 from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.cli.group.pod_facts import Container, PodFact, Terminated
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import unix_time
 from inplace.controller.spec.kinds import RESTARTED_WHOLE
 

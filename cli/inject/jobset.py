@@ -19,8 +19,8 @@ from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.documents import is_jobset, is_runtime, jobset_in, objects_of
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal, shown
 from inplace.cli.manifests.pod_roles import Member, members
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 _RESTRICTED: Final = "inplace-agent or inplace-agent-SUFFIX, which admission lets announce for its own Pod alone"
 _UNRESTRICTED: Final = (

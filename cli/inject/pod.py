@@ -15,8 +15,8 @@ from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal, shown
 from inplace.cli.manifests.pod_failure_policy import final_codes
 from inplace.cli.manifests.pod_roles import Container, Member, Mode
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 Barrier = Literal["guard", "wait", "probe"]
 Depth = Literal["containers", "process"]

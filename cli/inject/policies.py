@@ -19,10 +19,10 @@ from inplace.cli.manifests.finding import Finding, refusal
 from inplace.cli.manifests.pod_failure_policy import final_codes_by_rule
 from inplace.cli.manifests.pod_roles import GUARD, RUN, Container, Member
 from inplace.cli.manifests.restart_rules import Ending, ending
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.resources import KubeObject
-from inplace.common.unfit import CODE
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
+from inplace.common.wire.unfit import CODE
 from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.requests import read_fence
 

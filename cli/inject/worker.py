@@ -11,9 +11,9 @@ from inplace.cli.manifests.finding import REFUSED, Finding, shown
 from inplace.cli.manifests.pod_failure_policy import FAILURES
 from inplace.cli.manifests.pod_roles import PROGRAM, Container
 from inplace.cli.manifests.restart_rules import Ending, codes_that, ending, spell
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
-from inplace.common.unfit import CODE as CHECK_FAILED
+from inplace.common.wire import names as wire
+from inplace.common.wire.unfit import CODE as CHECK_FAILED
 
 
 def fail_on(final: Sequence[int]) -> tuple[str, ...]:

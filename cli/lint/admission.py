@@ -18,12 +18,12 @@ from inplace.cli.lint.rights import RIGHTS, Right, shown_rights
 from inplace.cli.manifests.documents import name_of
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import Member, members
-from inplace.common import wire
 from inplace.common.kube.answers import object_of
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from inplace.common.kube.http import Response
+from inplace.common.kube.http.request import Response
 from inplace.common.kube.resources import JOBS, JOBSETS, NAMESPACES, PODS, SERVICE_ACCOUNTS, KubeObject, Resource
+from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import members
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 PREFIXES: Final = ("jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/", "inplace.dev/")
 _PRIORITY: Final = "jobset.sigs.k8s.io/priority"  # upstream's pkg/constants; it is on Pods

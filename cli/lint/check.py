@@ -11,10 +11,10 @@ from inplace.cli.lint.options import guard_options, run_options
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.cli.manifests.restart_rules import Ending, ending
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.resources import KubeObject
-from inplace.common.unfit import CODE
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
+from inplace.common.wire.unfit import CODE
 from inplace.controller.spec.requests import read_deadline
 
 _VARIABLE: Final = "CHECKS_BEFORE_ANNOUNCE"

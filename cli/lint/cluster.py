@@ -11,8 +11,8 @@ from inplace.cli.lint.kubelet_bugs import version_of
 from inplace.cli.lint.webhooks import check_webhooks
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Member
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 SIDECAR_SINCE: Final = (1, 35)  # behind feature gates that are off; on by default in 1.36 (KEP-5532)
 SINCE: Final = (1, 30)  # ValidatingAdmissionPolicy, and the rules of deploy/crd

@@ -15,7 +15,7 @@ from inplace.cli.manifests.finding import ClusterError, Finding
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
-from inplace.common.kube.http import CredentialsError, TransportError
+from inplace.common.kube.http.request import CredentialsError, TransportError
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import AiohttpTransport

@@ -18,7 +18,7 @@ from inplace.agent.herd import GROUP_FREE
 from inplace.cli.manifests.agent_pieces import ADDRESS, HERD, IDENTITY, SCOPE
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Container, field_path
-from inplace.common import wire
+from inplace.common.wire import names as wire
 
 # What kubelet would make of a field, for one Pod among many.
 _SAMPLES: Final[Mapping[str, str]] = {

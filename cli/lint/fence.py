@@ -9,9 +9,9 @@ from inplace.cli.lint.env import settled_environment
 from inplace.cli.lint.options import guard_options
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import Container, Member
-from inplace.common import wire
-from inplace.common.epoch.lease import END_S
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.lease import END_S
+from inplace.common.wire import names as wire
 
 VARIABLE: Final = "FENCE_AFTER_S"
 _FIELD: Final = f"metadata.annotations['{wire.FENCE_AFTER}']"

@@ -12,8 +12,8 @@ from inplace.cli.lint.options import guard_options
 from inplace.cli.lint.worker import check_program_file
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import GUARD, Container, field_path
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 _EPOCHS: Final = {f"metadata.annotations['{key}']" for key in (wire.EPOCH, wire.ATTEMPT)}
 

@@ -17,8 +17,8 @@ from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, Step, steps_of
 from inplace.cli.manifests.container_resources import agents_own
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import Container, Member
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 GCSFUSE: Final = "gke-gcsfuse/volumes"  # GKE's webhook adds the sidecar to Pods with this annotation
 GCSFUSE_DRIVER: Final = "gcsfuse.csi.storage.gke.io"

@@ -11,10 +11,10 @@ from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_failure_policy import FAILURES, final_codes_by_rule
 from inplace.cli.manifests.pod_roles import Container, Member, members
 from inplace.cli.manifests.restart_rules import Ending, codes_that, spell
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire import names as wire
 from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.jobset import JobSet, parse_jobset

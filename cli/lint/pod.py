@@ -20,8 +20,8 @@ from inplace.cli.lint.worker import check_wait, check_worker
 from inplace.cli.manifests.agent_pieces import ACCOUNT, SCOPE, holds_token, is_restricted
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Container, Member
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 GRACE_S_MAX: Final = 120  # a drained node holds the whole group up so long
 _INJECT: Final = "`inplace inject` adds it"

@@ -18,9 +18,9 @@ from inplace.cli.lint.saving import save_within_s
 from inplace.cli.lint.stall import is_judging_steps, is_unwatched, stall_limits
 from inplace.cli.lint.words import absence
 from inplace.cli.manifests.pod_roles import Container, Member
-from inplace.common import wire
-from inplace.common.epoch.lease import promised_s
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.lease import promised_s
+from inplace.common.wire import names as wire
 from inplace.controller.spec.jobset import JobSet
 
 GIVEN_UP_S: Final = 300  # Kubernetes' default toleration of a node that nobody can reach

@@ -12,8 +12,8 @@ from typing import Final
 from inplace.cli.lint.jobset import UNREADABLE, as_stored
 from inplace.cli.lint.pod_policy import pod_sentences
 from inplace.cli.lint.words import absence, duration, number
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOBS, REPLACE_POD, Ladder
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.scopes import BY_GROUP, BY_REPLICATED_JOB

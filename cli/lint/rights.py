@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 
 @dataclass(frozen=True, slots=True)

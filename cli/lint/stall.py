@@ -14,9 +14,9 @@ from inplace.cli.lint.env import agent_environment, settled_environment
 from inplace.cli.lint.jobset import UNREADABLE, as_stored, group_of
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import RUN, Container, Member
-from inplace.common import wire
-from inplace.common.epoch.rank import StallSettings
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.rank import StallSettings
+from inplace.common.wire import names as wire
 from inplace.controller.spec.jobset import JobSet
 
 SHORT_S: Final = 10.0  # below it an evaluation, a checkpoint or a slow disk is soon a stall

@@ -14,10 +14,10 @@ from inplace.agent.agent_file import IN_IMAGE
 from inplace.agent.barrier_address import OUR_PATH, OUR_PORT, WORKER_QUERY
 from inplace.agent.link_address import LINK_FILE
 from inplace.cli.manifests.text import Inline
-from inplace.common import wire
-from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.kube.credentials import SERVICE_ACCOUNT_DIR
+from inplace.common.kube.http.credentials import SERVICE_ACCOUNT_DIR
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire import names as wire
 
 ACCOUNT: Final = "inplace-agent"  # also the name of the Role, whatever the account's is
 RESTRICTED: Final = "inplace-agent(-[a-z0-9.-]+)?"  # the accounts that deploy/admission/agents.yaml restricts

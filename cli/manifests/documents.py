@@ -14,9 +14,9 @@ from typing import Any, Final
 import yaml
 
 from inplace.cli.manifests.yaml_loader import parse
-from inplace.common import wire
 from inplace.common.kube.bounded_read import read_bounded
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 STANDARD_INPUT: Final = "-"
 TRAINER_GROUP: Final = "trainer.kubeflow.org"

@@ -12,9 +12,9 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from inplace.common import wire
-from inplace.common.kube.credentials import SERVICE_ACCOUNT_DIR
+from inplace.common.kube.http.credentials import SERVICE_ACCOUNT_DIR
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 Mode = Literal["sidecar", "supervisor"]
 PROGRAM: Final = "inplace-agent"

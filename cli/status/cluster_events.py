@@ -15,7 +15,7 @@ from inplace.cli.terminal.moments import parse_time
 from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.client import LIST_TIMEOUT_S
 from inplace.common.kube.errors import ApiError, NotFound
-from inplace.common.kube.http import Request, TransportError
+from inplace.common.kube.http.request import Request, TransportError
 from inplace.common.kube.resources import Resource
 
 CORE_EVENTS = Resource("", "v1", "events", "Event")  # only this form can be asked for by object

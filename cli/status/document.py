@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from inplace.cli.group.state import GroupState, ScopeState
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.goodput import Goodput
 from inplace.controller.spec.scopes import fields_of_scope
 

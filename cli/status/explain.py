@@ -21,7 +21,7 @@ from inplace.cli.terminal.moments import clock_text, count_text, date_text
 from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.errors import ApiError, NotFound
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, JOBSETS, NODES, PODS
 from inplace.controller.spec.goodput import goodput_text
 from inplace.controller.spec.saving import Saving

@@ -13,10 +13,10 @@ from inplace.cli.group.read import read_jobset
 from inplace.cli.terminal.moments import duration_text, parse_time
 from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import precise_time
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 from inplace.controller.spec.bad_nodes import BadNodes, NodeRecord, read_bad_nodes, records_of
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from inplace.cli.connection import Connection
 from inplace.common.kube.errors import ApiError, NotFound
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import KubeObject, Resource
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"

@@ -16,8 +16,8 @@ from inplace.cli.manifests.pod_roles import members
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import run_command
-from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.spec.requests import RestartRequest
 
 CANNOT: Final = {

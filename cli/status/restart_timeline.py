@@ -1,10 +1,10 @@
 """
 The last group restart as rows of phases: one row for each Pod, or for many Pods the slowest one. Pure.
 
-A Pod's own moments are exact: its announcement says when it was made and how long its parts took (common/phases.py),
-and S has the controller's time. Kubernetes records whole seconds: when a container ended and started, and when an
-annotation was written. They are drawn where the Pod says nothing, or another second: then its node's clock is not
-believed. Each row knows which of its moments are whole seconds.
+A Pod's own moments are exact: its announcement says when it was made and how long its parts took
+(common/wire/phases.py), and S has the controller's time. Kubernetes records whole seconds: when a container ended and
+started, and when an annotation was written. They are drawn where the Pod says nothing, or another second: then its
+node's clock is not believed. Each row knows which of its moments are whole seconds.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from itertools import groupby
 from inplace.cli.group.pod_facts import Container, PodFact
 from inplace.cli.group.state import LastRestart
 from inplace.cli.terminal.moments import parse_time
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.phases import RestartPhase, moment_of, parse_numbers
-from inplace.common.worker_failure import parse_failure
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
+from inplace.common.wire.phases import RestartPhase, moment_of, parse_numbers
+from inplace.common.wire.worker_failure import parse_failure
 
 SECOND_S = 1.0  # what Kubernetes cuts off
 SKEW_S = 1.0  # so far apart may two clocks be; and so late does kubelet see that a container ended

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from inplace.common.kube.errors import first_words
-from inplace.common.kube.http import GarbledError
+from inplace.common.kube.http.request import GarbledError
 from inplace.common.kube.resources import KubeObject
 
 T = TypeVar("T")

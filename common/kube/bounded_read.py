@@ -12,7 +12,7 @@ import errno
 import os
 import stat
 
-from inplace.common.typed import Final
+from inplace.common.bare.typed import Final
 
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC  # a pipe's open() does not wait for a writer
 _DESCRIPTORS: Final = ("/dev/fd/", "/proc/self/fd/")

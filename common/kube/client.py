@@ -12,7 +12,7 @@ import msgspec
 
 from inplace.common.kube.answers import object_of
 from inplace.common.kube.errors import check_answer
-from inplace.common.kube.http import Request, Response, Transport
+from inplace.common.kube.http.request import Request, Response, Transport
 from inplace.common.kube.resources import KubeObject, Resource
 
 REQUEST_TIMEOUT_S = 30.0  # half of the API server's own 60 s limit for short requests

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from inplace.common.kube.http import GarbledError, Response
-from inplace.common.typed import TYPE_CHECKING, Any
+from inplace.common.bare.typed import TYPE_CHECKING, Any
+from inplace.common.kube.http.request import GarbledError, Response
 
 if TYPE_CHECKING:
     import re

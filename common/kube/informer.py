@@ -26,7 +26,7 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.codec import Codec, Meta, is_older, version_number
 from inplace.common.kube.errors import ApiError, Expired, error_from_status
-from inplace.common.kube.http import GarbledError, Request, TransportError
+from inplace.common.kube.http.request import GarbledError, Request, TransportError
 from inplace.common.kube.listing import PAGE_SIZE, read_pages
 from inplace.common.kube.resources import KubeObject, Resource
 from inplace.common.kube.watch import (

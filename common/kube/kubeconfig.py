@@ -18,9 +18,9 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from inplace.common.kube.bounded_read import read_bounded
-from inplace.common.kube.credentials import Credentials, environment_proxy
-from inplace.common.kube.http import CredentialsError
-from inplace.common.kube.proxy import proxy_of_url
+from inplace.common.kube.http.credentials import Credentials, environment_proxy
+from inplace.common.kube.http.proxy import proxy_of_url
+from inplace.common.kube.http.request import CredentialsError
 
 KUBECONFIG_BYTES_MAX: Final = 16 * 2**20  # thousands of clusters with their certificates
 FETCHED: Final = ("exec", "auth-provider")  # credentials that a program has to fetch

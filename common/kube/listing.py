@@ -9,7 +9,7 @@ import msgspec
 
 from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import LIST_TIMEOUT_S, KubeClient
-from inplace.common.kube.http import Request, TooLargeError
+from inplace.common.kube.http.request import Request, TooLargeError
 
 PAGE_SIZE: Final = 500  # client-go's; a page of Pods is some 5 MB
 SMALLER: Final = 10  # times fewer objects, where a page has more bytes than the transport takes: 500, 50, 5, 1

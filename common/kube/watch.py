@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
+from inplace.common.bare.record import record
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import (
     ApiError,
@@ -22,8 +23,14 @@ from inplace.common.kube.errors import (
     Unauthorized,
     check_answer,
 )
-from inplace.common.kube.http import GarbledError, Request, Response, Transport, TransportError, TransportTimeoutError
-from inplace.common.record import record
+from inplace.common.kube.http.request import (
+    GarbledError,
+    Request,
+    Response,
+    Transport,
+    TransportError,
+    TransportTimeoutError,
+)
 
 LINE_BYTES_MAX = 16 * 1024 * 1024  # ten times the largest object etcd stores by default (1.5 MiB)
 ERROR_BYTES_MAX = 64 * 1024  # of a refusal's body

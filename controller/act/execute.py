@@ -20,13 +20,13 @@ from typing import Any, Final
 
 from anyio import create_task_group
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unauthorized
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Informer, Log
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject, Resource
+from inplace.common.wire import names as wire
 from inplace.controller.act.refusals import Refusals
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.plan.actions import (

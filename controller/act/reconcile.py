@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import Conflict, NotFound
 from inplace.common.kube.informer import Informer, Log
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.kube.timestamps import micro_time, time_text
+from inplace.common.wire import names as wire
 from inplace.controller.act.execute import Executor
 from inplace.controller.act.status_patch import status_patch
 from inplace.controller.api.events import EventRecorder

@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from inplace.common.bare.record import replace
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.credentials import Credentials, in_cluster
-from inplace.common.kube.http import CredentialsError
+from inplace.common.kube.http.credentials import Credentials, in_cluster
+from inplace.common.kube.http.request import CredentialsError
 from inplace.common.kube.kubeconfig import Access, Kubeconfig
-from inplace.common.record import replace
 from inplace.controller.api.exec_plugin import ExecPlugin
 
 REFRESH_S: Final = 60.0  # projected tokens live an hour, exec plugins' often 15 minutes; once a minute is enough

@@ -16,7 +16,7 @@ from random import Random
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.common.kube.timestamps import micro_time

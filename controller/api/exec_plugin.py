@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from inplace.common.kube.http import CredentialsError
+from inplace.common.kube.http.request import CredentialsError
 from inplace.common.kube.kubeconfig import Access, Section
 
 ANSWER_S_MAX: Final = 60.0  # cloud programs take some seconds

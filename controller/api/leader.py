@@ -20,7 +20,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, ret
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
-from inplace.common.kube.http import Request, Response, Stream, Transport, TransportError
+from inplace.common.kube.http.request import Request, Response, Stream, Transport, TransportError
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import LEASES, KubeObject
 from inplace.common.kube.timestamps import micro_time

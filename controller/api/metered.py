@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from inplace.common.kube.http import Request, Response, Stream, Transport, TransportError
+from inplace.common.kube.http.request import Request, Response, Stream, Transport, TransportError
 from inplace.controller.metrics import Metrics
 
 NO_ANSWER = "<error>"  # client-go's label value

@@ -23,7 +23,7 @@ from typing import Final
 from inplace.common.kube.backoff import Backoff
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ServerError, Throttled, error_from_response
-from inplace.common.kube.http import Request, Response, Stream, Transport, TransportError
+from inplace.common.kube.http.request import Request, Response, Stream, Transport, TransportError
 from inplace.common.kube.resources import JOBSETS
 
 BYTES_PER_PLACE: Final = 20_000  # most Jobs take one place, those of 1 MB the whole window

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from inplace.common.kube.http import Request, Stream
-from inplace.common.kube.http1 import Http1Stream
-from inplace.common.kube.http1_connection import connect
+from inplace.common.kube.http.connection import connect
+from inplace.common.kube.http.http1 import Http1Stream
+from inplace.common.kube.http.request import Request, Stream
 from inplace.controller.api.credentials import Identity
 
 READ_BYTES: Final = 2**20  # 100 Pods' events; what came during one rest is rarely more

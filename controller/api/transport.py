@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import aiohttp
 
-from inplace.common.kube.http import (
+from inplace.common.kube.http.request import (
     CertificateError,
     CredentialsError,
     Request,
@@ -35,7 +35,7 @@ _UNAUTHORIZED = 401
 
 
 class AiohttpTransport:
-    """Implements `common.kube.http.Transport`; open it with `async with`."""
+    """Implements `common.kube.http.request.Transport`; open it with `async with`."""
 
     def __init__(self, credentials: Identity) -> None:
         self._credentials = credentials

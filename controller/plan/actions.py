@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.fields import ReplicatedJob

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.finish import REQUEUE_S_MAX, complete, fail

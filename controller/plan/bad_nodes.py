@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import AvoidNodes
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.bad_nodes import (

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.causes import Failure, Trigger
 from inplace.controller.spec.escalation import without_epoch

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.causes import Trigger, trigger_of, unix_time
 from inplace.controller.spec.crash_loop import CrashLoop, after_failure, backoff_of, crash_loop_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import Action, DeleteJob, Plan, ResizeJob, ResumeJob, SuspendJob, is_news
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.order import order_of

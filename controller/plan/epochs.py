@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
-from inplace.common.epoch.errors import InvariantError
-from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.crash_loop import lead_on, pace
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft

@@ -8,7 +8,7 @@ older than this field, or that never ran, carry none; they are left as they are.
 
 from __future__ import annotations
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.buckets import execution_of
 from inplace.controller.spec.conditions import SUSPENDED

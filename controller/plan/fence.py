@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 TOLERATION: Final = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}

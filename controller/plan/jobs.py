@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.plan.fence import fence
 from inplace.controller.spec.bad_nodes import avoid_in_template
 from inplace.controller.spec.fields import Claim, Coordinator, ReplicatedJob

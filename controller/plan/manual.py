@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.budget import exempt_next_epoch, exemption
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.causes import Trigger, unix_time

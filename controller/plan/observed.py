@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inplace.common.epoch.decision import Decision
+from inplace.common.protocol.decision import Decision
 from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
 from inplace.controller.spec.causes import Cause, Failure

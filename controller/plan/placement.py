@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob, LiftGate
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.kinds import Job, Pod

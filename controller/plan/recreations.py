@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.causes import unix_time
 from inplace.controller.spec.kinds import Job

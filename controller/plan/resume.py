@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 # What the API server adds to a Job's pod template. Source: k8s.io/kubernetes/pkg/registry/batch/job/strategy.go.
 GENERATED_LABELS: Final = frozenset(

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import ReplacePod
 from inplace.controller.plan.bad_nodes import note_first_failure
 from inplace.controller.plan.budget import exempt_next_epoch

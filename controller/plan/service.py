@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from inplace.common import wire
 from inplace.common.kube.resources import SERVICES, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateService, UpdateService
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.jobs import owner_reference

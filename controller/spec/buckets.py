@@ -8,8 +8,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job
 from inplace.controller.spec.rules import left_failed

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.protocol.int32 import INT32_MAX
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.escalation import Ladder
 

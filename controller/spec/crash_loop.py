@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.stall import LastProgress
-from inplace.common.last_progress import LONG_S
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire import names as wire
+from inplace.common.wire.last_progress import LONG_S
 from inplace.controller.spec.causes import unix_time
 
 FIRST_S: Final = 5  # a restart in place takes 0.1 to 3 s: a group that waits 5 s sends less than a healthy one

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import unix_time
 
 IN_PLACE: Final = "InPlace"

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.form import TemplateForm
 from inplace.controller.spec.stored import as_raw
 

@@ -1,8 +1,8 @@
 """
 Which Pods were silent first in the epoch that ended: those whose workers were furthest behind.
 
-The Pods say it with their announcements (common/last_progress.py), so it is known when the restart ends, and is written
-with its end: `status.lastGroupRestart.firstSilent`.
+The Pods say it with their announcements (common/wire/last_progress.py), so it is known when the restart ends, and is
+written with its end: `status.lastGroupRestart.firstSilent`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inplace.common.epoch.stall import LastProgress
+from inplace.common.protocol.stall import LastProgress
 
 NAMED_MAX: Final = 5  # Pods; it goes into every copy of the JobSet
 

@@ -203,7 +203,7 @@ class _Scope(msgspec.Struct, rename="camel"):
 
 
 class _Status(msgspec.Struct, rename="camel"):
-    """All but the epochs, which common/wire.py reads."""
+    """All but the epochs, which common/wire/names.py reads."""
 
     conditions: list[_Condition] | None = None
     restarts: _Count = None

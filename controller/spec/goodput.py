@@ -1,10 +1,10 @@
 """
 What restarts cost a group in training time: `goodput` in the status, brought up to date when a restart ends.
 
-A *run* is what a group does in one epoch. When it ended, its Pods say how far it was (common/last_progress.py): of the
-Pod that was furthest behind, the first and the last step, and the pace. The run after it says where it began again, but
-only when it ends itself. So all numbers reach to the first step of the newest run that was told; what that run lost is
-known one restart later.
+A *run* is what a group does in one epoch. When it ended, its Pods say how far it was (common/wire/last_progress.py): of
+the Pod that was furthest behind, the first and the last step, and the pace. The run after it says where it began again,
+but only when it ends itself. So all numbers reach to the first step of the newest run that was told; what that run lost
+is known one restart later.
 
 From the first step of one run to the first step of the next, time is one of three:
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from inplace.common.epoch.stall import LastProgress
+from inplace.common.protocol.stall import LastProgress
 from inplace.controller.spec.causes import unix_time
 
 FIELD: Final = "goodput"

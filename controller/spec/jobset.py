@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.slot import Shape
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.slot import Shape
+from inplace.common.wire import names as wire
 from inplace.controller.spec.bad_nodes import BadNodes, read_bad_nodes
 from inplace.controller.spec.escalation import FAIL, Ladder, Use, read_ladder, use_of_restart, uses_of
 from inplace.controller.spec.fields import (

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from inplace.common import wire
 from inplace.common.kube.codec import SlimMeta, slim
+from inplace.common.wire import names as wire
 
 VALUE_CHARACTERS_MAX: Final = 256  # phases, the longest value that an agent writes, has 160
 GATES_MAX: Final = 16  # ours, and a queue's or a quota's or two

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of, unix_time
 from inplace.controller.spec.escalation import use_of_restart, uses_of
 from inplace.controller.spec.first_silent import FirstSilent

@@ -4,8 +4,8 @@ Epochs that end without progress: when the JobSet is to fail because restarting 
     inplace.dev/no-progress: "3"          three failed epochs in a row without a higher step than ever before
     inplace.dev/no-progress: "3/600"      the same; an epoch whose step nobody knows counts if it was shorter than 600 s
 
-The steps come with the announcements that end a restart (common/last_progress.py). `status.noProgress` (in a divided
-JobSet one in each scope) has the highest step and the epochs since, written with S. docs/adr/0070. Pure.
+The steps come with the announcements that end a restart (common/wire/last_progress.py). `status.noProgress` (in a
+divided JobSet one in each scope) has the highest step and the epochs since, written with S. docs/adr/0070. Pure.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.stall import LastProgress
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire import names as wire
 
 EPOCHS_MAX: Final = 16  # each is up to 300 bytes of the status
 SHORT_S_MAX: Final = 7 * 24 * 3600

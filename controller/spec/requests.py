@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.lease import LENGTH_S_MAX, LENGTH_S_MIN
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.lease import LENGTH_S_MAX, LENGTH_S_MIN
+from inplace.common.wire import names as wire
 
 ID_CHARS_MAX: Final = 63
 _ID: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.:+]*[A-Za-z0-9])?")  # a number, a time, a name, a UUID

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import unix_time
 
 CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"

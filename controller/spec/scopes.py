@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.goodput import Goodput, goodput_of
 from inplace.controller.spec.saving import Saving, saving_of
 
@@ -33,7 +33,7 @@ class Scope:
         deprecated: D.
         exempt: how many epochs did not use up maxRestarts by themselves; see controller/plan/budget.py.
         last_exempt: the newest of them; 0 for none.
-        is_contradictory: the status has a D beyond its S, which reads as S = D (common/wire.py).
+        is_contradictory: the status has a D beyond its S, which reads as S = D (common/wire/names.py).
         goodput: what its restarts cost; None where no Pod ever told its steps.
         saving: the newest restart before which its workers were asked to save; None for none.
     """

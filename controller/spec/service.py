@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from inplace.common import wire
 from inplace.common.kube.codec import slim
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.spec.form import PORTS_MAX, Port
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import OwnedMeta, controller_uid

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from inplace.common import wire
 from inplace.common.kube.codec import Change, Codec, raw_meta
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 Words = dict[str, str]
 

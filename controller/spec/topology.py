@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.spec.fields import ReplicatedJob
 from inplace.controller.spec.jobset import JobSet
 

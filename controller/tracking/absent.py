@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.pods import epoch_of
 

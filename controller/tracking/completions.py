@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.guard_command import is_guarded
-from inplace.common.phases import is_done
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire.phases import is_done
 from inplace.controller.spec.causes import COMPLETED, Cause, Failure, Trigger, unix_time
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, Pod

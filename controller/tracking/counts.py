@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inplace.common.epoch.decision import Standing
+from inplace.common.protocol.decision import Standing
 from inplace.controller.spec.causes import Failure
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.goodput import Goodput

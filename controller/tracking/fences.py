@@ -1,15 +1,15 @@
 """
 Wait for the end of workers whose Pods are being deleted, where nobody can say that they have ended (docs/adr/0072).
 
-The controller's side of `common.epoch.lease`, for one scope: since when it has known that every epoch so far is over,
-and what the agents of such Pods promised. Both are of this process alone: the next leader counts anew.
+The controller's side of `common.protocol.lease`, for one scope: since when it has known that every epoch so far is
+over, and what the agents of such Pods promised. Both are of this process alone: the next leader counts anew.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from inplace.common.epoch.lease import fenced_in_s
+from inplace.common.protocol.lease import fenced_in_s
 
 
 @dataclass(slots=True)

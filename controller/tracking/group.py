@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.slot import Shape
+from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.slot import Shape
+from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Cause, failure_of_entry, unix_time
 from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
 from inplace.controller.spec.jobset import JobSet

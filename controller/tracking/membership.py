@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import micro_time
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.controller.spec.buckets import is_current
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset

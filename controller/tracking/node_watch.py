@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from inplace.common import wire
-from inplace.common.unfit import CODE, WORDS
+from inplace.common.wire import names as wire
+from inplace.common.wire.unfit import CODE, WORDS
 from inplace.controller.spec.bad_nodes import NodeSigns
 from inplace.controller.spec.causes import Failure
 from inplace.controller.spec.kinds import Pod

@@ -16,9 +16,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.last_progress import BEGINNING, parse_last_progress
-from inplace.common.phases import RestartPhase, parse_phases
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire.last_progress import BEGINNING, parse_last_progress
+from inplace.common.wire.phases import RestartPhase, parse_phases
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.group import ScopeLedger

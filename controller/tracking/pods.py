@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.lease import LENGTH_S_MIN, promised_s
-from inplace.common.epoch.pod_view import PodLife, PodView, Worker
-from inplace.common.epoch.slot import Slot
-from inplace.common.worker_failure import WorkerFailure, parse_failure
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.lease import LENGTH_S_MIN, promised_s
+from inplace.common.protocol.pod_view import PodLife, PodView, Worker
+from inplace.common.protocol.slot import Slot
+from inplace.common.wire import names as wire
+from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
 from inplace.controller.spec.kinds import Pod
 
 NOWHERE = ("", -1)  # the place of a Pod whose Job is unknown; no shape expects it

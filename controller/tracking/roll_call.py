@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from inplace.common.epoch.slot import Slot
+from inplace.common.protocol.slot import Slot
 from inplace.controller.plan.barrier import NAMES_MAX, PATIENCE_S, Missing, WaitingBarrier
 from inplace.controller.spec.conditions import BARRIER_WAITING
 from inplace.controller.spec.places import Place

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.ledger import Ledger
 from inplace.common.kube.timestamps import precise_time
-from inplace.common.worker_failure import WorkerFailure
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.wire.worker_failure import WorkerFailure
 from inplace.controller.spec.causes import Failure, Trigger, unix_time
 from inplace.controller.spec.kinds import ContainerStatus, InitStatus, Pod
 from inplace.controller.tracking.pods import epoch_of, failure_told

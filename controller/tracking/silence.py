@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import dataclass, field
 
-from inplace.common.epoch.stall import LastProgress
+from inplace.common.protocol.stall import LastProgress
 from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent
 
 

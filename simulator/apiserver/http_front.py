@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.simulator.apiserver.reads import StreamingResponse
 from inplace.simulator.apiserver.server import ApiServer
 from inplace.simulator.apiserver.status import StatusError, unauthorized

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.int32 import INT32_MAX
 from inplace.simulator.apiserver.kinds import Strategy, WriteContext
 from inplace.simulator.apiserver.metadata import LABEL_CHARACTERS_MAX
 from inplace.simulator.apiserver.pod_failure_policies import pod_failure_policy_causes

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from inplace.common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.common.kube.http.request import Request, Response, Stream, TransportError, TransportTimeoutError
 from inplace.simulator.apiserver.reads import StreamingResponse
 from inplace.simulator.apiserver.server import ApiServer
 
 
 class InMemoryTransport:
-    """Implements `common.kube.http.Transport` for one client.
+    """Implements `common.kube.http.request.Transport` for one client.
 
     Args:
         user: the client's user name.

@@ -34,7 +34,7 @@ CHUNK_EVENTS_MAX = 500
 
 @dataclass(slots=True)
 class StreamingResponse:
-    """An answer whose body is still being produced; the same shape as `common.kube.http.Stream`.
+    """An answer whose body is still being produced; the same shape as `common.kube.http.request.Stream`.
 
     Args:
         source: makes the body's iterator; called once.

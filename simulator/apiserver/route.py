@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from urllib.parse import parse_qsl, unquote
 
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 
 _QUERIES_MAX = 1024  # distinct query strings remembered; each client repeats a few
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "GET": "get", "DELETE": "delete"}

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import negotiation, status, subresources
 from inplace.simulator.apiserver.apf import PriorityAndFairness

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from inplace.common.kube.http import Response
+from inplace.common.kube.http.request import Response
 
 JSON_HEADERS = {"content-type": "application/json"}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http import Response
+from inplace.common.kube.http.request import Response
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import status
 from inplace.simulator.apiserver.deletion import DeleteOptions, Deletions

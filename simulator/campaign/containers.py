@@ -15,10 +15,10 @@ from inplace.agent.link import Link, NoLink
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.wait import POLL_S
+from inplace.common.bare.record import replace
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http import Transport
+from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
-from inplace.common.record import replace
 from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process
 from inplace.simulator.campaign.ranks import WatchedPods

@@ -13,7 +13,7 @@ from enum import Enum
 
 import msgspec
 
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 
 
 class DisturbanceKind(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind, is_write, refusal
 from inplace.simulator.campaign.fault import FaultSite, fault, is_program, one_of
 from inplace.simulator.campaign.network import Ending, OpenStream

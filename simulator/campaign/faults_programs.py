@@ -7,7 +7,7 @@ from random import Random
 
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.errors import ApiError
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import LEASES
 from inplace.simulator.campaign.disturbance import is_lease, is_write
 from inplace.simulator.campaign.fault import FaultSite, fault

@@ -6,10 +6,10 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
-from inplace.common import wire
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.campaign.fault import FaultSite, fault
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
 from inplace.simulator.campaign.world import World

@@ -9,7 +9,7 @@ from inplace.agent.arguments import GRACE_S, RunOptions
 from inplace.agent.config import AgentConfig
 from inplace.agent.linked_worker import LinkedWorker
 from inplace.agent.supervisor_agent import SupervisorAgent
-from inplace.common.epoch.guard import GraceOver, Signalled, WorkerEnded
+from inplace.common.protocol.guard import GraceOver, Signalled, WorkerEnded
 from inplace.simulator.campaign.containers import Container, Machine, Training
 from inplace.simulator.campaign.process import outside
 from inplace.simulator.campaign.supervised import StayingContainer

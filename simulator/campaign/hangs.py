@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inplace.agent.arguments import GRACE_S
 from inplace.agent.teller import TELLING_S_MAX
-from inplace.common.epoch.stall import LATE_PERIODS
+from inplace.common.protocol.stall import LATE_PERIODS
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, epochs_of, is_together, terminal, until
 from inplace.simulator.campaign.ranks import HANGS, JUMPS, WatchedPods

@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
-from inplace.common.worker_failure import parse_failure
+from inplace.common.wire import names as wire
+from inplace.common.wire.worker_failure import parse_failure
 from inplace.controller.spec.causes import unix_time
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign.containers import WorkerWatcher

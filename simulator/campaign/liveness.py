@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.simulator.campaign.judge import ViolationError, slot_of, slots_of
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.scenario import WATCHED

@@ -14,9 +14,9 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Callable
 
-from inplace.common import wire
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
+from inplace.common.wire import names as wire
 from inplace.simulator.campaign.disturbance import is_lease, is_write
 from inplace.simulator.campaign.judge import Judge
 from inplace.simulator.campaign.process import current_process

@@ -19,7 +19,7 @@ from zlib import crc32
 import msgspec
 
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http import Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.common.kube.http.request import Request, Response, Stream, TransportError, TransportTimeoutError
 from inplace.simulator.apiserver import ApiServer, StreamingResponse
 from inplace.simulator.apiserver.memory import WholeStream
 from inplace.simulator.campaign.disturbance import ON_REQUESTS, Disturbance, DisturbanceKind, refusal
@@ -140,7 +140,7 @@ class Network:
 
 
 class NetworkTransport:
-    """Implements `common.kube.http.Transport` for one client."""
+    """Implements `common.kube.http.request.Transport` for one client."""
 
     def __init__(self, network: Network, client: str, user: str) -> None:
         self._network = network

@@ -23,10 +23,10 @@ from inplace.agent.progress_folder import ProgressFolder
 from inplace.agent.stall_watch import StallWatch
 from inplace.agent.watch_settings import WatchSettings
 from inplace.agent.watchdog import Watchdog
-from inplace.common.epoch.rank import FIRST_STEPS, FIRST_STEPS_FACTOR, StallSettings
-from inplace.common.epoch.stall import LATE_PERIODS
 from inplace.common.kube.clock import Clock
-from inplace.common.progress import LINE_BYTES_MAX
+from inplace.common.protocol.rank import FIRST_STEPS, FIRST_STEPS_FACTOR, StallSettings
+from inplace.common.protocol.stall import LATE_PERIODS
+from inplace.common.wire.progress import LINE_BYTES_MAX
 from inplace.simulator.campaign.process import outside
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
 

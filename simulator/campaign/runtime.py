@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.campaign.containers import AgentContainer, Machine, WorkerContainer
 from inplace.simulator.campaign.guarded import GuardedContainer, LinkedAgentContainer
 from inplace.simulator.campaign.supervised import SupervisorContainer

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, PODS
+from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.requests import RestartRequest
 from inplace.simulator.campaign.judge import ViolationError

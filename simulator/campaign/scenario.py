@@ -14,9 +14,9 @@ from random import Random
 from typing import Final, Literal
 
 from inplace import examples
-from inplace.common import wire
-from inplace.common.epoch.rank import StallSettings
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.rank import StallSettings
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.manifests import read_manifests
 from inplace.simulator.cluster.timings import Latency, Timings
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind, is_lease, is_write
 from inplace.simulator.campaign.network import Ending, OpenStream

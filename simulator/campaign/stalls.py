@@ -16,9 +16,9 @@ from typing import Final
 
 from inplace.agent.config import AgentConfig
 from inplace.agent.stall_watch import StallWatch
-from inplace.common.epoch.stall import LATE_PERIODS
-from inplace.common.epoch.telling import WorkerStalled
 from inplace.common.kube.clock import LoopClock
+from inplace.common.protocol.stall import LATE_PERIODS
+from inplace.common.protocol.telling import WorkerStalled
 from inplace.simulator.campaign.containers import QUIET
 from inplace.simulator.campaign.hangs import JUMP_S, LATE_S_MAX, STEADY_S_MAX
 from inplace.simulator.campaign.ranks import HANGS, JUMPS, Ranks, WatchedPods

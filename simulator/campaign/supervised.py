@@ -10,8 +10,8 @@ from inplace.agent.arguments import RunOptions, parse
 from inplace.agent.config import AgentConfig
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.worker_command import EPOCH
-from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.stall import Stalled
 from inplace.simulator.campaign.containers import AgentContainer, Container, Machine, Training
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.http import Transport
+from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions

@@ -26,7 +26,7 @@ import msgspec
 
 from inplace.common.kube.client import APPLY_PATCH, KubeClient
 from inplace.common.kube.clock import Clock, LoopClock
-from inplace.common.kube.http import Request, Transport
+from inplace.common.kube.http.request import Request, Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest

@@ -15,7 +15,7 @@ from random import Random
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Conflict, NotFound
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.simulator.cluster.job_index_failures import IndexFailures
 from inplace.simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, finished, plan

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from inplace.common.kube.resources import KubeObject
-from inplace.common.wire import JOB_COMPLETION_INDEX
+from inplace.common.wire.names import JOB_COMPLETION_INDEX
 
 
 def index_of(pod: KubeObject) -> int | None:

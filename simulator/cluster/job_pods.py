@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
-from inplace.common.wire import JOB_COMPLETION_INDEX
+from inplace.common.wire.names import JOB_COMPLETION_INDEX
 from inplace.simulator.cluster.job_index_failures import IndexFailures
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inplace.agent.arguments import GRACE_S
-from inplace.common.epoch.guard import GraceOver, Signalled, WorkerEnded
+from inplace.common.protocol.guard import GraceOver, Signalled, WorkerEnded
 from inplace.simulator.cluster.model_container import ModelContainer
 from inplace.simulator.cluster.model_link import ModelGuard, PodLink
 from inplace.simulator.cluster.model_worker import WorkerRun

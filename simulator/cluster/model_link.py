@@ -1,7 +1,7 @@
 """
 The link between an agent and its guard without a socket, and the guard without a process.
 
-The agent is the real one; the guard is the real machine (`common.epoch.guard`). What is modelled is what the kernel
+The agent is the real one; the guard is the real machine (`common.protocol.guard`). What is modelled is what the kernel
 does: the end of either process is the end of the link, and the worker's container ends with its guard.
 """
 
@@ -13,7 +13,7 @@ from typing import Protocol
 from inplace.agent.arguments import GRACE_S
 from inplace.agent.link import OnEnd
 from inplace.agent.link_server import Listener
-from inplace.common.epoch.guard import (
+from inplace.common.protocol.guard import (
     GONE,
     RUNNING,
     WAITING,
@@ -33,8 +33,8 @@ from inplace.common.epoch.guard import (
     TellEnding,
     step,
 )
-from inplace.common.epoch.stall import Stalled
-from inplace.common.link import Absent, Ended, Ending, Failed, Leaving, Lifted, Message, Signal, Started
+from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Leaving, Lifted, Message, Signal, Started
+from inplace.common.protocol.stall import Stalled
 
 
 class GuardedWorker(Protocol):

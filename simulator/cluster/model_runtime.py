@@ -26,11 +26,11 @@ from inplace.agent.link import Link, NoLink
 from inplace.agent.linked_worker import LinkedWorker
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.supervisor_agent import SupervisorAgent
-from inplace.common import wire
 from inplace.common.guard_command import AGENT_COMMAND, is_guarded
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http import Transport
+from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.model_container import ModelContainer
 from inplace.simulator.cluster.model_guarded import ModelGuardedWorker

@@ -7,8 +7,8 @@ import signal
 from collections.abc import Callable, Mapping
 from random import Random
 
-from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import Clock
+from inplace.common.protocol.stall import Stalled
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT
 from inplace.simulator.cluster.timings import Timings
 

@@ -16,7 +16,7 @@ from inplace.common.kube.backoff import Backoff
 from inplace.common.kube.client import REQUEST_TIMEOUT_S, STRATEGIC_MERGE_PATCH, KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Conflict, NotFound
-from inplace.common.kube.http import Request, TransportError
+from inplace.common.kube.http.request import Request, TransportError
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.simulator.cluster import pod_lifecycle as life
 from inplace.simulator.cluster.events import ClusterEvent, Kind

@@ -19,10 +19,10 @@ from uuid import uuid4
 
 import inplace
 from inplace.agent.guard import STARTED
-from inplace.common import wire
 from inplace.common.guard_command import AGENT_COMMAND, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.pod_folder import PodFolder

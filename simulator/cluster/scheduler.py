@@ -17,7 +17,7 @@ from typing import Any
 from inplace.common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Conflict, NotFound
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.simulator.cluster.pod_spec import parse_pod
 from inplace.simulator.cluster.pod_status import timestamp

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
-from inplace.common.worker_failure import parse_failure
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
+from inplace.common.wire.worker_failure import parse_failure
 from inplace.simulator.apiserver import ApiServer
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 

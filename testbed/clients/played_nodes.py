@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from testbed.api_client import STRATEGIC_MERGE_PATCH, ApiClient, UnexpectedStatus
 from testbed.control_plane import ControlPlane
 from testbed.played_agent import agent_environment, is_lifted

@@ -36,7 +36,7 @@ from typing import Any
 import yaml
 
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind

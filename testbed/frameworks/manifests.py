@@ -10,7 +10,7 @@ import yaml
 
 from inplace import examples
 from inplace.cli.manifests.agent_pieces import DEPTH, variables
-from inplace.common import wire
+from inplace.common.wire import names as wire
 
 MODES = ("supervisor", "guarded", "process")
 EXAMPLES = Path(examples.__file__).parent

@@ -24,8 +24,8 @@ from grafana.build import RULES
 from grafana.herd import AGENTS, PRIORITY, SERVER
 from grafana.shared import WITHOUT_LADDER
 from inplace.cli.demo.manifest import read_demo_manifest
-from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.serving.pages import PageServer
 from inplace.simulator.cluster.cluster import Cluster
 from testbed.grafana.api_server import herd

@@ -12,7 +12,7 @@ from pathlib import Path
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import NotFound
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import NODES
 from testbed.binaries import Binaries

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from inplace.common import wire
 from inplace.common.kube.client import JSON_PATCH
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject, Resource
+from inplace.common.wire import names as wire
 from testbed.group import ROLE_BINDINGS, ROLES
 from testbed.node import manifests
 from testbed.node.cluster import Cluster

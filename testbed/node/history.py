@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from testbed.api_client import ApiClient, UnexpectedStatus, connect
 
 RECONNECT_S: Final = 0.05

@@ -10,8 +10,9 @@ from typing import Any
 import yaml
 
 from inplace.cli.manifests.agent_pieces import DEPTH, KEEP_CONTAINERS
-from inplace.common import unfit, wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
+from inplace.common.wire import unfit
 from testbed.node.archives import UPSTREAM_AGENT_IMAGE, WORKER_IMAGE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

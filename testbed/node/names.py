@@ -17,7 +17,7 @@ from typing import Final, cast
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import PODS
 
 PORT: Final = 53

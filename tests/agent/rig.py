@@ -15,10 +15,10 @@ from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import RestartPhases
 from inplace.agent.prelude import head_start
 from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.credentials import Credentials
-from inplace.common.kube.http1 import Http1Transport
-from inplace.common.record import replace
+from inplace.common.kube.http.credentials import Credentials
+from inplace.common.kube.http.http1 import Http1Transport
 from tests.agent.scripted_server import ScriptedServer
 
 CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")

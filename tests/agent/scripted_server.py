@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 
 COLUMNS = (
     "Name",

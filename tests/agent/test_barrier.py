@@ -17,8 +17,8 @@ from inplace.agent.exposition import render
 from inplace.agent.listener import BarrierError, listen
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.wait import lifted_epoch
+from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
-from inplace.common.record import replace
 from tests.agent.rig import CONFIG
 
 pytestmark = pytest.mark.asyncio

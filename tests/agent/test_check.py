@@ -9,7 +9,7 @@ import pytest
 
 from inplace.agent.check import OUTPUT_BYTES_MAX, Output, Verdict, leave_reason, reason_of, verdict_on
 from inplace.agent.exit_code import ExitCode
-from inplace.common.unfit import CODE
+from inplace.common.wire.unfit import CODE
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from inplace.common.wire import WORKER_FAILED
-from inplace.common.worker_failure import WorkerFailure, parse_failure
+from inplace.common.wire.names import WORKER_FAILED
+from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
 from tests.agent.scripted_server import ScriptedServer, jobset, until_patched
 from tests.agent.supervisor_rig import RUN, Supervised, main_of, running, supervised, through_the_barrier
 

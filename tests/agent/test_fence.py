@@ -16,11 +16,11 @@ from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.driver import Parts
 from inplace.agent.fence import Fence
 from inplace.agent.jobset_requests import announcement_request
-from inplace.common import wire
-from inplace.common.epoch.agent import AgentPhase, AgentState, Lease, View, step
+from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import TransportError
-from inplace.common.record import replace
+from inplace.common.kube.http.request import TransportError
+from inplace.common.protocol.agent import AgentPhase, AgentState, Lease, View, step
+from inplace.common.wire import names as wire
 from inplace.simulator.campaign.containers import QUIET
 from inplace.simulator.cluster.model_runtime import ModelBarrier
 

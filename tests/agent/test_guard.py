@@ -271,7 +271,7 @@ def test_it_loads_nothing_heavy() -> None:
     """As `wait`: it is made while the group waits, on a node that makes all other containers at that moment, too."""
     loaded = modules_loaded_by(
         "import inplace.agent.main, inplace.agent.arguments as a, inplace.agent.guard as g;"
-        "from inplace.common.link import *; LineReader().feed(line_of(Hello()) + line_of(Lifted(3)));"
+        "from inplace.common.protocol.link import *; LineReader().feed(line_of(Hello()) + line_of(Lifted(3)));"
         "a.parse(['guard', '--', 'true'], {})"
     )
     dear = FORBIDDEN | {"asyncio", "collections", "contextlib", "enum", "functools", "json", "re", "signal", "socket"}

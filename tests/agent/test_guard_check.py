@@ -15,7 +15,7 @@ from inplace.agent.checks import ANSWER_S, Checks
 from inplace.agent.exit_code import ExitCode
 from inplace.agent.link import SocketLink
 from inplace.common.kube.clock import LoopClock
-from inplace.common.link import Checking, Fit, Message, Unfit
+from inplace.common.protocol.link import Checking, Fit, Message, Unfit
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, process
 from tests.agent.rig import NotedLog

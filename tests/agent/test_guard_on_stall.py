@@ -15,9 +15,9 @@ import pytest
 
 from inplace.agent.examiners import ANSWER_S, Examiners
 from inplace.agent.stall_command import COMMAND_S_MAX
-from inplace.common.epoch.stall import Stalled
 from inplace.common.kube.clock import LoopClock
-from inplace.common.link import Examine, Message
+from inplace.common.protocol.link import Examine, Message
+from inplace.common.protocol.stall import Stalled
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.agent.herd import GROUP_FREE, PATCHES_PER_START, RATE_PER_S, WINDOW_S, Herd, slot_s
-from inplace.common.record import replace
+from inplace.common.bare.record import replace
 
 ROUNDING_S = 1e-9  # rounding of floats; the smallest stratum of these tests is far wider
 HERDS = st.builds(

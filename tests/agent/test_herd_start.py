@@ -15,9 +15,9 @@ from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import RestartPhases
 from inplace.agent.prelude import head_start
 from inplace.agent.start_window import SLOW_S
-from inplace.common.kube.ahead import Ahead
-from inplace.common.kube.credentials import Credentials
-from inplace.common.record import replace
+from inplace.common.bare.record import replace
+from inplace.common.kube.http.ahead import Ahead
+from inplace.common.kube.http.credentials import Credentials
 from tests.agent.process import environment, finished, process
 from tests.agent.rig import CONFIG
 from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, until_patched

@@ -13,7 +13,7 @@ from inplace.agent.line_limit import LINES_A_MINUTE, PERIOD_S, LineLimit
 from inplace.agent.link import SocketLink
 from inplace.agent.link_server import GUARDS_MAX
 from inplace.common.kube.clock import LoopClock
-from inplace.common.link import Ended, Ending, Failed, Hello, Lifted, Message, Started, line_of
+from inplace.common.protocol.link import Ended, Ending, Failed, Hello, Lifted, Message, Started, line_of
 from tests.agent.rig import NotedLog
 from tests.agent.supervisor_rig import until
 from tests.agent.test_guard import Agent, agent_at

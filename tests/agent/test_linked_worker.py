@@ -17,7 +17,7 @@ from inplace.agent.linked_worker import LinkedWorker
 from inplace.agent.process_tree import STUCK_S
 from inplace.agent.worker import WorkerLostError, WorkerStuckError
 from inplace.common.kube.clock import LoopClock
-from inplace.common.link import PROCESS, Absent, Failed, Hello, Lifted, Signal, Started, line_of
+from inplace.common.protocol.link import PROCESS, Absent, Failed, Hello, Lifted, Signal, Started, line_of
 from tests.agent.rig import NotedLog
 from tests.agent.supervisor_rig import DEAF, RUN, until
 from tests.agent.test_guard import RSS_MB_MAX, Guarded, agent_at, guarded

@@ -10,7 +10,7 @@ import pytest
 from inplace.agent.exposition import render
 from inplace.agent.metrics import PHASE_BUCKETS, AgentMetrics
 from inplace.agent.version import VERSION
-from inplace.common.phases import RestartPhase
+from inplace.common.wire.phases import RestartPhase
 
 
 def text_of(metrics: AgentMetrics, now_s: float = 0.0) -> str:

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import PhaseFile, RestartPhases, boot_s, process_started_s
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.stall import LastProgress
-from inplace.common.last_progress import (
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire import names as wire
+from inplace.common.wire.last_progress import (
     STEP_MAX,
     last_progress_text,
     parse_last_progress,
 )
-from inplace.common.last_progress import TEXT_BYTES_MAX as LAST_BYTES_MAX
-from inplace.common.phases import (
+from inplace.common.wire.last_progress import TEXT_BYTES_MAX as LAST_BYTES_MAX
+from inplace.common.wire.phases import (
     MILLISECONDS_MAX,
     TEXT_BYTES_MAX,
     RestartPhase,

@@ -18,8 +18,8 @@ from inplace.agent.epoch_file import EpochFile, NoMemory
 from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import RestartPhases
 from inplace.agent.prelude import HEAD_START_S_MAX, head_start
-from inplace.common.kube.ahead import Ahead
-from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http.ahead import Ahead
+from inplace.common.kube.http.credentials import Credentials
 from tests.agent.process import server_tls
 from tests.agent.rig import CONFIG, Rig
 from tests.agent.scripted_server import (

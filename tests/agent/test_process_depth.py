@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from inplace.common.wire import WORKER_FAILED
-from inplace.common.worker_failure import parse_failure
+from inplace.common.wire.names import WORKER_FAILED
+from inplace.common.wire.worker_failure import parse_failure
 from testbed.ports import free_ports
 from tests.agent.process import COMMAND, environment, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, jobset

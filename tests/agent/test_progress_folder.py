@@ -19,9 +19,9 @@ from inplace.agent.progress_folder import (
     problem_of_pattern,
     rank_name,
 )
-from inplace.common.epoch.rank import RankLook
-from inplace.common.epoch.stall import RANKS_MAX, Look
-from inplace.common.record import replace
+from inplace.common.bare.record import replace
+from inplace.common.protocol.rank import RankLook
+from inplace.common.protocol.stall import RANKS_MAX, Look
 
 EPOCH = 7
 LOOK_S_MAX = 1.0  # some milliseconds; a busy machine

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
-from inplace.common.phases import RestartPhase
+from inplace.common.wire.phases import RestartPhase
 from tests.agent.process import environment, process
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, silence, until_patched
 from tests.agent.test_start_path import rss_mb

@@ -22,7 +22,7 @@ from inplace.agent.retry_budget import (
     RetryBudget,
 )
 from inplace.common.kube.errors import Forbidden, Throttled
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import Broken, Busy, Closed, Denied, Gone, WatchEnding
 
 BROKEN = Broken(TransportError("reset"))

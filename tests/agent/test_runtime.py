@@ -11,7 +11,7 @@ import pytest
 
 from inplace.agent.config import AgentConfig
 from inplace.agent.exit_code import ExitCode
-from inplace.common.epoch.errors import InvariantError
+from inplace.common.protocol.errors import InvariantError
 from tests.agent.rig import CONFIG, NotedBarrier, Rig
 from tests.agent.scripted_server import (
     NOTHING,

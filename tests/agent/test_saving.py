@@ -14,7 +14,7 @@ from inplace.agent.config import AgentConfig, ConfigError
 from inplace.agent.log import LazyLog
 from inplace.agent.save_requests import SaveFile, SaveRequests
 from inplace.agent.saving_time import SavingTime
-from inplace.common.epoch.guard import RUNNING, WAITING, GuardState
+from inplace.common.protocol.guard import RUNNING, WAITING, GuardState
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import running, supervised, through_the_barrier, until

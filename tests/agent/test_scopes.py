@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from inplace.agent.config import AgentConfig, ConfigError
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 from tests.agent.rig import Rig
 from tests.agent.scripted_server import Exchange, ScriptedServer, Step, ends, jobset, scoped, until_patched
 

@@ -20,7 +20,7 @@ from inplace.agent.phases import PhaseFile
 from inplace.agent.shared_file import read_shared, write_shared
 from inplace.agent.shell import EPOCHS_AHEAD_MAX, with_kept_epoch
 from inplace.common.kube.clock import LoopClock
-from inplace.common.link import Failed, Hello, Lifted, Started, line_of
+from inplace.common.protocol.link import Failed, Hello, Lifted, Started, line_of
 from tests.agent.rig import NotedLog
 
 SECRET = "2\n"  # what a followed link would show as an epoch

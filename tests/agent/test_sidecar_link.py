@@ -19,14 +19,14 @@ from inplace.agent.metrics import AgentMetrics
 from inplace.agent.phases import PhaseFile, RestartPhases
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.teller import TELLING_S_MAX
-from inplace.common.epoch.stall import Stalled
+from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.credentials import Credentials
-from inplace.common.kube.http1 import Http1Transport
-from inplace.common.phases import is_done
-from inplace.common.record import replace
-from inplace.common.wire import WORKER_FAILED
-from inplace.common.worker_failure import parse_failure
+from inplace.common.kube.http.credentials import Credentials
+from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.protocol.stall import Stalled
+from inplace.common.wire.names import WORKER_FAILED
+from inplace.common.wire.phases import is_done
+from inplace.common.wire.worker_failure import parse_failure
 from tests.agent.rig import CONFIG, NotedBarrier, NotedLog
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, silence, until_patched
 

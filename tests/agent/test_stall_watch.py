@@ -18,11 +18,11 @@ from inplace.agent.log import Log
 from inplace.agent.stall_watch import StallWatch
 from inplace.agent.watch_settings import WatchSettings
 from inplace.agent.watchdog import Watchdog
-from inplace.common import wire
-from inplace.common.epoch.rank import StallSettings
-from inplace.common.epoch.telling import WorkerStalled
+from inplace.common.bare.record import replace
 from inplace.common.kube.clock import Clock, LoopClock
-from inplace.common.record import replace
+from inplace.common.protocol.rank import StallSettings
+from inplace.common.protocol.telling import WorkerStalled
+from inplace.common.wire import names as wire
 from tests.agent.rig import CONFIG, NotedLog
 from tests.agent.scripted_server import COLUMNS, line, plain, table
 from tests.agent.supervisor_rig import main_of, running

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.phases import RestartPhase, parse_phases
+from inplace.common.wire import names as wire
+from inplace.common.wire.phases import RestartPhase, parse_phases
 from testbed.ports import free_ports
 from tests.agent.scripted_server import ScriptedServer
 from tests.agent.supervisor_rig import Supervised, supervised

@@ -16,10 +16,10 @@ from inplace.agent.exit_code import ExitCode
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.agent.worker import WorkerStartError, WorkerStuckError
 from inplace.agent.worker_command import NOT_FOUND
-from inplace.common.epoch.stall import Stalled
-from inplace.common.kube.credentials import Credentials
-from inplace.common.kube.http1 import Http1Transport
-from inplace.common.record import replace
+from inplace.common.bare.record import replace
+from inplace.common.kube.http.credentials import Credentials
+from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.protocol.stall import Stalled
 from tests.agent.rig import CONFIG, RUN_S_MAX, ImpatientClock, NotedBarrier, NotedLog
 from tests.agent.scripted_server import ScriptedServer, Step, jobset, silence, until_patched
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from inplace.common.kube.credentials import Credentials
+from inplace.common.kube.http.credentials import Credentials
 from tests.agent.process import server_tls
 from tests.agent.rig import Rig
 from tests.agent.scripted_server import ONE_EPOCH, Exchange, ScriptedServer, refuses

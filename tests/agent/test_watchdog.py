@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from inplace.common.epoch.stall import LastProgress
-from inplace.common.last_progress import parse_last_progress
-from inplace.common.wire import PHASES, WORKER_FAILED
-from inplace.common.worker_failure import WorkerFailure, parse_failure
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire.last_progress import parse_last_progress
+from inplace.common.wire.names import PHASES, WORKER_FAILED
+from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
 from tests.agent.process import COMMAND, environment, finished, process
 from tests.agent.scripted_server import (
     Exchange,

@@ -9,10 +9,10 @@ import time
 import pytest
 
 from inplace.agent.watchdog import BEGIN_S_MAX, Watchdog
-from inplace.common.epoch.rank import RankLook, StallSettings
-from inplace.common.epoch.stall import Look
-from inplace.common.epoch.telling import WorkerStalled
 from inplace.common.kube.clock import LoopClock
+from inplace.common.protocol.rank import RankLook, StallSettings
+from inplace.common.protocol.stall import Look
+from inplace.common.protocol.telling import WorkerStalled
 from tests.agent.rig import NotedLog
 
 pytestmark = pytest.mark.asyncio

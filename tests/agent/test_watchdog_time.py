@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from inplace.agent.watchdog import Watchdog
-from inplace.common.epoch.rank import RankLook, StallSettings
-from inplace.common.epoch.stall import Look
-from inplace.common.epoch.telling import WorkerStalled
 from inplace.common.kube.clock import LoopClock
+from inplace.common.protocol.rank import RankLook, StallSettings
+from inplace.common.protocol.stall import Look
+from inplace.common.protocol.telling import WorkerStalled
 from inplace.simulator.campaign.ranks import LateWork
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.rig import NotedLog

@@ -1,8 +1,8 @@
 """Whether a worker that ends got further than those before it."""
 
 from inplace.agent.worker_progress import WorkerProgress
-from inplace.common.epoch.stall import LastProgress
-from inplace.common.last_progress import LONG_S, last_progress_text
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire.last_progress import LONG_S, last_progress_text
 
 
 def test_a_higher_step_is_progress_and_the_same_step_is_none() -> None:

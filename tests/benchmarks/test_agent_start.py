@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.agent_start import Samples, pod, report
-from inplace.common import wire
+from inplace.common.wire import names as wire
 
 SAMPLES = {
     kind: Samples([ms, ms, ms + 1.0], [mb, mb, mb], [mb + 1.0], [requests] * 3, [cpu_ms, cpu_ms, 0.0])

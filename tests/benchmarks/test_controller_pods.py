@@ -10,7 +10,7 @@ import pytest
 from benchmarks.controller_pods import PODS_PER_JOB, jobset, placed
 from benchmarks.controller_report import table
 from benchmarks.controller_status import pod_status
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.jobset import parse_jobset
 from inplace.controller.spec.kinds import POD_CODEC
 from inplace.controller.tracking.pods import worker_of

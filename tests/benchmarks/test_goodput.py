@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.goodput import Outcome, train
-from inplace.common.phases import TEXT_BYTES_MAX
+from inplace.common.wire.phases import TEXT_BYTES_MAX
 
 ERROR_MAX = 0.01
 

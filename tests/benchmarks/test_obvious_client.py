@@ -10,9 +10,9 @@ from kubernetes_asyncio import client
 from benchmarks.baseline_agent import follow as follow_for_real
 from benchmarks.obvious_client import follow, follow_for_ever
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.credentials import Credentials
-from inplace.common.kube.http import Transport
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.credentials import Credentials
+from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.kube.http.request import Transport
 from tests.agent.rig import ImpatientClock
 from tests.agent.scripted_server import Exchange, Received, ScriptedServer, ends, line, plain, refuses, sends
 

@@ -85,7 +85,9 @@ def test_nothing_of_the_controller_is_inside(pyz: Path) -> None:
         "typing_extensions",
         "typing_extensions.py",
     }
-    assert {"inplace/common/kube/http1.py", "inplace/common/wire.py", "inplace/common/kube/py310.py"} < set(names)
+    assert {"inplace/common/kube/http/http1.py", "inplace/common/wire/names.py", "inplace/common/bare/py310.py"} < set(
+        names
+    )
     unwanted = ("informer", "workqueue", "ledger", "kube/client", "kube/codec", "test")
     assert [
         name for name in names if name.startswith("inplace/common/") and any(word in name for word in unwanted)
@@ -96,7 +98,7 @@ IMPORT_ALL = """
 import sys, zipfile
 sys.path.insert(0, sys.argv[1])
 if sys.version_info < (3, 11):
-    from inplace.common.kube.py310 import install
+    from inplace.common.bare.py310 import install
     install()
 modules = [name[:-3].replace("/", ".") for name in zipfile.ZipFile(sys.argv[1]).namelist()
            if name.startswith("inplace/") and name.endswith(".py") and "__" not in name]

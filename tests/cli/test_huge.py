@@ -16,9 +16,9 @@ from inplace.cli.status.explanation import Facts, explain
 from inplace.cli.status.listing import list_data
 from inplace.cli.status.view import status_picture
 from inplace.cli.status.watch import watch_line
-from inplace.common import wire
-from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire import names as wire
 from inplace.controller.spec.scopes import BY_REPLICATED_JOB
 
 LARGEST = INT32_MAX * INT32_MAX

@@ -17,8 +17,8 @@ from typing import Any, Final
 import yaml
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from testbed.api_client import ApiClient, UnexpectedStatus, connect
 from testbed.control_plane import ControlPlane
 from tests.cluster.test_admission_real import install_policies

@@ -14,15 +14,15 @@ import pytest_asyncio
 
 from inplace.agent.config import AgentConfig
 from inplace.agent.jobset_requests import announcement_request, failure_request, list_request, watch_request
-from inplace.common import wire
-from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.epoch.stall import LastProgress
 from inplace.common.kube.client import APPLY_PATCH
-from inplace.common.kube.http import Request
-from inplace.common.last_progress import STEP_MAX as PROGRESS_STEP_MAX
-from inplace.common.last_progress import last_progress_text
-from inplace.common.phases import MILLISECONDS_MAX, RestartPhase, phases_text
-from inplace.common.worker_failure import STALLED_S_MAX, STEP_MAX, WorkerFailure, failure_text
+from inplace.common.kube.http.request import Request
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire import names as wire
+from inplace.common.wire.last_progress import STEP_MAX as PROGRESS_STEP_MAX
+from inplace.common.wire.last_progress import last_progress_text
+from inplace.common.wire.phases import MILLISECONDS_MAX, RestartPhase, phases_text
+from inplace.common.wire.worker_failure import STALLED_S_MAX, STEP_MAX, WorkerFailure, failure_text
 from testbed.api_client import UnexpectedStatus
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane

@@ -9,8 +9,8 @@ from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixe
 
 from inplace.agent.config import AgentConfig
 from inplace.agent.jobset_requests import announcement_request, list_request, watch_request
-from inplace.common.kube.http import Request
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import KubeObject
 from testbed.api_client import ApiClient

@@ -17,11 +17,11 @@ from inplace.cli.group.state import group_state
 from inplace.cli.refusal import CliExit
 from inplace.cli.status.restart_timeline import restart_timeline
 from inplace.cli.status.watch import watch_status
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
+from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
 from testbed.group import Group, running_controller, running_group

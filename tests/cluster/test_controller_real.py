@@ -23,11 +23,11 @@ import pytest_asyncio
 import yaml
 from structlog.testing import capture_logs
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import AlreadyExists, Forbidden, NotFound
 from inplace.common.kube.resources import EVENTS, JOBS, JOBSETS, LEASES, SERVICES, KubeObject, Resource
+from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import AiohttpTransport
 from inplace.controller.runtime import Controller, ControllerConfig

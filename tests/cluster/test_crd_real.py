@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import AiohttpTransport
 from testbed.api_client import ApiClient, UnexpectedStatus

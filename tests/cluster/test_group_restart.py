@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.resources import PODS
-from inplace.common.phases import RestartPhase, parse_phases
+from inplace.common.wire import names as wire
+from inplace.common.wire.phases import RestartPhase, parse_phases
 from testbed.control_plane import ControlPlane
 from testbed.group import running_controller, running_group
 from testbed.played_agent import RESTART_EXIT_CODE

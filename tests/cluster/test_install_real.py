@@ -12,8 +12,8 @@ import pytest_asyncio
 import yaml
 from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_fixed
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.preflight import POLICIES
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries

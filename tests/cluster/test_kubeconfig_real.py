@@ -15,13 +15,13 @@ from inplace.cli.connection import Target, connected
 from inplace.cli.refusal import RefusalError
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import CredentialsError
+from inplace.common.kube.http.request import CredentialsError
 from inplace.common.kube.kubeconfig import Kubeconfig
 from inplace.common.kube.resources import Resource
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import AiohttpTransport
 from testbed.control_plane import ControlPlane
-from tests.common.kube.proxies import Proxying
+from tests.common.kube.http.proxies import Proxying
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

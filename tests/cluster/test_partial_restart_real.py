@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.errors import Invalid
 from inplace.common.kube.resources import JOBSETS
+from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
 from testbed.group import Group, PlayedPod, running_controller, running_group
 from testbed.played_agent import RESTART_EXIT_CODE

@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 import yaml
 
-from inplace.common import wire
-from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.resources import JOBSETS
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire import names as wire
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane

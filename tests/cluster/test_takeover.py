@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject
+from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
 from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from testbed.api_client import ApiClient, connect
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane

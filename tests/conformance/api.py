@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from inplace.common.kube.client import MERGE_PATCH, KubeClient
-from inplace.common.kube.http import Request, Response, Stream, Transport
+from inplace.common.kube.http.request import Request, Response, Stream, Transport
 from inplace.common.kube.resources import KubeObject, Resource
 from tests.conformance.widgets import WIDGETS, widget
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from inplace.common.kube.client import STRATEGIC_MERGE_PATCH
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
-from inplace.common.wire import JOB_COMPLETION_INDEX
+from inplace.common.wire.names import JOB_COMPLETION_INDEX
 from tests.conformance.api import DEADLINE_S, Api
 
 HOLD = "example.com/hold"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import CONFIG_MAPS, PODS
 from tests.conformance.api import CONSISTENT, DEADLINE_S, METADATA, Api
 from tests.conformance.widgets import WIDGETS, widget

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 
 _PLACEMENT = ("affinity", "nodeSelector", "schedulingGates", "tolerations")
 

@@ -3,8 +3,8 @@
 from copy import deepcopy
 from typing import Any
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 INT32_MAX = 2**31 - 1
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from inplace.common import wire
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig

@@ -10,7 +10,7 @@ from typing import Any
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import EVENTS, JOBSETS, KubeObject
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport

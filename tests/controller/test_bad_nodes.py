@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from inplace.common import unfit, wire
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
+from inplace.common.wire import unfit
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.rig import Rig

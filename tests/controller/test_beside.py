@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from tests.controller.manifests import changed, jobset
 from tests.controller.rig import Rig
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, SERVICES
+from inplace.common.wire import names as wire
 from tests.controller.crew import exists
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig

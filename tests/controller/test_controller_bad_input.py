@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.errors import Invalid, NotFound
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.rig import Rig
 from tests.deploy.crd_cases import crd

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBS, JOBSETS, SERVICES
 from inplace.controller.act.execute import AGAIN_S
 from inplace.simulator.cluster.virtual_time import run

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.common.epoch.decision import Standing
+from inplace.common.protocol.decision import Standing
 from inplace.controller.main import ExitCode, _config, _parser, main
 from inplace.controller.metrics import LiveCollector, Metrics
 from inplace.controller.tracking.counts import GroupCount

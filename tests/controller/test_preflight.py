@@ -10,10 +10,10 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
+from inplace.common.wire import names as wire
 from inplace.controller.preflight import AGAIN_S, CRD, CRD_CURE, OUR_FIELDS, POLICIES, POLICIES_CURE, Preflight
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.common.kube.answers import refusal

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import structlog
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request, Response, Stream
+from inplace.common.kube.http.request import Request, Response, Stream
 from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.api.pace import WRITES_MAX
 from inplace.controller.spec.kinds import JOB_CODEC, POD_CODEC
 from inplace.controller.tracking.group import Key

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import JOBSETS, PODS
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inplace.common import wire
 from inplace.common.kube.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from inplace.common.wire import names as wire
 
 ACCOUNT: Final = "inplace-agent"
 OWN, OTHER, STRANGER, GONE = "train-w-0-0-own", "train-w-0-1-other", "web-stranger", "train-w-0-2-gone"

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import KubeObject, Resource
 
 PATH = Path(__file__).parents[2] / "deploy" / "apf" / "flowcontrol.yaml"

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import yaml
 
-from inplace.common.epoch.stall import LastProgress
 from inplace.common.kube.resources import KubeObject
-from inplace.common.last_progress import STEP_MAX
-from inplace.common.phases import MILLISECONDS_MAX
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire.last_progress import STEP_MAX
+from inplace.common.wire.phases import MILLISECONDS_MAX
 from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent
 from inplace.controller.spec.goodput import FIELD, Goodput, RestartCost, Run
 from testbed.crd import with_opaque_templates

@@ -11,11 +11,11 @@ import yaml
 
 from inplace.agent.config import AgentConfig
 from inplace.agent.jobset_requests import announcement_request, list_request, watch_request
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS, LEASES, PODS
+from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport, PriorityLevel
 from inplace.simulator.cluster.virtual_time import run
 from tests.deploy.apf_objects import RESOURCES, apf_object, apf_objects, schema_of

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import Invalid, NotFound
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, KubeObject
+from inplace.common.wire import names as wire
 from tests.controller.manifests import changed, jobset
 from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd, crd_without_rules
 from tests.deploy.old_objects import OLD_OBJECTS, STARTS_NOWHERE

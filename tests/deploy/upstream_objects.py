@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.deploy.crd_cases import crd_without_rules
 from tests.deploy.spec_cases import claim, claims, plain

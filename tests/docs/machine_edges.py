@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from inplace.common.epoch import agent, guard, supervisor, telling
-from inplace.common.epoch.agent import AgentPhase, AgentState, Verdict, View
-from inplace.common.epoch.guard import ENDING, GONE, HALTING, RUNNING, STOPPING, WAITING, GuardState
-from inplace.common.epoch.int32 import INT32_MAX
-from inplace.common.epoch.supervisor import SupervisorState, WorkerLife
+from inplace.common.protocol import agent, guard, supervisor, telling
+from inplace.common.protocol.agent import AgentPhase, AgentState, Verdict, View
+from inplace.common.protocol.guard import ENDING, GONE, HALTING, RUNNING, STOPPING, WAITING, GuardState
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.supervisor import SupervisorState, WorkerLife
 
 FINAL_CODE: Final = 3
 SIGUSR1: Final = 10  # stands for any signal that asks nobody to end

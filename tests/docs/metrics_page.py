@@ -15,9 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
-from inplace.common.epoch.decision import Standing
-from inplace.common.epoch.stall import LastProgress
-from inplace.common.phases import RestartPhase
+from inplace.common.protocol.decision import Standing
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire.phases import RestartPhase
 from inplace.controller.metrics import OUTCOMES, LiveCollector, Metrics
 from inplace.controller.serving.exposition import SUFFIXED
 from inplace.controller.spec.causes import Failure, Trigger

@@ -9,16 +9,16 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from inplace.common.epoch.agent import TERMINAL, TRANSITIONS, AgentPhase, Verdict
-from inplace.common.epoch.guard import GONE
-from inplace.common.epoch.supervisor import WorkerLife
+from inplace.common.protocol.agent import TERMINAL, TRANSITIONS, AgentPhase, Verdict
+from inplace.common.protocol.guard import GONE
+from inplace.common.protocol.supervisor import WorkerLife
 from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, supervisor_edges
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 _AGENT = """# The protocol's machines
 
-Generated from `agent.py`, `supervisor.py` and `guard.py` in `common/epoch/` by `make rewrite`; do not edit. A walk
+Generated from `agent.py`, `supervisor.py` and `guard.py` in `common/protocol/` by `make rewrite`; do not edit. A walk
 through all states of the code found every arrow (`tests/docs/machine_edges.py`). An arrow is labelled with the verdict
 of a view, or with another event and, in brackets, the verdict at that moment. The machine's actions follow after a
 slash.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
-from inplace.common.phases import TEXT_BYTES_MAX, RestartPhase
+from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "agent.md").read_text()

@@ -1,8 +1,8 @@
 """docs/protocol.md agrees with the code."""
 
-from inplace.common.epoch.agent import TRANSITIONS, AgentPhase, Verdict
-from inplace.common.epoch.guard import RUNNING, STOPPING
-from inplace.common.epoch.supervisor import WorkerLife
+from inplace.common.protocol.agent import TRANSITIONS, AgentPhase, Verdict
+from inplace.common.protocol.guard import RUNNING, STOPPING
+from inplace.common.protocol.supervisor import WorkerLife
 from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, supervisor_edges
 from tests.docs.protocol_page import PAGE, page
 

@@ -15,9 +15,9 @@ from grafana.links import DOCS_URL
 from grafana.panels import Board, Panel
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
-from inplace.common.epoch.decision import Standing
-from inplace.common.epoch.stall import LastProgress
-from inplace.common.phases import RestartPhase
+from inplace.common.protocol.decision import Standing
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire.phases import RestartPhase
 from inplace.controller.metrics import LiveCollector, Metrics
 from inplace.controller.spec.causes import Failure, Trigger
 from inplace.controller.spec.first_silent import FirstSilent

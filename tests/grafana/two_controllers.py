@@ -15,7 +15,7 @@ from typing import Any
 from inplace.agent.exposition import render
 from inplace.agent.metrics import AgentMetrics
 from inplace.common.kube.clock import LoopClock
-from inplace.common.phases import RestartPhase
+from inplace.common.wire.phases import RestartPhase
 from inplace.controller.serving.pages import Answer, Page, PageServer
 from inplace.controller.serving.scrapes import METRICS
 from testbed.ports import LOOPBACK, free_ports

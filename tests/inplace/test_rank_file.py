@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import inplace
 from inplace import rank_file
-from inplace.common import progress as grammar
-from inplace.common.progress import ProgressLine, parse_progress
+from inplace.common.wire import progress as grammar
+from inplace.common.wire.progress import ProgressLine, parse_progress
 from inplace.rank_file import BusyPhase, RankFile, file_name
 
 ROOT = Path(__file__).parents[2]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from inplace.common.epoch import supervisor
-from inplace.common.epoch.agent import Announce, NotAccepted, Verdict, is_fresh, judge
-from inplace.common.epoch.agent import step as step_agent
-from inplace.common.epoch.supervisor import Step, StopWorker, SupervisorState
-from inplace.common.record import replace
+from inplace.common.bare.record import replace
+from inplace.common.protocol import supervisor
+from inplace.common.protocol.agent import Announce, NotAccepted, Verdict, is_fresh, judge
+from inplace.common.protocol.agent import step as step_agent
+from inplace.common.protocol.supervisor import Step, StopWorker, SupervisorState
 from tests.mistakes.mistake import instead_of
 
 

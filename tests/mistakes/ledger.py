@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from inplace.common.epoch import ledger
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.pod_view import PodLife
+from inplace.common.protocol import ledger
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod_view import PodLife
 from tests.mistakes.mistake import Mistake, instead_of
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from inplace.common.epoch import agent, supervisor
-from inplace.common.epoch.agent import AgentState, Verdict, View, is_fresh, judge
-from inplace.common.epoch.lease import renewed_until_s
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.slot import Shape
-from inplace.common.epoch.supervisor import SupervisorState
+from inplace.common.protocol import agent, supervisor
+from inplace.common.protocol.agent import AgentState, Verdict, View, is_fresh, judge
+from inplace.common.protocol.lease import renewed_until_s
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.slot import Shape
+from inplace.common.protocol.supervisor import SupervisorState
 from inplace.controller.api.leader import Elector
 from inplace.controller.plan.steps import STEPS
 from inplace.controller.spec.crash_loop import Backoff
@@ -109,7 +109,7 @@ def test_a_mistake_for_other_parameters_does_not_fit() -> None:
         lambda original, epoch, view=None: Verdict.BYPASS,
     ):
         with pytest.raises(
-            StaleMistakeError, match=r"epoch\.agent\.judge: expected the parameters \(epoch: 'int', view"
+            StaleMistakeError, match=r"protocol\.agent\.judge: expected the parameters \(epoch: 'int', view"
         ):
             instead_of(judge, bug)
 

@@ -4,7 +4,7 @@ An explicit-state model checker for the protocol: breadth first over the product
     python -m tests.model            every configuration, then every planted bug; minutes
     python -m tests.model --quick    small bounds; what pytest runs
 
-The checked code is production's: `common.epoch.agent.step` moves every agent and `common.epoch.ledger.Ledger`
+The checked code is production's: `common.protocol.agent.step` moves every agent and `common.protocol.ledger.Ledger`
 decides for every controller. Only the environment is modelled here:
 
 * Agents. A PATCH is on the wire, then stored (or refused), then answered (or the answer is lost); an agent may
@@ -29,8 +29,8 @@ decides for every controller. Only the environment is modelled here:
   Pod caches that never change again or (`old_watches`) that lag on their own, with a JobSet it re-reads at every
   conflict.
 * The status. With `lost` a person removes it, or writes an older one; with `torn` a person writes D beyond S, which
-  production's `common.wire` reads. A process that saw the loss sees no older version. After a loss, S2 is checked for
-  each Pod instead of each slot, and one Pod that stays ahead of all others is deleted in the end (docs/adr/0053).
+  production's `common.wire.names` reads. A process that saw the loss sees no older version. After a loss, S2 is checked
+  for each Pod instead of each slot, and one Pod that stays ahead of all others is deleted in the end (docs/adr/0053).
 * With `fence`, nodes are cut off and heal, and time passes in ticks. What the group may rely on of a Pod's lease is in
   `tests.model.leases`; that an agent keeps it is shown for one Pod, read by read (`tests.model.promises`). One Pod of
   a slot is LEAVING at a time: where its replacement is cut off, too, the first node ends before the second Pod leaves.
@@ -52,7 +52,7 @@ Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.m
 The ladder of restarts has a world of its own (`tests.model.ladders`): windows, rungs, the clock, changes of leader. So
 have restarts in vain, which wait (`tests.model.pacing`): when, for how long, and by whose clock.
 
-Not modelled: scale-up, suspend and bypass (tests/scripts and tests/common/epoch do), several slots to a Job, int32's
+Not modelled: scale-up, suspend and bypass (tests/scripts and tests/common/protocol do), several slots to a Job, int32's
 end, backoff, kubelet reporting a sidecar as started too early, tampering with annotations, upstream's
 agents and controller.
 

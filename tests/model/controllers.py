@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from inplace.common.epoch.errors import InvariantError
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.pod_view import PodLife, PodView, Worker
-from inplace.common.epoch.slot import Shape, Slot
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod_view import PodLife, PodView, Worker
+from inplace.common.protocol.slot import Shape, Slot
 from tests.model.frozen import Frozen, check_fields, freeze, thaw
 from tests.model.pods import COMPLETE, FAILED, LEAVING, LIVE, RUNNING, Config, Pod, SlotState
 from tests.model.rules import Epochs

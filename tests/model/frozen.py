@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from inplace.common.epoch.ledger import Ledger, _Record
-from inplace.common.epoch.slot import Shape
+from inplace.common.protocol.ledger import Ledger, _Record
+from inplace.common.protocol.slot import Shape
 
 FIELDS = (
     *("shape", "synced", "deprecated", "_records", "_occupants", "_pods_at", "_slots_at", "_shared_at"),

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from inplace.common import wire
-from inplace.common.epoch.pod_view import PodLife, PodView
-from inplace.common.epoch.slot import Slot
+from inplace.common.protocol.pod_view import PodLife, PodView
+from inplace.common.protocol.slot import Slot
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import ReplacePod
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.epochs import decide_epochs

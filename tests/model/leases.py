@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from inplace.common.epoch.agent import Lease
-from inplace.common.epoch.lease import renewed_until_s
+from inplace.common.protocol.agent import Lease
+from inplace.common.protocol.lease import renewed_until_s
 from tests.model.pods import LEASE, NO_WORKER, RUNNING, Pod, SlotState
 from tests.model.rules import Version
 

@@ -1,9 +1,10 @@
 """
 One Pod of depth `process`, explored: the real machines of its agent, of the link's two ends and of its guard.
 
-The agent's machine is production's supervisor; between it and the guard stand `common.linked_worker` and messages
-that are taken in later than they are sent, in their order. A worker has a main process, and a tree that may outlive it.
-Agent, guard and connection may each end between any two moves; kubelet then removes all containers and starts them.
+The agent's machine is production's supervisor; between it and the guard stand `common.protocol.linked_worker` and
+messages that are taken in later than they are sent, in their order. A worker has a main process, and a tree that may
+outlive it. Agent, guard and connection may each end between any two moves; kubelet then removes all containers and
+starts them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from inplace.common.epoch import guard, supervisor
-from inplace.common.epoch.agent import Accepted, AgentPhase, Announce, GiveUp, View
-from inplace.common.epoch.errors import InvariantError, RemoteProtocolError
-from inplace.common.epoch.guard import (
+from inplace.common.protocol import guard, supervisor
+from inplace.common.protocol.agent import Accepted, AgentPhase, Announce, GiveUp, View
+from inplace.common.protocol.errors import InvariantError, RemoteProtocolError
+from inplace.common.protocol.guard import (
     AgentSignal,
     BarrierLifted,
     GraceOver,
@@ -27,13 +28,30 @@ from inplace.common.epoch.guard import (
     TellEnding,
     WorkerEnded,
 )
-from inplace.common.epoch.guard import step as step_guard
-from inplace.common.epoch.supervisor import SupervisorState, Terminate, WorkerExited, WorkerGone, WorkerLife, WorkerLost
-from inplace.common.epoch.supervisor import step as step_supervisor
-from inplace.common.epoch.telling import FailureTold, ScheduleTelling, TellFailure, TellingDue
-from inplace.common.link import Absent, Ended, Ending, Failed, Lifted, Started
-from inplace.common.linked_worker import Exited, Gone, Heard, Lift, LinkedWorkerState, Lost, Order, PeerLeft, Tell
-from inplace.common.linked_worker import step as step_linked_worker
+from inplace.common.protocol.guard import step as step_guard
+from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Lifted, Started
+from inplace.common.protocol.linked_worker import (
+    Exited,
+    Gone,
+    Heard,
+    Lift,
+    LinkedWorkerState,
+    Lost,
+    Order,
+    PeerLeft,
+    Tell,
+)
+from inplace.common.protocol.linked_worker import step as step_linked_worker
+from inplace.common.protocol.supervisor import (
+    SupervisorState,
+    Terminate,
+    WorkerExited,
+    WorkerGone,
+    WorkerLife,
+    WorkerLost,
+)
+from inplace.common.protocol.supervisor import step as step_supervisor
+from inplace.common.protocol.telling import FailureTold, ScheduleTelling, TellFailure, TellingDue
 from tests.model.explore import Result
 from tests.model.search import canonical, search
 

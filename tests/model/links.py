@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from inplace.common.epoch.agent import Accepted, AgentPhase, AgentState, GiveUp, LiftBarrier, RestartInPlace, View
-from inplace.common.epoch.errors import InvariantError
-from inplace.common.epoch.guard import (
+from inplace.common.protocol.agent import Accepted, AgentPhase, AgentState, GiveUp, LiftBarrier, RestartInPlace, View
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.guard import (
     BarrierLifted,
     GraceOver,
     GuardState,
@@ -25,10 +25,10 @@ from inplace.common.epoch.guard import (
     TellEnd,
     WorkerEnded,
 )
-from inplace.common.epoch.guard import step as step_guard
-from inplace.common.epoch.sidecar import RestartPod, SidecarState
-from inplace.common.epoch.sidecar import step as step_sidecar
-from inplace.common.epoch.telling import FailureTold, ScheduleTelling, TellFailure, TellingDue, WorkerFailed
+from inplace.common.protocol.guard import step as step_guard
+from inplace.common.protocol.sidecar import RestartPod, SidecarState
+from inplace.common.protocol.sidecar import step as step_sidecar
+from inplace.common.protocol.telling import FailureTold, ScheduleTelling, TellFailure, TellingDue, WorkerFailed
 from tests.model.explore import Result
 from tests.model.search import canonical, search
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
-from inplace.common import wire
-from inplace.common.epoch.pod_view import PodLife, PodView
-from inplace.common.epoch.slot import Slot
-from inplace.common.epoch.stall import LastProgress
+from inplace.common.protocol.pod_view import PodLife, PodView
+from inplace.common.protocol.slot import Slot
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.epochs import decide_epochs
 from inplace.controller.plan.manual import restart_on_request

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace as changed
 from typing import Any, Final
 
-from inplace.common import linked_worker, wire
-from inplace.common.epoch import agent, guard, ledger, sidecar, supervisor, telling
-from inplace.common.epoch.agent import AgentPhase, Announce, TakeConsistentView, Verdict, is_fresh, judge, newest
-from inplace.common.epoch.decision import Decision
-from inplace.common.epoch.guard import GuardState, TellEnd, WorkerEnded
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.supervisor import (
+from inplace.common.bare.record import replace
+from inplace.common.protocol import agent, guard, ledger, linked_worker, sidecar, supervisor, telling
+from inplace.common.protocol.agent import AgentPhase, Announce, TakeConsistentView, Verdict, is_fresh, judge, newest
+from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.guard import GuardState, TellEnd, WorkerEnded
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.linked_worker import ABSENT, LinkedWorkerState
+from inplace.common.protocol.supervisor import (
     StartWorker,
     StopWorker,
     SupervisorState,
@@ -20,7 +21,7 @@ from inplace.common.epoch.supervisor import (
     WorkerGone,
     WorkerLife,
 )
-from inplace.common.epoch.telling import (
+from inplace.common.protocol.telling import (
     FailureTold,
     ScheduleTelling,
     TellingDue,
@@ -28,8 +29,7 @@ from inplace.common.epoch.telling import (
     WorkerFailed,
     WorkerStalled,
 )
-from inplace.common.linked_worker import ABSENT, LinkedWorkerState
-from inplace.common.record import replace
+from inplace.common.wire import names as wire
 from tests.mistakes import agent as wrong_agent
 from tests.mistakes import ledger as wrong_ledger
 from tests.mistakes.mistake import Mistake, instead_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from inplace.common.epoch import agent, supervisor
-from inplace.common.epoch.agent import AgentPhase, AgentState, Verdict, judge
-from inplace.common.epoch.lease import fenced_in_s, renewed_until_s
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.record import replace
+from inplace.common.bare.record import replace
+from inplace.common.protocol import agent, supervisor
+from inplace.common.protocol.agent import AgentPhase, AgentState, Verdict, judge
+from inplace.common.protocol.lease import fenced_in_s, renewed_until_s
+from inplace.common.protocol.ledger import Ledger
 from tests.mistakes.mistake import Mistake, instead_of
 from tests.model.bug import Bug, dropped
 from tests.model.configurations import FENCED

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from inplace.common.epoch.decision import Decision
+from inplace.common.protocol.decision import Decision
 from inplace.controller.plan import rungs
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft

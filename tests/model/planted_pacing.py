@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.plan import crash_loop as pacing
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec import crash_loop

@@ -1,10 +1,10 @@
 """
 One Pod whose agent keeps a lease, explored: no worker runs for longer than promised after its epoch was over.
 
-What `tests.model.leases` takes for granted is shown here of production's supervisor and of `common.epoch.lease`. Reads
-of the JobSet are sent at any time, and answered at any time or never: a Pod that is cut off is one whose reads, PATCHes
-and watch bring nothing. An answer shows any status since the read was sent. The watch may be late by as much as it
-likes, and somebody writes any next status at any time.
+What `tests.model.leases` takes for granted is shown here of production's supervisor and of `common.protocol.lease`.
+Reads of the JobSet are sent at any time, and answered at any time or never: a Pod that is cut off is one whose reads,
+PATCHes and watch bring nothing. An answer shows any status since the read was sent. The watch may be late by as much as
+it likes, and somebody writes any next status at any time.
 
 Not modelled: an agent that dies. A supervisor's worker dies with the container whose main process it is, and that a
 guard's worker ends `tests.model.linked_workers` shows. Nor a status that is lost.
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from inplace.common.epoch.agent import Lease, View
-from inplace.common.epoch.lease import renewed_until_s
+from inplace.common.protocol.agent import Lease, View
+from inplace.common.protocol.lease import renewed_until_s
 from tests.model.explore import Result
 from tests.model.leases import Over, a_tick_older, leased_epoch, over_for, over_since, without_the_past
 from tests.model.pods import FENCE, LEASE, NO_WORKER, RUNNING, Config, Pod, SlotState

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
-from inplace.common.epoch.agent import AgentPhase
-from inplace.common.record import replace
+from inplace.common.bare.record import replace
+from inplace.common.protocol.agent import AgentPhase
 from tests.model.explore import Result
 
 P = TypeVar("P")

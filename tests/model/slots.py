@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from inplace.common.epoch.agent import (
+from inplace.common.bare.record import replace
+from inplace.common.protocol.agent import (
     Accepted,
     AgentPhase,
     AgentState,
@@ -17,9 +18,8 @@ from inplace.common.epoch.agent import (
     TakeConsistentView,
     View,
 )
-from inplace.common.epoch.agent import step as step_agent
-from inplace.common.epoch.errors import InvariantError
-from inplace.common.record import replace
+from inplace.common.protocol.agent import step as step_agent
+from inplace.common.protocol.errors import InvariantError
 from tests.model.leases import LeaseMoves, Over
 from tests.model.pods import (
     COMPLETE,

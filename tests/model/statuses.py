@@ -1,8 +1,8 @@
-"""A JobSet's status as the server stores it, and as production's `common.wire` reads it."""
+"""A JobSet's status as the server stores it, and as production's `common.wire.names` reads it."""
 
 from __future__ import annotations
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from tests.model.rules import Epochs, Version
 
 

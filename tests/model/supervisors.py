@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from inplace.common.epoch.agent import (
+from inplace.common.bare.record import replace
+from inplace.common.protocol.agent import (
     Accepted,
     AgentPhase,
     AgentState,
@@ -16,8 +17,8 @@ from inplace.common.epoch.agent import (
     Verdict,
     View,
 )
-from inplace.common.epoch.errors import InvariantError
-from inplace.common.epoch.supervisor import (
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.supervisor import (
     Leave,
     StartWorker,
     StopWorker,
@@ -27,8 +28,7 @@ from inplace.common.epoch.supervisor import (
     WorkerGone,
     WorkerLife,
 )
-from inplace.common.epoch.supervisor import step as step_supervisor
-from inplace.common.record import replace
+from inplace.common.protocol.supervisor import step as step_supervisor
 from tests.model.pods import (
     COMPLETE,
     FAILED,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.slot import Shape
-from tests.common.epoch.test_ledger_properties import events, play
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.slot import Shape
+from tests.common.protocol.test_ledger_properties import events, play
 from tests.mistakes.agent import LIFTS_BEFORE_SYNC
 from tests.mistakes.mistake import planted
 from tests.model.bug import Bug

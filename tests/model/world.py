@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
-from inplace.common.epoch.lease import fenced_in_s
+from inplace.common.protocol.lease import fenced_in_s
 from tests.model.controllers import Controllers, Observation
 from tests.model.leases import Over, a_tick_older, is_waited_for, over_since, without_the_past
 from tests.model.pods import (

@@ -9,7 +9,7 @@ from typing import Any
 from inplace.agent.retry_budget import RetryBudget
 from inplace.common.kube import watch
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http import TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.watch import Broken, Gone, WatchEnding

@@ -7,11 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from inplace.common.epoch.decision import Decision
-from inplace.common.epoch.ledger import Ledger
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError, Conflict
-from inplace.common.kube.http import Request, Response, TransportError
+from inplace.common.kube.http.request import Request, Response, TransportError
+from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.ledger import Ledger
 from inplace.controller.act.execute import ActionsFailedError
 from inplace.controller.act.reconcile import Reconciler, Result
 from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions

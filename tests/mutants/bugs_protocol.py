@@ -11,11 +11,11 @@ from inplace.agent.driver import Driver
 from inplace.agent.jobset_events import is_of
 from inplace.agent.jobset_requests import list_request
 from inplace.agent.supervisor_agent import SupervisorAgent
-from inplace.common.epoch.agent import Accepted, AgentPhase
-from inplace.common.epoch.agent import step as step_agent
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.pod_view import PodLife
-from inplace.common.record import replace
+from inplace.common.bare.record import replace
+from inplace.common.protocol.agent import Accepted, AgentPhase
+from inplace.common.protocol.agent import step as step_agent
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod_view import PodLife
 from inplace.controller.plan import epochs
 from inplace.simulator.campaign.supervised import SupervisedWorker
 from inplace.simulator.cluster.model_worker import ModelSupervisedWorker

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from inplace.agent.progress_folder import ProgressFolder, _EpochFiles
 from inplace.agent.watchdog import Watchdog
-from inplace.common.epoch.rank import FIRST_STEPS, RankLook, RankState, changed_rank
-from inplace.common.progress import parse_progress
-from inplace.common.record import replace
+from inplace.common.bare.record import replace
+from inplace.common.protocol.rank import FIRST_STEPS, RankLook, RankState, changed_rank
+from inplace.common.wire.progress import parse_progress
 from tests.mistakes.mistake import instead_of
 from tests.mutants.mutant import Area, Mutant
 

@@ -11,7 +11,7 @@ from tests.source.shape import ROOT
 # Python 3.13's default, which HTTPSConnection takes, refuses a CA without key identifiers; kubectl accepts it.
 DEFAULTS: Final = re.compile(r"create_default_context|_create_default_https_context|HTTPSConnection")
 MAKERS: Final = re.compile(r"\bSSLContext\(")
-PLACE: Final = Path("common/kube/credentials.py")
+PLACE: Final = Path("common/kube/http/credentials.py")
 
 
 def modules_with(pattern: re.Pattern[str]) -> list[Path]:

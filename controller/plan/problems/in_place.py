@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from inplace.common import wire
-from inplace.common.epoch.int32 import INT32_MAX
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire import names as wire
 from inplace.controller.spec.fields import ReplicatedJob
 from inplace.controller.spec.form import TemplateForm
 from inplace.controller.spec.jobset import JobSet

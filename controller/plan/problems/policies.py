@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.failure import JOB_COUNTERS_MAX, WIDER
 from inplace.controller.spec.conditions import REASON_CHARS_MAX, is_reason
 from inplace.controller.spec.jobset import JobSet

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.stall_limit import EXPECTED, parse_limit
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
+from inplace.common.wire.stall_limit import EXPECTED, parse_limit
 from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.crash_loop import read_backoff
 from inplace.controller.spec.escalation import read_ladder

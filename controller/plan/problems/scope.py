@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING
 

@@ -14,7 +14,7 @@ from inplace.cli.demo.consent import ConsentError, ask
 from inplace.cli.demo.manifest import EXAMPLE
 from inplace.cli.demo.node_shapes import node_shapes
 from inplace.cli.demo.obstacles import OBSTACLES_MAX, obstacles
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from tests.cli.command import run
 
 JobSet = dict[str, Any]

@@ -13,7 +13,7 @@ from inplace.cli.inject.jobset import Refusal
 from inplace.cli.inject.policies import PolicyOptions
 from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import read_stream
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from tests.cli.command import run
 from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
 

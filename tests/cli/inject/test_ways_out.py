@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from inplace.cli.inject.jobset import Refusal
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
-from inplace.common.wire import RESTART_DEPTH
+from inplace.common.wire.names import RESTART_DEPTH
 
 JOB = 'spec.replicatedJobs[name="workers"].template.spec'
 POD = f"{JOB}.template.spec"

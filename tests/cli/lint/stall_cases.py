@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from tests.cli.lint.cases import AGENT, SUPERVISOR, WORKER, Break, both, env, pod, put, worker
 
 

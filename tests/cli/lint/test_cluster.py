@@ -20,7 +20,7 @@ from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import CredentialsError, Request, Response
+from inplace.common.kube.http.request import CredentialsError, Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES, KubeObject
 from inplace.controller.api.credentials import load_credentials
 from inplace.simulator.apiserver import InMemoryTransport

@@ -14,8 +14,8 @@ from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, steps_of
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.yaml_loader import parse
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from tests.cli.injecting import example
 
 KEPT = {"name": "src", "mountPath": "/work"}

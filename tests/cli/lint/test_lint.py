@@ -15,8 +15,8 @@ from inplace.cli.lint.embedded import judge
 from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.yaml_loader import parse
-from inplace.common.epoch.int32 import INT32_MAX
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.int32 import INT32_MAX
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import EXAMPLES, example, injected
 from tests.cli.lint.cases import (

@@ -15,7 +15,7 @@ from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.stall import check_no_progress
 from inplace.cli.lint.words import duration
 from inplace.cli.manifests.yaml_loader import parse
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from tests.cli.injecting import EXAMPLES, example
 from tests.cli.lint.cases import Break, both, env, job, pod, put, worker
 from tests.cli.lint.stall_cases import run_with

@@ -15,8 +15,8 @@ from inplace.cli.lint.embedded import judge
 from inplace.cli.lint.lint import LintReport, lint
 from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.yaml_loader import parse
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from tests.cli.command import run
 from tests.cli.injecting import EXAMPLES, injected
 from tests.cli.lint.cases import JOB, POD, job, jobset, pod, put, worker

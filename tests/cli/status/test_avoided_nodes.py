@@ -9,8 +9,8 @@ from inplace.cli.group.state import group_state
 from inplace.cli.status.explain import explanation_data, explanation_lines
 from inplace.cli.status.explanation import Explanation, Facts, explain
 from inplace.cli.terminal.moments import parse_time
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from tests.cli.status.test_explain_strays import pod
 from tests.cli.status.test_status import jobset
 

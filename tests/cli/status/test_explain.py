@@ -19,11 +19,11 @@ from inplace.cli.status.restart import request_restart
 from inplace.cli.status.view import status_picture
 from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.console import VisibleConsole
-from inplace.common import wire
-from inplace.common.epoch.stall import LastProgress
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire import names as wire
 from inplace.controller.spec.first_silent import FirstSilent
 from inplace.controller.spec.goodput import Goodput, RestartCost, Run
 from inplace.simulator.apiserver import InMemoryTransport

@@ -14,7 +14,7 @@ from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import explain
 from inplace.cli.status.obstacle import Obstacle
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBSETS, KubeObject, Resource
 from inplace.simulator.apiserver import InMemoryTransport
 from inplace.simulator.cluster.cluster import Cluster

@@ -12,7 +12,7 @@ from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.status.explain import explanation_lines
 from inplace.cli.status.explanation import Facts, explain
 from inplace.cli.terminal.moments import parse_time
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from tests.cli.status.test_status import jobset
 
 

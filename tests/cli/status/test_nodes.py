@@ -9,9 +9,9 @@ import pytest
 
 from inplace.cli.status.nodes import nodes_data, nodes_picture
 from inplace.cli.terminal.console import VisibleConsole
-from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from tests.cli.scenes import all_work, documents, jobset_of, status, until
 

@@ -10,8 +10,8 @@ import pytest
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.explain import saving_text
 from inplace.cli.status.restart import outcome, request_restart
-from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.manifests import with_pods
 from tests.cli.scenes import all_work, connection, documents, jobset_of, seen, status, training, until
 from tests.simulator.cluster.planned_stops import saving_documents

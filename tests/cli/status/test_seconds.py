@@ -13,8 +13,8 @@ from inplace.cli.status.timeline import read_restart, timeline_data, timeline_ti
 from inplace.cli.status.view import status_picture
 from inplace.cli.terminal.console import VisibleConsole
 from inplace.cli.terminal.moments import duration_text
-from inplace.common import wire
 from inplace.common.kube.resources import EVENTS
+from inplace.common.wire import names as wire
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.last_restart import seconds_of
 from inplace.simulator.cluster.cluster import Cluster

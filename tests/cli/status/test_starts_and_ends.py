@@ -12,7 +12,7 @@ from inplace.cli.group.state import group_state
 from inplace.cli.group.straggler import Why, straggler_of
 from inplace.cli.status.advice import ADVICE
 from inplace.cli.status.why_failed import why_failed
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.plan.observed import NeverJoined
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Failure

@@ -24,10 +24,10 @@ from inplace.cli.status.view import status_picture
 from inplace.cli.status.watch import StatusWatch, watch_status
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import show
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import InMemoryTransport
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.scenes import all_work, connection, seen, status, training, until

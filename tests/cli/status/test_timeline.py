@@ -13,8 +13,8 @@ from inplace.cli.group.state import LastRestart
 from inplace.cli.status.restart_timeline import STAGE_WORDS, RestartTimeline, Row, Stage, restart_timeline
 from inplace.cli.status.timeline import STYLES, read_restart, timeline_lines, timeline_title
 from inplace.cli.status.timeline_svg import HEIGHT_MAX, ROWS_MAX, timeline_svg
-from inplace.common import wire
-from inplace.common.phases import RestartPhase, phases_text
+from inplace.common.wire import names as wire
+from inplace.common.wire.phases import RestartPhase, phases_text
 from tests.cli.scenes import all_work, connection, status, training, until
 
 pytestmark = pytest.mark.virtual_time

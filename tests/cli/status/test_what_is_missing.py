@@ -12,8 +12,8 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.group.straggler import Why, straggler_of
 from inplace.cli.status.explanation import Facts, explain
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from tests.cli.scenes import documents, jobset_of
 
 NOW = "2026-01-01T00:00:00Z"

@@ -13,7 +13,7 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.status.explain import explanation_lines
 from inplace.cli.status.explanation import Facts, explain
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from tests.cli.scenes import all_work, explained, jobset_of, seen, status, text_of, training, until
 

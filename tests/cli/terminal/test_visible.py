@@ -34,7 +34,7 @@ from inplace.cli.status.watch import watch_line
 from inplace.cli.terminal.console import VisibleConsole
 from inplace.cli.terminal.screen import print_data, run_command, show
 from inplace.cli.terminal.visible import VisibleText, guard_streams, raw_of, visible
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from tests.cli.command import REPOSITORY, run
 from tests.cli.test_huge import jobset, pod
 

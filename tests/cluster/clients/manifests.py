@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from inplace.cli.inject.jobset import inject
 from inplace.cli.inject.pod import InjectOptions
-from inplace.common import wire
+from inplace.common.wire import names as wire
 
 Object = dict[str, Any]
 

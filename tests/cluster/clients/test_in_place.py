@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from testbed.api_client import UnexpectedStatus
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http1 import Http1Transport
+from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common import unfit, wire
 from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.wire import names as wire
+from inplace.common.wire import unfit
 from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
 from tests.cluster.features.test_placement import bind, gates, node

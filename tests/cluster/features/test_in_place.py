@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from testbed.waiting import eventually
 from tests.cluster.features.served import ServedController
 from tests.cluster.features.stage import Stage

@@ -12,11 +12,11 @@ from typing import Any, Final
 import pytest
 import pytest_asyncio
 
-from inplace.common import wire
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import AiohttpTransport
 from testbed.control_plane import ControlPlane

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
 from tests.controller.manifests import changed, jobset, replicated_job

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import NODES, PODS, KubeObject
+from inplace.common.wire import names as wire
 from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
 from tests.controller.manifests import changed, jobset, replicated_job

@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from inplace.common import wire
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import EVENTS, JOBS, JOBSETS, KubeObject
+from inplace.common.wire import names as wire
 from testbed.waiting import eventually
 from tests.cluster.features.audited import requests_of, right_of
 from tests.cluster.features.served import USER, ServedController

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from inplace.common import unfit, wire
 from inplace.common.kube.resources import EVENTS, KubeObject
+from inplace.common.wire import names as wire
+from inplace.common.wire import unfit
 from inplace.controller.spec.bad_nodes import AVOIDED, TAKEN_BACK
 from testbed.node import manifests
 from testbed.node.cluster import Cluster

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import pytest
 import pytest_asyncio
 
-from inplace.common.epoch.lease import promised_s
 from inplace.common.kube.resources import NODES, KubeObject
+from inplace.common.protocol.lease import promised_s
 from testbed.node import manifests
 from testbed.node.cluster import Cluster
 from testbed.node.evidence import WorkerRecord, lives

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from testbed.node.evidence import ran
 from testbed.node.group import SETTLED_S_MAX, Group
 from testbed.node.patience import until

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from testbed.node.evidence import violations
 from testbed.node.history import History, Version
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from testbed.node.cluster import Cluster
 from testbed.node.group import Group, running_group
 

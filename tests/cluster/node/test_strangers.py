@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from testbed.node.archives import WORKER_IMAGE
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from inplace.common.kube.http import Response
+from inplace.common.kube.http.request import Response
 
 
 def refusal(code: int, reason: str, **headers: str) -> Response:

@@ -11,7 +11,7 @@ import structlog
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.codec import RAW
-from inplace.common.kube.http import Request, Response, Stream, Transport, TransportError
+from inplace.common.kube.http.request import Request, Response, Stream, Transport, TransportError
 from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import CONFIG_MAPS, KubeObject
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport

@@ -7,7 +7,7 @@ import pytest
 from inplace.agent.jobset_events import JobSetEvents
 from inplace.common.kube.answers import object_of
 from inplace.common.kube.errors import Forbidden, Invalid, NotFound, ServerError, check_answer, error_from_status
-from inplace.common.kube.http import GarbledError, Response
+from inplace.common.kube.http.request import GarbledError, Response
 
 
 def test_a_long_message_is_cut_in_the_text_alone() -> None:

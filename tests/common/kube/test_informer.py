@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.codec import SlimMeta, slim
-from inplace.common.kube.http import Request, Response, TooLargeError
+from inplace.common.kube.http.request import Request, Response, TooLargeError
 from inplace.common.kube.informer import BACKOFF_CAP_S, TURN_OBJECTS, Informer
 from inplace.common.kube.resources import CONFIG_MAPS
 from inplace.common.kube.watch import INACTIVITY_S

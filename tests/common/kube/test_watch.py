@@ -27,7 +27,7 @@ from inplace.common.kube.errors import (
     error_from_response,
     error_from_status,
 )
-from inplace.common.kube.http import (
+from inplace.common.kube.http.request import (
     CertificateError,
     GarbledError,
     Request,

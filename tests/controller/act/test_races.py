@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject
+from inplace.common.wire import names as wire
 from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew, exists
 from tests.controller.manifests import changed, jobset, replicated_job

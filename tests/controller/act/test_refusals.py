@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inplace.common.kube.errors import ApiError
-from inplace.common.kube.http import Request, Response, TransportError
+from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.common.kube.resources import JOBSETS
 from inplace.controller.act.execute import PARALLEL_MAX, ActionsFailedError
 from tests.common.kube.answers import refusal

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.controller.api.events import (
     NOTE_BYTES_MAX,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import CredentialsError
+from inplace.common.kube.http.request import CredentialsError
 from inplace.controller.api.credentials import Identity, load_credentials
 
 pytestmark = pytest.mark.asyncio

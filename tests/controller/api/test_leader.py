@@ -10,7 +10,7 @@ import structlog
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request, Response, Stream, TransportError
+from inplace.common.kube.http.request import Request, Response, Stream, TransportError
 from inplace.common.kube.resources import CONFIG_MAPS, LEASES
 from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions, NotLeaderError
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport

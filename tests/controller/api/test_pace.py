@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import Request, Response, Stream, TransportError
+from inplace.common.kube.http.request import Request, Response, Stream, TransportError
 from inplace.common.kube.resources import JOBS, JOBSETS
 from inplace.controller.api.pace import WRITES_MAX, PacedTransport, is_status_write
 from tests.common.kube.answers import refusal

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.credentials import Credentials
-from inplace.common.kube.http import CredentialsError, Request
-from inplace.common.kube.proxy import Proxy, proxy_of_url
+from inplace.common.kube.http.credentials import Credentials
+from inplace.common.kube.http.proxy import Proxy, proxy_of_url
+from inplace.common.kube.http.request import CredentialsError, Request
 from inplace.controller.api.credentials import Identity
 from inplace.controller.api.transport import AiohttpTransport
 

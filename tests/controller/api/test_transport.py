@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http import (
+from inplace.common.kube.http.request import (
     CertificateError,
     CredentialsError,
     Request,

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import (
     CreateClaim,
     CreateJob,

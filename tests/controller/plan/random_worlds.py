@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import Plan
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.service import build_service

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBS, JOBSETS
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, DeleteJob
 from inplace.controller.plan.active_deadline import DEADLINE_S_MAX
 from inplace.controller.plan.finish import REQUEUE_S_MAX

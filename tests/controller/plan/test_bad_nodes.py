@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.plan.steps import plan
 from inplace.controller.spec.causes import Cause, Failure, Trigger
 from tests.controller.manifests import changed, jobset

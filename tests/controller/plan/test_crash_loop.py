@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig

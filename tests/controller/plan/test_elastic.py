@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
 from inplace.common.kube.errors import Invalid
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob, ResizeJob
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld

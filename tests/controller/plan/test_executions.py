@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, ResumeJob
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.plan.planner_world import NOW, PlannerWorld, settled_world

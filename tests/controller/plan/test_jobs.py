@@ -3,8 +3,8 @@
 import hashlib
 from typing import Any
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from tests.controller.manifests import changed, jobset, replicated_job

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.spec.saving import CRD_CURE
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.rig import Rig

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import NODES, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.api.selectors import Selectors
 from inplace.controller.plan.actions import DeleteJob, LiftGate
 from inplace.controller.plan.placement import LOOK_AGAIN_S, follower_to_read

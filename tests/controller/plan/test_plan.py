@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
-from inplace.common.epoch.errors import InvariantError
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, CreateService, DeleteJob, ResumeJob
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S
 from tests.controller.manifests import jobset, replicated_job

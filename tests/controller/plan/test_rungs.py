@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.kube.http import Request, Response
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job

@@ -7,10 +7,10 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import JOBS, KubeObject
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob
 from inplace.controller.spec.rules import RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
 from inplace.controller.tracking.membership import Membership

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, SERVICES, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateService, UpdateService
 from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.form import PORTS_MAX

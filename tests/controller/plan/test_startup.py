@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common import wire
-from inplace.common.epoch.decision import Decision
 from inplace.common.kube.resources import JOBS, KubeObject
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld

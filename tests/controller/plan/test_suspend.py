@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import ResumeJob, SuspendJob
 from inplace.controller.plan.resume import GENERATED_LABELS, template_patch
 from inplace.simulator.apiserver.merge_patch import merge_patch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import structlog
 
-from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.metrics import FINISHED, LiveCollector, Metrics
 from inplace.controller.spec.causes import Failure, Trigger
 from inplace.controller.spec.kinds import JOB_CODEC, Pod

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 from inplace.controller.spec.bad_nodes import (
     FAILURES_MAX,
     NODES_MAX,

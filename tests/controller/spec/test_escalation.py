@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 from inplace.controller.spec.escalation import FAIL, Rung, Use, count_uses, fitting, kept, read_ladder, uses_of
 
 LADDER = (Rung("InPlace", 2, 100), Rung("RecreateJobs", 1, 1000))

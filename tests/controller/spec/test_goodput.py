@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.epoch.stall import LastProgress
+from inplace.common.protocol.stall import LastProgress
 from inplace.controller.spec.goodput import FIELD, Goodput, RestartCost, Run, after_run, goodput_of
 
 BEGAN_S = 1_790_000_000.0

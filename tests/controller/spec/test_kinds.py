@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.kinds import GATES_MAX, POD_CODEC, VALUE_CHARACTERS_MAX
 from inplace.controller.tracking.pods import NOWHERE, read_pod
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
-from inplace.common.epoch.stall import LastProgress
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire import names as wire
 from inplace.controller.spec.no_progress import (
     FailedEpoch,
     NoProgressLimit,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.spec.saving import Saving, saving_of
 
 

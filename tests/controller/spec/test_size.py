@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common import wire
-from inplace.common.epoch.ledger import Ledger
-from inplace.common.epoch.slot import Shape, Slot
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.slot import Shape, Slot
+from inplace.common.wire import names as wire
 from inplace.controller.act.execute import ACTIONS_MAX, BYTES_MAX
 from inplace.controller.plan.actions import CreateJob
 from inplace.controller.plan.barrier import NAMES_MAX

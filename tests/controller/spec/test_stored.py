@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from inplace.common import wire
-from inplace.common.epoch.errors import RemoteProtocolError
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_claim, build_job
 from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.jobset import JobSet, parse_jobset

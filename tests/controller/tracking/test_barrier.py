@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.absent import shortened, why_absent
 from tests.controller.crew import Crew

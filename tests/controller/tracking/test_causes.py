@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.spec.last_restart import seconds_of
 from inplace.controller.tracking.signs import SKEW_S_MAX, seconds_since
 from tests.controller.crew import Crew

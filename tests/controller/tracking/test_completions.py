@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import PODS
-from inplace.common.worker_failure import WorkerFailure, failure_text
+from inplace.common.wire import names as wire
+from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import PODS
+from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.problems.requests import bad_requests
 from inplace.controller.spec.jobset import JobSet, parse_jobset

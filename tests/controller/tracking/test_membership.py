@@ -9,10 +9,10 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common import wire
-from inplace.common.epoch.pod_view import PodLife, Worker
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.pod_view import PodLife, Worker
+from inplace.common.wire import names as wire
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.scopes import WHOLE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.node_watch import NodeWatch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from inplace.common import wire
+from inplace.common.wire import names as wire
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.phases import UNCOUNTED_MAX, PhaseReader

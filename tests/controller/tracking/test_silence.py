@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common import wire
-from inplace.common.epoch.stall import LastProgress
 from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire import names as wire
 from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent, silent_of_entry, silent_text
 from inplace.controller.tracking.silence import Silence
 from tests.controller.crew import Crew

@@ -12,7 +12,7 @@ import pytest
 from inplace.common.kube.client import MERGE_PATCH, KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import NotFound, Throttled
-from inplace.common.kube.http import Request, Response, TransportError, TransportTimeoutError
+from inplace.common.kube.http.request import Request, Response, TransportError, TransportTimeoutError
 from inplace.common.kube.resources import CONFIG_MAPS, PODS, KubeObject
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport, PriorityLevel
 from tests.conformance.widgets import CRD, WIDGETS, widget

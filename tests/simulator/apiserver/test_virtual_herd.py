@@ -12,7 +12,7 @@ from inplace.common.kube.backoff import Backoff
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import Throttled
-from inplace.common.kube.http import Request
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import CONFIG_MAPS
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport, PriorityLevel
 from inplace.simulator.cluster import virtual_time

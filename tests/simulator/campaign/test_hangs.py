@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.epoch.rank import StallSettings
+from inplace.common.protocol.rank import StallSettings
+from inplace.common.wire import names as wire
 from inplace.simulator.campaign.catalogue import CATALOGUE
 from inplace.simulator.campaign.run import Outcome, ScheduledFault, run_scenario
 from inplace.simulator.campaign.scenario import Mode, Scenario

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.epoch.rank import StallSettings
 from inplace.common.kube.resources import JOBSETS
-from inplace.common.worker_failure import WorkerFailure, failure_text
+from inplace.common.protocol.rank import StallSettings
+from inplace.common.wire import names as wire
+from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign import judge as rules
 from inplace.simulator.campaign.catalogue import CATALOGUE

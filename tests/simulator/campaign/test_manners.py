@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from inplace.common.kube.http import Request
-from inplace.common.wire import status_of_epochs
+from inplace.common.kube.http.request import Request
+from inplace.common.wire.names import status_of_epochs
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign.disturbance import refusal
 from inplace.simulator.campaign.judge import Judge

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from inplace.cli import main as cli_main
-from inplace.common.epoch.decision import Decision
-from inplace.common.epoch.ledger import Ledger
+from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.ledger import Ledger
 from tests.mistakes.mistake import instead_of
 from tests.mutants.__main__ import main
 from tests.mutants.catalogue import AS_IT_IS, MUTANTS

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from inplace.common import wire
-from inplace.common.epoch.lease import promised_s
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.protocol.lease import promised_s
+from inplace.common.wire import names as wire
 from inplace.simulator.campaign.fault import Fault, FaultSite
 from inplace.simulator.campaign.liveness import epochs_of, is_together
 from inplace.simulator.campaign.partition import PARTITION, cut_off, give_verdict, heal, partition, run_partition

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from inplace.common.epoch.rank import StallSettings
+from inplace.common.protocol.rank import StallSettings
 from inplace.simulator.campaign.ranks import (
     AT_LIMIT,
     CHECKPOINTS,

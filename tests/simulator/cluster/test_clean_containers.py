@@ -7,8 +7,8 @@ import re
 import pytest
 
 from inplace.cli.manifests.agent_pieces import DEPTH
-from inplace.common import wire
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from tests.simulator.cluster.planned_stops import EXAMPLES

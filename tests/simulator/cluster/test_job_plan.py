@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.wire import JOB_COMPLETION_INDEX
+from inplace.common.wire.names import JOB_COMPLETION_INDEX
 from inplace.simulator.cluster import job_indexes
 from inplace.simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, plan
 

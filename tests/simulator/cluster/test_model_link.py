@@ -6,7 +6,7 @@ from signal import SIGTERM
 
 import pytest
 
-from inplace.common.epoch.guard import AgentSignal, BarrierLifted, Event, LinkEnded, Signalled, StayOn
+from inplace.common.protocol.guard import AgentSignal, BarrierLifted, Event, LinkEnded, Signalled, StayOn
 from inplace.simulator.cluster.model_link import ModelGuard, PodLink
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from inplace.common import wire
 from inplace.common.kube.clock import LoopClock
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.pod_spec import parse_pod
 from inplace.simulator.cluster.process_runtime import ProcessRuntime
 from inplace.simulator.cluster.runtime import ContainerRun, Sandbox

@@ -1,0 +1,224 @@
+"""
+The lines that an agent and its guard exchange over the link: a Unix socket in a folder that both containers mount.
+
+    both             inplace-link VERSION  the first line of each side; the guard's is 1, the agent's says its depth:
+                                           1 containers: the guard ends with its worker; 2 process: it stays
+    agent -> guard   lifted EPOCH          the worker may start; epoch 0 when in-place restart is off
+                     signal NUMBER         depth 2: end the worker by this signal, and stay
+                     examine PID SECONDS   the worker hangs for so long: run the command for that; 0 is no known process
+                     leaving               the agent's process ends now: end the worker
+    guard -> agent   started EPOCH         the worker's process runs
+                     failed EPOCH CODE     the worker ended, and the group must restart
+                     ended EPOCH CODE      the worker ended, and the group goes on: code 0, or a final code
+                     ending EPOCH          this Pod ends: whatever the worker's end is, it is no failure
+                     absent MILLISECONDS   depth 2: no process of a worker is left here, and the guard waits for a lift;
+                                           a worker gets so long from SIGTERM to SIGKILL
+                     examines              there is such a command, and it does not run; said after each run, too
+                     checking MILLISECONDS a check runs here, for so long at most: announce nothing before it is over
+                     fit                   no check runs here any more, and the last one let this Pod join
+    both             unfit                 a check failed here, or in another container: this Pod ends
+
+The end of the connection is a message, too: to the guard it says that the agent left, to the agent that the worker's
+container is gone, however it ended. Any process of the Pod may connect, so every line is read strictly and is short.
+Pure, and on the guard's start path. docs/adr/0062
+"""
+
+from __future__ import annotations
+
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import Any, Final
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.int32 import INT32_MAX
+
+CONTAINERS: Final = 1  # the link's versions are the depths of a restart
+PROCESS: Final = 2
+LINE_BYTES_MAX: Final = 64  # the longest line, "failed 2147483647 255", has 21
+CODE_MAX: Final = 255
+SIGNAL_MAX: Final = 64  # SIGRTMAX
+
+
+@record
+class Hello:
+    """The first line of each side."""
+
+    version: int = CONTAINERS
+
+
+@record
+class Lifted:
+    """The worker may start; epoch 0 when in-place restart is off."""
+
+    epoch: int
+
+
+@record
+class Signal:
+    """End the worker by this signal, and wait for the next lift."""
+
+    number: int
+
+
+@record
+class Examine:
+    """The worker hangs: run the command that looks at it, and say `Examines` when it is over."""
+
+    pid: int
+    silent_s: int
+
+
+@record
+class Leaving:
+    """The agent's process ends."""
+
+
+@record
+class Started:
+    """The worker's process runs."""
+
+    epoch: int
+
+
+@record
+class Failed:
+    """The worker ended, and the group must restart; `code` is 128 + n after signal n."""
+
+    epoch: int
+    code: int
+
+
+@record
+class Ended:
+    """The worker ended, and the group goes on."""
+
+    epoch: int
+    code: int
+
+
+@record
+class Ending:
+    """The Pod ends, and with it the worker."""
+
+    epoch: int
+
+
+@record
+class Absent:
+    """No process of a worker is left in this container, and the guard waits for a lift."""
+
+    grace_ms: int
+
+
+@record
+class Examines:
+    """The guard has a command for a worker that hangs, and the command does not run."""
+
+
+@record
+class Checking:
+    """A check runs in the guard's container, for so long at most."""
+
+    limit_ms: int
+
+
+@record
+class Fit:
+    """The check is over, and this Pod may announce."""
+
+
+@record
+class Unfit:
+    """A check failed, and this Pod ends."""
+
+
+# word -> message, and the largest value of each of its numbers
+_MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
+    "inplace-link": (Hello, (INT32_MAX,)),
+    "lifted": (Lifted, (INT32_MAX,)),
+    "signal": (Signal, (SIGNAL_MAX,)),
+    "examine": (Examine, (INT32_MAX, INT32_MAX)),
+    "leaving": (Leaving, ()),
+    "started": (Started, (INT32_MAX,)),
+    "failed": (Failed, (INT32_MAX, CODE_MAX)),
+    "ended": (Ended, (INT32_MAX, CODE_MAX)),
+    "ending": (Ending, (INT32_MAX,)),
+    "absent": (Absent, (INT32_MAX,)),
+    "examines": (Examines, ()),
+    "checking": (Checking, (INT32_MAX,)),
+    "fit": (Fit, ()),
+    "unfit": (Unfit, ()),
+}
+_WORDS: Final = {message: word for word, (message, _) in _MESSAGES.items()}
+Message = (
+    Hello
+    | Lifted
+    | Signal
+    | Examine
+    | Leaving
+    | Started
+    | Failed
+    | Ended
+    | Ending
+    | Absent
+    | Examines
+    | Checking
+    | Fit
+    | Unfit
+)
+
+
+def line_of(message: Message) -> bytes:
+    """Return a message's line."""
+    numbers = [str(getattr(message, name)) for name in type(message).__match_args__]
+    return " ".join([_WORDS[type(message)], *numbers]).encode("ascii") + b"\n"
+
+
+class LineReader:
+    """Turn the bytes of a link into messages.
+
+    Args:
+        versions: which the peer may say.
+    """
+
+    def __init__(self, versions: tuple[int, ...] = (CONTAINERS,)) -> None:
+        self._versions = versions
+        self._rest = b""
+        self._greeted = False
+
+    def feed(self, received: bytes) -> list[Message]:
+        """Return the messages whose lines are complete now; the first one of a link is `Hello`.
+
+        Raises:
+            RemoteProtocolError: something else than these lines (the peer is at fault); the link is to be closed.
+        """
+        *lines, self._rest = (self._rest + received).split(b"\n")
+        messages = [_read(line) for line in lines]
+        if len(self._rest) > LINE_BYTES_MAX:
+            raise RemoteProtocolError(f"expected a line of at most {LINE_BYTES_MAX} bytes, saw {self._rest[:40]!r}...")
+        if messages and not self._greeted:
+            self._greeted = True
+            first = messages[0]
+            if not isinstance(first, Hello) or first.version not in self._versions:
+                expected = " or ".join(f"'inplace-link {version}'" for version in self._versions)
+                do = "run the same inplace-agent in all containers of the Pod"
+                raise RemoteProtocolError(f"expected {expected} first, saw {lines[0][:40]!r}; {do}")
+        return messages
+
+
+def _read(line: bytes) -> Message:
+    word, *numbers = line[: LINE_BYTES_MAX + 1].decode("latin-1").split(" ")
+    cls, most = _MESSAGES.get(word, (None, ()))
+    if cls is not None and len(numbers) == len(most) and all(map(_is_number, numbers, most)):
+        message: Message = cls(*map(int, numbers))
+        return message
+    raise RemoteProtocolError(f"expected a line of the link, such as 'lifted 3', saw {line[:40]!r}")
+
+
+def _is_number(text: str, most: int) -> bool:
+    """Say whether a text is a decimal number up to `most`, in its only spelling."""
+    return (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= len(str(most))
+        and str(int(text)) == text
+        and int(text) <= most
+    )

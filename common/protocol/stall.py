@@ -1,0 +1,313 @@
+"""
+The watchdog's machine: which rank of this Pod's worker fell silent, from looks at its progress files.
+
+A rank is silent while no look shows its file changed. How long is counted on a clock of the machine's own, which only
+looks advance: a look that comes much too late (the agent was stopped, the virtual machine suspended) says nothing about
+the worker. No clock of a file is ever compared with ours, so a clock that jumps changes nothing.
+
+A stall is reported once for each start of a worker; common.protocol.rank says how long a rank may be silent.
+`step` is pure: the shell looks every `period_s` seconds and performs the returned actions in order.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from inplace.common.bare.record import record, replace
+from inplace.common.bare.typed import Final
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.rank import (
+    FIRST_STEPS,
+    PERIOD_S_MIN,
+    STEP_TIME_FACTOR,
+    RankLook,
+    RankState,
+    StallSettings,
+    changed_rank,
+    limit_s,
+)
+
+RANKS_MAX: Final = 64  # four times the ranks of the largest node there is; bounds a look's cost and this state
+LATE_PERIODS: Final = 2.0  # a look after more than so many periods is late
+
+
+class StallPhase(Enum):
+    """Where the watchdog stands."""
+
+    OFF = "off"  # no worker runs
+    WATCHING = "watching"
+    ASKING = "asking"  # a stall was found, and its command runs
+    STALLED = "stalled"  # reported; the group restarts
+
+
+@record
+class Look:
+    """All that one look showed.
+
+    Args:
+        epoch: of the worker whose files these are; None when in-place restart is off.
+        ranks: at most RANKS_MAX; only files that count as this epoch's.
+        left_out: so many files, at least, were not looked at.
+        problem: why the folder cannot be read; "" when it can.
+    """
+
+    epoch: int | None
+    ranks: tuple[RankLook, ...] = ()
+    left_out: int = 0
+    problem: str = ""
+
+
+@record
+class WorkerStarted:
+    """A worker starts in this epoch; None when in-place restart is off."""
+
+    epoch: int | None
+    now_s: float
+
+
+@record
+class WorkerEnded:
+    """The worker's main process is gone, or is told to end."""
+
+    now_s: float
+
+
+@record
+class LimitsChanged:
+    """Other limits hold from now on, for the worker that runs too: its steps were measured all the time."""
+
+    settings: StallSettings
+
+
+@record
+class Looked:
+    """A look was taken; one of another epoch's files is passed over."""
+
+    now_s: float
+    look: Look
+
+
+@record
+class StallCommandEnded:
+    """The command that RunStallCommand asked for is over, however it ended."""
+
+
+@record
+class RunStallCommand:
+    """Run the command for a stall, then report StallCommandEnded; rank "" and pid None when there is none."""
+
+    rank: str
+    pid: int | None
+
+
+@record
+class Stalled:
+    """The worker hangs, as seen in this Pod.
+
+    Args:
+        rank: who is furthest behind of those beyond their limit; "" when no rank made itself known.
+        step: its last one; None when unknown.
+        silent_s: since it was last seen to change, or since the start.
+        limit_s: the limit that is over.
+        busy: the busy phase that it is in; "" outside of one.
+    """
+
+    rank: str
+    step: int | None
+    silent_s: float
+    limit_s: float
+    busy: str = ""
+
+
+@record
+class LimitTooShort:
+    """The stall limit is below what this worker's step takes; `limit_s` is used instead. Said once for each start."""
+
+    rank: str
+    step_s: float
+    limit_s: float
+
+
+Event = WorkerStarted | WorkerEnded | LimitsChanged | Looked | StallCommandEnded
+Action = RunStallCommand | Stalled | LimitTooShort
+
+
+@record
+class StallState:
+    """All that the machine remembers.
+
+    Args:
+        watched_s: the machine's clock: seconds of the worker's run that looks covered.
+        looked_s: the shell's clock at the last look.
+        was_late: the last look came late.
+        was_heard: some rank changed since the start.
+        has_advised: LimitTooShort was said.
+        found: the stall that is reported once its command is over.
+    """
+
+    settings: StallSettings
+    phase: StallPhase = StallPhase.OFF
+    epoch: int | None = None
+    watched_s: float = 0.0
+    looked_s: float = 0.0
+    was_late: bool = False
+    was_heard: bool = False
+    has_advised: bool = False
+    ranks: tuple[RankState, ...] = ()
+    found: Stalled | None = None
+
+
+@record
+class LastProgress:
+    """What the Pod's next announcement says of the worker before it: of its rank that was furthest behind.
+
+    Args:
+        step: its last step, 0 to 10^12 - 1; None when unknown.
+        quiet_s: seconds for which it had made no step when the worker ended, >= 0.
+        made: steps that it made after its first one, >= 1; None when unknown, or there were none.
+        pace_s: seconds that each of them took on average; None with `made`.
+    """
+
+    step: int | None
+    quiet_s: float
+    made: int | None = None
+    pace_s: float | None = None
+
+
+def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...]]:
+    """Advance the machine by one event.
+
+    Returns:
+        The next state, and the actions to perform in order.
+
+    Raises:
+        InvariantError: the shell broke its contract (a second worker beside the first, too many ranks in a look).
+    """
+    match event:
+        case WorkerStarted(epoch, now_s):
+            if state.phase is not StallPhase.OFF:
+                raise InvariantError(f"{event!r} in phase {state.phase.value} of epoch {state.epoch}")
+            return StallState(state.settings, StallPhase.WATCHING, epoch, looked_s=now_s), ()
+        case WorkerEnded(now_s):
+            return replace(_advance(state, now_s), phase=StallPhase.OFF, found=None), ()
+        case LimitsChanged(settings):
+            return replace(state, settings=settings, has_advised=False), ()
+        case StallCommandEnded() if state.phase is StallPhase.ASKING and state.found is not None:
+            return replace(state, phase=StallPhase.STALLED, found=None), (state.found,)
+        case Looked(now_s, look) if state.phase is not StallPhase.OFF and look.epoch == state.epoch:
+            return _looked(state, now_s, look)
+    return state, ()  # a look or a command that outlived its worker
+
+
+def last_progress(state: StallState, wall_s: float | None = None) -> LastProgress | None:
+    """Return how far the worker was that ended last, or runs, of its rank that is furthest behind.
+
+    None when no rank of it made itself known, unless a first step was waited for.
+
+    Args:
+        state: after the last look.
+        wall_s: Unix time of that; None when unknown.
+    """
+    if not state.ranks:
+        waits = state.settings.start_stall_after_s is not None and not state.was_heard
+        return LastProgress(None, state.watched_s) if waits else None
+    rank = min(state.ranks, key=_order)
+    made, pace_s = _pace(rank.seen)
+    return LastProgress(rank.seen.step, _quiet_s(state, rank, wall_s), made, pace_s)
+
+
+def _pace(seen: RankLook) -> tuple[int | None, float | None]:
+    """Return how many steps a rank made after its first one, and the seconds of each by its files' times."""
+    if seen.step is None or seen.first is None or seen.first_s is None or seen.modified_s is None:
+        return None, None
+    made, span_s = seen.step - seen.first, seen.modified_s - seen.first_s
+    return (made, span_s / made) if made > 0 and span_s > 0.0 else (None, None)
+
+
+def _quiet_s(state: StallState, rank: RankState, wall_s: float | None) -> float:
+    """Return for how long a rank has not changed: by its file's time, where the looks say that it may be right."""
+    looks_s = state.watched_s - rank.changed_s
+    if wall_s is None or rank.seen.modified_s is None:
+        return looks_s
+    file_s = wall_s - rank.seen.modified_s
+    latest_s = looks_s + LATE_PERIODS * state.settings.period_s  # it changed up to one late look before it was seen
+    return file_s if looks_s - PERIOD_S_MIN <= file_s <= latest_s else looks_s
+
+
+def _looked(state: StallState, now_s: float, look: Look) -> tuple[StallState, tuple[Action, ...]]:
+    """Take note of a look, and judge by it."""
+    if look.problem:  # nothing was seen: neither life nor silence
+        return replace(state, looked_s=now_s), ()
+    state = _note(_advance(state, now_s), look)
+    if state.phase is not StallPhase.WATCHING:
+        return state, ()
+    state, advice = _advise(state)
+    found = _find_stall(state, look)
+    if found is None:
+        return state, advice
+    pid = next((rank.seen.pid for rank in state.ranks if rank.seen.name == found.rank), None)
+    return replace(state, phase=StallPhase.ASKING, found=found), (*advice, RunStallCommand(found.rank, pid))
+
+
+def _advance(state: StallState, now_s: float) -> StallState:
+    """Advance the machine's clock.
+
+    The first late look adds nothing, because the worker may have been paused as well; each one right after it adds one
+    period, so that an agent that is always late still finds a stall.
+    """
+    passed_s = max(0.0, now_s - state.looked_s)
+    period_s = state.settings.period_s
+    is_late = passed_s > LATE_PERIODS * period_s
+    if is_late:
+        passed_s = period_s if state.was_late else 0.0
+    return replace(state, watched_s=state.watched_s + passed_s, looked_s=now_s, was_late=is_late)
+
+
+def _note(state: StallState, look: Look) -> StallState:
+    """Fold the ranks of a look into what is known; a rank whose file is gone is watched no longer."""
+    if len(look.ranks) > RANKS_MAX:
+        raise InvariantError(f"a look at {len(look.ranks)} ranks; at most {RANKS_MAX} are watched")
+    known = {rank.seen.name: rank for rank in state.ranks}
+    ranks = []
+    for seen in look.ranks:
+        old = known.get(seen.name)
+        if seen.changed:
+            ranks.append(changed_rank(old, seen, state.watched_s))
+        elif old is not None:
+            ranks.append(old)
+    return replace(state, ranks=tuple(ranks), was_heard=state.was_heard or bool(ranks))
+
+
+def _advise(state: StallState) -> tuple[StallState, tuple[Action, ...]]:
+    """Say once that the limit is below the step time, when even the fastest of a rank's first steps was beyond it."""
+    asked_s = state.settings.stall_after_s
+    if state.has_advised or asked_s is None:
+        return state, ()
+    for rank in state.ranks:
+        if rank.steps >= FIRST_STEPS and rank.fastest_s is not None and rank.fastest_s > asked_s:
+            advice = LimitTooShort(rank.seen.name, rank.fastest_s, STEP_TIME_FACTOR * rank.fastest_s)
+            return replace(state, has_advised=True), (advice,)
+    return state, ()
+
+
+def _find_stall(state: StallState, look: Look) -> Stalled | None:
+    """Return the stall that this look shows, if any."""
+    start_s = state.settings.start_stall_after_s
+    if not state.was_heard:
+        if start_s is None or look.left_out or state.watched_s <= start_s:
+            return None
+        return Stalled("", None, state.watched_s, start_s)
+    over = []
+    for rank in state.ranks:
+        allowed_s = limit_s(rank, state.settings, state.watched_s)
+        if allowed_s is not None and state.watched_s - rank.changed_s > allowed_s:
+            over.append((rank, allowed_s))
+    if not over:
+        return None
+    rank, allowed_s = min(over, key=lambda found: _order(found[0]))
+    return Stalled(rank.seen.name, rank.seen.step, state.watched_s - rank.changed_s, allowed_s, rank.seen.busy)
+
+
+def _order(rank: RankState) -> tuple[bool, int, float, str]:
+    """Sort ranks by how far they are behind: the lowest step, then the longest silence."""
+    return rank.seen.step is None, rank.seen.step or 0, rank.changed_s, rank.seen.name

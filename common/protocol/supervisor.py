@@ -1,0 +1,374 @@
+"""
+The supervisor's machine: the agent's machine, and the states of the one worker whose parent it is.
+
+`common.protocol.agent` makes all decisions of the protocol: it chooses epochs, lifts and asks for restarts. This
+machine says what that means for the worker's processes, and begins the next run of the agent's machine in the same
+process.
+
+Safety rests on one rule: an epoch is announced only in life ABSENT, and only `WorkerGone` leads back there. That event
+says that no process of the worker's tree is left. Views that arrive meanwhile are kept, so that the next machine
+announces at once from the newest view: no new watch, one PATCH.
+
+A worker that dies needs no telling: the next announcement says it. A worker that hangs is told first, so that its peers
+stop while it is killed (`common.protocol.telling`); a stopped process takes no SIGTERM, so it gets no grace.
+
+Where kubelet can give this Pod clean containers, this machine asks for them by leaving: when the worker failed several
+times in a row without progress, and when a worker's container is gone. The failure is told first, as a sidecar's is,
+because kubelet takes a second or so. A supervisor leaves once nothing of its worker is left. In a sidecar of depth
+`process` a guard in another container is the parent (`common.protocol.linked_worker`), and kubelet ends what is left
+there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from inplace.common.bare.record import replace
+from inplace.common.protocol.agent import (
+    Accepted,
+    AgentPhase,
+    AgentState,
+    Announce,
+    GiveUp,
+    Lease,
+    LiftBarrier,
+    NotAccepted,
+    RestartInPlace,
+    StillWaiting,
+    TakeConsistentView,
+    Verdict,
+    View,
+    newest,
+)
+from inplace.common.protocol.agent import Event as AgentEvent
+from inplace.common.protocol.agent import step as step_agent
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.telling import (
+    FailureTold,
+    ScheduleTelling,
+    TellFailure,
+    TellingDue,
+    TellingState,
+    WorkerFailed,
+    WorkerStalled,
+)
+from inplace.common.protocol.telling import step as step_telling
+
+
+class WorkerLife(Enum):
+    """What there is of the worker in this Pod."""
+
+    ABSENT = "absent"  # no process of it, of any epoch
+    RUNNING = "running"
+    STOPPING = "stopping"  # told to stop; its main process is still there
+    LEFTOVERS = "leftovers"  # its main process is gone, what it left is being killed
+    LEFT = "left"  # terminal: the supervisor's process ends
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerExited:
+    """The worker's main process is gone; others of its tree may be left.
+
+    Args:
+        code: its exit status, 128 + n when signal n ended it.
+        progressed: it got further than every worker of this Pod before; or nobody can say, and it ran for long.
+    """
+
+    code: int
+    progressed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """The worker's container is gone, or cannot be used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerNotStarted:
+    """The worker's command could not be executed; `code` says why, as a shell's exit code would."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerGone:
+    """No process of the worker's tree is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """The supervisor itself was told to end, by signal `number`."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorker:
+    """Start the worker; epoch None when in-place restart is off."""
+
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopWorker:
+    """Let the worker end, then make it; report WorkerExited, then WorkerGone.
+
+    Args:
+        verdict: why the group restarts; None when the supervisor itself is to end.
+        at_once: give it no grace.
+        stalled: it hangs, so it gets no grace either.
+    """
+
+    verdict: Verdict | None
+    at_once: bool = False
+    stalled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End the supervisor's process with this exit code; nothing of the worker is left."""
+
+    code: int
+
+
+WorkerEvent = WorkerExited | WorkerLost | WorkerNotStarted | WorkerGone | WorkerStalled | TellingDue | FailureTold
+Event = AgentEvent | Lease | WorkerEvent | Terminate
+Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave | ScheduleTelling | TellFailure
+Step = tuple["SupervisorState", tuple[Action, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorState:
+    """All that the machine remembers.
+
+    Args:
+        agent: the agent's machine of the epoch that is announced or running.
+        life: what there is of the worker.
+        code: the exit code to leave with once nothing of the worker is left; None is to go on with the next epoch.
+        final_codes: exit codes of a worker that end the Pod instead of restarting the group; 0 always does.
+        restart_code: the process runs one worker: every end of it ends the process with the worker's code, and a group
+            restart with this one; None begins again in this process.
+        clean_code: the exit code at which kubelet starts this Pod's containers anew; None: kubelet does not, and this
+            process can do no better than begin again.
+        is_guarded: a guard in another container is the worker's parent; else this process is.
+        clean_after: after so many failures in a row clean containers are asked for; 0: never.
+        failures: so often in a row this Pod's worker failed by itself, without progress in between.
+        telling: what became of this worker's stall, or of the failure for which this process leaves.
+    """
+
+    agent: AgentState = field(default_factory=AgentState)
+    life: WorkerLife = WorkerLife.ABSENT
+    code: int | None = None
+    final_codes: frozenset[int] = frozenset()
+    restart_code: int | None = None
+    clean_code: int | None = None
+    is_guarded: bool = False
+    clean_after: int = 0
+    failures: int = 0
+    telling: TellingState = field(default_factory=TellingState)
+
+
+def step(state: SupervisorState, event: Event) -> Step:
+    """Advance the machine by one event.
+
+    Returns:
+        The next state, and the actions to perform in order.
+
+    Raises:
+        InvariantError: the shell broke its contract (an event after the end, an exit of a worker that does not run).
+    """
+    if state.life is WorkerLife.LEFT:
+        raise InvariantError(f"event {event!r} after the supervisor left")
+    match event:
+        case View() if _is_ending(state):
+            return _keep(state, event)
+        case Lease(held) if _is_ending(state):
+            return _keep_lease(state, held=held)
+        case View() | Accepted() | NotAccepted() | StillWaiting() | Lease():
+            return _follow(state, event)
+        case WorkerExited(code, progressed):
+            return _exited(replace(state, failures=0) if progressed else state, code)
+        case WorkerGone():
+            return _gone(state)
+        case WorkerLost():
+            return _lost(state)
+        case WorkerNotStarted(code):  # a command that cannot be executed now never can: no group restart cures it
+            return replace(state, life=WorkerLife.LEFT), (Leave(code),)
+        case WorkerStalled() | TellingDue() | FailureTold():
+            return _tell(state, event)
+        case Terminate(number):
+            return _terminate(state, 128 + number)
+
+
+def _follow(state: SupervisorState, event: AgentEvent | Lease) -> Step:
+    """Step the agent's machine, and translate what it wants into what the worker's processes need."""
+    agent, actions = step_agent(state.agent, event)
+    state = replace(state, agent=agent)
+    match actions:
+        case (LiftBarrier(epoch),):
+            return replace(state, life=WorkerLife.RUNNING), (StartWorker(epoch),)
+        case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING:
+            stop = StopWorker(verdict, stalled=state.telling.failure is not None)
+            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
+        case (RestartInPlace(),) if state.restart_code is not None:
+            return replace(state, life=WorkerLife.LEFT), (Leave(state.restart_code),)
+        case (RestartInPlace(),):
+            return _begin_again(state)
+        case (GiveUp() as give_up,):
+            return replace(state, life=WorkerLife.LEFT), (give_up,)
+        case ((Announce() | TakeConsistentView()) as wanted,):
+            return state, (wanted,)
+        case ():
+            return state, ()
+    raise InvariantError(f"the agent's machine wants {actions!r} in life {state.life.value}")
+
+
+def _tell(state: SupervisorState, event: WorkerStalled | TellingDue | FailureTold) -> Step:
+    """Tell that the worker hangs, then end it; what comes for a worker that is ending, or is another one, is late."""
+    if _is_leaving(state) and not isinstance(event, WorkerStalled):
+        if isinstance(event, FailureTold):
+            return _leave(state)
+        telling, words = step_telling(state.telling, event)
+        return replace(state, telling=telling), words
+    if state.life is not WorkerLife.RUNNING or state.agent.phase is not AgentPhase.LIFTED:
+        return state, ()
+    is_late = event.epoch != state.agent.epoch if isinstance(event, WorkerStalled) else state.telling.failure is None
+    if is_late or not _restarts_in_place(state):
+        return state, ()
+    telling, words = step_telling(state.telling, event)
+    state = replace(state, telling=telling)
+    if isinstance(event, FailureTold):
+        stop = StopWorker(None, stalled=True)
+        return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
+    return state, words
+
+
+def _exited(state: SupervisorState, code: int) -> Step:
+    """Take note of how the worker ended; its leftovers are still there. One that fails again gets clean containers."""
+    if state.life not in (WorkerLife.RUNNING, WorkerLife.STOPPING):
+        raise InvariantError(f"a worker exited with {code} in life {state.life.value}")
+    was_running = state.life is WorkerLife.RUNNING
+    state = replace(state, life=WorkerLife.LEFTOVERS)
+    if state.restart_code is not None:
+        return replace(state, code=code if was_running else state.code), ()
+    if not state.is_guarded:  # a guard keeps every end to itself that ends the Pod
+        state = replace(state, code=_last_code(state, code, was_running=was_running))
+    if state.code is not None:
+        return state, ()
+    failed = was_running or state.telling.failure is not None  # it hung, and was told to end for that
+    state = replace(state, failures=state.failures + failed)
+    is_in_vain = failed and 0 < state.clean_after <= state.failures
+    if state.clean_code is None or not (is_in_vain or (state.is_guarded and not _restarts_in_place(state))):
+        return state, ()
+    return _ask_for_clean(state, code if was_running else None, state.failures - 1)
+
+
+def _last_code(state: SupervisorState, code: int, *, was_running: bool) -> int | None:
+    """Return the code with which a supervisor ends with its worker; None if it goes on.
+
+    The exit of a worker that was told to stop for a group restart says nothing: it is the stop's doing. Where the Pod
+    ends anyway, a final code is passed on, so that a podFailurePolicy sees it.
+    """
+    is_final = code in state.final_codes
+    if not was_running:
+        return code if is_final and state.code is not None else state.code
+    return code if code == 0 or is_final or not _restarts_in_place(state) else None
+
+
+def _lost(state: SupervisorState) -> Step:
+    """Let kubelet start this Pod's containers anew: one is gone, or cannot be used again."""
+    if not state.is_guarded or state.life is WorkerLife.ABSENT:
+        raise InvariantError(f"a worker is lost in life {state.life.value}")
+    if _is_leaving(state):
+        return state, ()
+    if state.life is WorkerLife.STOPPING or state.code is not None:
+        return _leave(state)
+    return _ask_for_clean(state, None, 0)
+
+
+def _ask_for_clean(state: SupervisorState, code: int | None, in_vain: int) -> Step:
+    """Tell of the failure, unless the group restarts anyway, then leave."""
+    view, epoch = state.agent.view, state.agent.epoch
+    is_known = state.telling.failure is not None or view is None or view.deprecated >= epoch
+    if is_known or not _restarts_in_place(state):
+        return _leave(state)
+    telling, words = step_telling(state.telling, WorkerFailed(epoch, code, in_vain))
+    return replace(state, life=WorkerLife.LEFTOVERS, telling=telling), words
+
+
+def _is_leaving(state: SupervisorState) -> bool:
+    """Say whether this process leaves for clean containers as soon as it has told why."""
+    return isinstance(state.telling.failure, WorkerFailed)
+
+
+def _is_ending(state: SupervisorState) -> bool:
+    """Say whether the worker ends, or this process: a view is kept for what comes then."""
+    return state.life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS) or _is_leaving(state)
+
+
+def _leave(state: SupervisorState) -> Step:
+    """End this process, so that kubelet starts every container of this Pod anew, unless the Pod ends.
+
+    A supervisor ends its own worker first; what is below a guard kubelet ends.
+    """
+    code = state.clean_code if state.code is None else state.code
+    if code is None:
+        raise InvariantError("nobody gives this Pod clean containers")
+    if state.life is WorkerLife.LEFTOVERS and not state.is_guarded:
+        return replace(state, code=code, telling=TellingState()), ()
+    return replace(state, life=WorkerLife.LEFT), (Leave(code),)
+
+
+def _keep(state: SupervisorState, view: View) -> Step:
+    """Keep a view for the next machine; nobody need be told of a failure in an epoch that is deprecated."""
+    seen = view if state.agent.view is None else newest(state.agent.view, view)
+    state = replace(state, agent=replace(state.agent, view=seen))
+    return _leave(state) if _is_leaving(state) and seen.deprecated >= state.agent.epoch else (state, ())
+
+
+def _keep_lease(state: SupervisorState, *, held: bool) -> Step:
+    """Keep the lease for the next machine; without one the worker that still ends has no time left."""
+    state = replace(state, agent=replace(state.agent, leased=held))
+    ends = state.life is WorkerLife.STOPPING and not held
+    return state, (StopWorker(Verdict.FENCED, at_once=True),) if ends else ()
+
+
+def _gone(state: SupervisorState) -> Step:
+    """Leave, or go on with the next epoch."""
+    if state.life is not WorkerLife.LEFTOVERS:
+        raise InvariantError(f"a worker is gone in life {state.life.value}")
+    if _is_leaving(state):
+        return state if state.is_guarded else replace(state, life=WorkerLife.ABSENT), ()
+    if state.code is not None:
+        return replace(state, life=WorkerLife.LEFT), (Leave(state.code),)
+    return _begin_again(state)
+
+
+def _terminate(state: SupervisorState, code: int) -> Step:
+    """End the worker first; a second signal loses the patience."""
+    match state.life:
+        case WorkerLife.ABSENT:
+            return replace(state, life=WorkerLife.LEFT), (Leave(code),)
+        case WorkerLife.RUNNING:
+            return replace(state, life=WorkerLife.STOPPING, code=code), (StopWorker(None),)
+        case WorkerLife.STOPPING if state.code is not None:
+            return state, (StopWorker(None, at_once=True),)
+    return replace(state, code=code if state.code is None else state.code), ()
+
+
+def _begin_again(state: SupervisorState) -> Step:
+    """Run the agent's machine anew, from what this Pod announced last and the newest view."""
+    view = state.agent.view
+    if view is None:
+        raise InvariantError(f"no view after epoch {state.agent.epoch}")
+    agent = AgentState(previous=state.agent.epoch, reached=state.agent.reached, leased=state.agent.leased)
+    # Consistent is relative to the machine's beginning, and this one begins now.
+    state = replace(state, telling=TellingState())
+    return _follow(replace(state, agent=agent, life=WorkerLife.ABSENT), replace(view, consistent=False))
+
+
+def _restarts_in_place(state: SupervisorState) -> bool:
+    """Say whether a dead worker is the group's affair; without in-place restart it is the Job's."""
+    view = state.agent.view
+    return state.agent.phase is not AgentPhase.BYPASSED and view is not None and view.in_place

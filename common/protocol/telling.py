@@ -1,0 +1,101 @@
+"""
+How a Pod tells the controller that its worker failed: once, at a moment of its own, or not at all.
+
+When one worker dies or hangs, its peers do so a moment later. So an agent waits for a moment of its own before it
+tells (`agent.telling`), and keeps silent if a view deprecates the epoch meanwhile. Sidecar and supervisor share this
+machine. It is pure; the shell performs the returned actions and reports their outcomes.
+"""
+
+from __future__ import annotations
+
+from inplace.common.bare.record import record, replace
+from inplace.common.protocol.errors import InvariantError
+
+
+@record
+class WorkerFailed:
+    """The worker of `epoch` died in this Pod.
+
+    Args:
+        epoch: in which it ran.
+        code: its exit code; None if its container ended without a word.
+        in_vain: so many restarts in a row did not help, and the Pod gets clean containers; else 0.
+    """
+
+    epoch: int
+    code: int | None
+    in_vain: int = 0
+
+
+@record
+class WorkerStalled:
+    """The worker of `epoch` hangs in this Pod.
+
+    Args:
+        silent_s: how long its furthest rank behind has been silent, whole seconds >= 1.
+        step: that rank's last one; None when unknown.
+    """
+
+    epoch: int
+    silent_s: int
+    step: int | None
+
+
+@record
+class TellingDue:
+    """The moment of this Pod has come, and the epoch is not deprecated yet."""
+
+
+@record
+class FailureTold:
+    """The server has answered, or did not within its time: this process need not wait any longer."""
+
+
+@record
+class ScheduleTelling:
+    """Report TellingDue after a delay."""
+
+
+@record
+class TellFailure:
+    """Write on this Pod how its worker failed, and report FailureTold."""
+
+    failure: WorkerFailed | WorkerStalled
+
+
+Event = WorkerFailed | WorkerStalled | TellingDue | FailureTold
+Action = ScheduleTelling | TellFailure
+
+
+@record
+class TellingState:
+    """All that the machine remembers.
+
+    Args:
+        failure: the first failure of this Pod's worker; None while there was none.
+        was_due: the PATCH that says so was begun. It is sent ONCE.
+    """
+
+    failure: WorkerFailed | WorkerStalled | None = None
+    was_due: bool = False
+
+
+def step(state: TellingState, event: Event) -> tuple[TellingState, tuple[Action, ...]]:
+    """Advance the machine by one event; what follows FailureTold is the mode's affair.
+
+    Returns:
+        The next state, and the actions to perform in order.
+
+    Raises:
+        InvariantError: the shell broke its contract (an outcome nobody asked for).
+    """
+    if isinstance(event, WorkerFailed | WorkerStalled):
+        if state.failure is not None:
+            return state, ()
+        return replace(state, failure=event), (ScheduleTelling(),)
+    expected = FailureTold if state.was_due else TellingDue
+    if state.failure is None or not isinstance(event, expected):
+        raise InvariantError(f"event {event!r} after failure {state.failure!r}, was due: {state.was_due}")
+    if state.was_due:
+        return state, ()
+    return replace(state, was_due=True), (TellFailure(state.failure),)

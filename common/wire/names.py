@@ -1,0 +1,251 @@
+"""
+Every name and encoding on the wire, once, with its source.
+
+Two encodings of one protocol exist. The seed design ("In place restart", Tomio, Reddy et al.) counts *epochs* from 1;
+upstream JobSet (kubernetes-sigs/jobset, KEP-467, alpha since v0.11) counts *attempts* from 0. They are the same machine
+off by one: attempt = epoch - 1. We write both and read whichever is there, so that our agent works under the upstream
+controller and the upstream agent under ours.
+
+This module is pure: no I/O, no clock, no third-party import. It is on the agent's start path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from inplace.common.bare.typed import Any, Final
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.int32 import INT32_MAX
+
+# Group, version, kind. Source: jobset api/jobset/v1alpha2.
+API_GROUP: Final = "jobset.x-k8s.io"
+API_VERSION: Final = "jobset.x-k8s.io/v1alpha2"
+KIND: Final = "JobSet"
+
+# Keys written as label AND annotation on Jobs and Pod templates. Source: jobset_types.go constants.
+JOBSET_NAME: Final = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_UID: Final = "jobset.sigs.k8s.io/jobset-uid"
+REPLICATED_JOB_NAME: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+REPLICATED_JOB_REPLICAS: Final = "jobset.sigs.k8s.io/replicatedjob-replicas"
+GLOBAL_REPLICAS: Final = "jobset.sigs.k8s.io/global-replicas"
+JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+JOB_GLOBAL_INDEX: Final = "jobset.sigs.k8s.io/job-global-index"
+JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
+RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
+JOB_RESTART_ATTEMPT: Final = "jobset.sigs.k8s.io/job-restart-attempt"
+GROUP_NAME: Final = "jobset.sigs.k8s.io/group-name"
+GROUP_REPLICAS: Final = "jobset.sigs.k8s.io/group-replicas"
+JOB_GROUP_INDEX: Final = "jobset.sigs.k8s.io/job-group-index"
+COORDINATOR: Final = "jobset.sigs.k8s.io/coordinator"
+# Annotation only, on Jobs and Pod templates: status.executionAttempts when the Job began to run. Source: KEP-1282.
+EXECUTION_ATTEMPT: Final = "jobset.sigs.k8s.io/execution-attempt"
+# Source: k8s.io/api/batch/v1 JobCompletionIndexAnnotation; label and annotation of Indexed Jobs' Pods.
+JOB_COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+
+# Exclusive placement. Source: jobset_types.go constants; the gate is ours (docs/adr/0024).
+EXCLUSIVE_TOPOLOGY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+NODE_SELECTOR_STRATEGY: Final = "alpha.jobset.sigs.k8s.io/node-selector"
+NAMESPACED_JOB: Final = "alpha.jobset.sigs.k8s.io/namespaced-job"
+NO_SCHEDULE: Final = "alpha.jobset.sigs.k8s.io/no-schedule"
+PLACEMENT_GATE: Final = "inplace.dev/exclusive-placement"
+
+# Annotations of the protocol.
+EPOCH: Final = "jobset.sigs.k8s.io/epoch"  # seed, change 1
+ATTEMPT: Final = "jobset.sigs.k8s.io/in-place-restart-attempt"  # upstream
+# Upstream's, on the JobSet; ours as well on replicatedJobs[].template.metadata: not part of the group. Value ignored.
+DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"
+
+# Annotations of ours, beside the protocol. Only WORKER_FAILED decides something: it deprecates its epoch early.
+PHASES: Final = "inplace.dev/phases"  # its grammar is common/wire/phases.py's
+WORKER_FAILED: Final = "inplace.dev/worker-failed"  # its grammar is common/wire/worker_failure.py's
+GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
+GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
+
+# Ours, on the JobSet: what restarts together (JobSet, Group or ReplicatedJob). On its Pods: the name of their scope.
+RESTART_SCOPE: Final = "inplace.dev/restart-scope"
+
+# Ours, on the JobSet, for `inplace inject`: how deep a group restart goes below a guard (docs/adr/0064).
+RESTART_DEPTH: Final = "inplace.dev/restart"
+CONTAINERS: Final = "containers"  # kubelet starts every container anew; the default
+PROCESS: Final = "process"  # the guard starts its worker's process anew
+
+# Ours, on the JobSet (docs/adr/0039): restart in place once for each new value; what to do about a barrier that waits.
+# A restart's request is an id, and `,save=SECONDS` behind it asks the workers to save first (docs/adr/0069).
+RESTART_REQUESTED: Final = "inplace.dev/restart-requested"
+BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"
+BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
+
+# Ours, on the JobSet (docs/adr/0070): which restart comes after which failure.
+CRASH_LOOP_BACKOFF: Final = "inplace.dev/crash-loop-backoff"  # its grammar is controller/spec/crash_loop.py's
+ESCALATION: Final = "inplace.dev/escalation"  # its grammar is controller/spec/escalation.py's
+NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help: controller/spec/no_progress.py
+
+# Ours, on the JobSet (docs/adr/0065): the watchdog's limits in seconds, for agents whose own settings have none.
+STALL_AFTER: Final = "inplace.dev/stall-after"
+START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
+
+# Ours, on the JobSet, and the name of its Pods' scheduling gate (docs/adr/0071): which nodes replaced Pods avoid.
+BAD_NODES: Final = "inplace.dev/bad-nodes"
+
+# Ours (docs/adr/0072). On the JobSet and its Pods: after how many seconds without the API server an agent ends its
+# worker. On a Pod, by its agent: within how many seconds its worker has ended, once its epoch is over.
+FENCE_AFTER: Final = "inplace.dev/fence-after"
+FENCED_WITHIN: Final = "inplace.dev/fenced-within"
+
+# Status fields of the protocol.
+SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
+DEPRECATED_EPOCH: Final = "deprecatedEpoch"
+CURRENT_ATTEMPT: Final = "currentInPlaceRestartAttempt"  # upstream
+PREVIOUS_ATTEMPT: Final = "previousInPlaceRestartAttempt"
+EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs did not use up maxRestarts by themselves
+LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
+RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0027: what restarts together; absent: the whole JobSet
+SCOPED_EPOCHS: Final = "scopedEpochs"  # ours: then the epochs stand here, an entry for each scope
+LAST_GROUP_RESTART: Final = "lastGroupRestart"  # ours, docs/adr/0039: when, why, and who failed first
+NODE_FAILURES: Final = "nodeFailures"  # ours, docs/adr/0071: on which nodes workers failed first, or checks failed
+RUNG_USES: Final = "rungUses"  # ours, docs/adr/0070: which rung of the ladder was used when
+NO_PROGRESS_FIELD: Final = "noProgress"  # ours: the highest step, and the epochs that ended without a higher one
+CRASH_LOOP: Final = "crashLoop"  # ours, docs/adr/0078: failures in a row without progress, and the wait
+RECREATIONS: Final = "recreations"  # ours, docs/adr/0078: of Jobs for a barrier that waits, which no budget counts
+LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
+SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
+
+# Status fields of upstream beside the protocol.
+EXECUTION_ATTEMPTS: Final = "executionAttempts"  # KEP-1282: resumes and recreations of all Jobs
+START_TIME: Final = "startTime"  # KEP-1186: when the JobSet began to run; spec.activeDeadlineSeconds counts from it
+
+IN_PLACE_RESTART: Final = "InPlaceRestart"  # spec.failurePolicy.restartStrategy
+MANAGED_BY_US: Final = "inplace.dev/jobset-controller"  # spec.managedBy that leaves upstream's controller out
+MANAGED_BY_BUILT_IN: Final = "jobset.sigs.k8s.io/jobset-controller"  # upstream's reserved spec.managedBy
+
+# Titles of the priority-1 printer columns that the agents' Table watch reads; deploy/crd declares them.
+COLUMN_SYNCED: Final = "SyncedEpoch"
+COLUMN_DEPRECATED: Final = "DeprecatedEpoch"
+COLUMN_CURRENT: Final = "CurrentAttempt"
+COLUMN_PREVIOUS: Final = "PreviousAttempt"
+COLUMN_STRATEGY: Final = "RestartStrategy"
+COLUMN_DISABLED: Final = "InPlaceDisabled"
+COLUMN_UID: Final = "UID"
+COLUMN_SCOPED: Final = "ScopedEpochs"  # JSON, as the server prints a list
+COLUMN_STALL_AFTER: Final = "StallAfter"
+COLUMN_START_STALL_AFTER: Final = "StartStallAfter"
+
+FIELD_MANAGER_AGENT: Final = "inplace-agent"
+FIELD_MANAGER_CONTROLLER: Final = "inplace-controller"
+
+
+def epoch_annotations(epoch: int) -> dict[str, str]:
+    """Return the Pod annotations that announce `epoch` (int32 >= 1) in both encodings."""
+    return {EPOCH: str(epoch), ATTEMPT: str(epoch - 1)}
+
+
+def epoch_of_pod(annotations: Mapping[str, str]) -> int | None:
+    """Read a Pod's announced epoch; None when it never announced.
+
+    Raises:
+        RemoteProtocolError: the annotation is not a decimal int32 in range (its writer is at fault).
+    """
+    return announced_epoch(annotations.get(EPOCH), annotations.get(ATTEMPT))
+
+
+def announced_epoch(epoch: str | None, attempt: str | None) -> int | None:
+    """Read the two encodings of a Pod's announcement; None when there is neither.
+
+    The seed's wins when both are there: only our agent writes it, and it writes both.
+
+    Raises:
+        RemoteProtocolError: it is not a decimal int32 in range (its writer is at fault).
+    """
+    if epoch is not None:
+        return parse_int32(epoch, EPOCH, least=1)
+    if attempt is not None:
+        return parse_int32(attempt, ATTEMPT, least=0, most=INT32_MAX - 1) + 1
+    return None
+
+
+def epochs_of_status(status: Mapping[str, Any]) -> tuple[int, int]:
+    """Read (S, D), the synced and the deprecated epoch of a JobSet status; 0 is never.
+
+    A status with D beyond S contradicts itself: no controller deprecates what never ran, so S was lost. Epoch D is
+    over either way: S reads as D, nobody joins an epoch up to D, and the next one is D + 1. docs/adr/0052
+
+    Raises:
+        RemoteProtocolError: a field is not an int32.
+    """
+    synced, deprecated = epochs_as_written(status)
+    return max(synced, deprecated), deprecated
+
+
+def epochs_as_written(status: Mapping[str, Any]) -> tuple[int, int]:
+    """Read (S, D) as a status has them, also where D is beyond S. The larger encoding wins: both only grow.
+
+    Raises:
+        RemoteProtocolError: a field is not an int32.
+    """
+    return (
+        max(_count(status, SYNCED_EPOCH, 0), _count(status, CURRENT_ATTEMPT, 1)),
+        max(_count(status, DEPRECATED_EPOCH, 0), _count(status, PREVIOUS_ATTEMPT, 1)),
+    )
+
+
+def status_of_scope(status: Mapping[str, Any], scope: str) -> dict[str, Any] | None:
+    """Return the part of a JobSet's status that is about one scope; None when it is not divided into such scopes.
+
+    Raises:
+        RemoteProtocolError: the field is no list of objects with names.
+    """
+    return {name: entry for name, entry in _scoped(status) if scope}.get(scope)
+
+
+def scope_names(status: Mapping[str, Any]) -> list[str]:
+    """Return the names of the scopes that a JobSet's status has.
+
+    Raises:
+        RemoteProtocolError: the field is no list of objects with names.
+    """
+    return [name for name, _ in _scoped(status)]
+
+
+def status_of_epochs(synced: int, deprecated: int) -> dict[str, int]:
+    """Return the status fields for (synced, deprecated) in both encodings; upstream's are absent for an epoch of 0."""
+    status = {SYNCED_EPOCH: synced, DEPRECATED_EPOCH: deprecated}
+    if synced > 0:
+        status[CURRENT_ATTEMPT] = synced - 1
+    if deprecated > 0:
+        status[PREVIOUS_ATTEMPT] = deprecated - 1
+    return status
+
+
+def saving_epoch(status: Mapping[str, Any]) -> int | None:
+    """Read the epoch whose workers are asked to save, of a status or a scope of it; None for none that can be read."""
+    saving = status.get(SAVING)
+    epoch = saving.get("epoch") if isinstance(saving, Mapping) else None
+    return epoch if isinstance(epoch, int) and 0 < epoch <= INT32_MAX else None
+
+
+def parse_int32(text: object, name: str, *, least: int, most: int = INT32_MAX) -> int:
+    """Read a decimal integer in [least, most]: ASCII digits only, no sign, no space.
+
+    Raises:
+        RemoteProtocolError: anything else, with the name, what was expected and what was seen.
+    """
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= 10 and least <= int(text) <= most:
+        return int(text)
+    raise RemoteProtocolError(f"{name}: expected an integer from {least} to {most}, saw {str(text)[:40]!r}")
+
+
+def _scoped(status: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    try:
+        return [(entry["name"], entry) for entry in status.get(SCOPED_EPOCHS) or ()]
+    except (TypeError, KeyError) as error:
+        seen = str(status.get(SCOPED_EPOCHS))[:80]
+        raise RemoteProtocolError(f"status.{SCOPED_EPOCHS}: expected a list of scopes, saw {seen!r}") from error
+
+
+def _count(status: Mapping[str, Any], field: str, offset: int) -> int:
+    value = status.get(field)
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= INT32_MAX - offset:
+        raise RemoteProtocolError(f"status.{field}: expected an int32 >= 0, saw {value!r}")
+    return value + offset

@@ -1,0 +1,220 @@
+"""The world of a protocol script: Pods and controllers around a toy API server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from inplace.common.protocol import agent as machine
+from inplace.common.protocol import supervisor
+from inplace.common.protocol.agent import Accepted, AgentPhase, AgentState, NotAccepted, StillWaiting, View
+from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod_view import PodLife, PodView, Worker
+from inplace.common.protocol.slot import Shape, Slot
+from inplace.common.protocol.supervisor import SupervisorState
+from inplace.common.wire.names import epoch_annotations, epoch_of_pod, epochs_of_status, status_of_epochs
+
+JOB: Final = "workers"
+
+
+@dataclass(slots=True)
+class ScriptPod:
+    """A Pod: its object, its containers and its PATCH in flight."""
+
+    name: str
+    uid: str
+    slot: int
+    annotations: dict[str, str] = field(default_factory=dict)
+    life: PodLife = PodLife.LIVE
+    agent: AgentState | None = None
+    supervisor: SupervisorState | None = None  # in supervisor mode; `agent` is then its part of the same state
+    on_the_wire: int = 0
+    stale: View | None = None  # the status in this Pod's watch cache
+    worker: Worker = field(default_factory=Worker)
+    reported: Worker = field(default_factory=Worker)
+    lagging: bool = False  # kubelet does not report this Pod
+    ran: list[int] = field(default_factory=list)  # epochs of its workers; 0 under bypass
+    announced: int = 0  # the epoch in its own file, independent of the annotation
+
+
+@dataclass(slots=True)
+class Controller:
+    """A leader, or a controller that believes to lead."""
+
+    ledger: Ledger
+    seen: set[str] = field(default_factory=set)
+
+
+class ScriptCluster:
+    """Holds the world and moves its parts; `ScriptWorld` adds the commands."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, ScriptPod] = {}
+        self.status: dict[str, Any] = {}
+        self.held: set[str] = set()
+        self.ran: dict[str, list[int]] = {}  # for each slot, the epochs its workers ran
+        self.in_place = True
+        self.spent = {"watches": 0, "patches": 0, "status writes": 0}
+        self.serial = 0
+        self.parallelism = 1
+        self.shape = Shape({JOB: (3, 1)})
+        self.restarts_max, self.uncounted = 5, 0
+        self.controllers = {"controller": Controller(Ledger(self.shape))}
+
+    def _pods(self, names: tuple[str, ...]) -> list[ScriptPod]:
+        return [self.pods[name] for name in names or sorted(self.pods)]
+
+    def _live(self, names: tuple[str, ...], life: PodLife) -> list[str]:
+        for pod in self._pods(names):
+            pod.life = life
+            if life is not PodLife.LEAVING:
+                pod.agent, pod.worker = None, Worker(pod.worker.instance)
+                self._report(pod)
+        return []
+
+    def _previous(self, pod: ScriptPod) -> int | None:
+        try:
+            return epoch_of_pod(pod.annotations)
+        except RemoteProtocolError:
+            return None
+
+    def _view(self, pod: ScriptPod | None, *, consistent: bool = False) -> View:
+        if pod is not None and pod.stale is not None:
+            return pod.stale
+        return View(*epochs_of_status(self.status), self.in_place, consistent)
+
+    def _boot(self, pod: ScriptPod, previous: int | None) -> list[str]:
+        """Start the agent; like the shell, it reads consistently at once when `previous` is unknown."""
+        pod.agent = AgentState(previous, reached=max(0, *pod.ran, pod.announced - 1))
+        if pod.supervisor is not None:
+            pod.supervisor = SupervisorState(
+                pod.agent,
+                final_codes=pod.supervisor.final_codes,
+                restart_code=pod.supervisor.restart_code,
+            )
+        self.spent["watches"] += 1
+        return self._step(pod, self._view(pod, consistent=previous is None))
+
+    def _step(self, pod: ScriptPod, event: supervisor.Event) -> list[str]:
+        """Step the machine; perform its actions in order."""
+        assert pod.agent is not None, f"pod {pod.name} has no agent"
+        actions: tuple[machine.Action | supervisor.Action, ...]
+        if pod.supervisor is not None:
+            pod.supervisor, actions = supervisor.step(pod.supervisor, event)
+            pod.agent = pod.supervisor.agent
+        else:
+            assert isinstance(event, machine.View | Accepted | NotAccepted | StillWaiting)
+            pod.agent, actions = machine.step(pod.agent, event)
+        lines = [f"pod {pod.name}: {_shown(action)}" for action in actions] or [f"pod {pod.name}: {_idle(pod)}"]
+        for action in actions:
+            lines += self._perform(pod, action)
+        return lines
+
+    def _perform(self, pod: ScriptPod, action: machine.Action | supervisor.Action) -> list[str]:
+        match action:
+            case machine.TakeConsistentView():
+                self.spent["watches"] += 1
+            case machine.Announce(epoch):
+                self.spent["patches"] += 1
+                pod.on_the_wire = pod.announced = epoch
+                if pod.name not in self.held:
+                    return self._answer(pod, stored=True, answered=True)
+            case machine.LiftBarrier() | supervisor.StartWorker():
+                pod.ran.append(action.epoch or 0)
+                self.ran.setdefault(str(pod.slot), []).append(action.epoch or 0)
+                pod.worker = Worker(f"{pod.uid}/{len(pod.ran)}", running=True)
+                self._report(pod)
+            case machine.RestartInPlace() | machine.GiveUp() | supervisor.Leave():
+                pod.agent = None
+        return []
+
+    def _answer(self, pod: ScriptPod, *, stored: bool, answered: bool) -> list[str]:
+        """Settle the PATCH on the wire. Nothing is printed while the machine only waits for the next view."""
+        epoch, pod.on_the_wire = pod.on_the_wire, 0
+        if stored:
+            pod.annotations = epoch_annotations(epoch)
+        if pod.agent is None:
+            return []
+        lines = self._step(pod, Accepted(epoch) if answered else NotAccepted(epoch))
+        return [line for line in lines if not line.endswith((": waits", ": runs"))]
+
+    def _report(self, pod: ScriptPod) -> None:
+        if not pod.lagging:
+            pod.reported = pod.worker
+
+    def _decide(self, controller: Controller) -> Decision:
+        return controller.ledger.decide(restarts_max=self.restarts_max, uncounted=self.uncounted)
+
+    def _observe(self, controller: Controller, names: tuple[str, ...]) -> list[str]:
+        """Feed Pod events to a ledger, as the controller's Pod informer does."""
+        lines = []
+        controller.ledger.reshape(self.shape)
+        present = {pod.uid for pod in self.pods.values()}
+        for uid in sorted(controller.seen - present) if names else ():
+            controller.ledger.forget(uid)
+            controller.seen.discard(uid)
+        for name in sorted(names):
+            pod = self.pods[name]
+            try:
+                epoch = epoch_of_pod(pod.annotations)
+            except RemoteProtocolError as error:
+                lines.append(f"controller: pod {name}: {error}")
+                epoch = None
+            slot = Slot(JOB, *divmod(pod.slot, self.parallelism))
+            controller.ledger.observe(PodView(pod.uid, slot, epoch, pod.life, pod.reported))
+            controller.seen.add(pod.uid)
+        return lines
+
+    def _write(self, controller: Controller, decision: Decision, by: str) -> list[str]:
+        """Perform a decision."""
+        if decision.exceeded and decision.restarts <= self.restarts_max:
+            return [f"{by}: JobSet failed, no epoch is left in int32"]
+        if decision.exceeded:
+            return [f"{by}: JobSet failed, {decision.restarts} restarts > maxRestarts {self.restarts_max}"]
+        synced, deprecated = epochs_of_status(self.status)
+        said = []
+        if decision.synced > synced:
+            said.append(f"synced={decision.synced}")
+        if decision.deprecated > deprecated:
+            said.append(f"deprecated={decision.deprecated}")
+        if said:
+            self.spent["status writes"] += 1
+            self.status = status_of_epochs(decision.synced, decision.deprecated)
+            controller.ledger.learn(decision.synced, decision.deprecated)
+        said += [f"recreate Job {job}" for _, job in sorted(decision.recreate)]
+        return [f"{by}: {', '.join(said) or '-'}"]
+
+
+def _shown(action: machine.Action | supervisor.Action) -> str:
+    """Return an action as scripts print it."""
+    match action:
+        case machine.Announce(epoch):
+            return f"Announce {epoch}"
+        case machine.LiftBarrier(None):
+            return "LiftBarrier (in-place restart is off)"
+        case supervisor.StartWorker(epoch):
+            return f"StartWorker {epoch}" if epoch else "StartWorker (in-place restart is off)"
+        case supervisor.StopWorker(verdict, at_once):
+            why = verdict.value if verdict is not None else "the Pod ends"
+            return f"StopWorker ({why}{', at once' if at_once else ''})"
+        case supervisor.Leave(code):
+            return f"Leave {code}"
+        case machine.RestartInPlace(epoch, verdict):
+            return f"RestartInPlace ({epoch} is {verdict.value})"
+        case machine.GiveUp(synced):
+            return f"GiveUp (no epoch after {synced})"
+        case _:
+            return type(action).__name__
+
+
+def _idle(pod: ScriptPod) -> str:
+    """Return the state of a Pod without a new action."""
+    if pod.supervisor is not None and pod.supervisor.life in (
+        supervisor.WorkerLife.STOPPING,
+        supervisor.WorkerLife.LEFTOVERS,
+    ):
+        return f"worker {pod.supervisor.life.value}"
+    assert pod.agent is not None
+    return "runs" if pod.agent.phase in (AgentPhase.LIFTED, AgentPhase.BYPASSED) else "waits"

@@ -1,0 +1,267 @@
+"""
+The world a protocol script acts in: production agents and ledgers around a toy API server.
+
+Announcements are stored and accepted at once, events reach the controller at `reconcile` and agents at
+`deliver`, and kubelet acts only on command. All difficulties (PATCHes that hang, stale caches, lagging
+kubelets, two controllers) are commands. Annotations and status go through `common.wire.names`, so that scripts
+check the names, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from inplace.common.protocol import supervisor
+from inplace.common.protocol.agent import StillWaiting, View
+from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod_view import PodLife, Worker
+from inplace.common.protocol.slot import Shape
+from inplace.common.protocol.supervisor import SupervisorState
+from inplace.common.wire.names import ATTEMPT, EPOCH, epochs_of_status
+from tests.common.protocol.script_cluster import JOB, Controller, ScriptCluster, ScriptPod
+
+
+class ScriptWorld(ScriptCluster):
+    """Runs commands; a method `do_<command>` each."""
+
+    def run(self, line: str) -> list[str]:
+        """Run one command line and return its output."""
+        name, *words = line.split(" ")
+        options = dict(word.split("=", 1) for word in words if "=" in word)
+        command: Callable[..., list[str]] = getattr(self, "do_" + name.replace("-", "_"))
+        return command(*(word for word in words if "=" not in word), **options)
+
+    # The JobSet.
+
+    def do_jobset(
+        self, slots: str = "3", max_restarts: str = "5", uncounted: str = "0", per_job: str = "1"
+    ) -> list[str]:
+        """`jobset slots=3 max_restarts=5 uncounted=0 per_job=1`: the spec; also changes it."""
+        self.parallelism = int(per_job)
+        self.shape = Shape({JOB: (int(slots) // self.parallelism, self.parallelism)})
+        self.restarts_max, self.uncounted = int(max_restarts), int(uncounted)
+        self.controllers["controller"].ledger.reshape(self.shape)
+        return []
+
+    def do_scale(self, slots: str) -> list[str]:
+        """`scale 4`: the spec expects other slots."""
+        self.shape = Shape({JOB: (int(slots) // self.parallelism, self.parallelism)})
+        return []
+
+    def do_bypass(self, switch: str) -> list[str]:
+        """`bypass on`: the JobSet carries the disable annotation, or its strategy changed."""
+        self.in_place = switch == "off"
+        return []
+
+    def do_status(self, **fields: str) -> list[str]:
+        """`status`: print it. `status syncedEpoch=3`: somebody else writes it."""
+        if fields:
+            self.status = {name: int(value) for name, value in fields.items()}
+            return []
+        return [f"status: {' '.join(f'{name}={value}' for name, value in self.status.items())}"]
+
+    # Pods and their containers.
+
+    def do_start(self, *names: str) -> list[str]:
+        """`start 0 1 2`: new Pods, one per slot; a letter after the slot (1b) tells a second one apart."""
+        lines = []
+        for name in names:
+            self.serial += 1
+            self.pods[name] = ScriptPod(name, f"uid-{self.serial}", int(name.rstrip("bcd")))
+            lines += self._boot(self.pods[name], previous=None)
+        return lines
+
+    def do_supervise(self, *names: str, final: str = "", once: str = "") -> list[str]:
+        """`supervise 0 1 2 final=3,4 once=88`: Pods whose agent is the worker's parent, with the machine's codes."""
+        codes = frozenset(int(code) for code in final.split(",") if code)
+        lines = []
+        for name in names:
+            self.serial += 1
+            pod = ScriptPod(name, f"uid-{self.serial}", int(name.rstrip("bcd")))
+            pod.supervisor = SupervisorState(final_codes=codes, restart_code=int(once) if once else None)
+            self.pods[name] = pod
+            lines += self._boot(pod, previous=None)
+        return lines
+
+    def do_exited(self, name: str, code: str = "1") -> list[str]:
+        """`exited 1 137`: the main process of a supervised worker is gone; what it left still runs."""
+        return self._step(self.pods[name], supervisor.WorkerExited(int(code)))
+
+    def do_tree_gone(self, name: str) -> list[str]:
+        """`tree-gone 1`: no process of a supervised worker is left."""
+        pod = self.pods[name]
+        pod.worker = Worker(pod.worker.instance)
+        return self._step(pod, supervisor.WorkerGone())
+
+    def do_signal(self, name: str, number: str = "15") -> list[str]:
+        """`signal 1 15`: a supervisor is told to end."""
+        return self._step(self.pods[name], supervisor.Terminate(int(number)))
+
+    def do_replace(self, *names: str) -> list[str]:
+        """`replace 1`: the Pod is gone and its Job made another."""
+        return self.do_start(*names)
+
+    def do_duplicate(self, name: str) -> list[str]:
+        """`duplicate 1`: a second live Pod, 1b, in slot 1."""
+        return self.do_start(f"{name}b")
+
+    def do_restart(self, *names: str) -> list[str]:
+        """`restart 1`: kubelet removes all containers of the Pod, then starts them."""
+        lines = []
+        for pod in self._pods(names):
+            previous = self._previous(pod)
+            pod.worker = Worker(pod.worker.instance)
+            pod.on_the_wire = 0
+            self._report(pod)
+            lines += self._boot(pod, previous)
+        return lines
+
+    def do_crash_agent(self, *names: str) -> list[str]:
+        """`crash-agent 1`: the process is gone; kubelet has not acted yet."""
+        for pod in self._pods(names):
+            pod.agent = None
+        return []
+
+    def do_terminate(self, *names: str) -> list[str]:
+        """`terminate 1`: the Pod has a deletion timestamp; its containers still run."""
+        return self._live(names, PodLife.LEAVING)
+
+    def do_fail(self, *names: str) -> list[str]:
+        """`fail 1`: phase Failed; nothing of it runs."""
+        return self._live(names, PodLife.FAILED)
+
+    def do_succeed(self, *names: str) -> list[str]:
+        """`succeed 1`: the worker exits 0, phase Succeeded."""
+        return self._live(names, PodLife.SUCCEEDED)
+
+    def do_gone(self, *names: str) -> list[str]:
+        """`gone 1`: the Pod object is deleted."""
+        for pod in self._pods(names):
+            del self.pods[pod.name]
+        return []
+
+    def do_worker_exit(self, name: str, code: str) -> list[str]:
+        """`worker-exit 1 137`: the worker container terminates; its agent has not noticed."""
+        pod = self.pods[name]
+        pod.worker = Worker(pod.worker.instance, running=False, failed=code != "0")
+        self._report(pod)
+        return []
+
+    def do_worker_lag(self, *names: str) -> list[str]:
+        """`worker-lag 1`: kubelet's status of this Pod stops moving."""
+        for pod in self._pods(names):
+            pod.lagging = True
+        return []
+
+    def do_worker_report(self, *names: str) -> list[str]:
+        """`worker-report 1`: kubelet's status is true again."""
+        for pod in self._pods(names):
+            pod.lagging = False
+            self._report(pod)
+        return []
+
+    # Annotations and PATCHes.
+
+    def do_annotate(self, name: str, text: str = "") -> list[str]:
+        """`annotate 1 abc`: somebody writes the epoch annotation."""
+        self.pods[name].annotations[EPOCH] = text
+        return []
+
+    def do_attempt(self, name: str, text: str) -> list[str]:
+        """`attempt 1 0`: an upstream agent announces; only upstream's annotation is written."""
+        self.pods[name].annotations = {ATTEMPT: text}
+        return []
+
+    def do_hold(self, *names: str) -> list[str]:
+        """`hold 1`: from now on PATCHes of this Pod wait on the wire for `land`, `lose-reply` or `refuse`."""
+        self.held.update(names)
+        return []
+
+    def do_land(self, *names: str) -> list[str]:
+        """`land 1`: the PATCH is stored and answered."""
+        return [line for pod in self._pods(names) for line in self._answer(pod, stored=True, answered=True)]
+
+    def do_lose_reply(self, *names: str) -> list[str]:
+        """`lose-reply 1`: the PATCH is stored, its answer is lost."""
+        return [line for pod in self._pods(names) for line in self._answer(pod, stored=True, answered=False)]
+
+    def do_refuse(self, *names: str) -> list[str]:
+        """`refuse 1`: the PATCH is not stored."""
+        return [line for pod in self._pods(names) for line in self._answer(pod, stored=False, answered=False)]
+
+    def do_remind(self, *names: str) -> list[str]:
+        """`remind 1`: this Pod's barrier has been up for long."""
+        return [line for pod in self._pods(names) for line in self._step(pod, StillWaiting())]
+
+    # Views.
+
+    def do_stale(self, name: str, S: str, D: str = "0") -> list[str]:  # noqa: N803  the protocol's letters
+        """`stale 1 S=0 D=0`: this Pod's watch cache answers with an old status until `fresh`."""
+        self.pods[name].stale = View(int(S), int(D), self.in_place)
+        return []
+
+    def do_fresh(self, *names: str) -> list[str]:
+        """`fresh 1`: this Pod's watch cache has caught up."""
+        for pod in self._pods(names):
+            pod.stale = None
+        return []
+
+    def do_deliver(self, *names: str) -> list[str]:
+        """`deliver 1 0`: these Pods' watches show the status; without names all Pods', in order."""
+        return [line for pod in self._pods(names) if pod.agent for line in self._step(pod, self._view(pod))]
+
+    def do_consistent(self, *names: str) -> list[str]:
+        """`consistent 1`: the consistent view that the Pod asked for arrives."""
+        lines = []
+        for pod in self._pods(names):
+            lines += self._step(pod, self._view(None, consistent=True))
+        return lines
+
+    # Controllers.
+
+    def do_reconcile(self, *names: str, by: str = "controller") -> list[str]:
+        """`reconcile`: take in every event, decide, write. `reconcile 0 1`: the events of these Pods alone.
+
+        `reconcile 1 by=old`: the old leader, whose JobSet is as old as its caches; it sees the Pods named.
+        """
+        controller = self.controllers[by]
+        ledger = controller.ledger
+        if by == "controller":
+            names = names or tuple(self.pods)
+            ledger.learn(*epochs_of_status(self.status))
+        lines = self._observe(controller, names)
+        decision = self._decide(controller)
+        is_stale = (ledger.synced, ledger.deprecated) != epochs_of_status(self.status)
+        if is_stale and (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated):
+            said = f"{by}: conflict on synced={decision.synced} deprecated={decision.deprecated}, decides again"
+            ledger.learn(*epochs_of_status(self.status))
+            lines, decision = [*lines, said], self._decide(controller)
+        return lines + self._write(controller, decision, by)
+
+    def do_crash_controller(self) -> list[str]:
+        """`crash-controller`: the next one starts from a consistent list."""
+        self.controllers["controller"] = Controller(Ledger(self.shape, *epochs_of_status(self.status)))
+        return []
+
+    def do_handover(self) -> list[str]:
+        """`handover`: a new leader; the old one does not know, and its caches never change again."""
+        self.controllers["old"] = self.controllers["controller"]
+        return self.do_crash_controller()
+
+    def do_ledger(self) -> list[str]:
+        """`ledger`: print what the controller counts."""
+        ledger = self.controllers["controller"].ledger
+        counts = " ".join(f"{epoch}:{count}" for epoch, count in sorted(ledger.histogram().items()))
+        problems = " ".join(f"{name}={len(pods)}" for name, pods in ledger.names_in_the_way().items())
+        return [f"ledger: epochs {counts or '-'}" + (f", {problems}" if problems else "")]
+
+    def do_workers(self) -> list[str]:
+        """`workers`: print which Pods' workers run."""
+        running = [pod.name for pod in self._pods(()) if pod.worker.running]
+        return [f"workers: {' '.join(running) or '-'}"]
+
+    def do_budget(self) -> list[str]:
+        """`budget`: print what was spent, and start counting anew."""
+        line = f"budget: {', '.join(f'{count} {what}' for what, count in self.spent.items())}"
+        self.spent = dict.fromkeys(self.spent, 0)
+        return [line]

@@ -1,0 +1,122 @@
+"""The lines of the link: every message comes through whole, and nothing else does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.link import (
+    LINE_BYTES_MAX,
+    PROCESS,
+    SIGNAL_MAX,
+    Absent,
+    Checking,
+    Ended,
+    Ending,
+    Examine,
+    Examines,
+    Failed,
+    Fit,
+    Hello,
+    Leaving,
+    Lifted,
+    LineReader,
+    Message,
+    Signal,
+    Started,
+    Unfit,
+    line_of,
+)
+
+epochs = st.integers(0, INT32_MAX)
+codes = st.integers(0, 255)
+messages = st.one_of(
+    st.just(Leaving()),
+    *(st.builds(each, epochs) for each in (Lifted, Started, Ending, Absent)),
+    st.builds(Examine, epochs, epochs),
+    st.just(Examines()),
+    st.builds(Checking, st.integers(0, INT32_MAX)),
+    st.just(Fit()),
+    st.just(Unfit()),
+    st.builds(Signal, st.integers(0, SIGNAL_MAX)),
+    *(st.builds(each, epochs, codes) for each in (Failed, Ended)),
+)
+
+
+@given(st.lists(messages, max_size=5), st.data())
+def test_messages_come_through_whole(said: list[Message], data: st.DataObject) -> None:
+    """However the bytes are cut, the same messages come out in order, and each line is short."""
+    sent = [Hello(), *said]
+    lines = [line_of(message) for message in sent]
+    assert max(map(len, lines)) <= LINE_BYTES_MAX
+    left, reader, heard = b"".join(lines), LineReader(), []
+    while left:
+        cut = data.draw(st.integers(1, len(left)))
+        heard += reader.feed(left[:cut])
+        left = left[cut:]
+    assert heard == sent
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"\n",
+        b"lifted\n",
+        b"lifted 3 4\n",
+        b"lifted  3\n",
+        b"lifted 03\n",
+        b"lifted +3\n",
+        b"lifted -1\n",
+        b"lifted 2147483648\n",
+        b"lifted \xb2\n",  # a superscript two is a digit to Python
+        b"failed 3 256\n",
+        b"failed 3\n",
+        b"LIFTED 3\n",
+        b"lifted 3\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00" * 200,
+        b"lifted " + b"9" * 10_000,
+        b"lifted " + b"9" * 10_000 + b"\n",
+    ],
+)
+def test_nonsense_is_refused_in_words(nonsense: bytes) -> None:
+    """A line is refused as a whole, with its beginning; a line without an end is refused before it is long."""
+    reader = LineReader()
+    assert reader.feed(line_of(Hello())) == [Hello()]
+    with pytest.raises(RemoteProtocolError, match="expected a line") as raised:
+        reader.feed(nonsense)
+    assert len(str(raised.value)) < 250
+
+
+@pytest.mark.parametrize("first", [b"lifted 3\n", b"inplace-link 2\n", b"inplace-link 1 \n"])
+def test_the_first_line_names_the_version(first: bytes) -> None:
+    """Another version, or no version, is no guard and no agent."""
+    with pytest.raises(RemoteProtocolError):
+        LineReader().feed(first)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_messages_or_refused(received: bytes) -> None:
+    """No input raises anything else."""
+    reader = LineReader()
+    try:
+        heard = reader.feed(received)
+    except RemoteProtocolError:
+        return
+    assert heard[:1] in ([], [Hello()])
+
+
+@pytest.mark.parametrize(("versions", "is_read"), [((1,), False), ((1, 2), True)])
+def test_a_version_that_the_reader_does_not_know_is_refused(versions: tuple[int, ...], is_read: bool) -> None:
+    """A guard from before depth `process` does not take its agent for one that it knows; the message says the cure."""
+    reader = LineReader(versions)
+    if is_read:
+        assert reader.feed(line_of(Hello(PROCESS))) == [Hello(PROCESS)]
+        return
+    with pytest.raises(
+        RemoteProtocolError, match="expected 'inplace-link 1' first, saw b'inplace-link 2'; run the same"
+    ):
+        reader.feed(line_of(Hello(PROCESS)))

@@ -1,0 +1,429 @@
+"""The watchdog finds every hang within its limit and two periods, and calls no healthy worker hung."""
+
+from __future__ import annotations
+
+from itertools import count
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.rank import PERIOD_S_MAX, PERIOD_S_MIN, RankLook, StallSettings
+from inplace.common.protocol.stall import (
+    RANKS_MAX,
+    Action,
+    LastProgress,
+    LimitsChanged,
+    LimitTooShort,
+    Look,
+    Looked,
+    RunStallCommand,
+    StallCommandEnded,
+    Stalled,
+    StallPhase,
+    StallState,
+    WorkerEnded,
+    WorkerStarted,
+    last_progress,
+    step,
+)
+from tests.common.protocol.worker_schedule import Write, healthy_schedule, look_times, watch
+
+TEN = StallSettings(10.0)  # a look each half second
+BOTH = StallSettings(10.0, 60.0)
+SCHEDULES_QUICK, SCHEDULES = 300, 2_500
+HANGS_QUICK, HANGS = 30, 300
+LIMIT_S_MAX = 2_400.0  # twice the longest start limit of a schedule
+
+
+def rank(name: str = "rank-0", number: int | None = 1, *, changed: bool = True, **others: Any) -> RankLook:
+    """Return a rank at a look."""
+    return RankLook(name, changed, number, **others)
+
+
+class Watchdog:
+    """A machine with a clock that goes on by one period with each look.
+
+    Args:
+        runs_command: there is a command of --on-stall; else it has ended as soon as it is to run.
+    """
+
+    def __init__(self, settings: StallSettings = TEN, epoch: int | None = 5, *, runs_command: bool = False) -> None:
+        self.runs_command = runs_command
+        self.now_s = 100.0
+        self.epoch = epoch
+        self.state, _ = step(StallState(settings), WorkerStarted(epoch, self.now_s))
+
+    def look(self, *ranks: RankLook, left_out: int = 0, problem: str = "", after_s: float = 0.0) -> tuple[Action, ...]:
+        """Look once, a period later if not said otherwise."""
+        self.now_s += after_s or self.state.settings.period_s
+        look = Look(self.epoch, ranks, left_out, problem)
+        self.state, actions = step(self.state, Looked(self.now_s, look))
+        if not self.runs_command and any(isinstance(action, RunStallCommand) for action in actions):
+            self.state, found = step(self.state, StallCommandEnded())
+            return *actions[:-1], *found
+        return actions
+
+    def until(self, *ranks: RankLook, looks_max: int = 100_000) -> tuple[float, tuple[Action, ...]]:
+        """Look at the same until something is to be done; return the seconds that took, and what."""
+        began_s = self.now_s
+        for _ in range(looks_max):
+            if actions := self.look(*ranks):
+                return self.now_s - began_s, actions
+        return self.now_s - began_s, ()
+
+    def work(self, steps: int, step_s: float = 1.0) -> list[Action]:
+        """Let one rank make steps that take so long, a look each period."""
+        found: list[Action] = []
+        period_s = self.state.settings.period_s
+        for number in range(1, steps + 1):
+            found += self.look(rank(number=number))
+            for _ in range(round(step_s / period_s) - 1):
+                found += self.look(rank(number=number, changed=False))
+        return found
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [range(SCHEDULES_QUICK), pytest.param(range(SCHEDULES_QUICK, SCHEDULES), marks=pytest.mark.slow)],
+    ids=["few", "many"],
+)
+def test_no_healthy_worker_is_called_hung(seeds: range) -> None:
+    """Random starts, compilations, steps, checkpoints, all within their limits, and pauses of agent and machine."""
+    for seed in seeds:
+        rng = Random(seed)
+        schedule = healthy_schedule(rng)
+        for at_s, _, actions in watch(schedule.settings, schedule.ranks, look_times(rng, schedule, pauses=True)):
+            assert not any(isinstance(action, Stalled) for action in actions), f"seed {seed} at {at_s}: {actions}"
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(HANGS_QUICK), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(HANGS_QUICK, HANGS))]
+)
+def test_a_rank_that_stops_is_found(seed: int) -> None:
+    """One rank of a healthy worker stops: within its limit and two periods it is named, with its last step."""
+    rng = Random(seed)
+    schedule = healthy_schedule(rng)
+    settings = schedule.settings
+    number = rng.randrange(len(schedule.ranks))
+    writes = schedule.ranks[number]
+    kept = writes[: rng.randint(1, len(writes) - 1)]
+    # The others write at every look, at higher steps, and go on for ever.
+    period_s, last = settings.period_s, kept[-1]
+    looks = ((at * period_s, at * period_s) for at in count(1))
+    others = [Write(at * period_s, 10_000 + at) for at in range(1, int((last.at_s + LIMIT_S_MAX) / period_s) + 3)]
+    ranks = [kept, others] if len(schedule.ranks) > 1 else [kept]
+    limit_s: float | None = last.busy_s_max or settings.start_stall_after_s
+    for at_s, state, actions in watch(settings, ranks, looks):
+        if at_s < last.at_s:
+            continue
+        mine = next((known for known in state.ranks if known.seen.name == "rank-0"), None)
+        if last.step is not None and not last.busy and mine is not None:
+            limit_s = settings.stall_after_s
+            assert limit_s is not None
+            if mine.steps < 3:
+                limit_s = max(limit_s, settings.start_stall_after_s or 5 * limit_s)
+            elif (mine.fastest_s or 0.0) > limit_s:
+                limit_s = 2 * (mine.fastest_s or 0.0)
+        if limit_s is None:  # before its first step, and nobody limits the start
+            assert actions == ()
+            if at_s > last.at_s + 500 * period_s:
+                return
+            continue
+        if stalls := [action for action in actions if isinstance(action, Stalled)]:
+            assert stalls[0].rank == "rank-0"
+            assert stalls[0].step == last.step
+            assert stalls[0].limit_s == limit_s
+            assert limit_s < at_s - last.at_s <= limit_s + 2 * period_s + 1e-6
+            return
+        assert at_s <= last.at_s + limit_s + 2 * period_s + 1e-6, f"{limit_s=} {last=}"
+
+
+@given(st.floats(0.01, 100_000), st.one_of(st.none(), st.floats(0.01, 100_000)))
+def test_looks_come_often_enough_for_a_limit_and_no_oftener(stall_s: float, start_s: float | None) -> None:
+    """Twenty for the shorter limit, between ten a second and one in five seconds."""
+    period_s = StallSettings(stall_s, start_s).period_s
+    assert PERIOD_S_MIN <= period_s <= PERIOD_S_MAX
+    assert 2 * period_s <= max(min(stall_s, start_s or stall_s) / 10 + 1e-9, 2 * PERIOD_S_MIN)
+
+
+def test_a_stall_is_found_ten_seconds_after_the_last_step() -> None:
+    """And reported once: what comes until the worker ends changes nothing."""
+    dog = Watchdog()
+    assert dog.work(5) == []
+    took_s, actions = dog.until(rank(number=5, changed=False))
+    assert actions == (Stalled("rank-0", 5, 10.5, 10.0),)
+    assert took_s == 10.0
+    assert dog.until(rank(number=5, changed=False), looks_max=100)[1] == ()
+    assert dog.look(rank(number=6)) == ()
+    dog.state, actions = step(dog.state, WorkerEnded(dog.now_s))
+    assert (dog.state.phase, actions) == (StallPhase.OFF, ())
+
+
+def test_a_command_runs_before_the_report() -> None:
+    """With the rank's process id; the report follows its end, once, however the rank fares meanwhile."""
+    dog = Watchdog(StallSettings(10.0), runs_command=True)
+    dog.work(4)
+    dog.look(rank(number=5, pid=77))
+    _, actions = dog.until(rank(number=5, pid=77, changed=False))
+    assert actions == (RunStallCommand("rank-0", 77),)
+    assert dog.look(rank(number=6, pid=77)) == ()
+    dog.state, actions = step(dog.state, StallCommandEnded())
+    assert actions == (Stalled("rank-0", 5, 10.5, 10.0),)
+    assert step(dog.state, StallCommandEnded()) == (dog.state, ())
+
+
+def test_a_worker_that_dies_meanwhile_is_no_stall() -> None:
+    """The command's end comes too late; the next worker is watched anew."""
+    dog = Watchdog(StallSettings(10.0), runs_command=True)
+    dog.work(4)
+    dog.until(rank(number=4, changed=False))
+    dog.state, _ = step(dog.state, WorkerEnded(dog.now_s))
+    assert step(dog.state, StallCommandEnded()) == (dog.state, ())
+    dog.state, _ = step(dog.state, WorkerStarted(6, dog.now_s))
+    assert dog.state == StallState(dog.state.settings, StallPhase.WATCHING, 6, looked_s=dog.now_s)
+
+
+def test_without_limits_nothing_is_a_stall() -> None:
+    """Off until asked for; how far the worker is is known all the same."""
+    dog = Watchdog(StallSettings())
+    assert dog.until(looks_max=1_000)[1] == ()
+    dog.look(rank(number=7, busy="checkpoint", busy_s_max=1))
+    assert dog.until(rank(number=7, changed=False), looks_max=1_000)[1] == ()
+    assert last_progress(dog.state) == LastProgress(7, 5_000.0)
+
+
+def test_a_start_without_any_sign_is_a_stall_of_nobody() -> None:
+    """After the start's limit; not before, and not where a look may have left the right file out."""
+    assert Watchdog(BOTH).until() == (60.5, (Stalled("", None, 60.5, 60.0),))
+    assert Watchdog(TEN).until(looks_max=10_000)[1] == ()
+    dog = Watchdog(BOTH)
+    for _ in range(1_000):
+        assert dog.look(left_out=1) == ()
+
+
+def test_a_compilation_has_its_own_limit_and_the_start_goes_on_after_it() -> None:
+    """A busy phase before the first step is not the first step."""
+    dog = Watchdog(BOTH)
+    compiling: dict[str, Any] = {"begun": False, "busy": "compile", "busy_s_max": 600}
+    dog.look(rank(number=None, **compiling))
+    took_s, actions = dog.until(rank(number=None, changed=False, **compiling))
+    assert (took_s, actions) == (600.5, (Stalled("rank-0", None, 600.5, 600.0, "compile"),))
+
+    dog = Watchdog(BOTH)
+    dog.look(rank(number=None, **compiling))
+    for _ in range(1_000):
+        assert dog.look(rank(number=None, changed=False, **compiling)) == ()
+    dog.look(rank(number=None, begun=False))
+    assert dog.until(rank(number=None, begun=False, changed=False))[0] == 60.5
+
+
+def test_the_first_lines_of_a_log_are_not_the_first_step() -> None:
+    """A file without step numbers is judged between lines once the start's limit is over."""
+    dog = Watchdog(BOTH)
+    for _ in range(5):
+        dog.look(rank("log", None))
+    assert dog.until(rank("log", None, changed=False))[1] == (Stalled("log", None, 58.0, 10.0),)
+
+
+def test_a_step_back_and_a_touch_are_progress() -> None:
+    """Whatever changes is; only silence counts."""
+    dog = Watchdog()
+    dog.work(5)
+    for number in (5, 4, 5, 5, 10**12 - 1, 0):
+        for _ in range(19):
+            assert dog.look(rank(number=number, changed=False)) == ()
+        assert dog.look(rank(number=number)) == ()
+
+
+def test_a_rank_that_exits_by_itself_or_whose_file_is_gone_is_not_waited_for() -> None:
+    """The others are."""
+    dog = Watchdog()
+    for number in range(5):
+        dog.look(rank("a", number), rank("b", number), rank("c", number))
+    for number in range(5, 100):
+        looks = (rank("a", number), rank("b", 4, ended=True, changed=number == 5))
+        assert dog.look(*looks) == ()
+    assert last_progress(dog.state) == LastProgress(4, 47.0)
+
+
+def test_a_file_that_never_changed_is_no_rank() -> None:
+    """Whatever it says: a stale file cannot trigger, nor keep the start's limit away."""
+    dog = Watchdog(BOTH)
+    assert dog.until(rank("old", 9, changed=False))[1] == (Stalled("", None, 60.5, 60.0),)
+    assert last_progress(dog.state) == LastProgress(None, 60.5), "a first step was waited for"
+
+
+def test_a_look_at_another_epoch_is_passed_over() -> None:
+    """A look that began before the worker did, in a thread of its own."""
+    dog = Watchdog(BOTH)
+    dog.epoch = 4
+    before = dog.state
+    assert dog.look(rank()) == ()
+    assert dog.state == before
+    assert step(StallState(TEN), Looked(1.0, Look(None, (rank(),)))) == (StallState(TEN), ())
+
+
+def test_the_rank_at_the_lowest_step_is_named() -> None:
+    """A collective hangs in all its ranks; who did not come is one step behind, or was silent first."""
+    dog = Watchdog()
+    for number in range(1, 6):
+        dog.look(rank("a", number), rank("b", number), rank("log", None))
+    dog.look(rank("a", 6), rank("b", 5, changed=False), rank("log", None))
+    looks = (rank("a", 6, changed=False), rank("b", 5, changed=False), rank("log", None, changed=False))
+    assert dog.look(*looks, after_s=0.5) == ()
+    _, (found,) = dog.until(*looks)
+    assert found == Stalled("b", 5, 10.5, 10.0)
+    assert last_progress(dog.state) == LastProgress(5, 10.5)
+
+
+def test_a_limit_below_the_step_is_said_after_three_steps() -> None:
+    """Once for each start; until then five times the limit holds, and after it twice the step."""
+    dog = Watchdog()
+    assert dog.work(4, step_s=20.0) == [LimitTooShort("rank-0", 20.0, 40.0)]
+    assert dog.work(4, step_s=20.0) == []
+    _, (found,) = dog.until(rank(number=4, changed=False))
+    assert found == Stalled("rank-0", 4, 40.5, 40.0)
+
+
+def test_a_rank_that_counts_samples_has_its_first_steps() -> None:
+    """A number that grows by 512 is one step: the next two may compile as long, and show how long steps take."""
+    dog = Watchdog()
+    dog.look(rank(number=512))
+    for number in (1024, 1536):
+        for _ in range(60):
+            assert dog.look(rank(number=number - 512, changed=False)) == ()
+        assert dog.look(rank(number=number)) == ()
+    for _ in range(60):
+        assert dog.look(rank(number=1536, changed=False)) == ()
+    assert dog.look(rank(number=2048)) == (LimitTooShort("rank-0", 30.5, 61.0),)
+
+
+def test_slow_first_steps_alone_do_not_make_a_limit_too_short() -> None:
+    """One step within the limit shows that it is right: the others compile."""
+    dog = Watchdog()
+    dog.work(2, step_s=30.0)
+    assert dog.work(10, step_s=1.0) == []
+    assert dog.until(rank(number=10, changed=False))[1] == (Stalled("rank-0", 10, 10.5, 10.0),)
+
+
+def test_busy_times_do_not_measure_steps() -> None:
+    """A checkpoint of 20 s after each of the first steps is no step of 20 s."""
+    dog = Watchdog()
+    for number in range(1, 10):
+        assert dog.look(rank(number=number)) == ()
+        assert dog.look(rank(number=number, busy="checkpoint", busy_s_max=60)) == ()
+        for _ in range(40):
+            assert dog.look(rank(number=number, busy="checkpoint", busy_s_max=60, changed=False)) == ()
+
+
+@pytest.mark.parametrize("pause_s", [1.5, 100.0, 1e9])
+def test_a_pause_of_the_agent_is_not_the_worker_s_silence(pause_s: float) -> None:
+    """A late look adds nothing; ranks that worked meanwhile are seen to have changed, others get their time."""
+    dog = Watchdog()
+    dog.work(5)
+    for _ in range(15):
+        dog.look(rank(number=5, changed=False))
+    assert dog.look(rank(number=5, changed=False), after_s=pause_s) == ()
+    assert dog.until(rank(number=5, changed=False))[0] == 2.5
+
+
+def test_an_agent_that_is_always_late_still_finds_a_stall() -> None:
+    """Each late look after the first adds one period: a slow machine finds it later, not never."""
+    dog = Watchdog()
+    dog.work(5)
+    looks = 0
+    while not dog.look(rank(number=5, changed=False), after_s=60.0):
+        looks += 1
+        assert looks < 25
+
+
+def test_a_clock_that_goes_back_adds_nothing() -> None:
+    """Monotonic clocks do not; if one does, nobody is restarted for it."""
+    dog = Watchdog()
+    dog.work(5)
+    dog.now_s -= 1_000
+    assert dog.look(rank(number=5, changed=False)) == ()
+    assert dog.until(rank(number=5, changed=False))[0] == 10.0
+
+
+def test_a_folder_that_cannot_be_read_is_neither_life_nor_silence() -> None:
+    """The clock stands still meanwhile."""
+    dog = Watchdog(BOTH)
+    dog.work(5)
+    for _ in range(1_000):
+        assert dog.look(problem="expected a folder") == ()
+    assert dog.until(rank(number=5, changed=False))[0] == 10.0
+
+
+def test_quiet_time_lasts_until_the_worker_s_end() -> None:
+    """What the next announcement says: the lowest step, and how long that rank had been quiet."""
+    dog = Watchdog()
+    assert last_progress(dog.state) is None
+    dog.look(rank("a", 8), rank("b", 7), rank("c", None))
+    dog.look(rank("a", 9), rank("b", 7, changed=False), rank("c", None))
+    dog.state, _ = step(dog.state, WorkerEnded(dog.now_s + 0.25))
+    assert last_progress(dog.state) == LastProgress(7, 0.75)
+
+
+def test_the_pace_is_that_of_the_files() -> None:
+    """Between the first step and the last one, by the files' times; not by those of the looks."""
+    dog = Watchdog()
+    dog.look(rank("a", 3, first=2, first_s=99.0, modified_s=101.0), rank("b", 9))
+    dog.look(rank("a", 7, first=2, first_s=99.0, modified_s=109.0), rank("b", 9))
+    assert last_progress(dog.state) == LastProgress(7, 0.0, 5, 2.0)
+    dog.look(rank("a", 1, first=2, first_s=99.0, modified_s=110.0), rank("b", 9))
+    assert last_progress(dog.state) == LastProgress(1, 0.0), "it went back behind its first step"
+    dog.look(rank("a", 8, first=2, first_s=99.0, modified_s=90.0), rank("b", 9))
+    assert last_progress(dog.state) == LastProgress(8, 0.0), "the clock went back"
+
+
+@pytest.mark.parametrize(("wall_s", "quiet_s"), [(203.2, 3.2), (202.3, 2.5), (203.6, 2.5), (1e9, 2.5), (0.0, 2.5)])
+def test_quiet_time_is_the_file_s_where_the_looks_agree(wall_s: float, quiet_s: float) -> None:
+    """A file changed up to two periods before a look saw it; a clock that jumped is not believed."""
+    dog = Watchdog()
+    dog.look(rank(number=4, modified_s=200.0))
+    for _ in range(5):
+        dog.look(rank(number=4, changed=False, modified_s=200.0))
+    progress = last_progress(dog.state, wall_s)
+    assert progress is not None
+    assert progress.quiet_s == pytest.approx(quiet_s)
+
+
+def test_no_step_anywhere_leaves_the_quiet_time() -> None:
+    """Of the rank that was silent first."""
+    dog = Watchdog()
+    dog.look(rank("a", None), rank("b", None))
+    dog.look(rank("a", None), rank("b", None, changed=False))
+    assert last_progress(dog.state) == LastProgress(None, 0.5)
+
+
+def test_a_limit_that_changes_holds_for_the_worker_that_runs() -> None:
+    """A longer one spares it, a shorter one finds it, and one below its step is said: its steps were measured."""
+    dog = Watchdog()
+    dog.work(4, step_s=4.0)
+    dog.state, _ = step(dog.state, LimitsChanged(StallSettings(20.0)))
+    assert dog.until(rank(number=4, changed=False), looks_max=15)[1] == ()
+    dog.state, _ = step(dog.state, LimitsChanged(StallSettings(10.0)))
+    assert dog.until(rank(number=4, changed=False), looks_max=10)[1] == (Stalled("rank-0", 4, 19.0, 10.0),)
+
+    dog = Watchdog()
+    dog.work(4, step_s=4.0)
+    dog.state, _ = step(dog.state, LimitsChanged(StallSettings(3.0)))
+    (advice,) = dog.look(rank(number=5), after_s=0.15)
+    assert isinstance(advice, LimitTooShort)
+    assert step(dog.state, LimitsChanged(StallSettings()))[1] == ()
+    dog.state, _ = step(dog.state, LimitsChanged(StallSettings()))
+    assert dog.until(rank(number=5, changed=False), looks_max=1_000)[1] == ()
+
+
+def test_what_cannot_be_is_a_bug() -> None:
+    """A second worker beside the first, and a look beyond its bound."""
+    dog = Watchdog()
+    with pytest.raises(InvariantError, match="watching"):
+        step(dog.state, WorkerStarted(6, 0.0))
+    with pytest.raises(InvariantError, match="65 ranks"):
+        dog.look(*(rank(str(number)) for number in range(RANKS_MAX + 1)))

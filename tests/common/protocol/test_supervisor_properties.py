@@ -1,0 +1,235 @@
+"""Properties of the supervisor's machine after any sequence of events that its shell can report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common.protocol.agent import Accepted, AgentPhase, AgentState, Announce, GiveUp, NotAccepted, Verdict, View
+from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.supervisor import (
+    Action,
+    Event,
+    Leave,
+    StartWorker,
+    StopWorker,
+    SupervisorState,
+    Terminate,
+    WorkerExited,
+    WorkerGone,
+    WorkerLife,
+    WorkerNotStarted,
+    step,
+)
+from inplace.common.protocol.telling import (
+    FailureTold,
+    ScheduleTelling,
+    TellFailure,
+    TellingDue,
+    WorkerFailed,
+    WorkerStalled,
+)
+
+FINAL = frozenset({3})
+CLEAN = 88
+views = st.integers(0, 5).flatmap(
+    lambda synced: st.builds(
+        View, st.just(synced), st.integers(0, synced), st.sampled_from([True] * 9 + [False]), st.booleans()
+    )
+)
+items = st.lists(
+    st.one_of(
+        views,
+        views,
+        st.sampled_from(["accepted", "accepted", "refused", "gone", "gone", "exit 0", "exit 1", "exit 3", "exit 143"]),
+        st.sampled_from(["signal", "not started", "stall", "stall", "due", "told"]),
+    ),
+    max_size=40,
+)
+
+
+@dataclass
+class World:
+    """A machine, and the worker's processes after its actions."""
+
+    state: SupervisorState
+    left: str = ""  # of the worker: "", "running" or "leftovers"
+    started: list[int | None] = field(default_factory=list)
+    announced: list[int] = field(default_factory=list)
+    code: int | None = None
+    telling: str = ""  # the newest one: scheduled, due, told or none; the shell drops an older one
+    told: list[int] = field(default_factory=list)
+
+    def feed(self, item: View | str) -> None:
+        """Report an item to the machine, if the shell could report it now."""
+        event = self.event_of(item)
+        if event is None or self.state.life is WorkerLife.LEFT:
+            return
+        self.state, actions = step(self.state, event)
+        for action in actions:
+            self.perform(action)
+
+    def event_of(self, item: View | str) -> Event | None:
+        """Return the event, None when it cannot happen now."""
+        match item:
+            case View():
+                return item
+            case "accepted" | "refused" if self.state.agent.phase is AgentPhase.ANNOUNCING:
+                return (Accepted if item == "accepted" else NotAccepted)(self.state.agent.epoch)
+            case "gone" if self.left == "leftovers":
+                self.left = ""
+                return WorkerGone()
+            case "exit 0" | "exit 1" | "exit 3" | "exit 143" if self.left == "running":
+                self.left = "leftovers"
+                return WorkerExited(int(item.removeprefix("exit ")))
+            case "signal":
+                return Terminate(15)
+            case "stall":
+                return WorkerStalled(self.state.agent.epoch, 11, None)
+            case "due" if self.telling == "scheduled":
+                self.telling = "due"
+                return TellingDue()
+            case "told" if self.telling == "told":
+                self.telling = ""
+                return FailureTold()
+            case "not started" if self.left == "running":
+                self.left = ""
+                return WorkerNotStarted(127)
+        return None
+
+    def perform(self, action: Action) -> None:
+        """Carry out an action as the shell would, and check it against the world."""
+        match action:
+            case StartWorker(epoch):
+                assert self.left == ""
+                self.left = "running"
+                self.started.append(epoch)
+            case StopWorker():
+                assert self.left == "running"
+            case ScheduleTelling():
+                self.telling = "scheduled"
+            case TellFailure(failure):
+                assert self.left == "running" or isinstance(failure, WorkerFailed)
+                self.telling = "told"
+                self.told.append(failure.epoch)
+            case Announce(epoch):
+                assert self.left == "", f"announced {epoch} beside {self.left}"
+                self.announced.append(epoch)
+            case Leave(code):
+                assert self.left == ""
+                self.code = code
+
+
+@given(st.one_of(st.none(), st.integers(1, 4)), items)
+def test_announcements_and_starts_keep_the_promise(previous: int | None, happened: list[View | str]) -> None:
+    """No process of the worker exists at an announcement, a worker's start or the agent's exit; epochs grow."""
+    world = World(SupervisorState(AgentState(previous), final_codes=FINAL, clean_code=CLEAN, clean_after=2))
+    for item in happened:
+        world.feed(item)
+
+    epochs = [epoch for epoch in world.started if epoch is not None]
+    assert epochs == sorted(set(epochs))
+    assert set(epochs) <= set(world.announced)
+    assert world.announced == sorted(world.announced)
+    assert world.told == sorted(set(world.told)), "a stall was told twice"
+    assert set(world.told) <= set(epochs)
+    assert world.code in (None, 0, 1, 3, CLEAN, 127, 143)
+
+
+@given(items)
+def test_a_worker_s_end_is_always_followed_by_something(happened: list[View | str]) -> None:
+    """AFTER the end of the worker's tree the machine exits, gives up, or announces BEFORE it starts a worker."""
+    world = World(SupervisorState(AgentState(), final_codes=FINAL, clean_code=CLEAN, clean_after=2))
+    for item in happened:
+        before, announced, started = world.left, len(world.announced), len(world.started)
+        world.feed(item)
+        if before == "leftovers" and world.left != "leftovers":
+            moved_on = len(world.announced) > announced or len(world.started) > started
+            assert moved_on or world.state.life is WorkerLife.LEFT or world.telling
+
+
+@given(items)
+def test_a_process_of_one_worker_never_starts_a_second(happened: list[View | str]) -> None:
+    """With a restart code, a process announces one epoch, starts one worker and passes on its exit code."""
+    world = World(SupervisorState(AgentState(), final_codes=FINAL, restart_code=88))
+    for item in happened:
+        life = world.state.life
+        world.feed(item)
+        if life is WorkerLife.RUNNING and world.state.life is WorkerLife.LEFTOVERS and isinstance(item, str):
+            assert f"exit {world.state.code}" == item
+    assert len(world.started) <= 1
+    assert len(set(world.announced)) <= 1
+    if world.code is not None:
+        assert world.code in (0, 1, 3, 88, 127, 143)
+
+
+@pytest.mark.parametrize("event", [WorkerExited(1), WorkerGone()])
+def test_what_cannot_be_is_a_bug(event: Event) -> None:
+    """An exit without a worker, and any event after the end, raises InvariantError."""
+    with pytest.raises(InvariantError):
+        step(SupervisorState(), event)
+    with pytest.raises(InvariantError, match="after the supervisor left"):
+        step(SupervisorState(life=WorkerLife.LEFT), event)
+
+
+def test_int32_s_end_is_given_up_by_name() -> None:
+    """When the worker of int32's last epoch dies, the shell exits with its own code."""
+    last = 2**31 - 1
+    lifted = AgentState(phase=AgentPhase.LIFTED, epoch=last, view=View(last, 0))
+    state, _ = step(SupervisorState(lifted, WorkerLife.RUNNING), WorkerExited(1))
+    state, actions = step(state, WorkerGone())
+    assert (state.life, actions) == (WorkerLife.LEFT, (GiveUp(last),))
+
+
+RUNNING = SupervisorState(AgentState(phase=AgentPhase.LIFTED, epoch=3, view=View(3, 2)), WorkerLife.RUNNING)
+STALL = WorkerStalled(3, 11, 1200)
+
+
+def after(*events: Event, state: SupervisorState = RUNNING) -> tuple[SupervisorState, tuple[Action, ...]]:
+    """Return where a supervisor stands after these events, and the actions of the last one."""
+    actions: tuple[Action, ...] = ()
+    for event in events:
+        state, actions = step(state, event)
+    return state, actions
+
+
+def test_a_stall_is_told_and_then_the_worker_is_killed() -> None:
+    """The order: a moment of its own, one PATCH, its answer, SIGKILL, the next epoch, whose stall is told anew."""
+    assert after(STALL)[1] == (ScheduleTelling(),)
+    assert after(STALL, STALL)[1] == ()
+    assert after(STALL, TellingDue())[1] == (TellFailure(STALL),)
+    told = (STALL, TellingDue(), FailureTold())
+    state, actions = after(*told)
+    assert (state.life, actions) == (WorkerLife.STOPPING, (StopWorker(None, stalled=True),))
+    state, actions = after(*told, View(3, 3), WorkerExited(137), WorkerGone())
+    assert actions == (Announce(4),)
+    assert after(Accepted(4), View(4, 3), WorkerStalled(4, 11, 7), state=state)[1] == (ScheduleTelling(),)
+
+
+def test_a_group_that_restarts_anyway_is_told_nothing() -> None:
+    """The epoch is deprecated before this Pod's moment: the worker that hangs is killed, and nothing is told later."""
+    state, actions = after(STALL, View(3, 3))
+    assert actions == (StopWorker(Verdict.DEPRECATED, stalled=True),)
+    assert after(TellingDue(), state=state) == (state, ())
+    assert after(STALL, TellingDue(), View(3, 3), FailureTold())[1] == ()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        SupervisorState(),
+        SupervisorState(RUNNING.agent, WorkerLife.STOPPING),
+        SupervisorState(RUNNING.agent, WorkerLife.LEFTOVERS),
+        SupervisorState(AgentState(phase=AgentPhase.LIFTED, epoch=4, view=View(4, 3)), WorkerLife.RUNNING),
+        SupervisorState(AgentState(phase=AgentPhase.BYPASSED, view=View(3, 2, in_place=False)), WorkerLife.RUNNING),
+        SupervisorState(
+            AgentState(phase=AgentPhase.LIFTED, epoch=3, view=View(3, 2, in_place=False)), WorkerLife.RUNNING
+        ),
+    ],
+)
+def test_only_the_stall_of_the_running_epoch_counts(state: SupervisorState) -> None:
+    """Another epoch's is late; and without in-place restart it is the Job's affair."""
+    assert after(STALL, state=state) == (state, ())
