@@ -18,17 +18,17 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
-from inplace.agent.announcer import Announcer
-from inplace.agent.barrier import Barrier, BarrierState
-from inplace.agent.config import AgentConfig
-from inplace.agent.epoch_file import EpochMemory, NoMemory
-from inplace.agent.exit_code import ExitCode
-from inplace.agent.jobset_watch import JobSetWatch
-from inplace.agent.link import Link, NoLink
-from inplace.agent.log import Log
-from inplace.agent.metrics import AgentMetrics
-from inplace.agent.phases import RestartPhases
-from inplace.agent.retry_budget import RetryBudget
+from inplace.agent.announce.announcer import Announcer
+from inplace.agent.announce.jobset_watch import JobSetWatch
+from inplace.agent.announce.retry_budget import RetryBudget
+from inplace.agent.barrier.http import Barrier, BarrierState
+from inplace.agent.link.agent_end import Link, NoLink
+from inplace.agent.report.log import Log
+from inplace.agent.report.metrics import AgentMetrics
+from inplace.agent.report.phases import RestartPhases
+from inplace.agent.start.config import AgentConfig
+from inplace.agent.start.epoch_file import EpochMemory, NoMemory
+from inplace.agent.start.exit_code import ExitCode
 from inplace.common.bare.typed import Final
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
@@ -43,8 +43,8 @@ from inplace.common.protocol.agent import (
 )
 
 if TYPE_CHECKING:
-    from inplace.agent.save_requests import SaveRequests
-    from inplace.agent.stall_watch import StallWatch
+    from inplace.agent.progress.stall_watch import StallWatch
+    from inplace.agent.worker.save_requests import SaveRequests
     from inplace.common.protocol.agent import View
 
 REMINDER: Final = "reminder"  # its task's name
@@ -106,7 +106,7 @@ class Mode(Protocol):
 
 
 class Keeper(Protocol):
-    """What keeps the lease of a worker: `agent.fence`."""
+    """What keeps the lease of a worker: `agent.announce.fence`."""
 
     def check(self) -> None:
         """Tell the machine when the lease has begun or is over."""

@@ -27,11 +27,11 @@ from _signal import (  # type: ignore[import-not-found]
 )
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
-from inplace.agent.arguments import GuardOptions
-from inplace.agent.guard_log import GUARD_LOG, PATIENCE_S, Patience
-from inplace.agent.link_address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
-from inplace.agent.outside_signals import OutsideSignals
-from inplace.agent.worker_command import NOT_EXECUTABLE, epoch_variables
+from inplace.agent.link.address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
+from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S, Patience
+from inplace.agent.start.arguments import GuardOptions
+from inplace.agent.worker.command import NOT_EXECUTABLE, epoch_variables
+from inplace.agent.worker.outside_signals import OutsideSignals
 from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.guard import (
@@ -75,9 +75,9 @@ from inplace.common.protocol.link import (
 from inplace.common.wire.unfit import CODE as UNFIT
 
 if TYPE_CHECKING:
-    from inplace.agent.cleaning import Cleaner
-    from inplace.agent.guard_asides import Asides
-    from inplace.agent.saving_time import SavingTime
+    from inplace.agent.worker.cleaning import Cleaner
+    from inplace.agent.worker.guard_asides import Asides
+    from inplace.agent.worker.saving_time import SavingTime
     from inplace.common.protocol.guard import Action, Event
     from inplace.common.protocol.link import Message
 
@@ -100,13 +100,13 @@ class Guard:
         self._grace_s = options.grace_s
         self._asides: Asides | None = None
         if options.before_announce or options.on_stall or options.standby:
-            from inplace.agent.guard_asides import Asides
+            from inplace.agent.worker.guard_asides import Asides
 
             self._asides = Asides(options, env, tell=self._tell, leave=self._leave, log=GUARD_LOG)
         self._path = env.get("LINK_FILE") or LINK_FILE
         self._saving: SavingTime | None = None
         if options.save_within_s > 0:
-            from inplace.agent.saving_time import SavingTime
+            from inplace.agent.worker.saving_time import SavingTime
 
             self._saving = SavingTime(save_file(self._path), options.save_within_s)
         self._state = GuardState(final_codes=options.final_codes)
@@ -228,7 +228,7 @@ class Guard:
                     name, self._command, env, setsid=True, setsigmask=(), setsigdef=(SIGPIPE, SIGXFSZ)
                 )
             else:
-                from inplace.agent.spawn import spawn
+                from inplace.agent.worker.spawn import spawn
 
                 self._main = spawn(self._command, {**self._env, **own})
         except OSError as error:
@@ -297,7 +297,7 @@ class Guard:
             # The kernel kills what process 1 leaves behind; a guard that stays leaves nothing behind itself.
             is_tree_gone = True
             if self._state.stays or os.getpid() != 1:
-                from inplace.agent.sweep import sweep
+                from inplace.agent.worker.sweep import sweep
 
                 is_tree_gone = self._asides.sweep() if self._asides is not None else sweep()
             if self._saving is not None and self._saving.ends():  # it saved because its Pod ends: this is no completion

@@ -15,15 +15,15 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
-from inplace.agent.barrier import Barrier, BarrierState, HttpBarrier, renderer
-from inplace.agent.config import AgentConfig
+from inplace.agent.barrier.http import Barrier, BarrierState, HttpBarrier, renderer
 from inplace.agent.driver import Parts
-from inplace.agent.line_limit import LimitedLog
-from inplace.agent.line_writer import STDERR
-from inplace.agent.link import Link, NoLink, SocketLink
-from inplace.agent.phases import boot_s, process_started_s
-from inplace.agent.shell import SIGNALS, Shell, SignalledError
-from inplace.agent.stall_watch import StallWatch
+from inplace.agent.link.agent_end import Link, NoLink, SocketLink
+from inplace.agent.progress.stall_watch import StallWatch
+from inplace.agent.report.line_limit import LimitedLog
+from inplace.agent.report.line_writer import STDERR
+from inplace.agent.report.phases import boot_s, process_started_s
+from inplace.agent.start.config import AgentConfig
+from inplace.agent.start.shell import SIGNALS, Shell, SignalledError
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.ahead import Ahead
@@ -32,7 +32,7 @@ from inplace.common.kube.http.request import Request
 from inplace.common.wire.names import CONTAINERS
 
 if TYPE_CHECKING:
-    from inplace.agent.save_requests import SaveRequests
+    from inplace.agent.worker.save_requests import SaveRequests
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from the exit code to the exit; kubelet's shortest grace period is 2 s
@@ -123,7 +123,7 @@ async def _run(
         link = SocketLink(config.link_file, checks=config.checks_awaited, clock=clock, log=peers)
     saves: SaveRequests | None = None
     if config.save_within_s > 0:
-        from inplace.agent.save_requests import SaveFile, SaveRequests
+        from inplace.agent.worker.save_requests import SaveFile, SaveRequests
 
         saves = SaveRequests(SaveFile(config.save_file), config.save_within_s, log)
     agent = make(

@@ -22,14 +22,14 @@ def main() -> int:
         signal(number, _exit_at_once)
     if len(sys.argv) > 1 or os.environ.get("WORKER_COMMAND"):
         return _follow(sys.argv[1:])
-    from inplace.agent.sidecar import run_sidecar
+    from inplace.agent.start.sidecar import run_sidecar
 
     return run_sidecar(os.environ)
 
 
 def _follow(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
-    from inplace.agent.arguments import USAGE, ArgumentsError, GuardOptions, RunOptions, parse
+    from inplace.agent.start.arguments import USAGE, ArgumentsError, GuardOptions, RunOptions, parse
 
     if arguments == ["--version"]:
         from inplace.agent.version import VERSION
@@ -39,7 +39,7 @@ def _follow(arguments: list[str]) -> int:
     try:
         options = parse(arguments, os.environ)
     except ArgumentsError as error:
-        from inplace.agent.exit_code import (
+        from inplace.agent.start.exit_code import (
             ExitCode,  # enum is dear, and `wait` stands in front of every start of a worker
         )
 
@@ -49,14 +49,14 @@ def _follow(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if isinstance(options, RunOptions):
-        from inplace.agent.supervised import run_supervised
+        from inplace.agent.start.supervised import run_supervised
 
         return run_supervised(options, os.environ)
     if isinstance(options, GuardOptions):
-        from inplace.agent.guard_main import run_guard
+        from inplace.agent.start.guard_main import run_guard
 
         return run_guard(options, os.environ)
-    from inplace.agent.wait import run_wait
+    from inplace.agent.barrier.wait import run_wait
 
     return run_wait(options, os.environ)
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from inplace.agent.config import AgentConfig
+from inplace.agent.announce.teller import Teller
 from inplace.agent.driver import Driver, Parts
-from inplace.agent.teller import Teller
+from inplace.agent.start.config import AgentConfig
 from inplace.common.protocol.agent import AgentState, LiftBarrier, RestartInPlace
 from inplace.common.protocol.sidecar import Event, RestartPod, SidecarState, step
 from inplace.common.protocol.telling import ScheduleTelling, TellFailure, WorkerFailed, WorkerStalled

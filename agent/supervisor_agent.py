@@ -12,19 +12,19 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-from inplace.agent.arguments import RunOptions
-from inplace.agent.config import AgentConfig
+from inplace.agent.announce.teller import Teller
 from inplace.agent.driver import Driver, Parts
-from inplace.agent.epoch_file import Failures
-from inplace.agent.exit_code import ExitCode, UnfitError
-from inplace.agent.link_address import PROGRESS_DIR, SAVE_FILE
-from inplace.agent.outside_signals import HARMLESS
-from inplace.agent.process_tree import STUCK_S
-from inplace.agent.stop_signal import signal_name
-from inplace.agent.teller import Teller
-from inplace.agent.worker import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
-from inplace.agent.worker_command import epoch_variables
-from inplace.agent.worker_progress import WorkerProgress
+from inplace.agent.link.address import PROGRESS_DIR, SAVE_FILE
+from inplace.agent.progress.worker_progress import WorkerProgress
+from inplace.agent.start.arguments import RunOptions
+from inplace.agent.start.config import AgentConfig
+from inplace.agent.start.epoch_file import Failures
+from inplace.agent.start.exit_code import ExitCode, UnfitError
+from inplace.agent.worker.command import epoch_variables
+from inplace.agent.worker.outside_signals import HARMLESS
+from inplace.agent.worker.process import Worker, WorkerLostError, WorkerStartError, WorkerStuckError
+from inplace.agent.worker.process_tree import STUCK_S
+from inplace.agent.worker.stop_signal import signal_name
 from inplace.common.protocol.agent import AgentPhase, AgentState, Announce, Verdict, View
 from inplace.common.protocol.supervisor import (
     Event,
@@ -44,7 +44,7 @@ from inplace.common.protocol.telling import ScheduleTelling, TellFailure
 from inplace.common.wire.names import PROCESS
 
 if TYPE_CHECKING:
-    from inplace.agent.outside_signals import OutsideSignals
+    from inplace.agent.worker.outside_signals import OutsideSignals
 
 
 class SupervisorAgent:
@@ -88,7 +88,7 @@ class SupervisorAgent:
         )
         self._driver = Driver(config, parts, self)
         if config.fence_after_s:
-            from inplace.agent.fence import Fence
+            from inplace.agent.announce.fence import Fence
 
             self._driver.fence = Fence(config, parts, self._driver, worker.grace_s)
         self._teller = Teller(config, parts, self._driver)

@@ -36,8 +36,8 @@ from benchmarks.agent_start import jobset, pod
 from benchmarks.api_backend import ACCOUNT, prepare_cluster
 from benchmarks.herd_clients import READY_S_MAX, Tally, Task, pod_name, raise_file_limit
 from benchmarks.herd_variants import CAPACITY, VARIANTS, WITH_APF, WITHOUT, Round, Variant, row_of
-from inplace.agent.config import AgentConfig
-from inplace.agent.jobset_requests import announcement_request
+from inplace.agent.announce.jobset_requests import announcement_request
+from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.http1 import Http1Transport

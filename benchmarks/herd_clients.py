@@ -21,11 +21,11 @@ from random import Random
 from typing import Any
 
 from benchmarks.obvious_client import follow_for_ever
-from inplace.agent.barrier import BarrierState
-from inplace.agent.config import AgentConfig
+from inplace.agent.announce.herd import Herd
+from inplace.agent.barrier.http import BarrierState
 from inplace.agent.driver import Parts
-from inplace.agent.herd import Herd
 from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import Request, Response, Stream

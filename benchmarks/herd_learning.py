@@ -22,7 +22,7 @@ from typing import Any, Final
 from benchmarks.model_group import Mode, ModelledRestart
 from benchmarks.restart_at_scale import REJECTED_MAX, group_size
 from benchmarks.restart_model import Restarting
-from inplace.agent.start_window import StartWindow
+from inplace.agent.announce.start_window import StartWindow
 from inplace.simulator.cluster.timings import Latency
 from inplace.simulator.profile import Profile, read_profile
 

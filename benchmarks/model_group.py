@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from inplace.agent.herd import RATE_PER_S, WINDOW_S, Herd
-from inplace.agent.retry_budget import RetryBudget
-from inplace.agent.start_window import DEFAULT, StartWindow
+from inplace.agent.announce.herd import RATE_PER_S, WINDOW_S, Herd
+from inplace.agent.announce.retry_budget import RetryBudget
+from inplace.agent.announce.start_window import DEFAULT, StartWindow
 
 Mode = Literal["sidecar", "guarded", "supervisor", "upstream"]
 SIDECARS: Final[tuple[Mode, ...]] = ("sidecar", "guarded")  # their agents start alike
@@ -15,7 +15,7 @@ SIDECARS: Final[tuple[Mode, ...]] = ("sidecar", "guarded")  # their agents start
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """How agents spread their requests: the settings of `agent.herd`."""
+    """How agents spread their requests: the settings of `agent.announce.herd`."""
 
     rate_per_s: float = RATE_PER_S
     window_s_max: float = WINDOW_S

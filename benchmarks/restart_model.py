@@ -16,10 +16,10 @@ from typing import Final
 from benchmarks.model_bound import Least, emptied_s
 from benchmarks.model_group import NO_SLOTS, SIDECARS, Mode, ModelledRestart, Pod, Slots
 from benchmarks.model_server import Agenda, Cores, Server, servers_of
-from inplace.agent.herd import Herd
-from inplace.agent.retry_budget import RetryBudget
-from inplace.agent.start_window import DEFAULT, StartWindow, is_slow, learned
-from inplace.agent.telling import telling_delay_s
+from inplace.agent.announce.herd import Herd
+from inplace.agent.announce.retry_budget import RetryBudget
+from inplace.agent.announce.start_window import DEFAULT, StartWindow, is_slow, learned
+from inplace.agent.announce.telling import telling_delay_s
 from inplace.common.kube.errors import Throttled
 from inplace.common.kube.watch import Busy
 from inplace.simulator.profile import Profile

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Final
 
-from inplace.agent.barrier_address import OUR_PORT
+from inplace.agent.barrier.address import OUR_PORT
 from inplace.cli.inject.jobset import Refusal, inject
 from inplace.cli.inject.pod import InjectOptions
 from inplace.cli.manifests.pod_roles import Container, Member, members

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
-from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.start.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
+from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.cli.group.pod_facts import Container, PodFact, Terminated
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import unix_time

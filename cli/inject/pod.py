@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from inplace.agent.barrier_address import OUR_PORT
-from inplace.agent.exit_code import ExitCode
+from inplace.agent.barrier.address import OUR_PORT
+from inplace.agent.start.exit_code import ExitCode
 from inplace.cli.inject.agent_resources import OPTION, agent_resources, check_resources
 from inplace.cli.inject.policies import NO_POLICIES, PolicyOptions
 from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on, fill, let_restart, stop_signal, wrap
@@ -32,7 +32,8 @@ class InjectOptions:
         workers: names of worker containers, where a template has several.
         namespace: of JobSets that name none.
         barrier: sidecar mode: what holds the worker back. A guard in its container (agent/guard.py); or the agent's
-            startup probe, and with "wait" its own command as well (agent/wait.py). An agent that is there keeps its.
+            startup probe, and with "wait" its own command as well (agent/barrier/wait.py). An agent that is there keeps
+            its.
         depth: of a group restart in a guarded Pod; None is for the JobSet's annotation to say.
         restart_rule: kubelet starts a supervisor's container anew when its worker keeps failing (Kubernetes 1.35).
         agent_in_image: the worker's image holds inplace-agent already; nothing is copied into it.

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from inplace.agent.arguments import ArgumentsError, clean_words
+from inplace.agent.start.arguments import ArgumentsError, clean_words
 from inplace.cli.inject.worker import fill
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import Finding, refusal

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from inplace.agent.stop_signal import signal_number
+from inplace.agent.worker.stop_signal import signal_number
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, shown
 from inplace.cli.manifests.pod_failure_policy import FAILURES

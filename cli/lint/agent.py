@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from inplace.agent.arguments import ArgumentsError, parse
-from inplace.agent.barrier import preferred_wait_s
-from inplace.agent.barrier_address import OUR_PATH, UPSTREAM_PATH, WORKER_QUERY
-from inplace.agent.config import AgentConfig, ConfigError
-from inplace.agent.exit_code import ExitCode
+from inplace.agent.barrier.address import OUR_PATH, UPSTREAM_PATH, WORKER_QUERY
+from inplace.agent.barrier.http import preferred_wait_s
+from inplace.agent.start.arguments import ArgumentsError, parse
+from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.start.exit_code import ExitCode
 from inplace.cli.lint.env import agent_environment, check_env, settled_environment
 from inplace.cli.manifests.agent_pieces import CONTAINER_RESTART
 from inplace.cli.manifests.finding import Finding, shown

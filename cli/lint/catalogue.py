@@ -114,7 +114,8 @@ RULES: Final[Mapping[str, LintRule]] = {
     "rules-without-policy": _error("the API server refuses restartPolicyRules without a restartPolicy"),
     # Containers: cli/lint/agent.py, cli/lint/worker.py
     "agent-restart-rules": _error(
-        "an agent that restarts alone announces that the old worker has ended while it still runs (agent/exit_code.py)"
+        "an agent that restarts alone announces that the old worker has ended while it still runs "
+        "(agent/start/exit_code.py)"
     ),
     "supervisor-restarts": _warning(
         "a worker that fails again and again gets the same container each time, also where only a new one helps, as "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from inplace.agent.arguments import GuardOptions, RunOptions
+from inplace.agent.start.arguments import GuardOptions, RunOptions
 from inplace.cli.lint.env import settled_environment
 from inplace.cli.lint.options import guard_options, run_options
 from inplace.cli.manifests.finding import Finding, shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from inplace.agent.herd import GROUP_FREE
+from inplace.agent.announce.herd import GROUP_FREE
 from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts
 from inplace.cli.lint.kubelet_bugs import version_of
 from inplace.cli.lint.webhooks import check_webhooks

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from inplace.agent.barrier_address import UPSTREAM_PATH, UPSTREAM_PORT
-from inplace.agent.config import AgentConfig, ConfigError
-from inplace.agent.exit_code import UPSTREAM_RESTART_IN_PLACE
-from inplace.agent.herd import GROUP_FREE
+from inplace.agent.announce.herd import GROUP_FREE
+from inplace.agent.barrier.address import UPSTREAM_PATH, UPSTREAM_PORT
+from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.start.exit_code import UPSTREAM_RESTART_IN_PLACE
 from inplace.cli.manifests.agent_pieces import ADDRESS, HERD, IDENTITY, SCOPE
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Container, field_path

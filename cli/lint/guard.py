@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.agent.link_address import LINK_FILE
+from inplace.agent.link.address import LINK_FILE
 from inplace.cli.lint.agent import check_command
 from inplace.cli.lint.env import agent_environment
 from inplace.cli.lint.options import guard_options

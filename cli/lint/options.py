@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inplace.agent.arguments import ArgumentsError, GuardOptions, RunOptions, parse
+from inplace.agent.start.arguments import ArgumentsError, GuardOptions, RunOptions, parse
 from inplace.cli.lint.env import agent_environment
 from inplace.cli.manifests.pod_roles import GUARD, RUN, Container
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from inplace.agent.arguments import ArgumentsError, RunOptions, parse
-from inplace.agent.config import AgentConfig, ConfigError
-from inplace.agent.sidecar import UNWATCHED
-from inplace.agent.watch_settings import STALL_AFTER, START_STALL_AFTER, WatchSettings, annotated_limits
+from inplace.agent.progress.watch_settings import STALL_AFTER, START_STALL_AFTER, WatchSettings, annotated_limits
+from inplace.agent.start.arguments import ArgumentsError, RunOptions, parse
+from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.start.sidecar import UNWATCHED
 from inplace.cli.lint.env import agent_environment, settled_environment
 from inplace.cli.lint.jobset import UNREADABLE, as_stored, group_of
 from inplace.cli.manifests.finding import Finding

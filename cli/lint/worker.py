@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inplace.agent.barrier_address import OUR_PATH, OUR_PORT, UPSTREAM_PATH
-from inplace.agent.config import AgentConfig, ConfigError
+from inplace.agent.barrier.address import OUR_PATH, OUR_PORT, UPSTREAM_PATH
+from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.cli.lint.env import agent_environment, settled_environment
 from inplace.cli.manifests.agent_pieces import PROGRAM_FILE
 from inplace.cli.manifests.finding import Finding, shown

@@ -1,7 +1,8 @@
 """
 The fields that a manifest needs for the agent, as examples/train*.yaml have them.
 
-Everything here is data. Sources: docs/agent.md, agent/config.py, agent/exit_code.py, docs/adr/0007 (EPOCH_FILE).
+Everything here is data. Sources: docs/agent.md, agent/start/config.py, agent/start/exit_code.py, docs/adr/0007
+(EPOCH_FILE).
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from inplace.agent.agent_file import IN_IMAGE
-from inplace.agent.barrier_address import OUR_PATH, OUR_PORT, WORKER_QUERY
-from inplace.agent.link_address import LINK_FILE
+from inplace.agent.barrier.address import OUR_PATH, OUR_PORT, WORKER_QUERY
+from inplace.agent.link.address import LINK_FILE
+from inplace.agent.start.agent_file import IN_IMAGE
 from inplace.cli.manifests.text import Inline
 from inplace.common.kube.http.credentials import SERVICE_ACCOUNT_DIR
 from inplace.common.kube.resources import KubeObject
@@ -94,7 +95,7 @@ def restarts_alone(code: int) -> KubeObject:
 def startup_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
     """Return the barrier; it never gives up: the group may wait for a node for as long as it takes.
 
-    The answer is held until the barrier lifts (agent/barrier.py), so that kubelet learns of it at once.
+    The answer is held until the barrier lifts (agent/barrier/http.py), so that kubelet learns of it at once.
     """
     get = {"path": path, "port": port, "httpHeaders": [Inline({"name": "Prefer", "value": f"wait={PROBE_HOLD_S}"})]}
     return {

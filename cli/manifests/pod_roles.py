@@ -22,7 +22,8 @@ UPSTREAM_PROGRAM: Final = "in-place-restart-agent"
 RUN: Final = "run"
 WAIT: Final = "wait"
 GUARD: Final = "guard"
-_OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")  # as agent/config.py
+# As agent/start/config.py has them.
+_OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from inplace.agent.worker_command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
 from inplace.cli.manifests.pod_roles import RUN

@@ -2,8 +2,8 @@
 How a Pod tells the controller that its worker failed: once, at a moment of its own, or not at all.
 
 When one worker dies or hangs, its peers do so a moment later. So an agent waits for a moment of its own before it
-tells (`agent.telling`), and keeps silent if a view deprecates the epoch meanwhile. Sidecar and supervisor share this
-machine. It is pure; the shell performs the returned actions and reports their outcomes.
+tells (`agent.announce.telling`), and keeps silent if a view deprecates the epoch meanwhile. Sidecar and supervisor
+share this machine. It is pure; the shell performs the returned actions and reports their outcomes.
 """
 
 from __future__ import annotations

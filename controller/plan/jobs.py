@@ -148,7 +148,7 @@ def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
 
 
 def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
-    """Return what tells each agent its place in the herd (agent/herd.py); an elastic resize does not change it."""
+    """Return what tells each agent its place in the herd (agent/announce/herd.py); an elastic resize keeps it."""
     scope = jobset.scope_name(job)  # those who restart together
     return {
         wire.GROUP_SIZE: str(jobset.numbers.slots[scope]),

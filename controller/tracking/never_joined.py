@@ -29,7 +29,10 @@ from inplace.controller.tracking.pods import epoch_of
 from inplace.controller.tracking.signs import exit_of
 
 COME_AGAIN: Final = frozenset((2, 126, 127, 128))
-"""An agent's refused settings (`agent.exit_code`); a shell's not executable and not found; the runtime's StartError."""
+"""
+An agent's refused settings (`agent.start.exit_code`); a shell's not executable and not found; the runtime's
+StartError.
+"""
 ENDED_BY_OTHERS: Final = frozenset((0, UNFIT, 130, 137, 143))
 """A worker's container that waited at the barrier, and ended because kubelet or its agent ended it, or by its check."""
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from inplace.agent.config import AgentConfig
+from inplace.agent.barrier.wait import POLL_S
 from inplace.agent.driver import Parts
-from inplace.agent.epoch_file import Failures
-from inplace.agent.link import Link, NoLink
+from inplace.agent.link.agent_end import Link, NoLink
 from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.agent.start.config import AgentConfig
+from inplace.agent.start.epoch_file import Failures
 from inplace.agent.supervisor_agent import SupervisorAgent
-from inplace.agent.wait import POLL_S
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport

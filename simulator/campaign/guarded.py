@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from inplace.agent.arguments import GRACE_S, RunOptions
-from inplace.agent.config import AgentConfig
-from inplace.agent.linked_worker import LinkedWorker
+from inplace.agent.link.linked_worker import LinkedWorker
+from inplace.agent.start.arguments import GRACE_S, RunOptions
+from inplace.agent.start.config import AgentConfig
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.common.protocol.guard import GraceOver, Signalled, WorkerEnded
 from inplace.simulator.campaign.containers import Container, Machine, Training

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from inplace.agent.arguments import GRACE_S
-from inplace.agent.teller import TELLING_S_MAX
+from inplace.agent.announce.teller import TELLING_S_MAX
+from inplace.agent.start.arguments import GRACE_S
 from inplace.common.protocol.stall import LATE_PERIODS
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, epochs_of, is_together, terminal, until

@@ -13,9 +13,9 @@ from itertools import pairwise
 from random import Random
 from typing import Final, Protocol
 
-from inplace.agent.config import AgentConfig
-from inplace.agent.log import Log
-from inplace.agent.save_requests import SaveRequests
+from inplace.agent.report.log import Log
+from inplace.agent.start.config import AgentConfig
+from inplace.agent.worker.save_requests import SaveRequests
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.process import outside
 

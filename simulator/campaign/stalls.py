@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from inplace.agent.config import AgentConfig
-from inplace.agent.stall_watch import StallWatch
+from inplace.agent.progress.stall_watch import StallWatch
+from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.stall import LATE_PERIODS
 from inplace.common.protocol.telling import WorkerStalled

@@ -6,10 +6,10 @@ import asyncio
 import signal
 from collections.abc import Mapping
 
-from inplace.agent.arguments import RunOptions, parse
-from inplace.agent.config import AgentConfig
+from inplace.agent.start.arguments import RunOptions, parse
+from inplace.agent.start.config import AgentConfig
 from inplace.agent.supervisor_agent import SupervisorAgent
-from inplace.agent.worker_command import EPOCH
+from inplace.agent.worker.command import EPOCH
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.stall import Stalled
 from inplace.simulator.campaign.containers import AgentContainer, Container, Machine, Training
@@ -18,7 +18,7 @@ from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
 
 class SupervisedWorker:
-    """The worker below a supervisor; implements `agent.worker.Worker`."""
+    """The worker below a supervisor; implements `agent.worker.process.Worker`."""
 
     def __init__(self, machine: Machine, pod: KubeObject) -> None:
         self._machine = machine

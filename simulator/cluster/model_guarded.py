@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from inplace.agent.arguments import GRACE_S
+from inplace.agent.start.arguments import GRACE_S
 from inplace.common.protocol.guard import GraceOver, Signalled, WorkerEnded
 from inplace.simulator.cluster.model_container import ModelContainer
 from inplace.simulator.cluster.model_link import ModelGuard, PodLink

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from inplace.agent.arguments import GRACE_S
-from inplace.agent.link import OnEnd
-from inplace.agent.link_server import Listener
+from inplace.agent.link.agent_end import OnEnd
+from inplace.agent.link.server import Listener
+from inplace.agent.start.arguments import GRACE_S
 from inplace.common.protocol.guard import (
     GONE,
     RUNNING,
@@ -131,7 +131,7 @@ class ModelLink:
 
 
 class ModelServer:
-    """An agent's end, in depth `process`; implements `agent.linked_worker.Server`."""
+    """An agent's end, in depth `process`; implements `agent.link.linked_worker.Server`."""
 
     def __init__(self, link: PodLink) -> None:
         self._link = link

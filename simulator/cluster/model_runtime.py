@@ -17,14 +17,14 @@ from pathlib import PurePosixPath
 from random import Random
 from typing import Any
 
-from inplace.agent.arguments import ArgumentsError, RunOptions, parse
-from inplace.agent.barrier import BarrierState
-from inplace.agent.config import AgentConfig, ConfigError
+from inplace.agent.barrier.http import BarrierState
 from inplace.agent.driver import Parts
-from inplace.agent.exit_code import ExitCode
-from inplace.agent.link import Link, NoLink
-from inplace.agent.linked_worker import LinkedWorker
+from inplace.agent.link.agent_end import Link, NoLink
+from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.agent.start.arguments import ArgumentsError, RunOptions, parse
+from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.start.exit_code import ExitCode
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.common.guard_command import AGENT_COMMAND, is_guarded
 from inplace.common.kube.clock import Clock

@@ -62,7 +62,7 @@ class WorkerRun:
 
 
 class ModelSupervisedWorker:
-    """The worker of a supervisor; implements `agent.worker.Worker`.
+    """The worker of a supervisor; implements `agent.worker.process.Worker`.
 
     Args:
         make_run: starts a run.

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from inplace.agent.barrier import BarrierState
-from inplace.agent.config import AgentConfig
+from inplace.agent.barrier.http import BarrierState
 from inplace.agent.driver import REMINDER, Parts
-from inplace.agent.epoch_file import EpochMemory, NoMemory
-from inplace.agent.metrics import AgentMetrics
-from inplace.agent.phases import RestartPhases
-from inplace.agent.prelude import head_start
+from inplace.agent.report.metrics import AgentMetrics
+from inplace.agent.report.phases import RestartPhases
 from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.agent.start.config import AgentConfig
+from inplace.agent.start.epoch_file import EpochMemory, NoMemory
+from inplace.agent.start.prelude import head_start
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.link import SocketLink
+from inplace.agent.link.agent_end import SocketLink
 from inplace.common.kube.clock import LoopClock
 from tests.agent.process import ROOT, modules_loaded_by, process
 from tests.agent.rig import NotedLog
@@ -270,7 +270,7 @@ async def test_a_guard_is_small(tmp_path: Path) -> None:
 def test_it_loads_nothing_heavy() -> None:
     """As `wait`: it is made while the group waits, on a node that makes all other containers at that moment, too."""
     loaded = modules_loaded_by(
-        "import inplace.agent.main, inplace.agent.arguments as a, inplace.agent.guard as g;"
+        "import inplace.agent.main, inplace.agent.start.arguments as a, inplace.agent.guard as g;"
         "from inplace.common.protocol.link import *; LineReader().feed(line_of(Hello()) + line_of(Lifted(3)));"
         "a.parse(['guard', '--', 'true'], {})"
     )

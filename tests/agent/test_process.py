@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from inplace.agent.config import AgentConfig
-from inplace.agent.phases import boot_s
+from inplace.agent.report.phases import boot_s
+from inplace.agent.start.config import AgentConfig
 from tests.agent.process import environment, environment_in_cluster, finished, process
 from tests.agent.scripted_server import SYNC_THEN_RESTART, Exchange, ScriptedServer, jobset, silence, until_patched
 
@@ -247,7 +247,7 @@ async def scrapable(port: int) -> None:
 SLEEPY = """
 import time
 time.sleep(0.3)
-from inplace.agent.config import AgentConfig
+from inplace.agent.start.config import AgentConfig
 from inplace.agent.loop import _with_what_is_left_of_the_slot as left
 print(left(AgentConfig("ns", "p", "j", start_slot_s=9.0)).start_slot_s)
 print(left(AgentConfig("ns", "p", "j", start_slot_s=0.1)).start_slot_s)

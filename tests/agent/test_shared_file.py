@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.agent_file import leave_agent_file
-from inplace.agent.config import AgentConfig
-from inplace.agent.epoch_file import EpochFile
-from inplace.agent.herd import Herd
-from inplace.agent.herd_start import HerdStart
-from inplace.agent.link import SocketLink
-from inplace.agent.log import LazyLog
-from inplace.agent.phases import PhaseFile
+from inplace.agent.announce.herd import Herd
+from inplace.agent.announce.herd_start import HerdStart
+from inplace.agent.link.agent_end import SocketLink
+from inplace.agent.report.log import LazyLog
+from inplace.agent.report.phases import PhaseFile
 from inplace.agent.shared_file import read_shared, write_shared
-from inplace.agent.shell import EPOCHS_AHEAD_MAX, with_kept_epoch
+from inplace.agent.start.agent_file import leave_agent_file
+from inplace.agent.start.config import AgentConfig
+from inplace.agent.start.epoch_file import EpochFile
+from inplace.agent.start.shell import EPOCHS_AHEAD_MAX, with_kept_epoch
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Failed, Hello, Lifted, Started, line_of
 from tests.agent.rig import NotedLog

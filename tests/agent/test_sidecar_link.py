@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from inplace.agent.announce.herd import Herd
+from inplace.agent.announce.teller import TELLING_S_MAX
 from inplace.agent.driver import Parts
-from inplace.agent.herd import Herd
-from inplace.agent.link import OnEnd
-from inplace.agent.metrics import AgentMetrics
-from inplace.agent.phases import PhaseFile, RestartPhases
+from inplace.agent.link.agent_end import OnEnd
+from inplace.agent.report.metrics import AgentMetrics
+from inplace.agent.report.phases import PhaseFile, RestartPhases
 from inplace.agent.sidecar_agent import SidecarAgent
-from inplace.agent.teller import TELLING_S_MAX
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials

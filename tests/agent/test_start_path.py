@@ -50,7 +50,7 @@ FORBIDDEN = frozenset(
         "yaml",
     }
 )
-MODULES_MAX = 115  # 108 on CPython 3.11.7; 75 of them come with ssl, socket and json
+MODULES_MAX = 123  # 120 on CPython 3.11; 75 of them come with ssl, socket and json, 13 are our packages
 RATIO_MAX = 9.5  # of the interpreter's own CPU time; 5 to 7, of which bare ssl, socket and json take 3 to 4
 RSS_MB_MAX = 27.0  # at the barrier; 24.8 with 3.11.7 of pyenv, 21 of them for the interpreter with asyncio and ssl
 RSS_SCRAPED_MB_MAX = 40.0  # after /metrics loaded prometheus_client
@@ -99,9 +99,9 @@ async def test_the_announcement_leaves_before_anything_heavy_is_loaded(tmp_path:
 
 def test_a_large_groups_start_loads_two_small_modules_more() -> None:
     """What learns the window is loaded by nobody else, and brings nothing heavy along."""
-    sidecar = "import inplace.agent.sidecar"
-    more = modules_loaded_by(f"{sidecar}, inplace.agent.herd_start") - modules_loaded_by(sidecar)
-    assert more == {"inplace.agent.herd_start", "inplace.agent.start_window"}
+    sidecar = "import inplace.agent.start.sidecar"
+    more = modules_loaded_by(f"{sidecar}, inplace.agent.announce.herd_start") - modules_loaded_by(sidecar)
+    assert more == {"inplace.agent.announce.herd_start", "inplace.agent.announce.start_window"}
 
 
 @pytest.mark.slow  # slow because it measures CPU time, which differs between machines

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.leftovers import SUPERVISOR, leftovers, supervisor_mark
-from inplace.agent.spawn import become, spawn
+from inplace.agent.worker.leftovers import SUPERVISOR, leftovers, supervisor_mark
+from inplace.agent.worker.spawn import become, spawn
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import DEAF, RUN, main_of, marked, running, supervised, until
 

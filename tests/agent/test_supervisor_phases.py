@@ -12,9 +12,9 @@ import pytest
 from inplace.common.wire import names as wire
 from inplace.common.wire.phases import RestartPhase, parse_phases
 from testbed.ports import free_ports
+from tests.agent.report.test_promtool import scraped
 from tests.agent.scripted_server import ScriptedServer
 from tests.agent.supervisor_rig import Supervised, supervised
-from tests.agent.test_promtool import scraped
 from tests.promtool import complaints
 
 pytestmark = pytest.mark.asyncio

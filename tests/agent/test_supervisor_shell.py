@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from inplace.agent.arguments import RunOptions
 from inplace.agent.driver import Parts
-from inplace.agent.exit_code import ExitCode
+from inplace.agent.start.arguments import RunOptions
+from inplace.agent.start.exit_code import ExitCode
 from inplace.agent.supervisor_agent import SupervisorAgent
-from inplace.agent.worker import WorkerStartError, WorkerStuckError
-from inplace.agent.worker_command import NOT_FOUND
+from inplace.agent.worker.command import NOT_FOUND
+from inplace.agent.worker.process import WorkerStartError, WorkerStuckError
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.herd_learning import FAST, SHOWN, alone, consecutive, judged, learning, profile_of
 from benchmarks.restart_at_scale import REJECTED_MAX
-from inplace.agent.start_window import StartWindow
+from inplace.agent.announce.start_window import StartWindow
 from inplace.simulator.profile import read_profile
 
 BIG, SMALL = read_profile(FAST), read_profile("small")

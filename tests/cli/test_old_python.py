@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from inplace.agent.exit_code import ExitCode
+from inplace.agent.start.exit_code import ExitCode
 from inplace.cli.agent_pyz import build
 
 FIRST = "import sys; sys.version_info = (3, 9, 18); sys.version = '3.9.18 (main)'\n"

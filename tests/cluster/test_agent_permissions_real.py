@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 import pytest
 import pytest_asyncio
 
-from inplace.agent.config import AgentConfig
-from inplace.agent.jobset_requests import announcement_request, failure_request, list_request, watch_request
+from inplace.agent.announce.jobset_requests import announcement_request, failure_request, list_request, watch_request
+from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.client import APPLY_PATCH
 from inplace.common.kube.http.request import Request
 from inplace.common.protocol.int32 import INT32_MAX

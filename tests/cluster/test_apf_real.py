@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
-from inplace.agent.config import AgentConfig
-from inplace.agent.jobset_requests import announcement_request, list_request, watch_request
+from inplace.agent.announce.jobset_requests import announcement_request, list_request, watch_request
+from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.kubeconfig import read_kubeconfig

@@ -9,8 +9,8 @@ from random import Random
 import pytest
 import yaml
 
-from inplace.agent.config import AgentConfig
-from inplace.agent.jobset_requests import announcement_request, list_request, watch_request
+from inplace.agent.announce.jobset_requests import announcement_request, list_request, watch_request
+from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from inplace.agent.exposition import render
-from inplace.agent.metrics import AgentMetrics
+from inplace.agent.report.exposition import render
+from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.protocol.decision import Standing
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.phases import RestartPhase

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from inplace.agent.exposition import render
-from inplace.agent.metrics import AgentMetrics
+from inplace.agent.report.exposition import render
+from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from grafana.build import BOARDS, FOLDER, RULES, files, main, path_of
 from grafana.concrete import concrete
 from grafana.links import DOCS_URL
 from grafana.panels import Board, Panel
-from inplace.agent.exposition import render
-from inplace.agent.metrics import AgentMetrics
+from inplace.agent.report.exposition import render
+from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.protocol.decision import Standing
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.phases import RestartPhase

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any
 
-from inplace.agent.exposition import render
-from inplace.agent.metrics import AgentMetrics
+from inplace.agent.report.exposition import render
+from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.kube.clock import LoopClock
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.serving.pages import Answer, Page, PageServer

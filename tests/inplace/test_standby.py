@@ -13,7 +13,7 @@ import pytest
 
 import inplace
 from inplace import standby
-from inplace.agent import standby as agents
+from inplace.agent.worker import standby as agents
 
 ROOT = Path(__file__).parents[2]
 SCRIPT_S_MAX = 60.0

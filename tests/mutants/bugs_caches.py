@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
-from inplace.agent.retry_budget import RetryBudget
+from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.common.kube import watch
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import TransportError

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from inplace.agent.announcer import Announcer
+from inplace.agent.announce.announcer import Announcer
+from inplace.agent.announce.jobset_events import is_of
+from inplace.agent.announce.jobset_requests import list_request
 from inplace.agent.driver import Driver
-from inplace.agent.jobset_events import is_of
-from inplace.agent.jobset_requests import list_request
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.common.bare.record import replace
 from inplace.common.protocol.agent import Accepted, AgentPhase

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from inplace.agent.progress_folder import ProgressFolder, _EpochFiles
-from inplace.agent.watchdog import Watchdog
+from inplace.agent.progress.folder import ProgressFolder, _EpochFiles
+from inplace.agent.progress.watchdog import Watchdog
 from inplace.common.bare.record import replace
 from inplace.common.protocol.rank import FIRST_STEPS, RankLook, RankState, changed_rank
 from inplace.common.wire.progress import parse_progress

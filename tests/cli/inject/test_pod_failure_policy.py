@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.agent.arguments import GuardOptions, RunOptions
+from inplace.agent.start.arguments import GuardOptions, RunOptions
 from inplace.cli.inject.policies import PolicyOptions
 from inplace.cli.lint.lint import lint
 from inplace.cli.lint.options import guard_options, run_options

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inplace.agent.arguments import GuardOptions, parse
+from inplace.agent.start.arguments import GuardOptions, parse
 from inplace.cli.inject.jobset import Refusal
 from inplace.cli.inject.policies import PolicyOptions
 from inplace.cli.lint.lint import lint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.agent.jobset_events import JobSetEvents
+from inplace.agent.announce.jobset_events import JobSetEvents
 from inplace.common.kube.answers import object_of
 from inplace.common.kube.errors import Forbidden, Invalid, NotFound, ServerError, check_answer, error_from_status
 from inplace.common.kube.http.request import GarbledError, Response

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from inplace.agent.herd import Herd
-from inplace.agent.herd_start import HerdStart
-from inplace.agent.retry_budget import RetryBudget
-from inplace.agent.start_window import parse_text
+from inplace.agent.announce.herd import Herd
+from inplace.agent.announce.herd_start import HerdStart
+from inplace.agent.announce.retry_budget import RetryBudget
+from inplace.agent.announce.start_window import parse_text
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import Throttled

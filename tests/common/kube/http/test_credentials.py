@@ -11,7 +11,7 @@ import pytest
 import trustme
 import yaml
 
-from inplace.agent.shell import credentials_from_env
+from inplace.agent.start.shell import credentials_from_env
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.request import CredentialsError, TransportError
 

@@ -1,0 +1,119 @@
+"""
+When each agent of a large group sends its first request, so that the group does not arrive at one instant.
+
+Stratified slots: a window is cut into as many strata as the group has Pods, and each Pod takes the one of its own
+index, so that arrivals are even and not merely random. The window is what the group needs at `rate_per_s` starts per
+second, beyond what a default API server queues anyway; it is bounded, and 0 for small groups. Above GROUP_LARGE Pods
+the bound shrinks, because a cluster of more nodes has a larger API server, and because the last Pod to come back waits
+for its slot while all others wait for it. Consequence: 1,000 Pods start over 2.8 s (360 per second), 2,000 over 1.5 s,
+5,000 over 0.75 s (6,700 per second, beside what their kubelets spread them anyway).
+That is the first start. A restart is ordered: all agents learn of it within milliseconds, so they count their slots
+from there, and kubelets' own spread is inside the window (2.8 s for 1,000 Pods becomes 3.0 s from the order). And a
+window that the server did not need is not kept: `agent.announce.start_window`.
+On a cluster with deploy/apf the window is worth nothing: switch it off (START_WINDOW_S=0). docs/adr/0010-herd.md says
+why slots, docs/adr/0038-herd-search.md why these numbers, docs/adr/0061-a-window-that-learns.md what agents learn.
+
+Pure: time, environment and the Pod's identity come as arguments.
+"""
+
+from __future__ import annotations
+
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import Final
+from inplace.common.protocol.int32 import INT32_MAX
+
+# API priority and fairness gives one ServiceAccount outside kube-system 6 queues of 50 at the default level
+# (k8s.io/apiserver pkg/apis/flowcontrol/bootstrap/default.go): a group of this size is queued, not rejected.
+GROUP_FREE: Final = 300
+GROUP_SIZE_MAX: Final = INT32_MAX
+RATE_PER_S: Final = 250  # starts, of three requests each, 9 ms of CPU in all: what a server of two cores can do
+RATE_PER_S_MAX: Final = 100_000
+# From the order to restart to the slowest kubelet's new process: its look (1 s), the end of a process, a new one.
+KUBELETS_S: Final = 1.6
+WINDOW_S: Final = 3.0  # the longest window by default
+GROUP_LARGE: Final = 1_000  # beyond it, twice the Pods have half the window, down to LEAST_SHARE of the longest
+LEAST_SHARE: Final = 0.25
+WINDOW_S_MAX: Final = 300.0  # the longest that can be asked for
+# One patch over an open connection costs the server about a quarter of a start (handshake, list, patch, watch).
+PATCHES_PER_START: Final = 4
+
+
+@record
+class Herd:
+    """One Pod's place in its group.
+
+    Args:
+        size: Pods in the group, at least 1; approximate after an elastic resize, which moves the rate by as much.
+        index: this Pod's number, from 0. One beyond `size` wraps around.
+        jitter: this Pod's own place inside its stratum, in [0, 1).
+        rate_per_s: starts per second that the group aims at, above 0.
+        window_s_max: seconds; 0 switches slots off.
+        least_share: what a very large group keeps of `window_s_max`.
+    """
+
+    size: int = 1
+    index: int = 0
+    jitter: float = 0.0
+    rate_per_s: float = RATE_PER_S
+    window_s_max: float = WINDOW_S
+    least_share: float = LEAST_SHARE
+
+    @property
+    def window_s(self) -> float:
+        """Return the seconds over which the group spreads its starts; 0 for a group of up to GROUP_FREE."""
+        share = max(self.least_share, min(1.0, GROUP_LARGE / self.size))
+        return min(self.window_s_max * share, self._needed_s)
+
+    @property
+    def start_slot_s(self) -> float:
+        """Return the seconds from this process's start to its first request, in [0, window_s)."""
+        return slot_s(self.index, self.size, self.window_s, self.jitter)
+
+    @property
+    def ordered_window_s(self) -> float:
+        """Return the seconds from the order to restart to the group's last start; 0 for a group of up to GROUP_FREE.
+
+        It holds what kubelets spread, which a window from each process's start comes after. Those two together are
+        longer than a group needs.
+        """
+        return max(self.window_s, min(WINDOW_S, self.window_s + KUBELETS_S)) if self.window_s > 0 else 0.0
+
+    @property
+    def ordered_slot_s(self) -> float:
+        """Return the seconds from the order to restart to this Pod's first request, in [0, ordered_window_s)."""
+        return slot_s(self.index, self.size, self.ordered_window_s, self.jitter)
+
+    @property
+    def least_level(self) -> int:
+        """Return the least level that `agent.announce.start_window` may come down to.
+
+        From 4,000 Pods on it is the default window: no window is no faster there, because kubelets spread restarts over
+        nearly as long, but on a server that turned slow it costs 429s.
+        """
+        return 1 if self.size * self.least_share >= GROUP_LARGE else 0
+
+    @property
+    def restart_slot_s(self) -> float:
+        """Return the seconds from a view that restarts the whole group to this Pod's patch.
+
+        For an agent that keeps its connection: all of them see that view at once, whatever the size of the group (no
+        kubelet spreads them), and a patch is all they send.
+        """
+        return slot_s(self.index, self.size, min(self.window_s_max, self._needed_s), self.jitter) / PATCHES_PER_START
+
+    @property
+    def spread_s(self) -> float:
+        """Return the seconds over which what ends all watches of the group at once is followed by new ones.
+
+        For any window: no worker waits for it, and a queue in the server does not avoid the TLS handshakes.
+        """
+        return min(WINDOW_S, self._needed_s)
+
+    @property
+    def _needed_s(self) -> float:
+        return max(0, self.size - GROUP_FREE) / self.rate_per_s
+
+
+def slot_s(index: int, size: int, window_s: float, jitter: float) -> float:
+    """Return where in [0, window_s) Pod `index` of `size` stands: stratum `index`, and inside it at `jitter`."""
+    return (index % size + jitter) * window_s / size

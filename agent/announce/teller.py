@@ -1,0 +1,85 @@
+"""
+Tell the controller with one PATCH how this Pod's worker failed, at a moment of this Pod's own; for both modes.
+
+`common.protocol.telling` decides; this module waits and sends. Whatever becomes of the PATCH, the group learns of the
+failure later by itself: from kubelet, or from the next announcement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from inplace.agent.announce.endings import cause_of, words_of
+from inplace.agent.announce.jobset_requests import failure_request
+from inplace.agent.announce.telling import telling_delay_s
+from inplace.agent.driver import Driver, Parts
+from inplace.agent.start.config import AgentConfig
+from inplace.common.kube.errors import ApiError, check_answer
+from inplace.common.kube.http.request import TransportError
+from inplace.common.kube.watch import Busy, ending_of
+from inplace.common.protocol.telling import Action, FailureTold, TellFailure, TellingDue, WorkerFailed, WorkerStalled
+from inplace.common.wire.worker_failure import WorkerFailure, failure_text
+
+TELLING_S_MAX: Final = 1.0  # by then kubelet has seen a death as well, and nobody need be told
+
+
+class Teller:
+    """Performs the telling's actions, and reports their outcomes to the driver."""
+
+    def __init__(self, config: AgentConfig, parts: Parts, driver: Driver) -> None:
+        self._config = config
+        self._transport = parts.transport
+        self._clock = parts.clock
+        self._rng = parts.rng
+        self._log = parts.log
+        self._metrics = parts.metrics
+        self._driver = driver
+        self._task: asyncio.Task[None] | None = None
+        self._sends = False
+
+    def perform(self, action: Action) -> None:
+        """Begin to wait, or to send; what an older worker left unsaid is dropped."""
+        self.drop()
+        self._sends = isinstance(action, TellFailure)
+        work = self._tell(action.failure) if isinstance(action, TellFailure) else self._wait()
+        self._task = self._driver.start(work)
+
+    def keep_silent(self) -> None:
+        """Wait no longer: the group restarts anyway. A PATCH that is out keeps its connection until it is answered."""
+        if not self._sends:
+            self.drop()
+
+    def drop(self) -> None:
+        """Stop, whatever is under way: this process ends, or begins to tell of something else."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
+    async def _wait(self) -> None:
+        """Let one of a group whose workers all fail go first."""
+        delay_s = telling_delay_s(self._config.herd.size, self._rng.random())
+        self._log.warning("worker_failed", epoch=self._metrics.epoch, tells_in_s=round(delay_s, 3))
+        await self._clock.sleep(delay_s)
+        self._driver.take(TellingDue())
+
+    async def _tell(self, failure: WorkerFailed | WorkerStalled) -> None:
+        """Send the one PATCH."""
+        text = failure_text(_written(failure, self._clock.wall_s()))
+        try:
+            response = await self._transport.request(failure_request(self._config, text), timeout_s=TELLING_S_MAX)
+            check_answer(response)
+            self._metrics.requests["patch", "ok"] += 1
+        except (ApiError, TransportError) as error:
+            ending = ending_of(error)
+            self._metrics.requests["patch", cause_of(ending)] += 1
+            then = "the group learns of it later, from kubelet or the next announcement"
+            self._log.warning("failure_not_told", message=words_of(ending), then=then)
+            if isinstance(ending, Busy):
+                self._driver.hold_back(ending.after_s)
+        self._driver.take(FailureTold())
+
+
+def _written(failure: WorkerFailed | WorkerStalled, now_s: float) -> WorkerFailure:
+    if isinstance(failure, WorkerStalled):
+        return WorkerFailure(failure.epoch, None, now_s, failure.silent_s, failure.step)
+    return WorkerFailure(failure.epoch, failure.code, now_s, in_vain=failure.in_vain)

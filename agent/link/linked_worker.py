@@ -1,0 +1,157 @@
+"""
+The worker of a sidecar of depth `process`: guards in other containers start and end it, as this Pod's agent says.
+
+`common.protocol.linked_worker` decides; this module carries the link's lines, and is the `Worker` of a supervisor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from inplace.agent.link.checks import Checks
+from inplace.agent.link.examiners import Examiners
+from inplace.agent.link.server import Listener
+from inplace.agent.worker.command import EPOCH
+from inplace.agent.worker.process import WorkerLostError, WorkerStuckError
+from inplace.agent.worker.process_tree import STUCK_S
+from inplace.common.kube.clock import Clock
+from inplace.common.protocol.link import Checking, Examines, Fit, Leaving, Message, Unfit
+from inplace.common.protocol.linked_worker import (
+    Event,
+    Exited,
+    Gone,
+    Heard,
+    Lift,
+    LinkedWorkerState,
+    Lost,
+    Order,
+    PeerLeft,
+    Tell,
+    step,
+)
+from inplace.common.protocol.stall import Stalled
+
+GONE_S_MAX: Final = STUCK_S + 5.0  # a guard gives up after STUCK_S, unless it is stopped itself
+
+
+class Server(Protocol):
+    """Carries messages to and from the guards of this Pod."""
+
+    async def start(self, listener: Listener) -> None:
+        """Begin to listen."""
+
+    def tell(self, peer: int, message: Message) -> None:
+        """Say something to one guard, if it is there."""
+
+    def tell_all(self, message: Message) -> None:
+        """Say something to every guard that is there."""
+
+    async def stop(self) -> None:
+        """Close every connection."""
+
+
+class LinkedWorker:
+    """The workers of this Pod's guards as one, see `agent.worker.process.Worker`."""
+
+    def __init__(self, server: Server, *, clock: Clock, checks: Checks | None = None) -> None:
+        self._server = server
+        self._checks = checks
+        self._examiners = Examiners(server, clock=clock)
+        self._clock = clock
+        self._machine = LinkedWorkerState()
+        self._exit: asyncio.Future[int | None]  # None: the worker is lost
+        self._gone: asyncio.Future[bool]  # False: the worker is lost
+
+    async def prepare(self) -> None:
+        """Listen to guards."""
+        await self._server.start(self)
+
+    async def until_fit(self, epoch: int) -> None:  # noqa: ARG002 - guards check before they know it
+        """Wait for the guards' checks."""
+        if self._checks is not None:
+            await self._checks.until_fit()
+
+    async def keep_standby(self) -> None:
+        """Hold nothing: a guard starts its worker at the lift."""
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Let every guard start its worker, also those that connect later; they set the environment."""
+        loop = asyncio.get_running_loop()
+        self._exit, self._gone = loop.create_future(), loop.create_future()
+        self._take(Lift(int(env[EPOCH] or 0)))
+
+    async def exited(self) -> int:
+        """Return the exit code of the first worker that failed, or of all."""
+        code = await asyncio.shield(self._exit)
+        if code is None:
+            raise WorkerLostError(completed=self._machine.completed)
+        return code
+
+    async def gone(self) -> None:
+        """Return when every guard has said that nothing of its worker is left."""
+        try:
+            async with self._clock.timeout(GONE_S_MAX):
+                is_gone = await asyncio.shield(self._gone)
+        except TimeoutError:
+            raise WorkerStuckError(f"a guard has said nothing for {GONE_S_MAX:g} s after its worker's end") from None
+        if not is_gone:
+            raise WorkerLostError(completed=self._machine.completed)
+
+    def signal(self, number: int) -> None:
+        """Let the workers end by this signal."""
+        self._take(Order(number))
+
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+        """Let the guards look at their workers."""
+        return await self._examiners.examine(stalled, pid)
+
+    def runs(self) -> bool:
+        """Say whether some guard's worker runs."""
+        return self._machine.runs()
+
+    def grace_s(self) -> float | None:
+        """Return the longest grace of the guards' command lines."""
+        return self._machine.grace_s()
+
+    async def close(self) -> None:
+        """Let the guards end their workers, and themselves: this process ends."""
+        self._server.tell_all(Leaving())
+        await self._server.stop()
+
+    def greeted(self, peer: int) -> None:
+        """Wait until the guard says that it waits."""
+
+    def heard(self, peer: int, message: Message) -> None:
+        """Take in one message."""
+        if isinstance(message, Examines):
+            self._examiners.ready(peer)
+        elif isinstance(message, Checking | Fit | Unfit):
+            if self._checks is not None:
+                self._checks.heard(peer, message)
+        else:
+            self._take(Heard(peer, message))
+
+    def left(self, peer: int) -> None:
+        """Take in the end of a connection."""
+        self._examiners.left(peer)
+        if self._checks is not None:
+            self._checks.left(peer)
+        self._take(PeerLeft(peer))
+
+    def _take(self, event: Event) -> None:
+        """Advance the machine, and perform its actions in order."""
+        self._machine, actions = step(self._machine, event)
+        for action in actions:
+            match action:
+                case Tell(peer, message):
+                    self._server.tell(peer, message)
+                case Exited(code):
+                    self._exit.set_result(code)
+                case Gone():
+                    self._gone.set_result(True)
+                case Lost():
+                    if not self._exit.done():
+                        self._exit.set_result(None)
+                    self._gone.set_result(False)

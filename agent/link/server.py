@@ -1,0 +1,180 @@
+"""
+Serve the guards of this Pod on a Unix socket, and carry the lines of the link.
+
+The socket lies in the folder that the Pod's containers share. Any process of the Pod may connect, and can harm its own
+Pod only, as it can by ending the worker. So what it may cost is bounded, and nonsense closes its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+from typing import Final, Protocol
+
+from inplace.agent.link.address import reachable
+from inplace.agent.report.line_limit import LimitedLog
+from inplace.agent.report.log import Log
+from inplace.common.kube.clock import Clock
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.protocol.link import Hello, LineReader, Message, line_of
+
+GUARDS_MAX: Final = 16  # containers of a Pod with a guard; the next connection is closed at once
+HELLO_S_MAX: Final = 5.0  # a guard says who it is at once
+READ_BYTES_MAX: Final = 4096
+
+
+class Listener(Protocol):
+    """Hears what guards say."""
+
+    def greeted(self, peer: int) -> None:
+        """Take note of a guard: the number of its connection."""
+
+    def heard(self, peer: int, message: Message) -> None:
+        """Take in one message.
+
+        Raises:
+            RemoteProtocolError: a guard cannot say this now; its connection is closed.
+        """
+
+    def left(self, peer: int) -> None:
+        """Take note of the end of a connection that was greeted."""
+
+
+class LinkServer:
+    """Serve the guards of this Pod.
+
+    Args:
+        path: where; what lay there before is replaced.
+        version: the depth of a restart, which each guard is told.
+    """
+
+    def __init__(self, path: str, version: int, *, clock: Clock, log: Log) -> None:
+        self._path = path
+        self._version = version
+        self._clock = clock
+        self._log = LimitedLog(log, clock.monotonic_s)
+        self._server: asyncio.Server | None = None
+        self._numbers = itertools.count()
+        self._talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._greeted: dict[int, asyncio.StreamWriter] = {}
+        self._listener: Listener
+
+    async def start(self, listener: Listener) -> None:
+        """Listen; a folder that cannot be written costs the guard its agent, and is told."""
+        self._listener = listener
+        try:
+            bound = _bound(self._path)
+        except OSError as error:
+            problem = f"LINK_FILE: cannot listen on {self._path}: {error.strerror or error}"
+            self._log.error("link_unavailable", message=problem, then="a guarded worker does not start")
+            return
+        self._server = await asyncio.start_unix_server(self._accept, sock=bound, limit=READ_BYTES_MAX)
+
+    def tell(self, peer: int, message: Message) -> None:
+        """Say something to one guard, if it is there."""
+        if peer in self._greeted:
+            self._greeted[peer].write(line_of(message))
+
+    def tell_all(self, message: Message) -> None:
+        """Say something to every guard that is there."""
+        for peer in self._greeted:
+            self.tell(peer, message)
+
+    async def stop(self) -> None:
+        """Close the socket and every connection; what ends by that is no news."""
+        if self._server is None:
+            return
+        self._listener = _Deaf()
+        self._log.close()
+        server, self._server = self._server, None
+        server.close()
+        for writer in self._talks.values():
+            writer.transport.abort()
+        await asyncio.gather(*self._talks, return_exceptions=True)
+        await server.wait_closed()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None or len(self._talks) >= GUARDS_MAX:
+            writer.transport.abort()
+            return
+        talk = asyncio.get_running_loop().create_task(self._talk(reader, writer))
+        self._talks[talk] = writer
+        talk.add_done_callback(self._ended)
+
+    def _ended(self, talk: asyncio.Task[None]) -> None:
+        """Forget a talk; what it could not expect is a bug, and told."""
+        del self._talks[talk]
+        if not talk.cancelled() and (error := talk.exception()) is not None:
+            context = {"message": "bug in the link", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Listen to one guard until its end."""
+        lines, peer = LineReader(), next(self._numbers)
+        try:
+            async with self._clock.timeout(HELLO_S_MAX):
+                messages = await _messages(reader, lines)
+            if messages is not None:
+                self._greeted[peer] = writer
+                self.tell(peer, Hello(self._version))
+                self._listener.greeted(peer)
+                messages.pop(0)
+            while messages is not None:
+                for message in messages:
+                    self._listener.heard(peer, message)
+                messages = await _messages(reader, lines)
+        except RemoteProtocolError as error:
+            self._log.warning("link_refused", message=str(error), then="the connection is closed")
+        except (OSError, TimeoutError):
+            pass  # gone, or not a guard
+        finally:
+            was_greeted = self._greeted.pop(peer, None) is not None
+            writer.transport.abort()
+            if was_greeted:
+                self._listener.left(peer)
+
+
+class _Deaf:
+    """Hears nothing any more."""
+
+    def greeted(self, peer: int) -> None:
+        """Take no note."""
+
+    def heard(self, peer: int, message: Message) -> None:
+        """Take no note."""
+
+    def left(self, peer: int) -> None:
+        """Take no note."""
+
+
+async def _messages(reader: asyncio.StreamReader, lines: LineReader) -> list[Message] | None:
+    """Return the next messages, at least one; None at the end of the connection."""
+    while received := await reader.read(READ_BYTES_MAX):
+        if messages := lines.feed(received):
+            return messages
+    return None
+
+
+def _bound(path: str) -> socket.socket:
+    """Return a socket that every user of the Pod may connect to, in place of one that an earlier agent left."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    new = f"{path}.new"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)  # noqa: PTH108 - as elsewhere on this path
+        os.fchmod(listener.fileno(), 0o666)  # BEFORE it has a name: chmod would follow a link in its place
+        umask = os.umask(0)  # the worker may be another user
+        try:
+            with reachable(new) as address:
+                listener.bind(address)
+        finally:
+            os.umask(umask)
+        listener.listen(GUARDS_MAX)
+        os.replace(new, path)  # noqa: PTH105
+    except OSError:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,122 @@
+"""
+Watch the worker once somebody sets a limit: the environment, or the JobSet's annotations at any time.
+
+The watchdog (`agent.progress.watchdog`) is loaded at the first limit. The annotations come with the views that an agent
+gets anyway, so they cost no request. A worker that is watched has a new limit at once; one that started without a limit
+was told no folder for its steps, and is watched from its next start on. docs/adr/0065
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from inplace.agent.report.log import Log
+from inplace.agent.start.config import AgentConfig
+from inplace.common.kube.clock import Clock
+from inplace.common.protocol.telling import WorkerStalled
+
+if TYPE_CHECKING:
+    from inplace.agent.progress.watch_settings import WatchSettings
+    from inplace.agent.progress.watchdog import Examine, Watchdog
+    from inplace.common.protocol.rank import StallSettings
+
+Texts = tuple[str | None, str | None]  # of the annotations stall-after and start-stall-after; None where there is none
+
+
+class StallWatch:
+    """One agent's watchdog, if there is a limit.
+
+    Args:
+        config: has the environment's settings, which win over the annotations.
+        make: makes the watchdog, once.
+        problem: why no worker can be watched here; "" if one can.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        make: Callable[[WatchSettings, StallSettings, Clock, Log], Watchdog] | None = None,
+        clock: Clock,
+        log: Log,
+        problem: str = "",
+    ) -> None:
+        self._config = config
+        self._make = make
+        self._clock = clock
+        self._log = log
+        self._problem = problem
+        self._texts: Texts = (None, None)
+        self._watchdog: Watchdog | None = None
+        if config.watch is not None and config.watch.limits.are_set:
+            self._watchdog = self._made(config.watch, config.watch.limits)
+
+    @property
+    def folder(self) -> str:
+        """Return what the next worker is told as INPLACE_PROGRESS_DIR; "" where nobody will look at it."""
+        if self._watchdog is None or not self._watchdog.limits.are_set:
+            return ""
+        return self._config.progress_dir
+
+    def take_limits(self, texts: Texts) -> None:
+        """Take the JobSet's annotations as a view has them; a bad one is told, and changes nothing."""
+        if texts == self._texts:
+            return
+        self._texts = texts
+        from inplace.agent.progress.watch_settings import WatchSettings, annotated_limits
+        from inplace.common.protocol.rank import StallSettings
+
+        own = self._config.watch or WatchSettings(folder=self._config.progress_dir)
+        last = self._watchdog.limits if self._watchdog is not None else StallSettings()
+        limits, problems = annotated_limits(own, last, texts)
+        for problem in problems:
+            self._log.warning("stall_limit_refused", message=problem, then="the limit stays as it was")
+        if limits == last:
+            return
+        if problem := self._problem or _problem_of(own):
+            self._log.warning("stall_limits_unused", message=problem, then="nobody watches the worker")
+            return
+        if self._watchdog is None:
+            self._watchdog = self._made(own, limits)
+        else:
+            self._watchdog.change(limits)
+        self._log.info(
+            "stall_limits", stall_after_s=limits.stall_after_s, start_stall_after_s=limits.start_stall_after_s
+        )
+
+    def begin(self, epoch: int | None) -> None:
+        """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts."""
+        if self._watchdog is not None:
+            self._watchdog.begin(epoch)
+
+    async def watch(
+        self,
+        on_stall: Callable[[WorkerStalled], object],
+        runs: Callable[[], bool] = lambda: True,
+        examine: Examine | None = None,
+    ) -> None:
+        """Look at the worker that `begin` was called for until it stalls; see `Watchdog.watch`."""
+        if self._watchdog is not None:
+            await self._watchdog.watch(on_stall, runs, *([examine] if examine is not None else []))
+
+    def finish(self) -> str:
+        """Look once more at the worker that ends; return how far it was, "" if nobody knows. See `Watchdog.finish`."""
+        return self._watchdog.finish() if self._watchdog is not None else ""
+
+    def _made(self, own: WatchSettings, limits: StallSettings) -> Watchdog:
+        if self._make is not None:
+            return self._make(own, limits, self._clock, self._log)
+        from functools import partial
+
+        from inplace.agent.progress.watchdog import Watchdog, open_files
+
+        files = partial(open_files, own, are_pids_ours=not self._config.link_file)
+        return Watchdog(limits, files, clock=self._clock, log=self._log)
+
+
+def _problem_of(own: WatchSettings) -> str:
+    """Return why there is nothing to look at; "" if there is."""
+    if own.pattern or own.folder.startswith("/"):
+        return ""
+    return "expected EPOCH_FILE or LINK_FILE on the Pod's emptyDir, or PROGRESS_FILE, saw neither"

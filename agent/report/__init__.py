@@ -1,0 +1,1 @@
+"""What an agent says of itself: log, metrics, and the phases of a restart."""

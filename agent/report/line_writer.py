@@ -1,0 +1,88 @@
+"""
+Write lines to the container's log without ever waiting for its reader.
+
+A worker shares its parent's standard error. When nobody reads the log, the pipe is full, and a write waits: the parent
+would then pass no signal on, and end no worker. O_NONBLOCK is no way out: it would hold for the worker as well. So a
+thread writes and may wait; its owner puts lines into a bounded queue. On the guard's start path.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from _thread import allocate_lock, start_new_thread
+
+from inplace.agent.report.log_line import log_line
+from inplace.common.bare.typed import Final
+
+LINES_MAX: Final = 1000  # that wait for the reader; later ones are counted
+FLUSH_S_MAX: Final = 0.5  # at the process's end; kubelet's shortest grace period is 2 s
+_PAUSE_S: Final = 0.001
+
+
+class LineWriter:
+    """Write lines to a descriptor, in order."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lines: list[bytes] = []
+        self._left_out = 0
+        self._guard = allocate_lock()  # of the three
+        self._is_writing = False
+        self._wake = allocate_lock()  # free while there may be lines
+        self._runs = False
+
+    def write(self, line: str) -> None:
+        """Put one line into the queue, without its end."""
+        text = line.encode("utf-8", "replace") + b"\n"
+        with self._guard:
+            if len(self._lines) >= LINES_MAX:
+                self._left_out += 1
+            else:
+                self._lines.append(text)
+            if self._wake.locked():
+                self._wake.release()
+        if not self._runs:
+            self._runs = True
+            start_new_thread(self._follow, ())
+
+    def flush(self, within_s: float = FLUSH_S_MAX) -> None:
+        """Wait until every line is written, for a while at most."""
+        by_s = time.monotonic() + within_s
+        while self._is_busy() and time.monotonic() < by_s:
+            time.sleep(_PAUSE_S)
+
+    def _is_busy(self) -> bool:
+        with self._guard:
+            return bool(self._lines or self._left_out or self._is_writing)
+
+    def _follow(self) -> None:
+        """Write what is in the queue, for ever."""
+        while True:
+            self._wake.acquire()
+            with self._guard:
+                lines, self._lines = self._lines, []
+                if self._left_out:
+                    why = {"lines": self._left_out, "message": "nobody read this log"}
+                    lines.append(log_line(time.time(), "warning", "log_lines_dropped", why).encode() + b"\n")
+                    self._left_out = 0
+                self._is_writing = bool(lines)
+            for line in lines:
+                self._write(line)
+            with self._guard:
+                self._is_writing = False
+
+    def _write(self, line: bytes) -> None:
+        while line:
+            try:
+                line = line[os.write(self._descriptor, line) :]
+            except BlockingIOError:  # noqa: PERF203 - the worker made the description that both share non-blocking
+                poll = select.poll()
+                poll.register(self._descriptor, select.POLLOUT)
+                poll.poll()
+            except OSError:
+                return  # there is no log any more
+
+
+STDERR: Final = LineWriter(2)

@@ -1,0 +1,381 @@
+"""
+Parse the command line of `inplace-agent`. Without arguments the agent is a sidecar, and this module is not imported.
+
+It is written by hand: argparse costs 15 ms, and a worker's command line must stay untouched from its first word on.
+Every option has an environment variable with the same meaning; the option wins.
+"""
+
+from __future__ import annotations
+
+from inplace.agent.link.address import LINK_FILE
+from inplace.agent.worker.command import find_program
+from inplace.agent.worker.stop_signal import signal_number
+from inplace.common.bare.record import record
+from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
+
+GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
+TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first
+GRACE_S_MAX: Final = 86_400.0
+CHECK_S: Final = 30.0  # a check of memory and links takes a few seconds; the whole group waits for it
+CHECK_S_MAX: Final = 3600.0
+
+USAGE: Final = f"""\
+usage: inplace-agent                                        run beside the worker (sidecar)
+       inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run COMMAND as a child process (supervisor)
+       inplace-agent guard [OPTION...] [--] COMMAND [ARG...] wait for the sidecar's lift, run COMMAND as a child process
+       inplace-agent wait [OPTION...] [-- COMMAND [ARG...]] wait for this Pod's barrier, then run COMMAND
+       inplace-agent --version
+
+run: COMMAND starts in each epoch when the barrier lifts. Its environment has INPLACE_EPOCH and INPLACE_RESTART_COUNT.
+If it exits with 0, the Pod succeeds. If it fails, the group restarts in place. If it fails a second time in a row
+without progress, this process ends with the code CONTAINER_RESTART_EXIT_CODE, if that is set: kubelet then starts the
+container anew.
+  --grace SECONDS              time from SIGTERM to SIGKILL when the group restarts; default {GRACE_S:g}
+                               (WORKER_GRACE_S)
+  --termination-grace SECONDS  the same when the Pod ends; kubelet's grace period limits it
+                               (WORKER_TERMINATION_GRACE_S)
+  --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
+                               (WORKER_FAIL_ON)
+  --no-restart-on CODES        another name for --fail-on
+  --clean PATH|ipc|off         remove what is at PATH after each run, BEFORE the next is announced: a file, or what is
+                               in a folder. It must belong to this container or to an emptyDir. ipc: all files of the
+                               user in /dev/shm, and its System V IPC. off: leave /dev/shm alone; by default what
+                               COMMAND left there is removed. Can be repeated (WORKER_CLEAN: a line for each)
+  --stop-signal NAME           the signal by which this Pod ends, if lifecycle.stopSignal or the image's STOPSIGNAL
+                               names another than SIGTERM, such as SIGUSR1 or SIGRTMIN+3 (WORKER_STOP_SIGNAL)
+  --stall-after SECONDS        restart the group when a rank of COMMAND makes no step for so long; default: off
+                               (STALL_AFTER_S)
+  --start-stall-after SECONDS  the same from COMMAND's start to its first step; default: off (START_STALL_AFTER_S)
+  --progress-file GLOB         any change of these files is a step, instead of inplace.progress(step), which writes
+                               into the folder INPLACE_PROGRESS_DIR (PROGRESS_FILE)
+  --save-within SECONDS        before a planned stop, ask COMMAND to save and end, and hold SIGTERM back for so long;
+                               COMMAND looks at inplace.save_requested() at each step; default: off (SAVE_WITHIN_S)
+  --on-stall COMMAND           run this by /bin/sh for at most 10 s BEFORE the worker that hangs is ended, say to dump
+                               its stacks. INPLACE_STALL_PID is the silent rank's process, INPLACE_STALL_SILENT_S how
+                               long it has been silent (ON_STALL)
+  --standby                    start the next run's COMMAND while the present one still runs, if COMMAND calls
+                               inplace.ready(). There it waits until its epoch lifts. Before that call it may import
+                               modules, but touch no device, port or other worker. It needs memory for two
+                               (WORKER_STANDBY=on)
+  --before-announce COMMAND    run this by /bin/sh BEFORE this Pod joins an epoch, while the group restarts. If its exit
+                               code is not 0, the Pod ends with code 6 and the last 2 KiB of output as its reason, and
+                               its Job replaces it (BEFORE_ANNOUNCE)
+  --before-announce-timeout SECONDS  then it is killed with all its processes; default {CHECK_S:g}
+                               (BEFORE_ANNOUNCE_TIMEOUT_S)
+  --before-announce-unanswered join|leave  what the Pod does if COMMAND did not end in time, or cannot be run; default:
+                               join, and say so (BEFORE_ANNOUNCE_UNANSWERED)
+
+guard: the worker's container runs it beside a sidecar agent; both mount the folder of LINK_FILE
+({LINK_FILE}). COMMAND starts when the barrier lifts. If it fails, the agent hears of it at once and
+the group restarts. If the agent ends, COMMAND is ended at once. For a worker that hangs, set
+STALL_AFTER_S, START_STALL_AFTER_S and PROGRESS_FILE in the agent's environment; they mean what they mean to run.
+  --grace SECONDS              time from SIGTERM to SIGKILL when the agent ends; default {GRACE_S:g}
+                               (WORKER_GRACE_S)
+  --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
+                               (WORKER_FAIL_ON)
+  --clean PATH|ipc|off         as of run (WORKER_CLEAN)
+  --stop-signal NAME           as of run (WORKER_STOP_SIGNAL)
+  --on-stall COMMAND           as of run, in this container (ON_STALL)
+  --save-within SECONDS        as of run; set SAVE_WITHIN_S in the agent's environment as well (SAVE_WITHIN_S)
+  --before-announce COMMAND, --before-announce-timeout, --before-announce-unanswered  as of run, in this container.
+                               The agent needs CHECKS_BEFORE_ANNOUNCE, the number of guards with a check
+  --standby                    as of run; with RESTART_DEPTH=process in the agent's environment (WORKER_STANDBY=on)
+
+wait: ask this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
+  --timeout SECONDS            give up after that time with exit code 1; default: wait for ever
+                               (WAIT_TIMEOUT_S)
+
+All other settings come from the environment. Without arguments, if WORKER_COMMAND is set, $SHELL runs it once, as with
+upstream's agent. Its exit code is the container's. A group restart ends the container with IN_PLACE_RESTART_EXIT_CODE.
+"""
+
+
+class ArgumentsError(Exception):
+    """A command line that cannot be used; the message says what was expected and what was seen."""
+
+
+@record
+class RunOptions:
+    """The options of `run`.
+
+    Args:
+        command: the worker's argv.
+        grace_s: from SIGTERM to SIGKILL when the group restarts.
+        termination_grace_s: the same when the Pod ends.
+        final_codes: exit codes of the worker that end the Pod.
+        clean: what is removed after each run: paths, `ipc`, `off`.
+        stop_signal: by which this Pod ends, beside SIGTERM; 0: no manifest says so.
+        on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
+        before_announce: a shell's command that says whether this Pod may join an epoch; "" for none.
+        check_timeout_s: how long that may take.
+        joins_unanswered: the Pod joins although that command hangs or cannot be run.
+        standby: start the next worker's process while the present one runs, and hold it until the barrier lifts.
+        listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
+        variables: the agent's settings that options gave, as (variable, text); they win over the environment's.
+        once: end with the worker, whatever its code, and with the configured code when the group restarts.
+    """
+
+    command: tuple[str, ...]
+    grace_s: float = GRACE_S
+    termination_grace_s: float = TERMINATION_GRACE_S
+    final_codes: frozenset[int] = frozenset()
+    clean: tuple[str, ...] = ()
+    stop_signal: int = 0
+    on_stall: str = ""
+    before_announce: str = ""
+    check_timeout_s: float = CHECK_S
+    joins_unanswered: bool = True
+    standby: bool = False
+    listens: bool = True
+    variables: tuple[tuple[str, str], ...] = ()
+    once: bool = False
+
+
+@record
+class WaitOptions:
+    """The options of `wait`; timeout_s None is for ever, an empty command is none."""
+
+    timeout_s: float | None = None
+    command: tuple[str, ...] = ()
+
+
+@record
+class GuardOptions:
+    """The options of `guard`.
+
+    Args:
+        command: the worker's argv.
+        grace_s: from SIGTERM to SIGKILL when the agent ends.
+        final_codes: exit codes of the worker that end the Pod.
+        clean: as of `run`.
+        stop_signal: as of `run`.
+        on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
+        save_within_s: how long SIGTERM is held back from a worker that is asked to save; 0: not at all.
+        before_announce: as of `run`; so are check_timeout_s and joins_unanswered.
+        standby: hold the next worker's process while the present one runs, where the guard stays between the two.
+    """
+
+    command: tuple[str, ...]
+    grace_s: float = GRACE_S
+    final_codes: frozenset[int] = frozenset()
+    clean: tuple[str, ...] = ()
+    stop_signal: int = 0
+    on_stall: str = ""
+    save_within_s: float = 0.0
+    before_announce: str = ""
+    check_timeout_s: float = CHECK_S
+    joins_unanswered: bool = True
+    standby: bool = False
+
+
+def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | GuardOptions | WaitOptions | None:
+    """Read the command line and its variables; None asks for help.
+
+    Raises:
+        ArgumentsError: it cannot be used.
+    """
+    if not arguments:
+        return _upstream(env)
+    verb, *rest = arguments
+    if verb in ("--help", "-h", "help"):
+        return None
+    known = _VERBS.get(verb)
+    if known is None:
+        raise ArgumentsError(f"expected run, guard, wait or no argument, saw {verb!r}")
+    given, command = _split(rest, (*known, *_VARIABLES) if verb == "run" else tuple(known))
+    if "--help" in given:
+        return None
+    passed_on = [name for name in _VARIABLES if verb == "run" and name in given]
+    variables = tuple((_VARIABLES[name], given.pop(name)) for name in passed_on)
+    values = {field: read(name, text) for field, name, read, text in _texts(known, given, env) if text}
+    if verb == "wait":
+        return WaitOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
+    if not command:
+        raise ArgumentsError(f"expected a worker's command, as in 'inplace-agent {verb} -- python train.py', saw none")
+    if verb == "guard":
+        return GuardOptions(command=command, **values)  # type: ignore[arg-type]
+    if env.get("WORKER_COMMAND"):
+        raise ArgumentsError("expected a command or WORKER_COMMAND, saw both")
+    return RunOptions(command=command, variables=variables, **values)  # type: ignore[arg-type]
+
+
+def exit_codes(name: str, text: str) -> frozenset[int]:
+    """Read exit codes and ranges of them, such as 3,10-20.
+
+    Raises:
+        ArgumentsError: anything else, or a code that is none of 1 to 255.
+    """
+    codes: set[int] = set()
+    for word in text.split(","):
+        first, dash, last = word.strip().partition("-")
+        ends = (first, last if dash else first)
+        if not all(end.isascii() and end.isdigit() and len(end) <= 3 for end in ends):
+            raise ArgumentsError(f"{name}: expected exit codes such as 3,10-20, saw {text!r}")
+        low, high = int(ends[0]), int(ends[1])
+        if not 1 <= low <= high <= 255:
+            raise ArgumentsError(f"{name}: expected codes from 1 to 255 (0 always completes the Pod), saw {word!r}")
+        codes.update(range(low, high + 1))
+    return frozenset(codes)
+
+
+def seconds(name: str, text: str) -> float:
+    """Read seconds.
+
+    Raises:
+        ArgumentsError: no number, or one out of range.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= GRACE_S_MAX:
+        raise ArgumentsError(f"{name}: expected seconds from 0 to {GRACE_S_MAX:g}, saw {text!r}")
+    return value
+
+
+def clean_words(name: str, text: str) -> tuple[str, ...]:
+    """Read what is to be cleaned, a line for each.
+
+    Raises:
+        ArgumentsError: a path that nobody may clean, or too many.
+    """
+    from inplace.agent.worker.clean_paths import PATHS_MAX, problem_of_path
+
+    words = tuple(word for word in text.split("\n") if word)
+    for word in words:
+        if word not in ("ipc", "off") and (problem := problem_of_path(word)):
+            raise ArgumentsError(f"{name}: {problem}")
+    if len(words) > PATHS_MAX:
+        raise ArgumentsError(f"{name}: expected at most {PATHS_MAX} paths, saw {len(words)}")
+    return words
+
+
+def stop_signal(name: str, text: str) -> int:
+    """Read the name of a signal.
+
+    Raises:
+        ArgumentsError: anything else, or a signal that nobody can pass on.
+    """
+    number = signal_number(text)
+    if not number:
+        expected = "a signal that a process can take, such as SIGUSR1 or SIGRTMIN+3"
+        raise ArgumentsError(f"{name}: expected {expected}, saw {text[:40]!r}")
+    return number
+
+
+def switch(name: str, text: str) -> bool:
+    """Read on or off.
+
+    Raises:
+        ArgumentsError: anything else.
+    """
+    if text not in ("on", "off"):
+        raise ArgumentsError(f"{name}: expected on or off, saw {text!r}")
+    return text == "on"
+
+
+def check_seconds(name: str, text: str) -> float:
+    """Read how long a check may take.
+
+    Raises:
+        ArgumentsError: no number, or one out of range.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value <= CHECK_S_MAX:
+        raise ArgumentsError(f"{name}: expected seconds, more than 0 and at most {CHECK_S_MAX:g}, saw {text!r}")
+    return value
+
+
+def joins(name: str, text: str) -> bool:
+    """Read join or leave.
+
+    Raises:
+        ArgumentsError: anything else.
+    """
+    if text not in ("join", "leave"):
+        raise ArgumentsError(f"{name}: expected join or leave, saw {text!r}")
+    return text == "join"
+
+
+if TYPE_CHECKING:
+    _Option = tuple[str, str, Callable[[str, str], object]]  # field, variable, reader
+_RUN: Final[Mapping[str, _Option]] = {
+    "--grace": ("grace_s", "WORKER_GRACE_S", seconds),
+    "--termination-grace": ("termination_grace_s", "WORKER_TERMINATION_GRACE_S", seconds),
+    "--fail-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
+    "--no-restart-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
+    "--clean": ("clean", "WORKER_CLEAN", clean_words),
+    "--stop-signal": ("stop_signal", "WORKER_STOP_SIGNAL", stop_signal),
+    "--on-stall": ("on_stall", "ON_STALL", lambda _, text: text),
+    "--before-announce": ("before_announce", "BEFORE_ANNOUNCE", lambda _, text: text),
+    "--before-announce-timeout": ("check_timeout_s", "BEFORE_ANNOUNCE_TIMEOUT_S", check_seconds),
+    "--before-announce-unanswered": ("joins_unanswered", "BEFORE_ANNOUNCE_UNANSWERED", joins),
+    "--standby": ("standby", "WORKER_STANDBY", switch),
+}
+_VARIABLES: Final = {  # options of `run` for settings of the agent, which reads them itself
+    "--stall-after": "STALL_AFTER_S",
+    "--start-stall-after": "START_STALL_AFTER_S",
+    "--progress-file": "PROGRESS_FILE",
+    "--save-within": "SAVE_WITHIN_S",
+}
+_WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_S", seconds)}
+_GUARD: Final[Mapping[str, _Option]] = {
+    name: option
+    for name, option in _RUN.items()
+    if name in ("--grace", "--fail-on", "--no-restart-on", "--clean", "--stop-signal", "--on-stall", "--standby")
+    or name.startswith("--before-announce")
+} | {"--save-within": ("save_within_s", "SAVE_WITHIN_S", seconds)}
+_VERBS: Final = {"run": _RUN, "guard": _GUARD, "wait": _WAIT}
+
+
+def _split(words: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Take options from the front; the rest is the worker's command and stays untouched."""
+    given: dict[str, str] = {}
+    left = list(words)
+    while left and left[0].startswith("-"):
+        word = left.pop(0)
+        if word == "--":
+            break
+        if word in ("--help", "-h"):
+            return {"--help": ""}, ()
+        name, equals, text = word.partition("=")
+        if name not in known:
+            raise ArgumentsError(f"expected {', '.join(known)} or -- before the command, saw {word!r}")
+        if not equals and name == "--standby":
+            text = "on"
+        elif not equals:
+            if not left:
+                raise ArgumentsError(f"{name}: expected a value, saw the end of the command line")
+            text = left.pop(0)
+        if not text:
+            raise ArgumentsError(f"{name}: expected a value, saw ''")
+        given[name] = f"{given[name]}\n{text}" if name == "--clean" and name in given else text
+    return given, tuple(left)
+
+
+def _texts(
+    known: Mapping[str, _Option], given: Mapping[str, str], env: Mapping[str, str]
+) -> list[tuple[str, str, Callable[[str, str], object], str]]:
+    """Return (field, name for messages, reader, text) for each option: the environment's first, so that options win."""
+    from_env = [(field, variable, read, env.get(variable, "")) for field, variable, read in known.values()]
+    return from_env + [(known[name][0], name, known[name][2], text) for name, text in given.items()]
+
+
+def _upstream(env: Mapping[str, str]) -> RunOptions:
+    """Return what upstream's contract asks for: $SHELL, or bash, runs WORKER_COMMAND once; no port is opened.
+
+    Source: kubernetes-sigs/jobset, cmd/in-place-restart-agent.
+    """
+    probe = [name for name in ("STARTUP_PROBE_PATH", "STARTUP_PROBE_PORT") if env.get(name)]
+    if probe:
+        raise ArgumentsError(f"expected WORKER_COMMAND or {' and '.join(probe)} (which is for a sidecar), saw both")
+    known = {field: read(name, text) for field, name, read, text in _texts(_RUN, {}, env) if text}
+    command = (_shell(env), "-c", env["WORKER_COMMAND"])
+    return RunOptions(command=command, listens=bool(env.get("BARRIER_PORT")), once=True, **known)  # type: ignore[arg-type]
+
+
+def _shell(env: Mapping[str, str]) -> str:
+    return env.get("SHELL") or ("bash" if find_program("bash", env) else "sh")

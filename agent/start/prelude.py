@@ -1,0 +1,112 @@
+"""
+The head start: list and announce before asyncio is imported.
+
+The prelude decides nothing. It sends the requests that the agent will send, takes the epoch from the agent's own
+machine (`common.protocol.agent.step`), and stores the epoch BEFORE it announces it. The prelude hands its requests and
+their answers to the transport. The agent then sends the same requests, and the transport replays the answers. Anything
+unexpected (a refusal, a view that is not fresh, a bypass, garbage) ends the head start, and the agent goes on without
+it. So does a late answer in a large group that starts without a window: the agent goes on at its slot, with the
+connection and the list that are there (`agent.announce.herd_start`).
+
+Each import happens while the server works on a request.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from inplace.agent.report.phases import RestartPhases
+from inplace.agent.start.config import AgentConfig
+from inplace.agent.start.epoch_file import EpochMemory
+from inplace.common.bare.typed import TYPE_CHECKING, Final
+from inplace.common.kube.http.ahead import Ahead
+from inplace.common.kube.http.credentials import Credentials, is_address
+from inplace.common.kube.http.request import Response, TransportError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from inplace.agent.announce.herd_start import HerdStart
+
+HEAD_START_S_MAX: Final = 1.0  # a healthy server takes 10 ms; beyond this the agent waits, and answers probes meanwhile
+
+
+def head_start(
+    config: AgentConfig,
+    credentials: Credentials,
+    context: ssl.SSLContext | None,
+    memory: EpochMemory,
+    phases: RestartPhases,
+    start: HerdStart | None = None,
+) -> Ahead | None:
+    """List, and announce if the machine wants to; None if the head start failed. A small group has no `start`."""
+    if config.start_slot_s > 0 or not is_address(credentials.host):
+        return None
+    ahead = Ahead(credentials, context, within_s=HEAD_START_S_MAX)
+    with suppress(TransportError):  # a request that was not sent: the agent finds out why, with its own patience
+        if _connects_late(ahead, start):
+            return ahead
+        _list_and_announce(ahead, config, memory, phases, start)
+    if ahead.in_flight is None and not ahead.outcomes:
+        ahead.close()
+        return None
+    return ahead
+
+
+def _connects_late(ahead: Ahead, start: HerdStart | None) -> bool:
+    """Connect; say whether that puts the start off. A handshake that fails late does so too."""
+    ahead.connect()
+    import inplace.agent.announce.jobset_requests  # noqa: F401 - in the shadow of the handshake
+
+    try:
+        ahead.establish()
+    finally:
+        is_late = start is not None and start.put_off(ahead.waited_s, ahead.round_trip_s)
+    return is_late
+
+
+def _list_and_announce(
+    ahead: Ahead, config: AgentConfig, memory: EpochMemory, phases: RestartPhases, start: HerdStart | None
+) -> None:
+    from inplace.agent.announce.jobset_requests import announcement_request, begins_consistent, list_request
+
+    ahead.send(list_request(config, as_table=config.prefer_table, consistent=begins_consistent(config)))
+    # In the shadow of the list:
+    import inplace.agent.announce.jobset_events
+    import inplace.common.protocol.agent  # noqa: F401
+
+    phases.recall()
+    before_s = ahead.waited_s
+    response = ahead.answer()
+    if start is not None and start.put_off(ahead.waited_s - before_s, ahead.round_trip_s):
+        return
+    epoch = _epoch_to_announce(config, response) if response is not None else None
+    if epoch is not None and ahead.link.is_reusable:
+        memory.remember(epoch)  # the agent keeps it again, and says so when that fails
+        ahead.send(announcement_request(config, epoch, phases.announcing(epoch)))
+
+
+def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:
+    """Return the epoch that the machine announces on this list, None when it does anything else."""
+    from inplace.agent.announce.jobset_events import ColumnsMissingError, JobSetEvents, is_of, view_of
+    from inplace.agent.announce.jobset_requests import begins_consistent
+    from inplace.common.protocol.agent import AgentState, Announce, step
+    from inplace.common.protocol.errors import RemoteProtocolError
+
+    if response.status >= 300:
+        return None
+    try:
+        jobsets, _ = JobSetEvents().read_list(response.body)
+        views = [
+            view_of(seen, config.restart_scope, consistent=begins_consistent(config))
+            for seen in jobsets
+            if is_of(seen, config.jobset_name, config.jobset_uid)
+        ]
+    except (ColumnsMissingError, TransportError, RemoteProtocolError):
+        return None
+    if len(views) != 1:
+        return None
+    match step(AgentState(previous=config.previous_epoch, reached=config.reached_epoch), views[0])[1]:
+        case (Announce(epoch),):
+            return epoch
+    return None

@@ -1,0 +1,122 @@
+"""
+The sidecar's process: bind the barrier, announce, then run the agent in a loop.
+
+The order keeps the start short: only what the announcement needs comes before it. asyncio and the modules that use it
+are imported after the announcement has left, structlog after that.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+
+from inplace.agent.report.phases import boot_s, process_started_s
+from inplace.agent.start.agent_file import leave_agent_file
+from inplace.agent.start.config import ConfigError
+from inplace.agent.start.listener import listen
+from inplace.agent.start.prelude import head_start
+from inplace.agent.start.shell import Shell, begin, run_shell
+from inplace.common.bare.record import replace
+from inplace.common.bare.typed import TYPE_CHECKING, Final
+from inplace.common.wire.names import CONTAINERS
+
+if TYPE_CHECKING:
+    from inplace.agent.announce.herd_start import HerdStart
+    from inplace.agent.driver import Parts
+    from inplace.agent.loop import Agent
+    from inplace.agent.start.config import AgentConfig
+
+UNWATCHED: Final = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs, but LINK_FILE is not set"
+UNASKED: Final = "expected LINK_FILE beside it, and a guard, which asks the worker to save, but LINK_FILE is not set"
+
+UNFENCED: Final = (
+    "FENCE_AFTER_S: expected RESTART_DEPTH=process beside it, or a supervisor: only an agent that stays while its "
+    "worker ends can promise when that is"
+)
+
+
+def run_sidecar(env: Mapping[str, str]) -> int:
+    """Run the agent; return the process's exit code."""
+    return run_shell(env, _start)
+
+
+def _start(shell: Shell) -> int:
+    """Bind, announce, then load the rest of the agent in the shadow of the server's answer, and run it.
+
+    Raises:
+        BarrierError, ConfigError: nothing was announced.
+    """
+    unwatched = "" if shell.config.link_file else UNWATCHED
+    if unwatched and shell.config.watch is not None and shell.config.watch.limits.are_set:
+        raise ConfigError((f"STALL_AFTER_S, START_STALL_AFTER_S: {unwatched}",))
+    if unwatched and shell.config.save_within_s > 0:
+        raise ConfigError((f"SAVE_WITHIN_S: {UNASKED}",))
+    if shell.config.fence_after_s and shell.config.restart_depth == CONTAINERS:
+        raise ConfigError((UNFENCED,))
+    shell, start = _with_slot(begin(shell))
+    config = shell.config
+    with listen(config.barrier_address, config.barrier_port) as listener:
+        gc.disable()  # what is imported stays; looking for garbage in it is for nothing
+        ahead = None  # a guard's word comes first where one checks
+        if not config.checks_awaited:
+            ahead = head_start(config, shell.credentials, shell.context, shell.memory, shell.phases, start)
+        problem = leave_agent_file(config.agent_file) if config.agent_file else None
+        if problem is not None:
+            shell.log.warning("agent_file_not_left", message=problem, then="the worker may not find its file")
+        from inplace.agent.loop import run_loop
+
+        if start is not None and start.slot_s > config.start_slot_s:
+            shell.log.info("start_put_off", slot_s=round(start.slot_s, 3), why="the server's first answers came late")
+            shell = replace(shell, config=replace(config, start_slot_s=start.slot_s))
+        gc.freeze()
+        gc.enable()
+        code = run_loop(shell, _make, listener=listener, ahead=ahead, unwatched=unwatched)
+    if start is not None:
+        ordered = code == config.restart_exit_code and config.restart_depth == CONTAINERS
+        _leave(shell, start, ordered=ordered)
+    return code
+
+
+def _make(config: AgentConfig, parts: Parts) -> Agent:
+    """Return the agent of this Pod's depth."""
+    if config.restart_depth == CONTAINERS:
+        from inplace.agent.sidecar_agent import SidecarAgent
+
+        return SidecarAgent(config, parts)
+    from inplace.agent.link.checks import Checks
+    from inplace.agent.link.linked_worker import LinkedWorker
+    from inplace.agent.link.server import LinkServer
+    from inplace.agent.report.line_limit import LimitedLog
+    from inplace.agent.start.arguments import RunOptions
+    from inplace.agent.supervisor_agent import SupervisorAgent
+    from inplace.common.protocol.link import PROCESS
+
+    peers = LimitedLog(parts.log, parts.clock.monotonic_s)
+    server = LinkServer(config.link_file, PROCESS, clock=parts.clock, log=peers)
+    checks = Checks(server, config.checks_awaited, clock=parts.clock, log=peers)
+    worker = LinkedWorker(server, clock=parts.clock, checks=checks)
+    return SupervisorAgent(config, parts, worker=worker, options=RunOptions(command=("guard",)))
+
+
+def _with_slot(shell: Shell) -> tuple[Shell, HerdStart | None]:
+    """Return the shell with the slot that the last starts of this Pod taught, and this start; none in a small group."""
+    config, log = shell.config, shell.log
+    if config.herd.window_s <= 0:
+        return shell, None
+    from inplace.agent.announce.herd_start import HerdStart  # with what it imports; a small group needs neither
+
+    path = f"{config.epoch_file}.window" if config.epoch_file else ""
+    start = HerdStart(config.herd, process_started_s(boot_s()), path)
+    problem = start.recall()
+    if problem is not None:
+        log.warning("start_window_not_recalled", message=problem, then="the default window")
+    return replace(shell, config=replace(config, start_slot_s=start.slot_s)), start
+
+
+def _leave(shell: Shell, start: HerdStart, *, ordered: bool) -> None:
+    """Keep what this start teaches."""
+    metrics = shell.metrics
+    announced = metrics.requests["patch", "ok"] > 0
+    problem = start.leave(boot_s(), announced=announced, rejected=metrics.rejected > 0, ordered=ordered)
+    if problem is not None:
+        shell.log.warning("start_window_not_kept", message=problem, then="the next start keeps the window of this one")

@@ -1,0 +1,127 @@
+"""
+The supervisor's process: its own worker below it, and the signals for that worker.
+
+A worker's command that does not exist is refused before anything is announced. SIGTERM and SIGINT end the worker, then
+this process, as does another signal that ends the Pod (`agent.worker.outside_signals`). All others are passed on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import nullcontext
+from functools import partial
+from typing import TYPE_CHECKING
+
+from inplace.agent.driver import Parts
+from inplace.agent.loop import run_loop
+from inplace.agent.report.log import LazyLog
+from inplace.agent.start.arguments import RunOptions
+from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.start.listener import listen
+from inplace.agent.start.shell import SIGNALS, Shell, begin, run_shell
+from inplace.agent.supervisor_agent import SupervisorAgent
+from inplace.agent.worker.cleaning import Cleaning
+from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND, find_program
+from inplace.agent.worker.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
+from inplace.agent.worker.outside_signals import OutsideSignals
+from inplace.agent.worker.process import WorkerProcess, WorkerStartError
+from inplace.agent.worker.process_tree import become_reaper, lists_children
+
+if TYPE_CHECKING:
+    from inplace.agent.worker.checker import Checker
+    from inplace.agent.worker.standby import Standby
+
+
+def run_supervised(options: RunOptions, env: Mapping[str, str]) -> int:
+    """Run the agent and its worker; return the process's exit code."""
+    env = {**env, **dict(options.variables)}
+    return run_shell(env, partial(_start, options, env))
+
+
+def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
+    """Make sure that a worker can be run, and that none runs; then run the agent.
+
+    Raises:
+        StartError: nothing was announced.
+    """
+    check_command(options.command[0], env)
+    become_reaper()
+    end_what_was_left(shell.config, shell.log)
+    shell = begin(shell, worker=options.command[0])
+    cleaning = Cleaning(options.clean, shell.config.epoch_file, env)
+    if cleaning.refused:
+        raise ConfigError(tuple(cleaning.refused))
+    outside = OutsideSignals(options.stop_signal)
+
+    def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
+        own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
+        standby = _standby(parts) if options.standby else None
+        worker = WorkerProcess(
+            options.command,
+            {**env, **own},
+            clock=parts.clock,
+            on_stall=options.on_stall,
+            standby=standby,
+            cleaning=cleaning,
+            say=lambda words: parts.log.info("cleaned", message=words),
+            checker=_checker(options, parts) if options.before_announce else None,
+        )
+        agent = SupervisorAgent(config, parts, worker=worker, options=options, outside=outside)
+        asyncio.get_running_loop().add_reader(outside.descriptor, agent.take_signals)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # a careless parent may have blocked them
+        return agent
+
+    config = shell.config
+    with listen(config.barrier_address, config.barrier_port) if options.listens else nullcontext() as listener:
+        return run_loop(shell, make, listener=listener)
+
+
+def _checker(options: RunOptions, parts: Parts) -> Checker:
+    """Return what checks this Pod."""
+    from inplace.agent.worker.checker import Checker
+
+    return Checker(
+        options.before_announce,
+        options.check_timeout_s,
+        joins_unanswered=options.joins_unanswered,
+        clock=parts.clock,
+        log=parts.log,
+    )
+
+
+def _standby(parts: Parts) -> Standby | None:
+    """Return what holds the next run's process, None where a worker's end could not be told from a standby's."""
+    from inplace.agent.worker.standby import Standby
+
+    if lists_children():
+        return Standby(readers=asyncio.get_running_loop(), log=parts.log, memory=parts.metrics)
+    message = "expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none"
+    parts.log.warning("standby_unavailable", message=message, then="every start is an ordinary one")
+    return None
+
+
+def check_command(program: str, env: Mapping[str, str]) -> None:
+    """Refuse a program that is not there BEFORE the group waits for this Pod.
+
+    Raises:
+        WorkerStartError: it cannot be found or executed.
+    """
+    path = find_program(program, env)
+    if path is None:
+        where = "a file" if "/" in program else f"a program in PATH ({env.get('PATH', os.defpath)})"
+        raise WorkerStartError(f"the worker's command: expected {where}, saw {program!r}", NOT_FOUND)
+    if not os.access(path, os.X_OK):
+        raise WorkerStartError(f"the worker's command: expected an executable file, saw {path!r}", NOT_EXECUTABLE)
+
+
+def end_what_was_left(config: AgentConfig, log: LazyLog) -> None:
+    """End the worker of an earlier supervisor BEFORE this one says that none is left; process 1 had no other before.
+
+    Raises:
+        LeftoversError: it does not end.
+    """
+    if os.getpid() != 1 and (count := end_leftovers(config.namespace, config.pod_name)):
+        log.warning("leftovers_killed", message=f"{count} processes of a supervisor that was killed ran on")

@@ -1,0 +1,82 @@
+"""
+Ask the worker to save and end, before a planned stop: a small file with the epoch whose ranks are meant.
+
+The ranks look for it at each step (`inplace.save_requested`) and agree among themselves at which step all save. So one
+Pod whose worker is asked is enough. Who asks: an agent that reads it in the JobSet's status, and whoever gets SIGTERM
+for the worker. Loaded only where SAVE_WITHIN_S is set. docs/adr/0069
+"""
+
+from __future__ import annotations
+
+import os
+
+from inplace.common.bare.typed import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from inplace.agent.report.log import Log
+
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class SavePlace(Protocol):
+    """Where a worker finds that it is asked."""
+
+    path: str
+
+    def ask(self, epoch: int) -> str:
+        """Ask the worker of this epoch (>= 1); return what went wrong, "" when it can see it."""
+
+
+class SaveFile:
+    """The file INPLACE_SAVE_FILE; it lies where the worker may write, too, so no link of its is followed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def ask(self, epoch: int) -> str:
+        """Replace the file in one step; what an older epoch was asked means nothing to this one."""
+        fresh = f"{self.path}.new"
+        try:
+            if os.path.lexists(fresh):
+                os.unlink(fresh)  # noqa: PTH108 - pathlib loads later than this
+            file = os.open(fresh, _FLAGS, 0o644)
+            try:
+                os.fchmod(file, 0o644)  # whatever the umask: the worker may be another user
+                os.write(file, b"%d\n" % epoch)
+            finally:
+                os.close(file)
+            os.replace(fresh, self.path)  # noqa: PTH105
+        except OSError as error:
+            return f"cannot write {self.path}: {error.strerror}"
+        return ""
+
+
+class SaveRequests:
+    """One Pod's requests, each epoch's once.
+
+    Args:
+        place: where the worker looks.
+        within_s: how long SIGTERM is held back from a worker that saves.
+    """
+
+    def __init__(self, place: SavePlace, within_s: float, log: Log) -> None:
+        self._place = place
+        self.within_s = within_s
+        self._log = log
+        self._asked = 0  # the newest epoch
+
+    @property
+    def path(self) -> str:
+        """Return what the worker is told as INPLACE_SAVE_FILE."""
+        return self._place.path
+
+    def ask(self, epoch: int) -> bool:
+        """Ask the worker of this epoch, unless it was asked; say whether it knows."""
+        if epoch == self._asked:
+            return True
+        if problem := self._place.ask(epoch):
+            self._log.warning("save_not_requested", epoch=epoch, message=problem, then="the worker is stopped unsaved")
+            return False
+        self._asked = epoch
+        self._log.info("save_requested", epoch=epoch)
+        return True
