@@ -1,5 +1,5 @@
 """
 The agent: announces its Pod's epoch, holds the barrier, and makes the Pod restart in place.
 
-Start at `agent.runtime`. Modules on the start path import nothing that the announcement does not need.
+Start at `agent.main`. Modules on the start path import nothing that the announcement does not need.
 """
