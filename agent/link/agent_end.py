@@ -28,6 +28,7 @@ from inplace.common.protocol.link import (
     Message,
     Started,
     Unfit,
+    is_completion,
 )
 from inplace.common.protocol.stall import Stalled
 
@@ -150,7 +151,7 @@ class SocketLink:
         if self._lifted is None or message.epoch != self._lifted.epoch:
             raise RemoteProtocolError(f"expected news of the worker of {self._lifted}, saw {message!r}")
         self._running.pop(peer, None)
-        if isinstance(message, Failed) or (isinstance(message, Ended) and message.epoch and message.code == 0):
+        if isinstance(message, Failed) or is_completion(message):
             self._on_end(message.epoch, message.code)
         elif isinstance(message, Started) and message.epoch:  # with in-place restart off, its end is no news
             self._running[peer] = message.epoch

@@ -26,9 +26,12 @@ Pure, and on the guard's start path. docs/adr/0062
 from __future__ import annotations
 
 from inplace.common.bare.record import record
-from inplace.common.bare.typed import Any, Final
+from inplace.common.bare.typed import TYPE_CHECKING, Any, Final
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.int32 import INT32_MAX
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
 
 CONTAINERS: Final = 1  # the link's versions are the depths of a restart
 PROCESS: Final = 2
@@ -170,6 +173,11 @@ def line_of(message: Message) -> bytes:
     """Return a message's line."""
     numbers = [str(getattr(message, name)) for name in type(message).__match_args__]
     return " ".join([_WORDS[type(message)], *numbers]).encode("ascii") + b"\n"
+
+
+def is_completion(message: Message) -> TypeGuard[Ended]:
+    """Say whether a worker of an epoch ended by itself with exit code 0."""
+    return isinstance(message, Ended) and message.epoch > 0 and message.code == 0
 
 
 class LineReader:

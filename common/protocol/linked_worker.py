@@ -14,7 +14,7 @@ from __future__ import annotations
 from inplace.common.bare.record import record, replace
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.errors import InvariantError, RemoteProtocolError
-from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Lifted, Message, Signal, Started
+from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Lifted, Message, Signal, Started, is_completion
 
 # What is known of a guard; plain texts, as the guard's phases.
 ABSENT: Final = "absent"  # no process of a worker; it waits for a lift
@@ -189,8 +189,7 @@ def _ran(state: LinkedWorkerState, number: int, message: Message) -> Step:
             return state, ()
         after, words = _order(replace(state, has_exited=True), SIGKILL, but=number)
         return after, (Exited(message.code), *words)
-    completed = isinstance(message, Ended) and message.epoch > 0 and message.code == 0
-    return _at(replace(state, completed=state.completed or completed), number, ENDS), ()
+    return _at(replace(state, completed=state.completed or is_completion(message)), number, ENDS), ()
 
 
 def _left(state: LinkedWorkerState, number: int) -> Step:

@@ -33,7 +33,18 @@ from inplace.common.protocol.guard import (
     TellEnding,
     step,
 )
-from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Leaving, Lifted, Message, Signal, Started
+from inplace.common.protocol.link import (
+    Absent,
+    Ended,
+    Ending,
+    Failed,
+    Leaving,
+    Lifted,
+    Message,
+    Signal,
+    Started,
+    is_completion,
+)
 from inplace.common.protocol.stall import Stalled
 
 
@@ -117,7 +128,7 @@ class ModelLink:
 
     def said(self, message: Message) -> None:
         """Hear of a failure, or of a completion."""
-        if isinstance(message, Failed) or (isinstance(message, Ended) and message.epoch and message.code == 0):
+        if isinstance(message, Failed) or is_completion(message):
             self._ends.put_nowait((message.epoch, message.code))
 
     def gone(self, epoch: int) -> None:
