@@ -60,11 +60,12 @@ async def _until(look: Callable[[], Awaitable[bool]], what: str) -> float:
 
 
 async def _until_running(api: Api, pods: int) -> float:
-    """Wait until so many Pods are there and none is being deleted."""
+    """Wait until so many Pods are there, none is being deleted, and the controller, which writes later, counts them."""
 
     async def look() -> bool:
         found = await _pods(api)
-        return len(found) == pods and not any(p["metadata"].get("deletionTimestamp") or _ended(p) for p in found)
+        runs = not any(p["metadata"].get("deletionTimestamp") or _ended(p) for p in found)
+        return runs and len(found) == pods == (await _status(api)).get("active")
 
     return await _until(look, f"{pods} Pods that run")
 
