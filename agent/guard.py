@@ -14,25 +14,16 @@ from __future__ import annotations
 import os
 import select
 import time
-from _signal import (  # type: ignore[import-not-found]
-    SIGCHLD,
-    SIGCONT,
-    SIGINT,
-    SIGKILL,
-    SIGPIPE,
-    SIGTERM,
-    SIGXFSZ,
-    set_wakeup_fd,
-    signal,
-)
+from _signal import SIGCHLD, SIGINT, SIGKILL, SIGTERM, set_wakeup_fd, signal  # type: ignore[import-not-found]
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from inplace.agent.link.address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
 from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S, Patience
 from inplace.agent.start.arguments import GuardOptions
 from inplace.agent.worker.command import NOT_EXECUTABLE, epoch_variables
+from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.outside_signals import OutsideSignals
-from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping
+from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.guard import (
     RUNNING,
@@ -59,10 +50,13 @@ from inplace.common.protocol.link import (
     CONTAINERS,
     PROCESS,
     Absent,
+    Checking,
     Ended,
     Ending,
     Examine,
+    Examines,
     Failed,
+    Fit,
     Hello,
     Leaving,
     Lifted,
@@ -76,7 +70,6 @@ from inplace.common.wire.unfit import CODE as UNFIT
 
 if TYPE_CHECKING:
     from inplace.agent.worker.cleaning import Cleaner
-    from inplace.agent.worker.guard_asides import Asides
     from inplace.agent.worker.saving_time import SavingTime
     from inplace.common.protocol.guard import Action, Event
     from inplace.common.protocol.link import Message
@@ -95,15 +88,11 @@ class Guard:
 
     def __init__(self, options: GuardOptions, env: Mapping[str, str], cleaning: Cleaner) -> None:
         self._cleaning = cleaning
-        self._command = list(options.command)
+        self._options = options
         self._env = env
-        self._grace_s = options.grace_s
-        self._asides: Asides | None = None
-        if options.before_announce or options.on_stall or options.standby:
-            from inplace.agent.worker.guard_asides import Asides
-
-            self._asides = Asides(options, env, tell=self._tell, leave=self._leave, log=GUARD_LOG)
         self._path = env.get("LINK_FILE") or LINK_FILE
+        self._callbacks: dict[int, Callable[[], object]] = {}  # by descriptor
+        self._host = WorkerHost(options, env, owner=self, readers=self, log=GUARD_LOG)
         self._saving: SavingTime | None = None
         if options.save_within_s > 0:
             from inplace.agent.worker.saving_time import SavingTime
@@ -112,8 +101,8 @@ class Guard:
         self._state = GuardState(final_codes=options.final_codes)
         self._link: socket | None = None
         self._lines = LineReader()
-        self._main = 0  # the worker's process id until it is reaped
         self._kill_at_s: float | None = None
+        self._exit_code = 0  # of the worker that ended last
         self._code: int | None = None
         self._patience = Patience(self._path)
         self._wakes, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -121,57 +110,66 @@ class Guard:
         for number in (SIGCHLD, SIGTERM, SIGINT):
             signal(number, _take)
         self._outside = OutsideSignals(options.stop_signal)
+        self.add_reader(self._wakes, self._woken)
+        self.add_reader(self._outside.descriptor, self._hear_outside)
 
     def run(self) -> int:
         """Follow the link, signals and the worker until there is an exit code."""
         self._clean()
-        if self._asides is not None:
-            self._asides.check()
+        self._check()
         while self._code is None:
             if self._link is None:
                 self._connect()
             poll = select.poll()
-            poll.register(self._wakes, select.POLLIN)
-            poll.register(self._outside.descriptor, select.POLLIN)
-            if self._link is not None:
-                poll.register(self._link.fileno(), select.POLLIN)
-            if self._asides is not None:
-                self._asides.register(poll)
-            ready = poll.poll(self._wait_s() * 1000)
-            for descriptor, _ in ready:
-                if self._code is not None:
-                    break
-                if descriptor == self._wakes:
-                    self._woken()
-                elif descriptor == self._outside.descriptor:
-                    for number, ends in self._outside.read():
-                        self._signalled(number, ends=ends)
-                elif self._link is not None and descriptor == self._link.fileno():
-                    self._read()
-                elif self._asides is not None:
-                    self._asides.read(descriptor)
-            if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
-                self._kill_at_s = None
-                self._take(GraceOver())
-            if self._saving is not None and self._saving.is_over():
-                self._take(Signalled(self._saving.number, ends=True))
-            if self._asides is not None:
-                self._asides.go_on()
-            if self._state.phase == WAITING:
-                self._patience.go_on()
+            for descriptor in self._callbacks:
+                poll.register(descriptor, select.POLLIN)
+            for descriptor, _ in poll.poll(self._wait_s() * 1000):
+                if self._code is None and descriptor in self._callbacks:
+                    self._callbacks[descriptor]()
+            self._go_on()
         self._clean()
         return self._code
+
+    def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
+        """Call back whenever `fd` can be read."""
+        self._callbacks[fd] = callback
+
+    def remove_reader(self, fd: int) -> None:
+        """Do so no more."""
+        self._callbacks.pop(fd, None)
+
+    def _go_on(self) -> None:
+        """Do what is due."""
+        if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
+            self._kill_at_s = None
+            self._take(GraceOver())
+        if self._saving is not None and self._saving.is_over():
+            self._take(Signalled(self._saving.number, ends=True))
+        self._host.go_on()
+        if self._state.phase == WAITING:
+            self._patience.go_on()
 
     def _clean(self) -> None:
         """Clean what a worker left; one is cleaned after BEFORE its Pod announces again."""
         for problem in self._cleaning.clean():
             GUARD_LOG.info("cleaned", message=problem)
 
+    def _check(self) -> None:
+        """Check this container, if that was asked for, BEFORE the agent hears that it may announce."""
+        if self._options.before_announce:
+            self._host.check({})
+            if self._host.is_checking:
+                self._tell(self._check_word())
+
+    def _check_word(self) -> Checking | Fit:
+        """Return what the agent is told of the check now."""
+        return Checking(round(self._options.check_timeout_s * 1000)) if self._host.is_checking else Fit()
+
     def _wait_s(self) -> float:
         """Return how long the guard may sleep when nothing happens."""
         waits = [RECONNECT_S if self._link is None else PATIENCE_S]
         save_by_s = self._saving.by_s if self._saving is not None else None
-        dues_s = [self._kill_at_s, save_by_s, *(self._asides.dues_s() if self._asides is not None else ())]
+        dues_s = (self._kill_at_s, save_by_s, self._host.due_s())
         waits += [max(0.0, at_s - time.monotonic()) for at_s in dues_s if at_s is not None]
         return min(waits)
 
@@ -188,30 +186,29 @@ class Guard:
             case StartWorker(epoch):
                 self._start(epoch)
             case PassOn(number):
-                self._kill(number)
+                self._host.signal(number)
             case StopWorker():
                 self._stop()
             case KillWorker():
-                message = f"the worker did not end within {self._grace_s:g} s of the agent's end"
+                message = f"the worker did not end within {self._options.grace_s:g} s of the agent's end"
                 GUARD_LOG.warning("worker_killed", message=message)
-                self._kill(SIGKILL)
+                self._host.signal(SIGKILL)
             case TellEnding(epoch):
                 self._tell(Ending(epoch))
             case TellEnd(epoch, code, failed):
                 self._tell((Failed if failed else Ended)(epoch, code))
             case TellAbsent():
                 self._clean()
-                if self._asides is not None and self._state.epoch:  # BEFORE the agent hears that it may announce
-                    self._asides.check()
-                self._tell(Absent(round(self._grace_s * 1000)))
+                if self._state.epoch:  # else `run` has begun it
+                    self._check()
+                self._tell(Absent(round(self._options.grace_s * 1000)))
                 if self._state.epoch:
                     self._patience.begin()
             case Leave(code):
                 self._leave(code)
 
     def _start(self, epoch: int) -> None:
-        """Execute the worker in a session of its own, with no signal blocked."""
-        self._cut_asides("the barrier is lifted")
+        """Execute the worker."""
         self._cleaning.begin()
         own = epoch_variables(epoch)
         progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
@@ -219,20 +216,14 @@ class Guard:
             own[PROGRESS_DIR] = progress
         if self._saving is not None:
             own[SAVE_FILE] = save_file(self._path)
+        stays, wants = self._state.stays, self._options.standby
+        if wants and not stays:
+            message = "it needs RESTART_DEPTH=process at the agent"
+            GUARD_LOG.warning("standby_unavailable", message=message, then="every start is an ordinary one")
         try:
-            if self._asides is not None and self._asides.can_hold(stays=self._state.stays):
-                self._main = self._asides.start(own)
-            elif os.getpid() == 1:
-                name, env = self._command[0], {**self._env, **own}
-                self._main = os.posix_spawnp(
-                    name, self._command, env, setsid=True, setsigmask=(), setsigdef=(SIGPIPE, SIGXFSZ)
-                )
-            else:
-                from inplace.agent.worker.spawn import spawn
-
-                self._main = spawn(self._command, {**self._env, **own})
+            self._host.start(own, outlives=stays, holds_next=wants and stays and epoch > 0)
         except OSError as error:
-            message = f"cannot execute {self._command[0]!r}: {error.strerror}"
+            message = f"cannot execute {self._options.command[0]!r}: {error.strerror}"
             GUARD_LOG.error("worker_not_started", message=message, then=f"exit {NOT_EXECUTABLE}")
             self._code = NOT_EXECUTABLE
             return
@@ -242,73 +233,58 @@ class Guard:
     def _stop(self) -> None:
         """Let the worker end, for a while."""
         self._close()
-        self._cut_asides("the agent left")
-        GUARD_LOG.info("worker_stopping", why="the agent left", grace_s=self._grace_s)
-        self._kill_at_s = time.monotonic() + self._grace_s
-        self._kill(SIGTERM if self._grace_s > 0 else SIGKILL)
-
-    def _kill(self, number: int) -> None:
-        """Send a signal to the worker's process group; until the worker is reaped, the number is nobody else's.
-
-        A stopped process takes SIGTERM only when it goes on: it would use up its grace.
-        """
-        if self._main:
-            try:
-                os.killpg(self._main, number)
-                if number == SIGTERM:
-                    os.killpg(self._main, SIGCONT)
-            except (ProcessLookupError, PermissionError):
-                pass
+        self._host.cut("the agent left")
+        grace_s = self._options.grace_s
+        GUARD_LOG.info("worker_stopping", why="the agent left", grace_s=grace_s)
+        self._kill_at_s = time.monotonic() + grace_s
+        self._host.signal(SIGTERM if grace_s > 0 else SIGKILL)
 
     def _woken(self) -> None:
         """Take in the signals that came."""
         for number in os.read(self._wakes, READ_BYTES_MAX):
             if number == SIGCHLD:
-                self._reap()
+                self._host.reap()
             else:
                 self._signalled(number, ends=True)
+
+    def _hear_outside(self) -> None:
+        """Take in the other signals."""
+        for number, ends in self._outside.read():
+            self._signalled(number, ends=ends)
 
     def _signalled(self, number: int, *, ends: bool) -> None:
         """Pass a signal on, unless it is held back while the worker saves."""
         if self._saving is None or not ends or not self._saving.begins(number, self._state):
             self._take(Signalled(number, ends))
 
-    def _reap(self) -> None:
-        """Reap every child that ended; orphans are adopted, and end unnoticed."""
-        while True:
-            try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                return
-            if ended is None:
-                return
-            if self._asides is not None:
-                self._asides.ends(ended.si_pid, _code_of(ended))
-            if ended.si_pid != self._main:
-                os.waitpid(ended.si_pid, 0)
-                if self._asides is not None:
-                    self._asides.reaped(ended.si_pid, _code_of(ended))
-                continue
-            self._kill(SIGKILL)  # BEFORE the reaping: until then the group's number is ours
-            os.waitpid(ended.si_pid, 0)
-            self._main = 0
-            code, epoch = _code_of(ended), self._state.epoch
-            told_to_end = self._outside.ended_worker()  # BEFORE the sweep, which takes seconds on a busy machine
-            # The kernel kills what process 1 leaves behind; a guard that stays leaves nothing behind itself.
-            is_tree_gone = True
-            if self._state.stays or os.getpid() != 1:
-                from inplace.agent.worker.sweep import sweep
+    def worker_exited(self, code: int) -> None:
+        """Take note of how the worker ended; one that was told to end because its Pod ends did not complete."""
+        self._exit_code, self._kill_at_s = code, None
+        if self._saving is not None and self._saving.ends():
+            self._take(Signalled(self._saving.number, ends=True))
+        if told_to_end := self._outside.ended_worker():
+            self._take(Signalled(told_to_end, ends=True))
 
-                is_tree_gone = self._asides.sweep() if self._asides is not None else sweep()
-            if self._saving is not None and self._saving.ends():  # it saved because its Pod ends: this is no completion
-                self._take(Signalled(self._saving.number, ends=True))
-            if told_to_end:
-                self._take(Signalled(told_to_end, ends=True))
-            if self._asides is not None:
-                self._asides.swept()  # or it ends with process 1
-            self._take(WorkerEnded(code, is_tree_gone))
-            GUARD_LOG.info("worker_exited", epoch=epoch or None, exit_code=code)
+    def worker_gone(self, *, entirely: bool) -> None:
+        """Tell the agent, or end: nothing of the worker is left, or it survives SIGKILL."""
+        code, epoch = self._exit_code, self._state.epoch
+        self._take(WorkerEnded(code, entirely))
+        GUARD_LOG.info("worker_exited", epoch=epoch or None, exit_code=code)
+
+    def pod_checked(self, unfit: str) -> None:
+        """Tell the agent that this container may join, or end it: its Job replaces the Pod."""
+        if not unfit:
+            self._tell(self._check_word())
             return
+        GUARD_LOG.error("check_failed", message=unfit, then="the Pod ends")
+        self._tell(Unfit())
+        self._leave(UNFIT)
+
+    def worker_examined(self, problem: str) -> None:
+        """Tell the agent that the command of --on-stall does not run."""
+        if problem:
+            GUARD_LOG.warning("stall_examined", message=problem)
+        self._tell(Examines())
 
     def _connect(self) -> None:
         """Try to reach the agent, at most once."""
@@ -318,7 +294,11 @@ class Guard:
         try:
             with reachable(self._path) as address:
                 link.connect(address)
-            words = [Hello(), *(self._asides.words() if self._asides is not None else ())]
+            words: list[Message] = [Hello()]
+            if self._options.on_stall:
+                words.append(Examines())
+            if self._options.before_announce:
+                words.append(self._check_word())
             link.sendall(b"".join(map(line_of, words)))
         except OSError as error:
             link.close()
@@ -326,6 +306,7 @@ class Guard:
             return
         link.setblocking(False)
         self._link, self._lines = link, LineReader((CONTAINERS, PROCESS))
+        self.add_reader(link.fileno(), self._read)
 
     def _read(self) -> None:
         """Take in what the agent says, or that it is gone."""
@@ -347,10 +328,10 @@ class Guard:
                 self._take(BarrierLifted(message.epoch))
             elif isinstance(message, Signal):
                 if self._state.phase == RUNNING:
-                    self._cut_asides("the worker is to end")
+                    self._host.cut("the worker is to end")
                 self._take(AgentSignal(message.number))
-            elif isinstance(message, Examine) and self._asides is not None:
-                self._asides.examine(message, self._main if self._state.phase == RUNNING else 0, self._state.epoch)
+            elif isinstance(message, Examine) and self._options.on_stall:
+                self._examine(message)
             elif isinstance(message, Hello) and message.version == PROCESS:
                 self._take(StayOn())
             elif isinstance(message, Leaving):
@@ -362,16 +343,17 @@ class Guard:
             self._close()
             self._take(LinkEnded())
 
-    def _cut_asides(self, why: str) -> None:
-        """Kill the commands beside the worker, if they run."""
-        if self._asides is not None:
-            self._asides.cut(why)
+    def _examine(self, asked: Examine) -> None:
+        """Look at a worker that hangs; the agent waits for the end of that."""
+        if self._state.phase == RUNNING:
+            self._host.examine(asked.pid, asked.silent_s)
+        else:
+            self._tell(Examines())
 
     def _leave(self, code: int) -> None:
         """End the guard."""
-        if self._asides is not None:
-            self._asides.end("the guard leaves")
         self._code = code
+        self._host.end()
 
     def _tell(self, message: Message) -> None:
         """Say something to the agent, if it is there."""
@@ -383,13 +365,9 @@ class Guard:
 
     def _close(self) -> None:
         if self._link is not None:
+            self.remove_reader(self._link.fileno())
             self._link.close()
             self._link = None
-
-
-def _code_of(ended: os.waitid_result) -> int:
-    """Return the exit code of a process, 128 + n after signal n."""
-    return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
 
 
 def _take(_number: int, _frame: object) -> None:

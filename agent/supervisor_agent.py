@@ -96,7 +96,6 @@ class SupervisorAgent:
         self._saves = parts.saves
         self._saving: asyncio.Task[None] | None = None  # while SIGTERM is held back
         self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
-        self._holding: asyncio.Task[None] | None = None  # the process of the run after the newest worker's
         self._phases = self._driver.phases
         self._stop_signal = int(signal.SIGTERM)
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
@@ -228,8 +227,6 @@ class SupervisorAgent:
         if self._stalls is not None:
             watching = self._stalls.watch(self._driver.take, self._worker.runs, self._worker.examine)
             self._watching = self._driver.start(watching)
-        if self._options.standby and epoch is not None and not self._options.once:
-            self._holding = self._driver.start(self._worker.keep_standby())
         self._driver.lift(epoch)
 
     def _stop(self, action: StopWorker) -> None:
@@ -257,11 +254,10 @@ class SupervisorAgent:
         self._log.info("worker_stopping", why=why, signal=signal_name(number), grace_s=grace_s)
 
     def _stop_watching(self) -> None:
-        """Judge this worker no longer, and start nothing beside it; it ends."""
+        """Judge this worker no longer: it ends."""
         self._teller.keep_silent()
-        for task in (self._watching, self._holding):
-            if task is not None and task is not asyncio.current_task():
-                task.cancel()
+        if self._watching is not None and self._watching is not asyncio.current_task():
+            self._watching.cancel()
 
     async def _kill_after(self, grace_s: float) -> None:
         """Kill the worker's main process after its grace; cancelled when it ends by itself."""
@@ -299,7 +295,7 @@ class SupervisorAgent:
     def _leave(self, code: int) -> None:
         """End the process, and every task that still waits for the worker."""
         self._teller.drop()
-        for task in (self._patience, self._watch_over, self._watching, self._holding, self._saving):
+        for task in (self._patience, self._watch_over, self._watching, self._saving):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         self._driver.end(code)

@@ -73,9 +73,6 @@ class LinkedWorker:
         if self._checks is not None:
             await self._checks.until_fit()
 
-    async def keep_standby(self) -> None:
-        """Hold nothing: a guard starts its worker at the lift."""
-
     def start(self, env: Mapping[str, str]) -> None:
         """Let every guard start its worker, also those that connect later; they set the environment."""
         loop = asyncio.get_running_loop()

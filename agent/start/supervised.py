@@ -13,7 +13,6 @@ import signal
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
 
 from inplace.agent.driver import Parts
 from inplace.agent.loop import run_loop
@@ -28,11 +27,7 @@ from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND, find_program
 from inplace.agent.worker.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
 from inplace.agent.worker.outside_signals import OutsideSignals
 from inplace.agent.worker.process import WorkerProcess, WorkerStartError
-from inplace.agent.worker.process_tree import become_reaper, lists_children
-
-if TYPE_CHECKING:
-    from inplace.agent.worker.checker import Checker
-    from inplace.agent.worker.standby import Standby
+from inplace.agent.worker.process_tree import become_reaper
 
 
 def run_supervised(options: RunOptions, env: Mapping[str, str]) -> int:
@@ -58,17 +53,7 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
 
     def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
         own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
-        standby = _standby(parts) if options.standby else None
-        worker = WorkerProcess(
-            options.command,
-            {**env, **own},
-            clock=parts.clock,
-            on_stall=options.on_stall,
-            standby=standby,
-            cleaning=cleaning,
-            say=lambda words: parts.log.info("cleaned", message=words),
-            checker=_checker(options, parts) if options.before_announce else None,
-        )
+        worker = WorkerProcess(options, {**env, **own}, cleaning=cleaning, log=parts.log, memory=parts.metrics)
         agent = SupervisorAgent(config, parts, worker=worker, options=options, outside=outside)
         asyncio.get_running_loop().add_reader(outside.descriptor, agent.take_signals)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # a careless parent may have blocked them
@@ -77,30 +62,6 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) if options.listens else nullcontext() as listener:
         return run_loop(shell, make, listener=listener)
-
-
-def _checker(options: RunOptions, parts: Parts) -> Checker:
-    """Return what checks this Pod."""
-    from inplace.agent.worker.checker import Checker
-
-    return Checker(
-        options.before_announce,
-        options.check_timeout_s,
-        joins_unanswered=options.joins_unanswered,
-        clock=parts.clock,
-        log=parts.log,
-    )
-
-
-def _standby(parts: Parts) -> Standby | None:
-    """Return what holds the next run's process, None where a worker's end could not be told from a standby's."""
-    from inplace.agent.worker.standby import Standby
-
-    if lists_children():
-        return Standby(readers=asyncio.get_running_loop(), log=parts.log, memory=parts.metrics)
-    message = "expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none"
-    parts.log.warning("standby_unavailable", message=message, then="every start is an ordinary one")
-    return None
 
 
 def check_command(program: str, env: Mapping[str, str]) -> None:

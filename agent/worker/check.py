@@ -1,20 +1,26 @@
 """
 The check of `--before-announce`: a command in the worker's container that says whether this Pod may join its group.
 
-A supervisor and a guard run it by /bin/sh, each BEFORE its Pod announces an epoch. This module has what both share: how
-an end is judged, the last of the output, and the reason that kubelet puts into the Pod's status. Nobody loads it
-without a check.
+The worker's host runs it by /bin/sh, each time BEFORE its Pod announces an epoch. How it ended, and the last of its
+output, decide; the reason is left for kubelet, who puts it into the Pod's status. Nobody loads this without a check.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 
 from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.worker.stall_command import kill_tree
 from inplace.common.bare.record import record
-from inplace.common.bare.typed import Final
+from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
 from inplace.common.wire.unfit import WORDS
+
+if TYPE_CHECKING:
+    from inplace.agent.report.log import Log
+    from inplace.agent.start.arguments import GuardOptions, RunOptions
+    from inplace.agent.worker.standby import Readers
 
 OUTPUT_BYTES_MAX: Final = 2048  # its last ones; the reason must fit into kubelet's 4096 bytes
 READ_BYTES_MAX: Final = 65536  # what a pipe holds
@@ -23,7 +29,7 @@ REASON_FILE: Final = "/dev/termination-log"  # kubelet's default; another termin
 
 
 @record
-class Verdict:
+class CheckResult:
     """What a check's end says.
 
     Args:
@@ -35,15 +41,15 @@ class Verdict:
     problem: str = ""
 
 
-def verdict_on(code: int | None, timeout_s: float, *, joins_unanswered: bool) -> Verdict:
+def result_of(code: int | None, timeout_s: float, *, joins_unanswered: bool) -> CheckResult:
     """Judge the end of a check; `code` is None if it did not end in time, and 128 + n after signal n."""
     if code == 0:
-        return Verdict(joins=True)
+        return CheckResult(joins=True)
     if code is None:
-        return Verdict(joins_unanswered, f"it did not end within {timeout_s:g} s, and was killed")
+        return CheckResult(joins_unanswered, f"it did not end within {timeout_s:g} s, and was killed")
     if code in (NOT_EXECUTABLE, NOT_FOUND):
-        return Verdict(joins_unanswered, f"it cannot be run: exit code {code}")
-    return Verdict(joins=False, problem=f"it ended with exit code {code}")
+        return CheckResult(joins_unanswered, f"it cannot be run: exit code {code}")
+    return CheckResult(joins=False, problem=f"it ended with exit code {code}")
 
 
 class Output:
@@ -74,9 +80,95 @@ class Output:
         return self._last.decode("utf-8", errors="replace").strip()
 
 
-def reason_of(verdict: Verdict, output: str) -> str:
+class Check:
+    """One run of the command.
+
+    Args:
+        readers: calls back when there is output.
+
+    Attributes:
+        pid: of the command until its end was taken in; 0 if it does not run.
+        by_s: when it is killed, of the monotonic clock; None if it does not run.
+    """
+
+    def __init__(self, options: GuardOptions | RunOptions, readers: Readers, log: Log) -> None:
+        self._options = options
+        self._readers = readers
+        self._log = log
+        self._output = Output()
+        self._descriptor = -1
+        self._began_s = time.monotonic()
+        self._code: int | None = None
+        self.pid = 0
+        self.by_s: float | None = None
+
+    def begin(self, spawn: Callable[[str, Mapping[str, str], int], int], env: Mapping[str, str]) -> bool:
+        """Start the command, with `env` beside its environment; say whether it runs."""
+        self._descriptor, write_end = os.pipe()
+        os.set_blocking(self._descriptor, False)
+        try:
+            self.pid = spawn(self._options.before_announce, env, write_end)
+        except OSError:  # /bin/sh cannot be executed
+            return False
+        finally:
+            os.close(write_end)
+        self._readers.add_reader(self._descriptor, self._read)
+        self.by_s = self._began_s + self._options.check_timeout_s
+        return True
+
+    def is_late(self, now_s: float) -> bool:
+        """Say whether the command has to be killed now."""
+        return self.by_s is not None and now_s >= self.by_s
+
+    def end(self, code: int | None) -> None:
+        """Take in the end of the command, None if it is killed for its time."""
+        self._code = code
+        if code is not None:
+            self.pid = 0  # reaped: the number is not ours any more
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the command, if it runs, and hang up."""
+        if self.pid:
+            kill_tree(self.pid)
+        self.pid, self.by_s = 0, None
+        if self._descriptor >= 0:
+            self._readers.remove_reader(self._descriptor)
+            self._output.drain(self._descriptor)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def unfit(self, *, entirely: bool) -> str:
+        """Return why this Pod may not join its group, "" if it may; kubelet is told as well.
+
+        Args:
+            entirely: no process of the command is left.
+        """
+        timeout_s, joins = self._options.check_timeout_s, self._options.joins_unanswered
+        result = result_of(self._code, timeout_s, joins_unanswered=joins)
+        if not entirely:
+            result = CheckResult(joins=False, problem="its processes survive SIGKILL")
+        took_s = round(time.monotonic() - self._began_s, 3)
+        if not result.joins:
+            reason = reason_of(result, self._output.text)
+            leave_reason(reason)
+            return reason
+        if result.problem:
+            output, then = self._output.text, "the Pod joins its group unchecked"
+            self._log.warning("check_unanswered", message=result.problem, output=output, took_s=took_s, then=then)
+        else:
+            self._log.info("check_passed", took_s=took_s)
+        return ""
+
+    def _read(self) -> None:
+        """Take in a part of the output; the command may have ended meanwhile."""
+        if self._descriptor >= 0 and not self._output.read(self._descriptor):
+            self._readers.remove_reader(self._descriptor)
+
+
+def reason_of(result: CheckResult, output: str) -> str:
     """Return why this Pod ends, for kubelet."""
-    words = f"{WORDS}: {verdict.problem}"
+    words = f"{WORDS}: {result.problem}"
     return f"{words}: {output}" if output else words
 
 

@@ -1,49 +1,29 @@
 """
-Run the worker as a child process, once per epoch, and leave no process of a run behind.
+Run the worker as a child process of a supervisor, once per epoch, and leave no process of a run behind.
 
 The worker has a session of its own. It inherits standard output and error, so that its output never passes through the
-agent. When its main process ends, the agent kills the rest of its tree at once, as the kernel does with a container's
-processes. `gone` returns when the kernel says that the agent has no child at all, but for a standby that waits
-(`agent.worker.process_tree`).
-
-SIGCHLD reports every end, the worker's and any orphan's; then the agent reaps all children that have ended. (A pidfd
-would report the worker only.) Its handler is installed before the first worker starts, so no end is lost.
+agent. `agent.worker.host` is its parent; this module drives it by the event loop: SIGCHLD, descriptors and timers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
 
-from inplace.agent.start.exit_code import StartError
-from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND, epoch_variables
-from inplace.agent.worker.process_tree import STUCK_S, is_alone_with, kill_descendants
-from inplace.agent.worker.spawn import spawn
-from inplace.agent.worker.stall_command import (
-    COMMAND_S_MAX,
-    PID,
-    RANK,
-    SILENT_S,
-    STEP,
-    kill_tree,
-    pid_to_examine,
-    shell_words,
-)
-from inplace.common.kube.clock import Clock
+from inplace.agent.start.exit_code import StartError, UnfitError
+from inplace.agent.worker.command import EPOCH, NOT_EXECUTABLE, NOT_FOUND, epoch_variables
+from inplace.agent.worker.host import WorkerHost
+from inplace.agent.worker.process_tree import STUCK_S
+from inplace.agent.worker.stall_command import RANK, STEP
 from inplace.common.protocol.stall import Stalled
 
 if TYPE_CHECKING:
-    from inplace.agent.worker.checker import Checker
+    from inplace.agent.report.log import Log
+    from inplace.agent.start.arguments import RunOptions
     from inplace.agent.worker.cleaning import Cleaner
-    from inplace.agent.worker.standby import Standby
-
-SWEEP_S_FIRST: Final = 0.001  # a tree is usually gone by then
-SWEEP_S_MAX: Final = 0.02
-_FINAL_SWEEPS_MAX: Final = 50
+    from inplace.agent.worker.standby import Memory
 
 
 class WorkerStartError(StartError):
@@ -89,9 +69,6 @@ class Worker(Protocol):
             UnfitError: it may not.
             WorkerStuckError: something of the check survived SIGKILL for STUCK_S seconds.
         """
-
-    async def keep_standby(self) -> None:
-        """Start the next run's process early and hold it, if its command can be held; cancelled at the run's end."""
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start a run, or release the process that is held for it; nothing of the last one may be left.
@@ -145,148 +122,84 @@ class WorkerProcess:
     """The worker as a process tree, see `Worker`.
 
     Args:
-        command: argv; the program is looked for in PATH.
+        options: how it is run.
         env: the environment of every run.
-        on_stall: a shell's command that looks at a worker that hangs; "" for none.
-        standby: holds the next run's process; None for none.
-        checker: runs the check before each announcement; None for none.
-        cleaning: cleans after each run, BEFORE the next announcement; None for nothing.
-        say: told what came of that.
+        cleaning: cleans after each run, BEFORE the next announcement.
+        memory: told what the standby holds.
     """
 
     def __init__(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str],
-        *,
-        clock: Clock,
-        on_stall: str = "",
-        standby: Standby | None = None,
-        checker: Checker | None = None,
-        cleaning: Cleaner | None = None,
-        say: Callable[[str], object] = lambda _: None,
+        self, options: RunOptions, env: Mapping[str, str], *, cleaning: Cleaner, log: Log, memory: Memory
     ) -> None:
-        self._command = list(command)
-        self._on_stall = on_stall
-        self._env = dict(env)
-        self._clock = clock
-        self._main = 0  # the main process's id until it is reaped
-        self._aside: dict[int, asyncio.Future[int]] = {}  # commands beside the worker, until they are reaped
-        self._standby = standby
-        self._checker = checker
+        self._options = options
         self._cleaning = cleaning
-        self._say = say
+        self._log = log
+        self._host = WorkerHost(options, env, owner=self, readers=self, log=log, memory=memory)
+        self._loop: asyncio.AbstractEventLoop
+        self._timer: asyncio.TimerHandle | None = None
         self._exit: asyncio.Future[int]
-        self._childless: asyncio.Event
+        self._gone: asyncio.Future[bool]
+        self._checked: asyncio.Future[str]
+        self._examined: asyncio.Future[str]
 
     async def prepare(self) -> None:
         """Take SIGCHLD, which a careless parent may have left blocked."""
-        self._childless = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._reap)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGCHLD, self._drive, self._host.reap)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-
-    def start(self, env: Mapping[str, str]) -> None:
-        """Execute the command in a session of its own."""
-        assert not self._main, f"expected no worker, saw process {self._main}"
-        self._exit = asyncio.get_running_loop().create_future()
-        self._reap()  # a standby that just ended
-        self._childless.clear()
-        if self._cleaning is not None:
-            self._cleaning.begin()
-        self._main = self._spawn(env) if self._standby is None else self._standby.start(self._spawn, env)
 
     async def until_fit(self, epoch: int) -> None:
         """Clean after the last run, then run the check, if there is one; nothing of it is left."""
-        if self._cleaning is not None:
-            clean = self._cleaning.clean
-            for words in clean() if self._cleaning.is_quick else await asyncio.to_thread(clean):
-                self._say(words)
-        if self._checker is not None:
-            await self._checker.check(self._run_aside, epoch_variables(epoch))
-            await self.gone()
+        clean = self._cleaning.clean
+        for words in clean() if self._cleaning.is_quick else await asyncio.to_thread(clean):
+            self._log.info("cleaned", message=words)
+        if self._options.before_announce:
+            self._checked = self._loop.create_future()
+            self._drive(self._host.check, epoch_variables(epoch))
+            try:
+                unfit = await self._checked
+            finally:
+                self._drive(self._host.cut, "the agent ends")
+            if unfit:
+                raise UnfitError(unfit)
 
-    async def keep_standby(self) -> None:
-        """Hold the next run's process, if that was asked for."""
-        if self._standby is not None:
-            await keep(self._standby, self._spawn, self._clock)
-
-    def _spawn(self, env: Mapping[str, str]) -> int:
-        """Execute the command; return its process id."""
+    def start(self, env: Mapping[str, str]) -> None:
+        """Execute the command in a session of its own."""
+        self._exit, self._gone = self._loop.create_future(), self._loop.create_future()
+        self._cleaning.begin()
+        holds_next = self._options.standby and bool(env[EPOCH]) and not self._options.once
         try:
-            return spawn(self._command, self._env | dict(env))
+            self._host.start(env, holds_next=holds_next)
         except OSError as error:
             code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-            raise WorkerStartError(f"cannot execute {self._command[0]!r}: {error.strerror}", code) from error
+            message = f"cannot execute {self._options.command[0]!r}: {error.strerror}"
+            raise WorkerStartError(message, code) from error
+        self._set_timer()
 
     async def exited(self) -> int:
         """Return the exit code."""
         return await asyncio.shield(self._exit)
 
     async def gone(self) -> None:
-        """Kill and reap until there is no child; orphans of orphans come to us only after their parents died."""
-        began_s, pause_s = self._clock.monotonic_s(), SWEEP_S_FIRST
-        self._reap()
-        spared = self._spared()
-        while not self._is_gone(spared):
-            if self._clock.monotonic_s() - began_s > STUCK_S:
-                raise WorkerStuckError(f"processes of the worker survive SIGKILL for more than {STUCK_S:g} s")
-            kill_descendants(spared)
-            with suppress(TimeoutError):
-                async with self._clock.timeout(pause_s):
-                    await self._childless.wait()
-            self._reap()
-            spared = self._spared()
-            pause_s = min(2 * pause_s, SWEEP_S_MAX)
-
-    def _spared(self) -> int:
-        """Return the standby if it waits, 0 for none."""
-        return self._standby.left_alone() if self._standby is not None else 0
-
-    def _is_gone(self, spared: int) -> bool:
-        """Say whether nothing of the run is left."""
-        return self._childless.is_set() or (spared > 0 and is_alone_with(spared))
+        """Return when the host has killed and reaped all of the run."""
+        if not await asyncio.shield(self._gone):
+            raise WorkerStuckError(f"processes of the worker survive SIGKILL for more than {STUCK_S:g} s")
 
     def signal(self, number: int) -> None:
-        """Send a signal; until the main process is reaped, the group's number is nobody else's.
-
-        A stopped process takes SIGTERM only when it goes on: it would use up its grace.
-        """
-        if self._main:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._main, number)
-                if number == signal.SIGTERM:
-                    os.killpg(self._main, signal.SIGCONT)
+        """Send a signal."""
+        self._host.signal(number)
 
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
         """Run the command in a session of its own; whatever comes between, none of its processes is left."""
-        if not self._on_stall:
+        if not self._options.on_stall:
             return None
-        if not self._main:
-            return "the worker ended before"
-        chosen, problem = pid_to_examine(pid, self._main)
-        own = {RANK: stalled.rank, STEP: "" if stalled.step is None else str(stalled.step)}
-        own |= {PID: str(chosen), SILENT_S: f"{stalled.silent_s:.0f}"}
+        step = "" if stalled.step is None else str(stalled.step)
+        self._examined = self._loop.create_future()
+        self._drive(self._host.examine, pid, stalled.silent_s, {RANK: stalled.rank, STEP: step})
         try:
-            command_pid, ended = self._run_aside(shell_words(self._on_stall), own)
-        except OSError as error:
-            return f"cannot execute /bin/sh: {error.strerror}"
-        try:
-            async with self._clock.timeout(COMMAND_S_MAX):
-                code = await asyncio.shield(ended)
-        except TimeoutError:
-            return f"it did not end within {COMMAND_S_MAX:g} s, and was killed"
+            return await self._examined
         finally:
-            if not ended.done():
-                kill_tree(command_pid)
-        return problem if not code else f"it ended with exit code {code}; {problem}".rstrip("; ")
-
-    def _run_aside(
-        self, command: list[str], env: Mapping[str, str], output: int = -1
-    ) -> tuple[int, asyncio.Future[int]]:
-        """Execute a command beside the worker; return its process id, and its exit code to come."""
-        pid = spawn(command, self._env | dict(env), output)
-        ended = self._aside[pid] = asyncio.get_running_loop().create_future()
-        return pid, ended
+            self._drive(self._host.cut, "the worker is to end")
 
     def runs(self) -> bool:
         """Say that it runs: it is only asked between start and end."""
@@ -298,46 +211,43 @@ class WorkerProcess:
 
     async def close(self) -> None:
         """Kill what is there and what that leaves behind, as far as a few looks can see."""
-        for _ in range(_FINAL_SWEEPS_MAX):
-            if not kill_descendants():
-                return
-            self._reap()
+        self._host.end()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _reap(self) -> None:
-        """Take note of every child that ended; orphans that were adopted among them."""
-        while True:
-            try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-            except ChildProcessError:
-                self._childless.set()
-                return
-            if ended is None:
-                self._childless.clear()
-                return
-            if ended.si_pid == self._main:
-                self.signal(signal.SIGKILL)  # BEFORE the reaping: until then the group's number is ours
-                self._main = 0
-                self._exit.set_result(_exit_code(ended))
-            if aside := self._aside.pop(ended.si_pid, None):
-                aside.set_result(_exit_code(ended))
-            if self._standby is not None:
-                self._standby.ended(ended.si_pid, _exit_code(ended))
-            os.waitpid(ended.si_pid, 0)
+    def worker_exited(self, code: int) -> None:
+        """Hear of the main process's end from the host."""
+        self._exit.set_result(code)
 
+    def worker_gone(self, *, entirely: bool) -> None:
+        """Hear from the host that nothing is left."""
+        self._gone.set_result(entirely)
 
-async def keep(standby: Standby, spawn: Callable[[Mapping[str, str]], int], clock: Clock) -> None:
-    """Go on with a standby until nothing more is to be done in this run."""
-    news = asyncio.Event()
-    standby.on_news = news.set
-    while True:
-        wait_s = standby.go_on(spawn, clock.monotonic_s())
-        if standby.is_settled:
-            return
-        with suppress(TimeoutError):
-            async with clock.timeout(wait_s):
-                await news.wait()
-        news.clear()
+    def pod_checked(self, unfit: str) -> None:
+        """Hear of the check's end from the host."""
+        if not self._checked.done():
+            self._checked.set_result(unfit)
 
+    def worker_examined(self, problem: str) -> None:
+        """Hear of the end of the command of --on-stall from the host."""
+        if not self._examined.done():
+            self._examined.set_result(problem)
 
-def _exit_code(ended: os.waitid_result) -> int:
-    return ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        """Call back whenever `fd` can be read; for the host."""
+        self._loop.add_reader(fd, self._drive, callback)
+
+    def remove_reader(self, fd: int) -> None:
+        """Do so no more."""
+        self._loop.remove_reader(fd)
+
+    def _drive(self, part: Callable[..., None], *arguments: object) -> None:
+        """Call a part of the host, and be back when it has something to do."""
+        part(*arguments)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        due_s = self._host.due_s()
+        self._timer = self._loop.call_at(due_s, self._drive, self._host.go_on) if due_s is not None else None

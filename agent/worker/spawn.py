@@ -14,17 +14,25 @@ Source: PR_SET_PDEATHSIG(2const), fork(2), credentials(7).
 
 from __future__ import annotations
 
-import errno
 import os
-import signal
-import threading
-from collections.abc import Mapping
-from typing import Final, NoReturn
+from _signal import (  # type: ignore[import-not-found]
+    SIG_DFL,
+    SIG_SETMASK,
+    SIGKILL,
+    SIGPIPE,
+    SIGXFSZ,
+    pthread_sigmask,
+    signal,
+)
+from errno import EIO
 
-from inplace.agent.worker.prctl import PR_SET_PDEATHSIG, libc, prctl
+from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 # CPython ignores these; a program that is executed inherits that, and a pipe's writer would never end.
-_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+_IGNORED_BY_PYTHON: Final = (SIGPIPE, SIGXFSZ)
 
 
 def spawn(command: list[str], env: Mapping[str, str], output: int = -1) -> int:
@@ -43,6 +51,10 @@ def spawn(command: list[str], env: Mapping[str, str], output: int = -1) -> int:
         return os.posix_spawnp(
             command[0], command, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=_IGNORED_BY_PYTHON
         )
+    import threading
+
+    from inplace.agent.worker.prctl import libc
+
     # The kernel means the thread that forks, not the process.
     assert threading.current_thread() is threading.main_thread(), "expected the thread that lives as long as the agent"
     libc()  # BEFORE the fork: another thread may hold the loader's lock
@@ -70,19 +82,21 @@ def become(command: list[str], env: Mapping[str, str], parent: int, report: int,
         report: a pipe's write end, closed by the execution.
         output: as `spawn` has it.
     """
+    from inplace.agent.worker.prctl import PR_SET_PDEATHSIG, prctl
+
     try:
         os.setsid()
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, SIGKILL)
         if os.getppid() != parent:  # it died before the kernel knew whose death to wait for
-            os._exit(128 + signal.SIGKILL)
+            os._exit(128 + SIGKILL)
         for number in _IGNORED_BY_PYTHON:
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            signal(number, SIG_DFL)
+        pthread_sigmask(SIG_SETMASK, ())
         if output >= 0:
             os.dup2(output, 1)
             os.dup2(output, 2)
         os.execvpe(command[0], command, env)  # noqa: S606 - the command comes from the manifest
     except OSError as error:
-        os.write(report, b"%d" % (error.errno or errno.EIO))
+        os.write(report, b"%d" % (error.errno or EIO))
     finally:
         os._exit(1)

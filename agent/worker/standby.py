@@ -8,8 +8,7 @@ done so when the present worker ends is killed with it. So the announcement's pr
 While it imports, the process runs in turns: SIGSTOP and SIGCONT. A lower priority could not be taken back without
 CAP_SYS_NICE. docs/adr/0068
 
-A supervisor and a guard use it, and a guard has no event loop. So nothing waits here: its user watches descriptors,
-and calls `go_on` after a message and when the time has come.
+Nothing waits here: `agent.worker.host` calls `go_on` after a message and when the time has come.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from inplace.agent.start.exit_code import StartError
 from inplace.agent.worker.command import EPOCH
 from inplace.agent.worker.process_tree import descendants, kill_adopted
 from inplace.agent.worker.stall_command import kill_tree
@@ -136,6 +134,7 @@ class Standby:
 
     Attributes:
         on_news: called when `go_on` may have something to do.
+        is_settled: nothing more is to be done in this run.
     """
 
     def __init__(self, *, readers: Readers, log: Log, memory: Memory) -> None:
@@ -146,7 +145,7 @@ class Standby:
         self._worker: Channel | None = None  # of the process that runs
         self._held: Channel | None = None  # of the process that is held
         self._problem = ""  # why the held process was killed
-        self._is_settled = False  # nothing more is to be done in this run
+        self.is_settled = False
         self._wanted_at_s: float | None = (
             None  # then the held process starts, steps or not; None: `ready` was not called
         )
@@ -158,11 +157,11 @@ class Standby:
         """Release the process that is held, or start one; return its id.
 
         Raises:
-            WorkerStartError: the command cannot be executed.
+            OSError: the command cannot be executed, or no descriptor is left.
         """
         held, self._held = self._held, None
         self._memory.standby_rss_bytes = 0
-        self._is_settled, self._wanted_at_s = False, None
+        self.is_settled, self._wanted_at_s = False, None
         if held is not None and held.release(env):
             _signal(held.pid, signal.SIGCONT)  # whoever stopped it
             held.has_stepped = False
@@ -184,7 +183,7 @@ class Standby:
         Returns:
             After how many seconds to call again, messages aside; None: only after one.
         """
-        if self._worker is None or self._is_settled:
+        if self._worker is None or self.is_settled:
             return None
         if self._held is None:
             wait_s = self._until_wanted(self._worker, now_s)
@@ -192,17 +191,12 @@ class Standby:
                 return wait_s
             try:
                 self._held = self._spawn(spawn, "wait", {})
-            except (StartError, OSError):  # OSError: no descriptor is left
-                self._is_settled = True  # the start itself will say what is wrong
+            except OSError:
+                self.is_settled = True  # the start itself will say what is wrong
                 return None
             self._problem, self._is_stopped = "", False
             self._began_s = self._turn_ends_s = now_s
         return self._bring_up(self._held, now_s)
-
-    @property
-    def is_settled(self) -> bool:
-        """Say whether there is nothing more to do in this run."""
-        return self._is_settled
 
     def _until_wanted(self, worker: Channel, now_s: float) -> float | None:
         """Return the seconds until a standby is wanted: once the worker has called `inplace.ready` and made steps."""
@@ -216,7 +210,7 @@ class Standby:
             return self._wanted_at_s - now_s
         if worker.is_ready:
             return 0.0
-        self._is_settled = True
+        self.is_settled = True
         message = f"expected inplace.ready() in the command's process {worker.pid}, saw it in {worker.stranger}"
         then = "an ordinary start each time; a shell can exec the command, a launcher can call it"
         self._log.warning("standby_unavailable", message=message, then=then)
@@ -226,7 +220,7 @@ class Standby:
         """Let the process run in turns until it waits; return the seconds until its next turn or pause."""
         if held.is_ready:
             _signal(held.pid, signal.SIGCONT)
-            self._is_settled = True
+            self.is_settled = True
             rss_bytes = self._memory.standby_rss_bytes = _rss_bytes(held.pid)
             took_s = round(now_s - self._began_s, 3)
             self._log.info("standby_ready", pid=held.pid, took_s=took_s, rss_mb=round(rss_bytes / 1e6, 1))
@@ -238,7 +232,7 @@ class Standby:
             self._is_stopped = not self._is_stopped
             _signal(held.pid, signal.SIGSTOP if self._is_stopped else signal.SIGCONT)
             self._turn_ends_s = now_s + (PAUSE_S if self._is_stopped else TURN_S)
-        return None if self._is_settled else self._turn_ends_s - now_s
+        return None if self.is_settled else self._turn_ends_s - now_s
 
     def left_alone(self) -> int:
         """Return the process that waits and so may outlive the worker, 0 for none; forget one that does not wait."""
@@ -261,7 +255,7 @@ class Standby:
             self._worker = None
         if self._held is not None and pid == self._held.pid:
             held, self._held = self._held, None
-            self._is_settled = True
+            self.is_settled = True
             self._end(held)
             kill_adopted(pid)
             self._memory.standby_rss_bytes = 0
@@ -285,7 +279,7 @@ class Standby:
 
     def _kill(self, held: Channel, problem: str) -> None:
         self._problem = problem
-        self._is_settled = True
+        self.is_settled = True
         kill_tree(held.pid)
 
     def _has_news(self) -> None:

@@ -31,9 +31,6 @@ class SupervisedWorker:
     async def until_fit(self, epoch: int) -> None:
         """Check nothing."""
 
-    async def keep_standby(self) -> None:
-        """Hold nothing: a standby has no effect in this model."""
-
     def start(self, env: Mapping[str, str]) -> None:
         """Start the worker."""
         assert self._training is None or self._training.ended.done(), "expected no worker, saw one"

@@ -80,9 +80,6 @@ class ModelSupervisedWorker:
     async def until_fit(self, epoch: int) -> None:
         """Check nothing."""
 
-    async def keep_standby(self) -> None:
-        """Hold nothing."""
-
     def start(self, env: Mapping[str, str]) -> None:  # noqa: ARG002
         """Start a run."""
         self._run = self._make_run()

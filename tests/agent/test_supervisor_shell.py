@@ -39,9 +39,6 @@ class UndeadWorker:
     async def until_fit(self, epoch: int) -> None:
         """Check nothing."""
 
-    async def keep_standby(self) -> None:
-        """Hold nothing."""
-
     def start(self, env: Mapping[str, str]) -> None:
         """Run."""
         self.starts.append(dict(env))

@@ -126,8 +126,7 @@ SENTENCES: Final = {
     "stall_command_killed": "that command is killed, and why",
     "stall_examined": "the command of `--on-stall` is over: how long it took, and what went wrong with it",
     "stall_examining": (
-        "the guard runs the command of `--on-stall` for a worker that hangs: how long it has been silent, for "
-        "which process"
+        "the command of `--on-stall` runs for a worker that hangs: how long it has been silent, and for which process"
     ),
     "stall_limit_refused": (
         "an annotation is no limit: its name, the expected and the seen value; the limit stays as it was"

@@ -19,7 +19,7 @@ ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "logs.md"
 LEVELS: Final = ("debug", "info", "warning", "error")
 GUARDS: Final = ("guard", "saving_time")  # how the modules begin that only a guard loads
-SHARED: Final = {"standby": ("agent", "guard"), "line_limit": ("agent", "guard"), "line_writer": ("agent", "guard")}
+SHARED: Final = ("host", "check", "stall_command", "standby", "line_limit", "line_writer")  # by agent and guard
 HEAD: Final = """# Logs
 
 Generated from the code by `make rewrite`; do not edit.
@@ -97,7 +97,9 @@ def _programs(path: Path) -> tuple[str, ...]:
         return ("controller",)
     if path.stem == "wait":
         return ("wait",)
-    return SHARED.get(path.stem) or (("guard",) if path.stem.startswith(GUARDS) else ("agent",))
+    if path.stem in SHARED:
+        return ("agent", "guard")
+    return ("guard",) if path.stem.startswith(GUARDS) else ("agent",)
 
 
 def _row(name: str, event: Event) -> str:

@@ -8,25 +8,25 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.start.exit_code import ExitCode
-from inplace.agent.worker.check import OUTPUT_BYTES_MAX, Output, Verdict, leave_reason, reason_of, verdict_on
+from inplace.agent.worker.check import OUTPUT_BYTES_MAX, CheckResult, Output, leave_reason, reason_of, result_of
 from inplace.common.wire.unfit import CODE
 
 
 @pytest.mark.parametrize(
-    ("code", "joins_unanswered", "verdict"),
+    ("code", "joins_unanswered", "result"),
     [
-        (0, False, Verdict(joins=True)),
-        (1, True, Verdict(joins=False, problem="it ended with exit code 1")),
-        (137, True, Verdict(joins=False, problem="it ended with exit code 137")),
-        (None, True, Verdict(joins=True, problem="it did not end within 1.5 s, and was killed")),
-        (None, False, Verdict(joins=False, problem="it did not end within 1.5 s, and was killed")),
-        (126, True, Verdict(joins=True, problem="it cannot be run: exit code 126")),
-        (127, False, Verdict(joins=False, problem="it cannot be run: exit code 127")),
+        (0, False, CheckResult(joins=True)),
+        (1, True, CheckResult(joins=False, problem="it ended with exit code 1")),
+        (137, True, CheckResult(joins=False, problem="it ended with exit code 137")),
+        (None, True, CheckResult(joins=True, problem="it did not end within 1.5 s, and was killed")),
+        (None, False, CheckResult(joins=False, problem="it did not end within 1.5 s, and was killed")),
+        (126, True, CheckResult(joins=True, problem="it cannot be run: exit code 126")),
+        (127, False, CheckResult(joins=False, problem="it cannot be run: exit code 127")),
     ],
 )
-def test_a_check_that_answers_decides(code: int | None, joins_unanswered: bool, verdict: Verdict) -> None:
+def test_a_check_that_answers_decides(code: int | None, joins_unanswered: bool, result: CheckResult) -> None:
     """Only what hangs or cannot be run leaves it to the setting."""
-    assert verdict_on(code, 1.5, joins_unanswered=joins_unanswered) == verdict
+    assert result_of(code, 1.5, joins_unanswered=joins_unanswered) == result
 
 
 def test_the_last_of_the_output_is_kept(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_reason_goes_where_kubelet_looks(tmp_path: Path) -> None:
     leave_reason("lost", str(path))
     assert not path.exists()
     path.write_text("older and longer than what comes")
-    leave_reason(reason_of(Verdict(joins=False, problem="it ended with exit code 1"), "GPU 3"), str(path))
+    leave_reason(reason_of(CheckResult(joins=False, problem="it ended with exit code 1"), "GPU 3"), str(path))
     assert path.read_text() == "the check before the announcement failed: it ended with exit code 1: GPU 3"
     leave_reason("é" * 10_000, str(path))
     assert path.stat().st_size == 4096

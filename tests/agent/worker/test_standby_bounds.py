@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.report.metrics import AgentMetrics
-from inplace.agent.worker.process import keep
 from inplace.agent.worker.spawn import spawn
 from inplace.agent.worker.standby import MESSAGES_MAX, PAUSE_S, READY_S_MAX, STEPS_S_MAX, VARIABLE, Channel, Standby
 from inplace.common.kube.clock import LoopClock
@@ -72,9 +71,18 @@ class Kept:
     children: list[int]
     script: str
 
-    async def keep(self) -> None:
-        """Go on until nothing more is to be done."""
-        await keep(self.standby, self.spawn, self.clock)
+    async def keep(self, spawn: Callable[[Mapping[str, str]], int] | None = None) -> None:
+        """Go on until nothing more is to be done in this run, as the worker's host does."""
+        news = asyncio.Event()
+        self.standby.on_news = news.set
+        while True:
+            wait_s = self.standby.go_on(spawn or self.spawn, self.clock.monotonic_s())
+            if self.standby.is_settled:
+                return
+            with suppress(TimeoutError):
+                async with self.clock.timeout(wait_s):
+                    await news.wait()
+            news.clear()
 
     def spawn(self, env: Mapping[str, str]) -> int:
         """Start the script as the agent starts a worker."""
@@ -211,13 +219,12 @@ async def test_a_standby_that_never_gets_ready_is_killed() -> None:
 
 async def test_a_command_that_is_gone_by_then_is_the_start_s_to_tell() -> None:
     """The program was removed: no standby, and no exception in the agent."""
-    from inplace.agent.worker.process import WorkerStartError
 
     def fail(_env: Mapping[str, str]) -> int:
-        raise WorkerStartError("cannot execute", 127)
+        raise FileNotFoundError
 
     async with kept(WAITS) as one, asyncio.timeout(RUN_S_MAX):
-        await keep(one.standby, fail, one.clock)
+        await one.keep(fail)
         assert one.standby.left_alone() == 0
 
 

@@ -1,0 +1,323 @@
+"""
+The worker host: the parent of one worker's process tree, and of what runs beside the worker.
+
+A guard and a supervisor are such a parent. The host starts a worker, signals it, and reaps every child. When the
+worker's main process has ended, it kills the rest of the tree at once, as the kernel does with a container's processes,
+and says when the kernel knows no child any more but a standby that waits (`agent.worker.process_tree`). Beside the
+worker it runs the check of `--before-announce`, the command of `--on-stall`, and the standby.
+
+It waits for nothing, and knows neither poll nor asyncio. Its owner calls `reap` after SIGCHLD (its handler is there
+BEFORE the first worker, so no end is lost; a pidfd would report the worker only), `go_on` at `due_s()`, and what it
+gave to `Readers` when a descriptor can be read.
+
+On the guard's start path: what a plain worker does not need is loaded where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _signal import SIGCONT, SIGKILL, SIGTERM  # type: ignore[import-not-found]
+
+from inplace.agent.worker.command import NOT_EXECUTABLE
+from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    from inplace.agent.report.log import Log
+    from inplace.agent.start.arguments import GuardOptions, RunOptions
+    from inplace.agent.worker.check import Check
+    from inplace.agent.worker.stall_command import StallCommand
+    from inplace.agent.worker.standby import Memory, Readers, Standby
+
+    class Owner(Protocol):
+        """Who is told what becomes of the worker."""
+
+        def worker_exited(self, code: int) -> None:
+            """The main process ended, with 128 + n after signal n; what is left of its tree is being ended."""
+
+        def worker_gone(self, *, entirely: bool) -> None:
+            """No process of the worker is left; or, not entirely, one survives SIGKILL."""
+
+        def pod_checked(self, unfit: str) -> None:
+            """Nothing of the check is left; `unfit` is why this Pod may not join its group, "" if it may."""
+
+        def worker_examined(self, problem: str) -> None:
+            """The command of --on-stall ended; `problem` is what went wrong, "" if nothing did."""
+
+
+SWEEP_S_FIRST: Final = 0.001  # to the second look at a tree; it is usually gone by then
+SWEEP_S_MAX: Final = 0.02
+_FINAL_SWEEPS_MAX: Final = 50
+EMPTY: Final[Mapping[str, str]] = {}
+
+
+class WorkerHost:
+    """The parent of one worker, run after run.
+
+    Args:
+        options: the worker's command, and what runs beside it.
+        env: the environment of every run.
+        readers: calls back when there is something to read.
+        memory: told what the standby holds; None where nobody asks.
+
+    Attributes:
+        main: the process id of the worker's main process until it is reaped, 0 if there is none.
+        standby_rss_bytes: what the standby holds, where there is no `memory`.
+    """
+
+    def __init__(
+        self,
+        options: GuardOptions | RunOptions,
+        env: Mapping[str, str],
+        *,
+        owner: Owner,
+        readers: Readers,
+        log: Log,
+        memory: Memory | None = None,
+    ) -> None:
+        self._options = options
+        self._env = env
+        self._own: Mapping[str, str] = {}  # what the present run's environment has beside it
+        self._owner = owner
+        self._readers = readers
+        self._log = log
+        self._memory = memory or self
+        self.main = 0
+        self.standby_rss_bytes = 0
+        self._sweeps = True
+        self._is_childless = True
+        self._check: Check | None = None  # until nothing of it is left
+        self._stall_command: StallCommand | None = None  # until it is reaped
+        self._standby: Standby | None = None
+        self._hold_s: float | None = None  # when the standby has something to do
+        self._swept: Callable[[bool], None] | None = None  # called when nothing is left, or something survives
+        self._look_s: float | None = None  # the next look at a tree that is being ended
+        self._pause_s = SWEEP_S_FIRST
+        self._give_up_s = 0.0
+
+    @property
+    def is_checking(self) -> bool:
+        """Say whether the check runs, or something of it."""
+        return self._check is not None
+
+    def start(self, env: Mapping[str, str], *, outlives: bool = True, holds_next: bool = False) -> None:
+        """Start a worker, or release the process that is held for it, in a session of its own.
+
+        Args:
+            env: added to the environment.
+            outlives: this process goes on when the worker has ended. If it does not, and is process 1, the kernel ends
+                the worker's tree with it.
+            holds_next: the next run's process is started early, if its command can be held.
+
+        Raises:
+            OSError: the command cannot be executed.
+        """
+        assert not self.main, f"expected no worker, saw process {self.main}"
+        self.cut("the barrier is lifted")
+        while self._swept is not None:  # nothing of a check runs beside a worker
+            time.sleep(SWEEP_S_FIRST)
+            self.reap()
+        self.reap()  # a standby that just ended
+        self._own, self._sweeps = env, outlives or os.getpid() != 1
+        if holds_next and self._standby is None:
+            self._standby = self._make_standby()
+        if self._standby is None:
+            self.main = self._spawn(env)
+        else:
+            self.main = self._standby.start(self._spawn, env)
+            self._hold_s = time.monotonic() if holds_next else None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the worker's process group, if it runs; until it is reaped, the number is nobody else's.
+
+        A stopped process takes SIGTERM only when it goes on: it would use up its grace.
+        """
+        if self.main:
+            try:
+                os.killpg(self.main, number)
+                if number == SIGTERM:
+                    os.killpg(self.main, SIGCONT)
+            except (ProcessLookupError, PermissionError):
+                pass
+
+    def check(self, env: Mapping[str, str]) -> None:
+        """Run `--before-announce`, with `env` beside its environment; the owner hears of its end."""
+        from inplace.agent.worker.check import Check
+
+        self._check = Check(self._options, self._readers, self._log)
+        if not self._check.begin(self._spawn_command, env):
+            self._end_check(NOT_EXECUTABLE)
+
+    def examine(self, said: int | None, silent_s: float, env: Mapping[str, str] = EMPTY) -> None:
+        """Run `--on-stall` for a worker that hangs; the owner hears of its end.
+
+        Args:
+            said: the silent rank's process id as its progress file has it, None if it has none.
+            silent_s: how long it has been silent.
+            env: beside the worker's own environment.
+        """
+        if not self.main or self._stall_command is not None:
+            self._owner.worker_examined("it runs already" if self.main else "the worker ended before")
+            return
+        from inplace.agent.worker.stall_command import StallCommand
+
+        command = StallCommand(self._options.on_stall, said, self.main, silent_s, self._log)
+        problem = command.begin(self._spawn_command, {**self._own, **env})
+        if problem:
+            self._owner.worker_examined(problem)
+        else:
+            self._stall_command = command
+
+    def cut(self, why: str) -> None:
+        """Kill the commands beside the worker, if they run; nobody hears how a check ended."""
+        if self._check is not None:
+            self._log.info("check_killed", why=why)
+            self._check.kill()
+            self._check = None
+            self._sweep(_do_nothing)
+        if self._stall_command is not None:
+            self._log.info("stall_command_killed", why=why)
+            self._stall_command.kill()
+
+    def reap(self) -> None:
+        """Take in every child that ended, orphans that were adopted among them; then look at what is left."""
+        while (ended := self._next_ended()) is not None:
+            pid, code = ended.si_pid, ended.si_status if ended.si_code == os.CLD_EXITED else 128 + ended.si_status
+            if pid == self.main:
+                self.signal(SIGKILL)  # BEFORE the reaping: until then the group's number is ours
+            if self._standby is not None:
+                self._standby.ended(pid, code)
+            os.waitpid(pid, 0)
+            self._reaped(pid, code)
+        if self._swept is not None:
+            self._look(self._swept)
+
+    def due_s(self) -> float | None:
+        """Return when `go_on` has something to do, of the monotonic clock; None: not before a child ends."""
+        check_s = self._check.by_s if self._check is not None else None
+        command_s = self._stall_command.by_s if self._stall_command is not None else None
+        dues_s = [at_s for at_s in (self._look_s, self._hold_s, check_s, command_s) if at_s is not None]
+        return min(dues_s) if dues_s else None
+
+    def go_on(self) -> None:
+        """Do what is due: look at a tree that is being ended, kill what used up its time, bring the standby up."""
+        now_s = time.monotonic()
+        if self._look_s is not None and now_s >= self._look_s:
+            self.reap()
+        if self._check is not None and self._check.is_late(now_s):
+            self._end_check(None)
+        if self._stall_command is not None:
+            self._stall_command.go_on(now_s)
+        if self._standby is not None and self._hold_s is not None and now_s >= self._hold_s:
+            wait_s = self._standby.go_on(self._spawn, now_s)
+            self._hold_s = None if wait_s is None else now_s + wait_s
+
+    def end(self) -> None:
+        """Kill all there is, as far as a few looks can see; for the end of this process."""
+        if not (self.main or self._swept or self._check or self._standby):
+            return
+        from inplace.agent.worker.process_tree import kill_descendants
+
+        if self._standby is not None:
+            self._standby.end()
+        self.cut("this process ends")
+        for _ in range(_FINAL_SWEEPS_MAX):
+            if not kill_descendants():
+                return
+            self.reap()
+
+    def _make_standby(self) -> Standby | None:
+        """Return what holds the next run's process, None where a worker's end could not be told from a standby's."""
+        from inplace.agent.worker.process_tree import lists_children
+        from inplace.agent.worker.standby import Standby
+
+        if lists_children():
+            standby = Standby(readers=self._readers, log=self._log, memory=self._memory)
+            standby.on_news = self._hear_standby
+            return standby
+        message = "expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none"
+        self._log.warning("standby_unavailable", message=message, then="every start is an ordinary one")
+        return None
+
+    def _hear_standby(self) -> None:
+        if self._standby is not None and not self._standby.is_settled:
+            self._hold_s = time.monotonic()
+
+    def _spawn(self, env: Mapping[str, str]) -> int:
+        """Execute the worker's command; return its process id."""
+        from inplace.agent.worker.spawn import spawn
+
+        return spawn(list(self._options.command), {**self._env, **env})
+
+    def _spawn_command(self, command: str, env: Mapping[str, str], output: int = -1) -> int:
+        """Execute a shell's command beside the worker; return its process id."""
+        from inplace.agent.worker.spawn import spawn
+
+        return spawn(["/bin/sh", "-c", command], {**self._env, **env}, output)
+
+    def _next_ended(self) -> os.waitid_result | None:
+        """Return a child that ended and is to be reaped, None if there is none; and note whether there is any child."""
+        self._is_childless = False
+        try:
+            return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            self._is_childless = True
+            return None
+
+    def _reaped(self, pid: int, code: int) -> None:
+        """Take in the end of a child; orphans end unnoticed."""
+        if pid == self.main:
+            self.main = 0
+            self._owner.worker_exited(code)
+            if self._sweeps:
+                self._sweep(self._tell_gone)
+            else:
+                self._tell_gone(True)
+        elif self._stall_command is not None and pid == self._stall_command.pid:
+            command, self._stall_command = self._stall_command, None
+            self._owner.worker_examined(command.problem_of(code))
+        elif self._check is not None and pid == self._check.pid:
+            self._end_check(code)
+
+    def _tell_gone(self, entirely: bool) -> None:
+        self._owner.worker_gone(entirely=entirely)
+
+    def _end_check(self, code: int | None) -> None:
+        """Leave nothing of a check, whose time may be over (None); only then does the owner hear of it."""
+        assert self._check is not None
+        self._check.end(code)
+        self._sweep(self._tell_checked)
+
+    def _tell_checked(self, entirely: bool) -> None:
+        assert self._check is not None
+        check, self._check = self._check, None
+        self._owner.pod_checked(check.unfit(entirely=entirely))
+
+    def _sweep(self, swept: Callable[[bool], None]) -> None:
+        """Kill all below this process but a standby that waits; `swept` is told when that is done."""
+        from inplace.agent.worker.process_tree import STUCK_S
+
+        now_s = time.monotonic()
+        self._swept, self._look_s = swept, now_s
+        self._pause_s, self._give_up_s = SWEEP_S_FIRST, now_s + STUCK_S
+
+    def _look(self, swept: Callable[[bool], None]) -> None:
+        """Kill and reap until there is no child; orphans of orphans come to us only after their parents died."""
+        from inplace.agent.worker.process_tree import is_alone_with, kill_descendants
+
+        spared = self._standby.left_alone() if self._standby is not None else 0
+        now_s = time.monotonic()
+        is_gone = self._is_childless or (spared > 0 and is_alone_with(spared))
+        if is_gone or now_s >= self._give_up_s:
+            self._swept = self._look_s = None
+            swept(is_gone)
+        else:
+            kill_descendants(spared)
+            self._look_s = now_s + self._pause_s
+            self._pause_s = min(2 * self._pause_s, SWEEP_S_MAX)
+
+
+def _do_nothing(_entirely: bool) -> None:
+    """Tell nobody."""
