@@ -13,25 +13,18 @@ thousands of agents can run in one loop under virtual time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from random import Random
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from inplace.agent.announce.announcer import Announcer
 from inplace.agent.announce.jobset_watch import JobSetWatch
 from inplace.agent.announce.retry_budget import RetryBudget
-from inplace.agent.barrier.http import Barrier, BarrierState
-from inplace.agent.link.agent_end import Link, NoLink
-from inplace.agent.report.log import Log
-from inplace.agent.report.metrics import AgentMetrics
+from inplace.agent.barrier.http import BarrierState
+from inplace.agent.deps import AgentDeps
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import EpochMemory, NoMemory
 from inplace.agent.start.exit_code import ExitCode
 from inplace.common.bare.typed import Final
-from inplace.common.kube.clock import Clock
-from inplace.common.kube.http.request import Transport
 from inplace.common.protocol.agent import (
     AgentPhase,
     AgentState,
@@ -43,49 +36,13 @@ from inplace.common.protocol.agent import (
 )
 
 if TYPE_CHECKING:
-    from inplace.agent.progress.stall_watch import StallWatch
-    from inplace.agent.worker.save_requests import SaveRequests
+    from inplace.agent.announce.fence import Fence
     from inplace.common.protocol.agent import View
 
 REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)
 """After so long at the barrier an agent announces again. 5,000 of them then send 20 requests a second, a twenty-fifth
 of their kubelets' Lease renewals; what changes nothing is not stored, and no watch shows it. See docs/adr/0042."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Parts:
-    """What an agent works with.
-
-    Args:
-        transport: carries requests to the API server; the caller closes it.
-        clock: the only source of time.
-        rng: the only source of jitter.
-        barrier: what holds the worker back; started and stopped by `Driver.run`.
-        log: where events go.
-        metrics: counted into.
-        link: a sidecar's, to the guards of its workers.
-        memory: keeps each epoch BEFORE it is announced.
-        stalls: finds a worker that hangs; None where no worker can be watched.
-        saves: asks the worker to save before a planned stop; None where nobody wants that.
-        phases: times the restart; None times it from now, by `clock`.
-        now_s: seconds on the clock of leases, which goes on while the machine sleeps; None is `clock`'s.
-        on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
-    """
-
-    transport: Transport
-    clock: Clock
-    rng: Random
-    barrier: Barrier
-    log: Log
-    metrics: AgentMetrics = field(default_factory=AgentMetrics)
-    link: Link = field(default_factory=NoLink)
-    memory: EpochMemory = field(default_factory=NoMemory)
-    stalls: StallWatch | None = None
-    saves: SaveRequests | None = None
-    phases: RestartPhases | None = None
-    now_s: Callable[[], float] | None = None
-    on_end: Callable[[int], object] = lambda _code: None
 
 
 class Mode(Protocol):
@@ -105,33 +62,23 @@ class Mode(Protocol):
         """Wait until this agent may send, or end it."""
 
 
-class Keeper(Protocol):
-    """What keeps the lease of a worker: `agent.announce.fence`."""
-
-    def check(self) -> None:
-        """Tell the machine when the lease has begun or is over."""
-
-    def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
-        """Return what keeps the lease until it is cancelled."""
-
-
 class Driver:
     """Drive one agent's machine."""
 
-    def __init__(self, config: AgentConfig, parts: Parts, mode: Mode) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, mode: Mode) -> None:
         self._mode = mode
-        self._clock = parts.clock
-        self._rng = parts.rng
-        self._barrier = parts.barrier
-        self._log = parts.log
-        self._metrics = parts.metrics
-        self._memory = parts.memory
-        self._saves = parts.saves
-        self._on_end = parts.on_end
-        self.phases = parts.phases or RestartPhases(
-            parts.metrics,
-            now_s=parts.clock.monotonic_s,
-            wall_s=parts.clock.wall_s,
+        self._clock = deps.clock
+        self._rng = deps.rng
+        self._barrier = deps.barrier
+        self._log = deps.log
+        self._metrics = deps.metrics
+        self._memory = deps.memory
+        self._saves = deps.saves
+        self._on_end = deps.on_end
+        self.phases = deps.phases or RestartPhases(
+            deps.metrics,
+            now_s=deps.clock.monotonic_s,
+            wall_s=deps.clock.wall_s,
             annotate=config.phases_annotation,
         )
         self._problems: dict[str, str] = {}
@@ -140,29 +87,29 @@ class Driver:
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
         self._reminder: asyncio.Task[None] | None = None
-        self.fence: Keeper | None = None  # where the worker has a lease
-        budget = RetryBudget(parts.rng, config.spread_s)
+        self.fence: Fence | None = None  # where the worker has a lease
+        budget = RetryBudget(deps.rng, config.spread_s)
         self._watch = JobSetWatch(
             config,
-            transport=parts.transport,
-            clock=parts.clock,
-            rng=parts.rng,
+            transport=deps.transport,
+            clock=deps.clock,
+            rng=deps.rng,
             budget=budget,
-            log=parts.log,
-            metrics=parts.metrics,
+            log=deps.log,
+            metrics=deps.metrics,
             on_view=self.take,
-            on_limits=parts.stalls.take_limits if parts.stalls is not None else lambda _: None,
+            on_limits=deps.stalls.take_limits if deps.stalls is not None else lambda _: None,
             on_saving=self._ask_to_save,
             on_problem=lambda problem: self._note_problem("watch", problem),
             before_watch=self._until_announced,
         )
         self._announcer = Announcer(
             config,
-            transport=parts.transport,
-            clock=parts.clock,
+            transport=deps.transport,
+            clock=deps.clock,
             budget=budget,
-            log=parts.log,
-            metrics=parts.metrics,
+            log=deps.log,
+            metrics=deps.metrics,
             phases=self.phases,
             on_problem=lambda problem: self._note_problem("patch", problem),
         )

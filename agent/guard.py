@@ -69,7 +69,7 @@ from inplace.common.protocol.link import (
 from inplace.common.wire.unfit import CODE as UNFIT
 
 if TYPE_CHECKING:
-    from inplace.agent.worker.cleaning import Cleaner
+    from inplace.agent.worker.cleaning import Cleaning
     from inplace.agent.worker.saving_time import SavingTime
     from inplace.common.protocol.guard import Action, Event
     from inplace.common.protocol.link import Message
@@ -86,7 +86,7 @@ class Guard:
         cleaning: cleans after a worker.
     """
 
-    def __init__(self, options: GuardOptions, env: Mapping[str, str], cleaning: Cleaner) -> None:
+    def __init__(self, options: GuardOptions, env: Mapping[str, str], cleaning: Cleaning) -> None:
         self._cleaning = cleaning
         self._options = options
         self._env = env

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from inplace.agent.barrier.http import Barrier, BarrierState, HttpBarrier, renderer
-from inplace.agent.driver import Parts
+from inplace.agent.deps import AgentDeps
 from inplace.agent.link.agent_end import Link, NoLink, SocketLink
 from inplace.agent.progress.stall_watch import StallWatch
 from inplace.agent.report.line_limit import LimitedLog
@@ -72,7 +72,7 @@ class NoBarrier:
 
 def run_loop(
     shell: Shell,
-    make: Callable[[AgentConfig, Parts], Agent],
+    make: Callable[[AgentConfig, AgentDeps], Agent],
     *,
     listener: socket.socket | None,
     ahead: Ahead | None = None,
@@ -97,7 +97,7 @@ def run_loop(
 
 async def _run(
     shell: Shell,
-    make: Callable[[AgentConfig, Parts], Agent],
+    make: Callable[[AgentConfig, AgentDeps], Agent],
     listener: socket.socket | None,
     ahead: Ahead | None,
     unwatched: str,
@@ -128,7 +128,7 @@ async def _run(
         saves = SaveRequests(SaveFile(config.save_file), config.save_within_s, log)
     agent = make(
         config,
-        Parts(
+        AgentDeps(
             transport=transport,
             clock=clock,
             rng=Random(),

@@ -12,7 +12,8 @@ import asyncio
 import signal
 
 from inplace.agent.announce.teller import Teller
-from inplace.agent.driver import Driver, Parts
+from inplace.agent.deps import AgentDeps
+from inplace.agent.driver import Driver
 from inplace.agent.start.config import AgentConfig
 from inplace.common.protocol.agent import AgentState, LiftBarrier, RestartInPlace
 from inplace.common.protocol.sidecar import Event, RestartPod, SidecarState, step
@@ -22,14 +23,14 @@ from inplace.common.protocol.telling import ScheduleTelling, TellFailure, Worker
 class SidecarAgent:
     """One Pod's agent beside its worker's container."""
 
-    def __init__(self, config: AgentConfig, parts: Parts) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps) -> None:
         self._config = config
         self._machine = SidecarState(AgentState(previous=config.previous_epoch, reached=config.reached_epoch))
-        self._link = parts.link
-        self._log = parts.log
-        self._stalls = parts.stalls
-        self._driver = Driver(config, parts, self)
-        self._teller = Teller(config, parts, self._driver)
+        self._link = deps.link
+        self._log = deps.log
+        self._stalls = deps.stalls
+        self._driver = Driver(config, deps, self)
+        self._teller = Teller(config, deps, self._driver)
         self._watching: asyncio.Task[None] | None = None
 
     @property

@@ -13,7 +13,8 @@ import signal
 from typing import TYPE_CHECKING
 
 from inplace.agent.announce.teller import Teller
-from inplace.agent.driver import Driver, Parts
+from inplace.agent.deps import AgentDeps
+from inplace.agent.driver import Driver
 from inplace.agent.link.address import PROGRESS_DIR, SAVE_FILE
 from inplace.agent.progress.worker_progress import WorkerProgress
 from inplace.agent.start.arguments import RunOptions
@@ -60,7 +61,7 @@ class SupervisorAgent:
     def __init__(
         self,
         config: AgentConfig,
-        parts: Parts,
+        deps: AgentDeps,
         *,
         worker: Worker,
         options: RunOptions,
@@ -70,9 +71,9 @@ class SupervisorAgent:
         self._worker = worker
         self._options = options
         self._outside = outside
-        self._clock = parts.clock
-        self._log = parts.log
-        self._memory = parts.memory
+        self._clock = deps.clock
+        self._log = deps.log
+        self._memory = deps.memory
         failures = self._recall_failures()
         self._progress = WorkerProgress(failures.best_step)
         self._began_s = 0.0  # when the newest worker started
@@ -86,14 +87,14 @@ class SupervisorAgent:
             clean_after=config.clean_after,
             failures=failures.count,
         )
-        self._driver = Driver(config, parts, self)
+        self._driver = Driver(config, deps, self)
         if config.fence_after_s:
             from inplace.agent.announce.fence import Fence
 
-            self._driver.fence = Fence(config, parts, self._driver, worker.grace_s)
-        self._teller = Teller(config, parts, self._driver)
-        self._stalls = parts.stalls
-        self._saves = parts.saves
+            self._driver.fence = Fence(config, deps, self._driver, worker.grace_s)
+        self._teller = Teller(config, deps, self._driver)
+        self._stalls = deps.stalls
+        self._saves = deps.saves
         self._saving: asyncio.Task[None] | None = None  # while SIGTERM is held back
         self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
         self._phases = self._driver.phases

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.obvious_client import follow_for_ever
 from inplace.agent.announce.herd import Herd
 from inplace.agent.barrier.http import BarrierState
-from inplace.agent.driver import Parts
+from inplace.agent.deps import AgentDeps
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.clock import LoopClock
@@ -190,8 +190,8 @@ class _Agents:
 
         async def run(ready: asyncio.Event) -> None:
             transport = _Transport(inner, self._counter(ready))
-            parts = Parts(transport=transport, clock=LoopClock(), rng=Random(index), barrier=quiet, log=quiet)
-            agent = SidecarAgent(config, parts)
+            deps = AgentDeps(transport=transport, clock=LoopClock(), rng=Random(index), barrier=quiet, log=quiet)
+            agent = SidecarAgent(config, deps)
             code = await agent.run()
             raise RuntimeError(f"expected agent {index} to wait at its barrier, saw it exit with {code}")
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from inplace.agent.announce.endings import cause_of, words_of
-from inplace.agent.driver import Parts
+from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import TransportError
@@ -57,15 +57,17 @@ class Fence:
         grace_s: returns how long a guard lets its worker live when its agent is gone; None where no guard is.
     """
 
-    def __init__(self, config: AgentConfig, parts: Parts, driver: Leased, grace_s: Callable[[], float | None]) -> None:
+    def __init__(
+        self, config: AgentConfig, deps: AgentDeps, driver: Leased, grace_s: Callable[[], float | None]
+    ) -> None:
         self._length_s = config.fence_after_s
         self._start_slot_s = config.start_slot_s
-        self._clock = parts.clock
-        self._rng = parts.rng
-        self._log = parts.log
+        self._clock = deps.clock
+        self._rng = deps.rng
+        self._log = deps.log
         self._driver = driver
         self._grace_s = grace_s
-        self._now_s = parts.now_s or parts.clock.monotonic_s
+        self._now_s = deps.now_s or deps.clock.monotonic_s
         self._until_s = float("-inf")
         self._problem = ""
 

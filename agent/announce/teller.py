@@ -13,7 +13,8 @@ from typing import Final
 from inplace.agent.announce.endings import cause_of, words_of
 from inplace.agent.announce.jobset_requests import failure_request
 from inplace.agent.announce.telling import telling_delay_s
-from inplace.agent.driver import Driver, Parts
+from inplace.agent.deps import AgentDeps
+from inplace.agent.driver import Driver
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.errors import ApiError, check_answer
 from inplace.common.kube.http.request import TransportError
@@ -27,13 +28,13 @@ TELLING_S_MAX: Final = 1.0  # by then kubelet has seen a death as well, and nobo
 class Teller:
     """Performs the telling's actions, and reports their outcomes to the driver."""
 
-    def __init__(self, config: AgentConfig, parts: Parts, driver: Driver) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, driver: Driver) -> None:
         self._config = config
-        self._transport = parts.transport
-        self._clock = parts.clock
-        self._rng = parts.rng
-        self._log = parts.log
-        self._metrics = parts.metrics
+        self._transport = deps.transport
+        self._clock = deps.clock
+        self._rng = deps.rng
+        self._log = deps.log
+        self._metrics = deps.metrics
         self._driver = driver
         self._task: asyncio.Task[None] | None = None
         self._sends = False

@@ -9,25 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from inplace.agent.link.checks import Checks
-from inplace.agent.link.examiners import Examiners
 from inplace.agent.link.server import LinkServer
+from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.report.log import Log
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.link import (
     CONTAINERS,
-    Checking,
     Ended,
     Ending,
-    Examines,
     Failed,
-    Fit,
     Leaving,
     Lifted,
     Message,
     Started,
-    Unfit,
     is_completion,
 )
 from inplace.common.protocol.stall import Stalled
@@ -96,8 +91,7 @@ class SocketLink:
 
     def __init__(self, path: str, *, clock: Clock, log: Log, checks: int = 0) -> None:
         self._server = LinkServer(path, CONTAINERS, clock=clock, log=log)
-        self._examiners = Examiners(self._server, clock=clock)
-        self._checks = Checks(self._server, checks, clock=clock, log=log)
+        self._side_jobs = SideJobs(self._server, checks=checks, clock=clock, log=log)
         self._running: dict[int, int] = {}  # connection -> the epoch in which its worker runs
         self._lifted: Lifted | None = None
         self._on_end: OnEnd
@@ -109,7 +103,7 @@ class SocketLink:
 
     async def until_fit(self) -> None:
         """Wait for the guards' checks."""
-        await self._checks.until_fit()
+        await self._side_jobs.until_fit()
 
     def lift(self, epoch: int | None) -> None:
         """Tell every guard, also those that connect later."""
@@ -122,7 +116,7 @@ class SocketLink:
 
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
         """Ask every guard that has a command."""
-        return await self._examiners.examine(stalled, pid)
+        return await self._side_jobs.examine(stalled, pid)
 
     def leave(self) -> None:
         """Tell every guard; the end of the connection says the same, and comes later. What ends now is no news."""
@@ -140,11 +134,7 @@ class SocketLink:
 
     def heard(self, peer: int, message: Message) -> None:
         """Take in one message."""
-        if isinstance(message, Examines):
-            self._examiners.ready(peer)
-            return
-        if isinstance(message, Checking | Fit | Unfit):
-            self._checks.heard(peer, message)
+        if self._side_jobs.heard(peer, message):
             return
         if not isinstance(message, Started | Failed | Ended | Ending):
             raise RemoteProtocolError(f"expected a guard's line, saw {message!r}")
@@ -158,8 +148,7 @@ class SocketLink:
 
     def left(self, peer: int) -> None:
         """Take the end for a death, if the guard did not say how its worker ended."""
-        self._examiners.left(peer)
-        self._checks.left(peer)
+        self._side_jobs.left(peer)
         epoch = self._running.pop(peer, 0)
         if epoch:
             self._on_end(epoch, None)

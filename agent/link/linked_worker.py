@@ -10,14 +10,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from inplace.agent.link.checks import Checks
-from inplace.agent.link.examiners import Examiners
 from inplace.agent.link.server import Listener
+from inplace.agent.link.side_jobs import Server as Carrier
+from inplace.agent.link.side_jobs import SideJobs
+from inplace.agent.report.log import Log
 from inplace.agent.worker.command import EPOCH
 from inplace.agent.worker.process import WorkerLostError, WorkerStuckError
 from inplace.agent.worker.process_tree import STUCK_S
 from inplace.common.kube.clock import Clock
-from inplace.common.protocol.link import Checking, Examines, Fit, Leaving, Message, Unfit
+from inplace.common.protocol.link import Leaving, Message
 from inplace.common.protocol.linked_worker import (
     Event,
     Exited,
@@ -36,29 +37,26 @@ from inplace.common.protocol.stall import Stalled
 GONE_S_MAX: Final = STUCK_S + 5.0  # a guard gives up after STUCK_S, unless it is stopped itself
 
 
-class Server(Protocol):
+class Server(Carrier, Protocol):
     """Carries messages to and from the guards of this Pod."""
 
     async def start(self, listener: Listener) -> None:
         """Begin to listen."""
-
-    def tell(self, peer: int, message: Message) -> None:
-        """Say something to one guard, if it is there."""
-
-    def tell_all(self, message: Message) -> None:
-        """Say something to every guard that is there."""
 
     async def stop(self) -> None:
         """Close every connection."""
 
 
 class LinkedWorker:
-    """The workers of this Pod's guards as one, see `agent.worker.process.Worker`."""
+    """The workers of this Pod's guards as one, see `agent.worker.process.Worker`.
 
-    def __init__(self, server: Server, *, clock: Clock, checks: Checks | None = None) -> None:
+    Args:
+        checks: how many guards run a check before each announcement.
+    """
+
+    def __init__(self, server: Server, *, clock: Clock, log: Log, checks: int = 0) -> None:
         self._server = server
-        self._checks = checks
-        self._examiners = Examiners(server, clock=clock)
+        self._side_jobs = SideJobs(server, checks=checks, clock=clock, log=log)
         self._clock = clock
         self._machine = LinkedWorkerState()
         self._exit: asyncio.Future[int | None]  # None: the worker is lost
@@ -70,8 +68,7 @@ class LinkedWorker:
 
     async def until_fit(self, epoch: int) -> None:  # noqa: ARG002 - guards check before they know it
         """Wait for the guards' checks."""
-        if self._checks is not None:
-            await self._checks.until_fit()
+        await self._side_jobs.until_fit()
 
     def start(self, env: Mapping[str, str]) -> None:
         """Let every guard start its worker, also those that connect later; they set the environment."""
@@ -102,7 +99,7 @@ class LinkedWorker:
 
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
         """Let the guards look at their workers."""
-        return await self._examiners.examine(stalled, pid)
+        return await self._side_jobs.examine(stalled, pid)
 
     def runs(self) -> bool:
         """Say whether some guard's worker runs."""
@@ -122,19 +119,12 @@ class LinkedWorker:
 
     def heard(self, peer: int, message: Message) -> None:
         """Take in one message."""
-        if isinstance(message, Examines):
-            self._examiners.ready(peer)
-        elif isinstance(message, Checking | Fit | Unfit):
-            if self._checks is not None:
-                self._checks.heard(peer, message)
-        else:
+        if not self._side_jobs.heard(peer, message):
             self._take(Heard(peer, message))
 
     def left(self, peer: int) -> None:
         """Take in the end of a connection."""
-        self._examiners.left(peer)
-        if self._checks is not None:
-            self._checks.left(peer)
+        self._side_jobs.left(peer)
         self._take(PeerLeft(peer))
 
     def _take(self, event: Event) -> None:

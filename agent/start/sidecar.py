@@ -22,7 +22,7 @@ from inplace.common.wire.names import CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.announce.herd_start import HerdStart
-    from inplace.agent.driver import Parts
+    from inplace.agent.deps import AgentDeps
     from inplace.agent.loop import Agent
     from inplace.agent.start.config import AgentConfig
 
@@ -77,13 +77,12 @@ def _start(shell: Shell) -> int:
     return code
 
 
-def _make(config: AgentConfig, parts: Parts) -> Agent:
+def _make(config: AgentConfig, deps: AgentDeps) -> Agent:
     """Return the agent of this Pod's depth."""
     if config.restart_depth == CONTAINERS:
         from inplace.agent.sidecar_agent import SidecarAgent
 
-        return SidecarAgent(config, parts)
-    from inplace.agent.link.checks import Checks
+        return SidecarAgent(config, deps)
     from inplace.agent.link.linked_worker import LinkedWorker
     from inplace.agent.link.server import LinkServer
     from inplace.agent.report.line_limit import LimitedLog
@@ -91,11 +90,10 @@ def _make(config: AgentConfig, parts: Parts) -> Agent:
     from inplace.agent.supervisor_agent import SupervisorAgent
     from inplace.common.protocol.link import PROCESS
 
-    peers = LimitedLog(parts.log, parts.clock.monotonic_s)
-    server = LinkServer(config.link_file, PROCESS, clock=parts.clock, log=peers)
-    checks = Checks(server, config.checks_awaited, clock=parts.clock, log=peers)
-    worker = LinkedWorker(server, clock=parts.clock, checks=checks)
-    return SupervisorAgent(config, parts, worker=worker, options=RunOptions(command=("guard",)))
+    peers = LimitedLog(deps.log, deps.clock.monotonic_s)
+    server = LinkServer(config.link_file, PROCESS, clock=deps.clock, log=peers)
+    worker = LinkedWorker(server, clock=deps.clock, log=peers, checks=config.checks_awaited)
+    return SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
 
 
 def _with_slot(shell: Shell) -> tuple[Shell, HerdStart | None]:

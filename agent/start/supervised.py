@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 
-from inplace.agent.driver import Parts
+from inplace.agent.deps import AgentDeps
 from inplace.agent.loop import run_loop
 from inplace.agent.report.log import LazyLog
 from inplace.agent.start.arguments import RunOptions
@@ -51,10 +51,10 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
         raise ConfigError(tuple(cleaning.refused))
     outside = OutsideSignals(options.stop_signal)
 
-    def make(config: AgentConfig, parts: Parts) -> SupervisorAgent:
+    def make(config: AgentConfig, deps: AgentDeps) -> SupervisorAgent:
         own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
-        worker = WorkerProcess(options, {**env, **own}, cleaning=cleaning, log=parts.log, memory=parts.metrics)
-        agent = SupervisorAgent(config, parts, worker=worker, options=options, outside=outside)
+        worker = WorkerProcess(options, {**env, **own}, cleaning=cleaning, log=deps.log, memory=deps.metrics)
+        agent = SupervisorAgent(config, deps, worker=worker, options=options, outside=outside)
         asyncio.get_running_loop().add_reader(outside.descriptor, agent.take_signals)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # a careless parent may have blocked them
         return agent

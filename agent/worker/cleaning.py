@@ -13,7 +13,7 @@ import os
 
 from inplace.agent.shared_file import write_shared
 from inplace.agent.worker.shared_memory import SharedMemory, has_own_ipc
-from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping, Protocol
+from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping
 
 if TYPE_CHECKING:
     from inplace.agent.worker.clean_paths import CleanPaths
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 IPC: Final = "ipc"  # all POSIX shared memory of the user, and System V IPC
 OFF: Final = "off"  # no shared memory
 NOT_OURS: Final = "--clean ipc: expected shared memory of a Pod's own, saw the machine's: nothing of it is removed"
-
-
-class Cleaner(Protocol):
-    """Cleans after a worker."""
-
-    is_quick: bool
-
-    def begin(self) -> None:
-        """Take note that a worker starts."""
-
-    def clean(self) -> list[str]:
-        """Clean; return what a person should know."""
 
 
 class Cleaning:

@@ -22,7 +22,7 @@ from inplace.common.protocol.stall import Stalled
 if TYPE_CHECKING:
     from inplace.agent.report.log import Log
     from inplace.agent.start.arguments import RunOptions
-    from inplace.agent.worker.cleaning import Cleaner
+    from inplace.agent.worker.cleaning import Cleaning
     from inplace.agent.worker.standby import Memory
 
 
@@ -129,7 +129,7 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, options: RunOptions, env: Mapping[str, str], *, cleaning: Cleaner, log: Log, memory: Memory
+        self, options: RunOptions, env: Mapping[str, str], *, cleaning: Cleaning, log: Log, memory: Memory
     ) -> None:
         self._options = options
         self._cleaning = cleaning

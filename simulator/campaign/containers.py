@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from inplace.agent.barrier.wait import POLL_S
-from inplace.agent.driver import Parts
+from inplace.agent.deps import AgentDeps
 from inplace.agent.link.agent_end import Link, NoLink
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.start.config import AgentConfig
@@ -294,13 +294,13 @@ class AgentContainer(Container):
         self._link.leave()
 
     def _make(self, config: AgentConfig, run: ContainerRun) -> SidecarAgent | SupervisorAgent:  # noqa: ARG002
-        return SidecarAgent(config, self._parts(config))
+        return SidecarAgent(config, self._deps(config))
 
-    def _parts(self, config: AgentConfig) -> Parts:
+    def _deps(self, config: AgentConfig) -> AgentDeps:
         machine = self._machine
         watched, lockstep = machine.watched, machine.lockstep
         saves = lockstep.requests(self.uid, config, QUIET) if lockstep is not None else None
-        return Parts(
+        return AgentDeps(
             transport=machine.transport_for(self.client, self.pod),
             clock=machine.clock,
             rng=Random(machine.rng.random()),

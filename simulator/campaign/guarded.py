@@ -100,8 +100,9 @@ class LinkedAgentContainer(StayingContainer):
     """A sidecar of depth `process`: the agent stays, and its worker is at the other end of the link."""
 
     def _make(self, config: AgentConfig, run: ContainerRun) -> SupervisorAgent:  # noqa: ARG002
-        worker = LinkedWorker(self._server, clock=self._machine.clock)
-        return SupervisorAgent(config, self._parts(config), worker=worker, options=RunOptions(command=("guard",)))
+        deps = self._deps(config)
+        worker = LinkedWorker(self._server, clock=deps.clock, log=deps.log)
+        return SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
 
     def _connect(self) -> None:
         self._server = ModelServer(self._machine.link(self.uid))

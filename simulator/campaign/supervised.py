@@ -115,7 +115,7 @@ class SupervisorContainer(StayingContainer):
         options = parse(run.command[1:], run.env)
         assert isinstance(options, RunOptions), f"expected a supervisor's command line, saw {run.command}"
         self._worker = SupervisedWorker(self._machine, run.pod)
-        return SupervisorAgent(config, self._parts(config), worker=self._worker, options=options)
+        return SupervisorAgent(config, self._deps(config), worker=self._worker, options=options)
 
     def _clean_up(self) -> None:
         self._worker.kill()

@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from inplace.agent.barrier.http import BarrierState
-from inplace.agent.driver import Parts
+from inplace.agent.deps import AgentDeps
 from inplace.agent.link.agent_end import Link, NoLink
 from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.sidecar_agent import SidecarAgent
@@ -232,7 +232,7 @@ class ModelRuntime:
             if options is None:
                 return self._sidecar(run, config)
             barrier, worker = ModelBarrier(), ModelSupervisedWorker(partial(WorkerRun, *own), on_start)
-            agent = SupervisorAgent(config, self._parts(run, barrier), worker=worker, options=options)
+            agent = SupervisorAgent(config, self._deps(run, barrier), worker=worker, options=options)
             return ModelSupervisor(agent, barrier, worker, *shared)
         if is_guarded(run.command):
             return ModelGuardedWorker(self._link(run), partial(WorkerRun, *own), on_start, *shared)
@@ -261,15 +261,14 @@ class ModelRuntime:
         barrier, shared = ModelBarrier(), (self._clock, self._rng, self._timings)
         if config.restart_depth == wire.CONTAINERS:
             link = ModelLink(self._link(run))
-            return ModelAgent(SidecarAgent(config, self._parts(run, barrier, link)), barrier, link.leave, *shared)
-        server = ModelServer(self._link(run))
-        worker = LinkedWorker(server, clock=self._clock)
-        options = RunOptions(command=("guard",))
-        agent = SupervisorAgent(config, self._parts(run, barrier), worker=worker, options=options)
+            return ModelAgent(SidecarAgent(config, self._deps(run, barrier, link)), barrier, link.leave, *shared)
+        server, deps = ModelServer(self._link(run)), self._deps(run, barrier)
+        worker = LinkedWorker(server, clock=deps.clock, log=deps.log)
+        agent = SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
         return ModelAgent(agent, barrier, server.leave, *shared)
 
-    def _parts(self, run: ContainerRun, barrier: ModelBarrier, link: Link | None = None) -> Parts:
-        return Parts(
+    def _deps(self, run: ContainerRun, barrier: ModelBarrier, link: Link | None = None) -> AgentDeps:
+        return AgentDeps(
             transport=self._transport_for(run.pod),
             clock=self._clock,
             rng=self._rng,

@@ -8,7 +8,8 @@ from random import Random
 from typing import Any
 
 from inplace.agent.barrier.http import BarrierState
-from inplace.agent.driver import REMINDER, Parts
+from inplace.agent.deps import AgentDeps
+from inplace.agent.driver import REMINDER
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.sidecar_agent import SidecarAgent
@@ -148,7 +149,7 @@ class Rig:
         if with_head_start:  # in a thread, because the server runs in this one
             ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)
         transport = Http1Transport(credentials, clock=self.clock, context=context, ahead=ahead)
-        parts = Parts(
+        deps = AgentDeps(
             transport=transport,
             clock=self.clock,
             rng=Random(7),
@@ -158,7 +159,7 @@ class Rig:
             memory=self.memory,
             phases=phases,
         )
-        agent = SidecarAgent(self.config, parts)
+        agent = SidecarAgent(self.config, deps)
         try:
             async with asyncio.timeout(RUN_S_MAX):
                 return await agent.run()

@@ -14,7 +14,7 @@ import pytest
 
 from inplace.agent.announce.herd import Herd
 from inplace.agent.announce.teller import TELLING_S_MAX
-from inplace.agent.driver import Parts
+from inplace.agent.deps import AgentDeps
 from inplace.agent.link.agent_end import OnEnd
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import PhaseFile, RestartPhases
@@ -86,7 +86,7 @@ class Scene:
         """Run the agent until it exits; return its exit code."""
         clock, credentials = LoopClock(), Credentials("127.0.0.1", server.port, tls=False)
         transport = Http1Transport(credentials, clock=clock)
-        parts = Parts(
+        deps = AgentDeps(
             transport=transport,
             clock=clock,
             rng=Random(7),
@@ -97,7 +97,7 @@ class Scene:
         )
         try:
             async with asyncio.timeout(20):
-                return await SidecarAgent(replace(CONFIG, **config), parts).run()
+                return await SidecarAgent(replace(CONFIG, **config), deps).run()
         finally:
             await transport.close()
 
@@ -196,7 +196,7 @@ async def test_a_signal_ends_an_agent_that_is_about_to_tell() -> None:
     scene = Scene()
     async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, silence)]) as server:
         transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False), clock=LoopClock())
-        parts = Parts(
+        deps = AgentDeps(
             transport=transport,
             clock=LoopClock(),
             rng=Random(7),
@@ -204,7 +204,7 @@ async def test_a_signal_ends_an_agent_that_is_about_to_tell() -> None:
             log=scene.log,
             link=scene.link,
         )
-        agent = SidecarAgent(replace(CONFIG, herd=Herd(10**9)), parts)
+        agent = SidecarAgent(replace(CONFIG, herd=Herd(10**9)), deps)
 
         async def die() -> None:
             await scene.link.worker_dies(9)

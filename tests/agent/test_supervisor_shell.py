@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from inplace.agent.driver import Parts
+from inplace.agent.deps import AgentDeps
 from inplace.agent.start.arguments import RunOptions
 from inplace.agent.start.exit_code import ExitCode
 from inplace.agent.supervisor_agent import SupervisorAgent
@@ -133,9 +133,9 @@ async def run(
     watches = [[*shown, silence]]
     async with ScriptedServer(lists=[jobset(0)], watches=watches) as server:
         transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False), clock=clock)
-        parts = Parts(transport=transport, clock=clock, rng=Random(7), barrier=NotedBarrier(), log=log)
+        deps = AgentDeps(transport=transport, clock=clock, rng=Random(7), barrier=NotedBarrier(), log=log)
         options = RunOptions(("worker",))
-        supervisor = SupervisorAgent(replace(CONFIG, **config), parts, worker=worker, options=options)
+        supervisor = SupervisorAgent(replace(CONFIG, **config), deps, worker=worker, options=options)
         if isinstance(worker, AbsentWorker | ObedientWorker):
             worker.supervisor = supervisor
         try:

@@ -14,7 +14,7 @@ from inplace.agent.announce.announcer import _is_leaving
 from inplace.agent.announce.fence import Fence
 from inplace.agent.announce.jobset_requests import announcement_request
 from inplace.agent.barrier.http import Barrier
-from inplace.agent.driver import Parts
+from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
@@ -90,8 +90,8 @@ class Driven:
 async def followed(driven: Driven, grace_s: float | None = None) -> tuple[Fence, Any]:
     """Start a fence."""
     barrier: Barrier = ModelBarrier()
-    parts = Parts(transport=None, clock=driven.clock, rng=Random(1), barrier=barrier, log=QUIET)  # type: ignore[arg-type]
-    fence = Fence(replace(config(str(LENGTH_S)), start_slot_s=0.0), parts, driven, lambda: grace_s)
+    deps = AgentDeps(transport=None, clock=driven.clock, rng=Random(1), barrier=barrier, log=QUIET)  # type: ignore[arg-type]
+    fence = Fence(replace(config(str(LENGTH_S)), start_slot_s=0.0), deps, driven, lambda: grace_s)
     return fence, [asyncio.create_task(work) for work in fence.work()]
 
 

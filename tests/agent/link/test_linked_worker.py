@@ -32,7 +32,8 @@ class Linked(LinkedWorker):
 
     def __init__(self, path: Path, clock: LoopClock) -> None:
         self.log = NotedLog()
-        super().__init__(LinkServer(str(path / "link"), PROCESS, clock=clock, log=self.log), clock=clock)
+        server = LinkServer(str(path / "link"), PROCESS, clock=clock, log=self.log)
+        super().__init__(server, clock=clock, log=self.log)
 
     def lift(self, epoch: int) -> None:
         """Let the workers start."""

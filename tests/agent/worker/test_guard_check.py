@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.link.agent_end import SocketLink
-from inplace.agent.link.checks import ANSWER_S, Checks
+from inplace.agent.link.side_jobs import CHECK_ANSWER_S, SideJobs
 from inplace.agent.start.exit_code import ExitCode
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Checking, Fit, Message, Unfit
@@ -159,6 +159,10 @@ class Said:
     def __init__(self) -> None:
         self.messages: list[Message] = []
 
+    def tell(self, peer: int, message: Message) -> None:
+        """Say nothing to one of them."""
+        raise AssertionError((peer, message))
+
     def tell_all(self, message: Message) -> None:
         """Note it."""
         self.messages.append(message)
@@ -169,14 +173,14 @@ def test_a_guard_that_says_nothing_holds_the_pod_up_for_a_bounded_time() -> None
 
     async def waits() -> None:
         loop, log = asyncio.get_running_loop(), NotedLog()
-        checks = Checks(Said(), 2, clock=LoopClock(), log=log)
+        checks = SideJobs(Said(), checks=2, clock=LoopClock(), log=log)
         checks.heard(1, Fit())
         checks.heard(2, Checking(30_000))
         checks.heard(3, Fit())
         checks.left(3)
         began_s = loop.time()
         await checks.until_fit()
-        assert loop.time() - began_s == pytest.approx(30 + ANSWER_S)
+        assert loop.time() - began_s == pytest.approx(30 + CHECK_ANSWER_S)
         assert len(log.of("check_unanswered")) == 1
         assert len(log.of("checks_awaited")) == 1
         checks.heard(1, Checking(1000))
@@ -187,6 +191,6 @@ def test_a_guard_that_says_nothing_holds_the_pod_up_for_a_bounded_time() -> None
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3600):
                 await checks.until_fit()
-        await Checks(Said(), 0, clock=LoopClock(), log=log).until_fit()
+        await SideJobs(Said(), checks=0, clock=LoopClock(), log=log).until_fit()
 
     run(waits())

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from inplace.agent.link.examiners import ANSWER_S, Examiners
+from inplace.agent.link.side_jobs import COMMAND_ANSWER_S, SideJobs
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import LoopClock
-from inplace.common.protocol.link import Examine, Message
+from inplace.common.protocol.link import Examine, Examines, Message
 from inplace.common.protocol.stall import Stalled
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, finished, process
 from tests.agent.progress.test_watchdog import STEPS, failures, last_step
+from tests.agent.rig import NotedLog
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
 from tests.agent.supervisor_rig import number_in, until
 from tests.agent.test_guard import Guarded, guarded
@@ -134,21 +135,25 @@ class Guards:
     def __init__(self, *after_s: float | None) -> None:
         self.after_s = after_s
         self.told: list[tuple[int, Message]] = []
-        self.examiners = Examiners(self, clock=LoopClock())
+        self.side_jobs = SideJobs(self, checks=0, clock=LoopClock(), log=NotedLog())
 
     def tell(self, peer: int, message: Message) -> None:
         """Answer later."""
         self.told.append((peer, message))
         after_s = self.after_s[peer]
         if after_s is not None:
-            asyncio.get_running_loop().call_later(after_s, self.examiners.ready, peer)
+            asyncio.get_running_loop().call_later(after_s, self.side_jobs.heard, peer, Examines())
+
+    def tell_all(self, message: Message) -> None:
+        """Say nothing to all of them."""
+        raise AssertionError(message)
 
     async def examine(self, pid: int | None = 77) -> tuple[str | None, float]:
         """Let all of them have a command; return what is said of it, and the seconds that took."""
         for peer in range(len(self.after_s)):
-            self.examiners.ready(peer)
+            self.side_jobs.heard(peer, Examines())
         began_s = asyncio.get_running_loop().time()
-        said = await self.examiners.examine(STALLED, pid)
+        said = await self.side_jobs.examine(STALLED, pid)
         return said, asyncio.get_running_loop().time() - began_s
 
 
@@ -158,7 +163,7 @@ class Guards:
         ((), None, 0.0),
         ((3.0,), "", 3.0),
         ((3.0, 0.5), "", 3.0),
-        ((3.0, None), "a guard said nothing for 10.5 s", COMMAND_S_MAX + ANSWER_S),
+        ((3.0, None), "a guard said nothing for 10.5 s", COMMAND_S_MAX + COMMAND_ANSWER_S),
     ],
 )
 def test_an_agent_waits_for_every_guard_for_so_long(
@@ -189,7 +194,7 @@ def test_a_guard_that_leaves_is_not_waited_for() -> None:
 
     async def examined() -> None:
         guards = Guards(None)
-        asyncio.get_running_loop().call_later(2.0, guards.examiners.left, 0)
+        asyncio.get_running_loop().call_later(2.0, guards.side_jobs.left, 0)
         assert await guards.examine() == ("", 2.0)
 
     run(examined())

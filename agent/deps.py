@@ -1,0 +1,56 @@
+"""What an agent works with: connections, clock, log and the worker's end; whoever makes an agent gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from inplace.agent.barrier.http import Barrier
+from inplace.agent.link.agent_end import Link, NoLink
+from inplace.agent.report.log import Log
+from inplace.agent.report.metrics import AgentMetrics
+from inplace.agent.report.phases import RestartPhases
+from inplace.agent.start.epoch_file import EpochMemory, NoMemory
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.http.request import Transport
+
+if TYPE_CHECKING:
+    from inplace.agent.progress.stall_watch import StallWatch
+    from inplace.agent.worker.save_requests import SaveRequests
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentDeps:
+    """What an agent works with.
+
+    Args:
+        transport: carries requests to the API server; the caller closes it.
+        clock: the only source of time.
+        rng: the only source of jitter.
+        barrier: what holds the worker back; started and stopped by `Driver.run`.
+        log: where events go.
+        metrics: counted into.
+        link: a sidecar's, to the guards of its workers.
+        memory: keeps each epoch BEFORE it is announced.
+        stalls: finds a worker that hangs; None where no worker can be watched.
+        saves: asks the worker to save before a planned stop; None where nobody wants that.
+        phases: times the restart; None times it from now, by `clock`.
+        now_s: seconds on the clock of leases, which goes on while the machine sleeps; None is `clock`'s.
+        on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
+    """
+
+    transport: Transport
+    clock: Clock
+    rng: Random
+    barrier: Barrier
+    log: Log
+    metrics: AgentMetrics = field(default_factory=AgentMetrics)
+    link: Link = field(default_factory=NoLink)
+    memory: EpochMemory = field(default_factory=NoMemory)
+    stalls: StallWatch | None = None
+    saves: SaveRequests | None = None
+    phases: RestartPhases | None = None
+    now_s: Callable[[], float] | None = None
+    on_end: Callable[[int], object] = lambda _code: None
