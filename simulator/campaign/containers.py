@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from inplace.agent.barrier.wait import POLL_S
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.agent_end import Link, NoLink
 from inplace.agent.sidecar_agent import SidecarAgent
@@ -89,7 +88,6 @@ class Machine:
     Args:
         transport_for: the connection of one Pod's agent, by client name.
         deaf: Pods (by uid) whose containers ignore SIGTERM.
-        lying: Pods whose startup probe succeeds once although nobody lifted the barrier.
         crash_at: client name -> the await at which its next agent dies.
         completes: workers end with 0 as soon as they run.
         watched: the workers' ranks, where the agents watch them.
@@ -107,7 +105,6 @@ class Machine:
     agents: dict[str, AgentContainer] = field(default_factory=dict)  # by Pod's uid
     workers: dict[str, Training] = field(default_factory=dict)
     deaf: set[str] = field(default_factory=set)
-    lying: dict[str, Callable[[], None]] = field(default_factory=dict)
     crash_at: dict[str, int] = field(default_factory=dict)
     full_disks: bool = False
     completes: bool = False
@@ -220,17 +217,10 @@ class Container:
 
 
 class WorkerContainer(Container):
-    """A worker in a container of its own; with `waits` it asks the agent until the barrier is lifted."""
-
-    def __init__(self, machine: Machine, run: ContainerRun, *, waits: bool) -> None:
-        super().__init__(machine, run)
-        self._waits = waits
+    """A worker in a container of its own."""
 
     async def wait(self) -> int:
         """Run until `end`; return the exit code."""
-        if self._waits:
-            while not self._is_lifted() and not self._ended.done():
-                await self._machine.clock.sleep(POLL_S)
         if self._ended.done():
             return self._ended.result()
         training = Training(self._machine, self.pod, None)
@@ -239,10 +229,6 @@ class WorkerContainer(Container):
             return await asyncio.shield(training.ended)
         finally:
             training.end(SIGKILL_EXIT)
-
-    def _is_lifted(self) -> bool:
-        agent = self._machine.agents.get(self.uid)
-        return agent is not None and agent.barrier.lifted
 
 
 class AgentContainer(Container):
@@ -279,12 +265,9 @@ class AgentContainer(Container):
             self._clean_up()
 
     async def probe(self, probe: Probe) -> bool:
-        """Answer whether the barrier is lifted, or succeed once without that (fault `probe-lies`)."""
+        """Answer whether the barrier is lifted."""
         await super().probe(probe)
-        lie = None if self.barrier.lifted else self._machine.lying.pop(self.uid, None)
-        if lie is not None:
-            lie()
-        return self.barrier.lifted or lie is not None
+        return self.barrier.lifted
 
     def _connect(self) -> None:
         """Make the agent's end of the link."""

@@ -192,15 +192,6 @@ async def _term_ignored(world: World, rng: Random, name: str) -> None:
         world.note_fault(name, pod["metadata"]["name"])
 
 
-@fault("probe-lies", NODE, "kubelet counts a startup probe as passed before it ran (kubernetes #141155)")
-async def _probe_lies(world: World, rng: Random, name: str) -> None:
-    if world.scenario.mode != "wait":
-        return  # only a worker that runs `inplace-agent wait` is protected from this fault
-    for pod in rng.sample(world.pods, rng.randint(0, len(world.pods))):
-        uid, pod_name = pod["metadata"]["uid"], pod["metadata"]["name"]
-        world.machine.lying[uid] = lambda pod_name=pod_name: world.note_fault(name, pod_name)  # type: ignore[misc]
-
-
 @fault("disk-full", NODE, "no Pod can store its epoch on its disk")
 async def _disk_full(world: World, rng: Random, name: str) -> None:  # noqa: ARG001
     world.machine.full_disks = True

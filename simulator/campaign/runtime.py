@@ -2,8 +2,7 @@
 The container runtime of the campaign's nodes.
 
 A container's command decides its kind, as in the manifests: `inplace-agent` is a sidecar, `inplace-agent run -- ...` a
-supervisor with its worker, `inplace-agent wait -- ...` a worker that asks the agent itself before it starts, anything
-else a worker.
+supervisor with its worker, `inplace-agent guard -- ...` a guard with its worker, anything else a worker.
 """
 
 from __future__ import annotations
@@ -41,11 +40,9 @@ class CampaignRuntime:
         """Start an instance."""
         program, verb = run.command[0], run.command[1] if len(run.command) > 1 else ""
         if program != AGENT:
-            return WorkerContainer(self._machine, run, waits=False)
+            return WorkerContainer(self._machine, run)
         if verb == "guard":
             return GuardedContainer(self._machine, run)
-        if verb == "wait":
-            return WorkerContainer(self._machine, run, waits=True)
         if self._machine.full_disks:
             self._machine.disk(run.pod["metadata"]["uid"]).full = True
         if verb == "run":

@@ -24,7 +24,7 @@ PODS_MAX = 8  # small groups show what large ones do, thousands of times a minut
 NAMESPACE = "default"
 JOBSET = "train"
 RESTARTS_PLENTY = 1000
-Mode = Literal["sidecar", "wait", "guarded", "process", "supervisor"]
+Mode = Literal["sidecar", "guarded", "process", "supervisor"]
 WATCHED: Final = ("guarded", "process", "supervisor")  # where an agent can end a worker that hangs
 _EXAMPLES: Final = {
     "guarded": "train-guarded.yaml",
@@ -62,8 +62,8 @@ class Scenario:
 
     Args:
         jobs, pods_per_job: the group's shape.
-        mode: sidecar whose worker is held back by kubelet alone, sidecar whose worker waits for the agent itself (as in
-            examples/train.yaml), sidecar whose worker has a guard, the same with depth `process`, or supervisor.
+        mode: sidecar whose worker is held back by kubelet alone, sidecar whose worker has a guard, the same with depth
+            `process`, or supervisor.
         max_restarts: spec.failurePolicy.maxRestarts.
         servers: API servers.
         lags_s: for each API server, the longest time by which its watch caches trail the store.
@@ -152,7 +152,7 @@ def draw_scenario(rng: Random) -> Scenario:
     scenario = Scenario(
         jobs=jobs,
         pods_per_job=per_job,
-        mode=rng.choice(("sidecar", "wait", "guarded", "supervisor")),
+        mode=rng.choice(("sidecar", "guarded", "supervisor")),
         max_restarts=rng.choice((1, 2, 3)) if rng.random() < 0.15 else RESTARTS_PLENTY,
         servers=servers,
         lags_s=tuple(rng.choice((0.0, 0.01, 0.1, 1.0)) for _ in range(servers)),

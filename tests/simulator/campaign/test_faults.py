@@ -13,7 +13,7 @@ from inplace.simulator.campaign.world import SPARE_NODES
 
 pytestmark = pytest.mark.slow
 
-SEEDS_MAX = 12  # some faults need a scenario with their target: two controllers, a worker that waits
+SEEDS_MAX = 12  # some faults need a scenario with their target: two controllers, a supervisor
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -54,7 +54,7 @@ def test_each_place_has_its_faults() -> None:
         FaultSite.NETWORK: 13,
         FaultSite.CONTROLLER: 10,
         FaultSite.AGENT: 7,
-        FaultSite.NODE: 15,
+        FaultSite.NODE: 14,
         FaultSite.USER: 9,
         FaultSite.TIME: 3,
     }

@@ -24,11 +24,15 @@ from inplace.simulator.campaign.liveness import L1, L2, L3, S8
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.process import Process, drive
 from inplace.simulator.campaign.run import ENDLESS, HOT, VIRTUAL_S_MAX, Outcome, ScheduledFault, run_scenario
-from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
+from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Mode, Scenario
 from inplace.simulator.campaign.shrink import shrink
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.campaign.world import World
+from inplace.simulator.cluster.pod_spec import Probe
+from inplace.simulator.cluster.prober import Prober
 from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
+from tests.mistakes import mistake as mistakes
+from tests.mistakes.mistake import instead_of
 from tests.simulator.campaign.properties import properties
 from tests.simulator.campaign.test_manners import MANNERS
 
@@ -459,9 +463,8 @@ def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
     assert judged(story) is None
 
 
-async def _lie(world: World, rng: Random, name: str) -> None:
-    for each in world.pods:
-        world.machine.lying[each["metadata"]["uid"]] = lambda: world.note_fault(name, "a probe")
+async def _passes_unasked(original: Any, self: Prober, probe: Probe, *, wanted: bool) -> bool:
+    return True
 
 
 async def _forbid_for_ever(world: World, name: str, kind: str) -> None:
@@ -530,7 +533,7 @@ async def _raise_the_budget_too_late(world: World, rng: Random, name: str) -> No
 
 def planted(strike: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outcome:
     """Run a group with a fault that no program can repair."""
-    planted_fault = replace(CATALOGUE["probe-lies"], strike=strike)
+    planted_fault = replace(CATALOGUE["term-ignored"], strike=strike)
     harmless: Fault = CATALOGUE["watch-closed"]
     strikes = (
         ScheduledFault(0, at_s, planted_fault),
@@ -540,11 +543,13 @@ def planted(strike: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outco
     return run_scenario(1, scenario, strikes, until_s=5.0)
 
 
-def test_a_probe_that_lies_is_found_where_nothing_makes_good_for_it() -> None:
-    """Without `inplace-agent wait`, a worker that kubelet starts too early breaks safety."""
-    outcome = planted(_lie)
-    assert outcome.violation is not None
-    assert outcome.violation.rule in (rules.S1, rules.S2, rules.S3)
+@pytest.mark.parametrize(("mode", "is_safe"), [("sidecar", False), ("guarded", True), ("process", True)])
+def test_a_kubelet_that_passes_a_startup_probe_unasked_is_found_beside_no_guard(mode: Mode, is_safe: bool) -> None:
+    """With kubernetes #141155 the probe alone lets a worker start too early, and a guard still holds it back."""
+    with mistakes.planted(instead_of(Prober._reaches, _passes_unasked)):
+        violation = planted(CATALOGUE["worker-exit"].strike, scenario=replace(GROUP, mode=mode)).violation
+    assert (violation is None) is is_safe
+    assert violation is None or violation.rule in (rules.S1, rules.S2, rules.S3)
 
 
 def test_a_group_that_does_not_come_together_is_found_and_says_who_waits() -> None:
@@ -568,7 +573,7 @@ def test_a_hang_that_nobody_ends_is_found() -> None:
     outcome = planted(_switch_the_watchdog_off, scenario=watched)
     assert outcome.violation is not None
     assert outcome.violation.rule == L7
-    assert planted(_lie, scenario=watched).violation is None
+    assert planted(CATALOGUE["watch-closed"].strike, scenario=watched).violation is None
 
 
 @pytest.mark.parametrize(("strike", "rule"), BAD_ENDS)
@@ -590,10 +595,10 @@ def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
     """Of a schedule of three faults only the needed one is left."""
 
     def run(seed: int, only: list[int]) -> Outcome:
-        outcome = planted(_lie)
+        outcome = planted(_fail_the_jobset)
         return outcome if 0 in only else replace(outcome, seed=seed, violation=None)
 
-    kept, least = shrink(planted(_lie), run)
+    kept, least = shrink(planted(_fail_the_jobset), run)
     assert kept == [0]
     assert least.violation is not None
 
