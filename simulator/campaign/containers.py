@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
 
@@ -15,17 +16,16 @@ from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import Failures
 from inplace.agent.supervisor_agent import SupervisorAgent
 from inplace.common.bare.record import replace
-from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.lockstep import Lockstep
-from inplace.simulator.campaign.process import Process
+from inplace.simulator.campaign.process import Process, outside
 from inplace.simulator.campaign.ranks import WatchedPods
-from inplace.simulator.cluster.model_link import ModelLink, PodLink
+from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine
+from inplace.simulator.cluster.model_link import ModelLink
 from inplace.simulator.cluster.model_runtime import ModelBarrier, QuietLog
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
-from inplace.simulator.cluster.timings import Timings
 
 QUIET = QuietLog()
 
@@ -81,8 +81,8 @@ class Disk:
         return self.failures, None
 
 
-@dataclass
-class Machine:
+@dataclass(kw_only=True)
+class Machine(ModelMachine):
     """The state that all containers of a run share, and the switches that faults set.
 
     Args:
@@ -94,14 +94,10 @@ class Machine:
         lockstep: the workers' training, where they save before a planned stop.
     """
 
-    clock: Clock
-    rng: Random
-    timings: Timings
     watcher: WorkerWatcher
     transport_for: Callable[[str, KubeObject], Transport]
     died: Callable[[str], None]
     disks: dict[str, Disk] = field(default_factory=dict)
-    links: dict[str, PodLink] = field(default_factory=dict)
     agents: dict[str, AgentContainer] = field(default_factory=dict)  # by Pod's uid
     workers: dict[str, Training] = field(default_factory=dict)
     deaf: set[str] = field(default_factory=set)
@@ -116,13 +112,21 @@ class Machine:
         """Return a Pod's volume."""
         return self.disks.setdefault(uid, Disk())
 
-    def link(self, uid: str) -> PodLink:
-        """Return a Pod's socket, which lies in its volume."""
-        return self.links.setdefault(uid, PodLink())
+    def is_deaf(self, uid: str) -> bool:
+        """Say whether a Pod's containers ignore SIGTERM."""
+        return uid in self.deaf
+
+    def worker_dying(self, pod: KubeObject) -> None:
+        """Tell the watcher."""
+        self.watcher.worker_dying(pod)
+
+    def outside(self) -> Context:
+        """Return a context that belongs to no process."""
+        return outside()
 
 
 class Training:
-    """A running worker; the watcher is called at its start and at its end.
+    """A worker's run; the watcher is called at its start and at its end. It implements `model_worker.WorkerRun`.
 
     Args:
         leaves: its leftovers run on after its end, until `clear`; the end of a container leaves none.
@@ -163,61 +167,34 @@ class Training:
             self._machine.watcher.worker_hung(self.pod)
             self.ranks.hang()
 
-    def clear(self) -> None:
-        """End the leftovers."""
+    def signal(self, number: int) -> None:
+        """Kill it; SIGTERM is obeyed after a while, unless the Pod's containers are deaf to it."""
+        if number == signal.SIGKILL:
+            self.end(SIGKILL_EXIT)
+        elif not self.ended.done() and not self._machine.is_deaf(self.pod["metadata"]["uid"]):
+            exit_s = self._machine.timings.supervised_exit.draw(self._machine.rng)
+            asyncio.get_running_loop().call_later(exit_s, self.end, 128 + number)
+
+    async def clear(self) -> None:
+        """Return when the leftovers have ended."""
+        await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
+        self._leave_nothing()
+
+    def kill(self) -> None:
+        """End it and its leftovers, as the kernel does with a container's processes."""
+        self.end(SIGKILL_EXIT)
+        self._leave_nothing()
+
+    def _leave_nothing(self) -> None:
         if self._leaves:
             self._leaves = False
             self._machine.watcher.worker_stopped(self.pod)
 
 
-class Container:
-    """The base of all containers: an exit code that is decided once."""
-
-    def __init__(self, machine: Machine, run: ContainerRun) -> None:
-        self._machine = machine
-        self.pod = run.pod
-        self.uid: str = run.pod["metadata"]["uid"]
-        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    def end(self, code: int) -> None:
-        """End with this exit code, unless it has ended."""
-        if not self._ended.done():
-            self._ended.set_result(code)
-
-    async def stop(self, grace_s: float) -> None:
-        """Send SIGTERM to the container, and SIGKILL after the grace."""
-        exit_s = self._machine.timings.process_exit.draw(self._machine.rng)
-        if self.uid in self._machine.deaf:
-            exit_s = grace_s + 1.0
-        await self._machine.clock.sleep(min(exit_s, grace_s))
-        if exit_s <= grace_s:
-            self.terminate()
-        else:
-            self.end(SIGKILL_EXIT)
-
-    def terminate(self) -> None:
-        """End as a process that obeys SIGTERM does."""
-        self.end(128 + signal.SIGTERM)
-
-    def signal(self, number: int) -> None:
-        """End by a signal that a fault sends."""
-        self.end(128 + number)
-
-    def signal_child(self, number: int) -> None:
-        """Send a signal to a supervised worker."""
-        training = self._machine.workers.get(self.uid)
-        if training is None:
-            raise LookupError("expected a worker that runs, saw none")
-        training.end(128 + number)
-
-    async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
-        """Answer with success after the time of a probe."""
-        await self._machine.clock.sleep(self._machine.timings.barrier_answer.draw(self._machine.rng))
-        return True
-
-
-class WorkerContainer(Container):
+class WorkerContainer(ModelContainer):
     """A worker in a container of its own."""
+
+    _machine: Machine
 
     async def wait(self) -> int:
         """Run until `end`; return the exit code."""
@@ -231,8 +208,10 @@ class WorkerContainer(Container):
             training.end(SIGKILL_EXIT)
 
 
-class AgentContainer(Container):
+class AgentContainer(ModelContainer):
     """A sidecar: the real agent as a coroutine, in the place of its process."""
+
+    _machine: Machine
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
         super().__init__(machine, run)

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.simulator.campaign.containers import AgentContainer, Machine, WorkerContainer
-from inplace.simulator.campaign.guarded import GuardedContainer, LinkedAgentContainer
-from inplace.simulator.campaign.supervised import SupervisorContainer
+from inplace.simulator.campaign.containers import AgentContainer, Machine, Training, WorkerContainer
+from inplace.simulator.campaign.supervised import LinkedAgentContainer, SupervisorContainer
+from inplace.simulator.cluster.model_guarded import GuardedContainer
 from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
 
 AGENT = "inplace-agent"
@@ -42,7 +42,9 @@ class CampaignRuntime:
         if program != AGENT:
             return WorkerContainer(self._machine, run)
         if verb == "guard":
-            return GuardedContainer(self._machine, run)
+            return GuardedContainer(
+                self._machine, run, lambda epoch, leaves: Training(self._machine, run.pod, epoch, leaves=leaves)
+            )
         if self._machine.full_disks:
             self._machine.disk(run.pod["metadata"]["uid"]).full = True
         if verb == "run":

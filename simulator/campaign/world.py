@@ -106,12 +106,12 @@ class World:
         self.network.on_send, self.network.on_refusal = manners.sent, manners.refused
         self.network.on_arrival = manners.arrived
         self.machine = Machine(
-            self.clock,
-            self.random("machines"),
-            scenario.timings,
-            self.judge,
-            lambda client, pod: self.network.transport(client, pod_user(pod)),
-            self._agent_died,
+            clock=self.clock,
+            rng=self.random("machines"),
+            timings=scenario.timings,
+            watcher=self.judge,
+            transport_for=lambda client, pod: self.network.transport(client, pod_user(pod)),
+            died=self._agent_died,
         )
         if scenario.limits is not None:
             self.machine.watched = WatchedPods(scenario.limits, self.random("ranks"))

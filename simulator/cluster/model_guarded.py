@@ -5,27 +5,28 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from typing import Any
 
 from inplace.agent.start.arguments import GRACE_S
 from inplace.common.protocol.guard import GraceOver, Signalled, WorkerEnded
-from inplace.simulator.cluster.model_container import ModelContainer
-from inplace.simulator.cluster.model_link import ModelGuard, PodLink
+from inplace.simulator.cluster.model_container import ModelMachine, StayingContainer
+from inplace.simulator.cluster.model_link import ModelGuard
 from inplace.simulator.cluster.model_worker import WorkerRun
-from inplace.simulator.cluster.pod_spec import Probe
-from inplace.simulator.cluster.runtime import SIGKILL_EXIT
+from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
 
-class ModelGuardedWorker(ModelContainer):
-    """Its worker runs once, or once in each epoch."""
+class GuardedContainer(StayingContainer):
+    """The worker's container: the guard is its process 1, so the guard's end is the end of both.
+
+    Args:
+        make_run: starts a worker in an epoch (None: in-place restart is off), which leaves something behind or not.
+    """
 
     def __init__(
-        self, link: PodLink, make_run: Callable[[], WorkerRun], on_start: Callable[[], None], *args: Any
+        self, machine: ModelMachine, run: ContainerRun, make_run: Callable[[int | None, bool], WorkerRun]
     ) -> None:
-        super().__init__(*args)
-        self._guard = ModelGuard(link, self)
+        super().__init__(machine, run)
+        self._guard = ModelGuard(machine.link(self.uid), self)
         self._make_run = make_run
-        self._on_start = on_start
         self._run: WorkerRun | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
@@ -34,26 +35,20 @@ class ModelGuardedWorker(ModelContainer):
         """Follow the link until the guard leaves or is killed."""
         self._guard.begin()
         try:
-            return await self._ended
+            return await asyncio.shield(self._ended)
         finally:
+            self.end(SIGKILL_EXIT)
             self._guard.cut()
             if self._grace is not None:
                 self._grace.cancel()
             if self._sweeping is not None:
                 self._sweeping.cancel()
             if self._run is not None:
-                self._run.end(SIGKILL_EXIT)
+                self._run.kill()
 
-    async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
-        """Answer with success."""
-        return True
-
-    async def stop(self, grace_s: float) -> None:
-        """Let the guard pass SIGTERM on; kill it after the grace."""
-        if not self._ended.done():
-            self._guard.take(Signalled(signal.SIGTERM))
-            await asyncio.wait([self._ended], timeout=grace_s)
-            self.end(SIGKILL_EXIT)
+    def terminate(self) -> None:
+        """Take SIGTERM: the guard passes it on."""
+        self._guard.take(Signalled(signal.SIGTERM))
 
     def signal_child(self, number: int) -> None:
         """Send the worker below the guard a signal; a model ends at once at any."""
@@ -61,17 +56,16 @@ class ModelGuardedWorker(ModelContainer):
             raise LookupError("expected a worker below the guard, saw none")
         self._run.end(128 + number)
 
-    def start_worker(self, epoch: int) -> None:  # noqa: ARG002
-        """Begin a run, unless the container was killed meanwhile."""
+    def start_worker(self, epoch: int) -> None:
+        """Start the worker, unless the container was killed meanwhile."""
         if not self._ended.done():
-            self._run = self._make_run()
-            self._run.ended.add_done_callback(self._take_worker_end)
-            self._on_start()
+            self._run = self._make_run(epoch or None, self._guard.stays)
+            self._run.ended.add_done_callback(self._worker_ended)
 
     def stop_worker(self) -> None:
         """Send SIGTERM, and SIGKILL after the grace."""
         self.signal_worker(signal.SIGTERM)
-        self._grace = asyncio.get_running_loop().call_later(GRACE_S, self._take_grace_over)
+        self._grace = asyncio.get_running_loop().call_later(GRACE_S, self._grace_over)
 
     def signal_worker(self, number: int) -> None:
         """Send the worker a signal."""
@@ -82,16 +76,19 @@ class ModelGuardedWorker(ModelContainer):
         """End the guard's process, and with it the container."""
         self.end(code)
 
-    def _take_grace_over(self) -> None:
+    def _grace_over(self) -> None:
         if not self._ended.done():
             self._guard.take(GraceOver())
 
-    def _take_worker_end(self, ended: asyncio.Future[int]) -> None:
-        if not self._ended.done():
-            if self._guard.stays:
-                self._sweeping = asyncio.ensure_future(self._sweep(ended.result()))
-            else:
-                self._guard.take(WorkerEnded(ended.result()))
+    def _worker_ended(self, ended: asyncio.Future[int]) -> None:
+        if ended.cancelled() or self._ended.done():
+            return
+        if self._guard.stays:
+            self._machine.worker_dying(self.pod)
+            sweep = self._sweep(ended.result())
+            self._sweeping = asyncio.get_running_loop().create_task(sweep, context=self._machine.outside())
+        else:
+            self._guard.take(WorkerEnded(ended.result()))
 
     async def _sweep(self, code: int) -> None:
         """End what the worker left, as a guard that stays does."""

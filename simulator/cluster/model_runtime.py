@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from pathlib import PurePosixPath
 from random import Random
 from typing import Any
@@ -32,12 +31,12 @@ from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.events import ClusterEvent, Kind
-from inplace.simulator.cluster.model_container import ModelContainer
-from inplace.simulator.cluster.model_guarded import ModelGuardedWorker
-from inplace.simulator.cluster.model_link import ModelLink, ModelServer, PodLink
-from inplace.simulator.cluster.model_worker import ModelSupervisedWorker, WorkerRun
+from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine, StayingContainer
+from inplace.simulator.cluster.model_guarded import GuardedContainer
+from inplace.simulator.cluster.model_link import ModelLink, ModelServer
+from inplace.simulator.cluster.model_worker import SupervisedWorker, TimedRun
 from inplace.simulator.cluster.pod_spec import Probe, Role
-from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, RunningContainer, Sandbox
+from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
 from inplace.simulator.cluster.timings import Timings
 
 
@@ -74,13 +73,22 @@ class QuietLog:
     info = warning = error = debug
 
 
-class ModelAgent(ModelContainer):
-    """The real agent's coroutine in the place of its process."""
+class ModelAgent(StayingContainer):
+    """The real agent's coroutine in the place of its process; a supervisor ends after its worker.
+
+    Args:
+        on_end: called when the process is gone, however it ended.
+    """
 
     def __init__(
-        self, agent: SidecarAgent | SupervisorAgent, barrier: ModelBarrier, on_end: Callable[[], None], *args: Any
+        self,
+        machine: ModelMachine,
+        run: ContainerRun,
+        agent: SidecarAgent | SupervisorAgent,
+        barrier: ModelBarrier,
+        on_end: Callable[[], None],
     ) -> None:
-        super().__init__(*args)
+        super().__init__(machine, run)
         self.agent = agent
         self.barrier = barrier
         self._on_end = on_end
@@ -88,7 +96,7 @@ class ModelAgent(ModelContainer):
 
     async def wait(self) -> int:
         """Run the agent until it ends or is killed."""
-        await self._clock.sleep(self._timings.agent_start.draw(self._rng))
+        await self._machine.clock.sleep(self._machine.timings.agent_start.draw(self._machine.rng))
         running = self._running = asyncio.ensure_future(self.agent.run())
         running.add_done_callback(self._take_end)
         try:
@@ -100,16 +108,16 @@ class ModelAgent(ModelContainer):
 
     async def stop(self, grace_s: float) -> None:
         """End, at once or AFTER the worker whose end is the agent's affair."""
-        if self._running is None or isinstance(self.agent, SidecarAgent):
-            await super().stop(grace_s)
-        elif not self._ended.done():
-            self.agent.terminate(signal.SIGTERM)
-            await asyncio.wait([self._ended], timeout=grace_s)
-            self.end(SIGKILL_EXIT)
+        stays = self._running is not None and not isinstance(self.agent, SidecarAgent)
+        await (StayingContainer if stays else ModelContainer).stop(self, grace_s)
 
-    async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
+    def terminate(self) -> None:
+        """Hand SIGTERM to the agent."""
+        self.agent.terminate(signal.SIGTERM)
+
+    async def probe(self, probe: Probe) -> bool:
         """Return whether the barrier is lifted."""
-        await self._clock.sleep(self._timings.barrier_answer.draw(self._rng))
+        await super().probe(probe)
         return self.barrier.lifted
 
     def _take_end(self, running: asyncio.Future[int]) -> None:
@@ -125,9 +133,14 @@ class ModelSupervisor(ModelAgent):
     """A supervisor, and the worker below it."""
 
     def __init__(
-        self, agent: SupervisorAgent, barrier: ModelBarrier, worker: ModelSupervisedWorker, *args: Any
+        self,
+        machine: ModelMachine,
+        run: ContainerRun,
+        agent: SupervisorAgent,
+        barrier: ModelBarrier,
+        worker: SupervisedWorker,
     ) -> None:
-        super().__init__(agent, barrier, partial(worker.signal, signal.SIGKILL), *args)
+        super().__init__(machine, run, agent, barrier, worker.kill)
         self._worker = worker
 
     def signal_child(self, number: int) -> None:
@@ -138,12 +151,9 @@ class ModelSupervisor(ModelAgent):
 class ModelRefusal(ModelContainer):
     """An agent that leaves at once: its settings are wrong."""
 
-    def __init__(self, code: int, *args: Any) -> None:
-        super().__init__(*args)
-        self.end(code)
-
     async def wait(self) -> int:
         """Return the exit code."""
+        self.end(ExitCode.CONFIG)
         return await self._ended
 
     async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
@@ -154,28 +164,26 @@ class ModelRefusal(ModelContainer):
 class ModelWorker(ModelContainer):
     """A model of a worker: it only sleeps."""
 
-    def __init__(self, on_first_step: Callable[[], None], life_s: float | None, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(
+        self, machine: ModelMachine, run: ContainerRun, on_first_step: Callable[[], None], life_s: float | None
+    ) -> None:
+        super().__init__(machine, run)
         self._on_first_step = on_first_step
         self._life_s = life_s
 
     async def wait(self) -> int:
         """Take the first step, then run until `end` or the last step."""
-        code = await self._end_within(self._timings.worker_first_step.draw(self._rng))
+        code = await self._end_within(self._machine.timings.worker_first_step.draw(self._machine.rng))
         if code is not None:
             return code
         self._on_first_step()
         code = await self._end_within(self._life_s)
         return 0 if code is None else code
 
-    async def probe(self, probe: Probe) -> bool:  # noqa: ARG002
-        """Answer with success after the time of a probe."""
-        return True
-
     async def _end_within(self, delay_s: float | None) -> int | None:
         """Return the exit code, or None when the model still runs after `seconds`."""
         try:
-            async with self._clock.timeout(delay_s):
+            async with self._machine.clock.timeout(delay_s):
                 return await asyncio.shield(self._ended)
         except TimeoutError:
             return None
@@ -198,13 +206,10 @@ class ModelRuntime:
         transport_for: Callable[[KubeObject], Transport],
         tell: Callable[[ClusterEvent], None],
     ) -> None:
-        self._clock = clock
-        self._rng = rng
-        self._timings = timings
+        self._machine = ModelMachine(clock=clock, rng=rng, timings=timings)
         self._transport_for = transport_for
         self._tell = tell
         self._pods_made = 0
-        self._links: dict[str, PodLink] = {}  # by Pod's uid
 
     async def create_sandbox(self, pod: KubeObject) -> Sandbox:
         """Give the Pod an address."""
@@ -214,29 +219,33 @@ class ModelRuntime:
 
     async def remove_sandbox(self, sandbox: Sandbox) -> None:
         """Forget its folder; an instance ends with the kubelet's task that waits for it."""
-        self._links.pop(sandbox.uid, None)
+        self._machine.links.pop(sandbox.uid, None)
 
     async def start(self, run: ContainerRun) -> RunningContainer:
         """Start an instance."""
-        shared = self._clock, self._rng, self._timings
         steps, step_s = int(run.env.get("STEPS") or 0), float(run.env.get("STEP_S") or 0)
         life_s = 0.0 if run.spec.role is Role.INIT else steps * step_s if steps else None
-        own = self._teller(run, Kind.FIRST_STEP, "model"), life_s, *shared
+        on_first_step = self._teller(run, Kind.FIRST_STEP, "model")
         on_start = self._teller(run, Kind.WORKER_STARTED)
+
+        def make_run(_epoch: int | None, _leaves: bool = True) -> TimedRun:
+            on_start()
+            return TimedRun(self._machine, on_first_step, life_s)
+
         if run.spec.role is not Role.INIT and _is_agent(run.command):
             try:
                 options = _options(run)
                 config = AgentConfig.from_env({**run.env, **dict(options.variables if options is not None else ())})
             except (ConfigError, ArgumentsError):
-                return ModelRefusal(ExitCode.CONFIG, *shared)
+                return ModelRefusal(self._machine, run)
             if options is None:
                 return self._sidecar(run, config)
-            barrier, worker = ModelBarrier(), ModelSupervisedWorker(partial(WorkerRun, *own), on_start)
+            barrier, worker = ModelBarrier(), SupervisedWorker(make_run)
             agent = SupervisorAgent(config, self._deps(run, barrier), worker=worker, options=options)
-            return ModelSupervisor(agent, barrier, worker, *shared)
+            return ModelSupervisor(self._machine, run, agent, barrier, worker)
         if is_guarded(run.command):
-            return ModelGuardedWorker(self._link(run), partial(WorkerRun, *own), on_start, *shared)
-        return ModelWorker(*own)
+            return GuardedContainer(self._machine, run, make_run)
+        return ModelWorker(self._machine, run, on_first_step, life_s)
 
     async def read_log(
         self,
@@ -253,25 +262,22 @@ class ModelRuntime:
     async def close(self) -> None:
         """Do nothing."""
 
-    def _link(self, run: ContainerRun) -> PodLink:
-        return self._links.setdefault(run.sandbox.uid, PodLink())
-
     def _sidecar(self, run: ContainerRun, config: AgentConfig) -> ModelAgent:
         """Return the agent of a Pod's depth."""
-        barrier, shared = ModelBarrier(), (self._clock, self._rng, self._timings)
+        machine, barrier = self._machine, ModelBarrier()
         if config.restart_depth == wire.CONTAINERS:
-            link = ModelLink(self._link(run))
-            return ModelAgent(SidecarAgent(config, self._deps(run, barrier, link)), barrier, link.leave, *shared)
-        server, deps = ModelServer(self._link(run)), self._deps(run, barrier)
+            link = ModelLink(machine.link(run.sandbox.uid))
+            return ModelAgent(machine, run, SidecarAgent(config, self._deps(run, barrier, link)), barrier, link.leave)
+        server, deps = ModelServer(machine.link(run.sandbox.uid)), self._deps(run, barrier)
         worker = LinkedWorker(server, clock=deps.clock, log=deps.log)
         agent = SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
-        return ModelAgent(agent, barrier, server.leave, *shared)
+        return ModelAgent(machine, run, agent, barrier, server.leave)
 
     def _deps(self, run: ContainerRun, barrier: ModelBarrier, link: Link | None = None) -> AgentDeps:
         return AgentDeps(
             transport=self._transport_for(run.pod),
-            clock=self._clock,
-            rng=self._rng,
+            clock=self._machine.clock,
+            rng=self._machine.rng,
             barrier=barrier,
             link=link or NoLink(),
             log=QuietLog(),
@@ -284,7 +290,7 @@ class ModelRuntime:
 
         def tell() -> None:
             if run.spec.role is Role.REGULAR:
-                self._tell(ClusterEvent(self._clock.monotonic_s(), kind, *who, *more))
+                self._tell(ClusterEvent(self._machine.clock.monotonic_s(), kind, *who, *more))
 
         return tell
 

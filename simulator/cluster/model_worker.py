@@ -5,32 +5,46 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
-from random import Random
+from typing import Protocol
 
-from inplace.common.kube.clock import Clock
+from inplace.agent.worker.command import EPOCH
 from inplace.common.protocol.stall import Stalled
+from inplace.simulator.cluster.model_container import ModelMachine
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT
-from inplace.simulator.cluster.timings import Timings
 
 
-class WorkerRun:
-    """One run of a worker: it takes its first step after a while, and runs until a signal or its last step.
+class WorkerRun(Protocol):
+    """One run of a worker."""
+
+    ended: asyncio.Future[int]
+
+    def end(self, code: int) -> None:
+        """End with this exit code, unless it has ended."""
+
+    def signal(self, number: int) -> None:
+        """Kill it, or let it end as a process that obeys a signal does."""
+
+    async def clear(self) -> None:
+        """Return when nothing that it left runs."""
+
+    def kill(self) -> None:
+        """End it and what it left at once, as the kernel does with a container's processes."""
+
+
+class TimedRun:
+    """A run that takes its first step after a while, and goes on until a signal or its last step.
 
     Args:
         on_first_step: called then.
         life_s: from the first step to the last one, at which it exits 0; None for ever.
     """
 
-    def __init__(
-        self, on_first_step: Callable[[], None], life_s: float | None, clock: Clock, rng: Random, timings: Timings
-    ) -> None:
+    def __init__(self, machine: ModelMachine, on_first_step: Callable[[], None], life_s: float | None) -> None:
+        self._machine = machine
         self._on_first_step = on_first_step
         self._life_s = life_s
-        self._clock = clock
-        self._rng = rng
-        self._timings = timings
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._training = asyncio.ensure_future(self._train(timings.worker_first_step.draw(rng)))
+        self._training = asyncio.ensure_future(self._train(machine.timings.worker_first_step.draw(machine.rng)))
         self._exit: asyncio.TimerHandle | None = None
 
     def end(self, code: int) -> None:
@@ -46,32 +60,34 @@ class WorkerRun:
         if number == signal.SIGKILL:
             self.end(SIGKILL_EXIT)
         elif not self.ended.done() and self._exit is None:
-            exit_s = self._timings.process_exit.draw(self._rng)
+            exit_s = self._machine.timings.process_exit.draw(self._machine.rng)
             self._exit = asyncio.get_running_loop().call_later(exit_s, self.end, 128 + number)
 
     async def clear(self) -> None:
         """Return when nothing that it left runs."""
-        await self._clock.sleep(self._timings.supervised_left.draw(self._rng))
+        await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
+
+    def kill(self) -> None:
+        """End it; it left nothing."""
+        self.end(SIGKILL_EXIT)
 
     async def _train(self, first_step_s: float) -> None:
-        await self._clock.sleep(first_step_s)
+        await self._machine.clock.sleep(first_step_s)
         self._on_first_step()
         if self._life_s is not None:
-            await self._clock.sleep(self._life_s)
+            await self._machine.clock.sleep(self._life_s)
             self.end(0)
 
 
-class ModelSupervisedWorker:
+class SupervisedWorker:
     """The worker of a supervisor; implements `agent.worker.process.Worker`.
 
     Args:
-        make_run: starts a run.
-        on_start: called with each.
+        make_run: starts a run in an epoch; None: in-place restart is off.
     """
 
-    def __init__(self, make_run: Callable[[], WorkerRun], on_start: Callable[[], None]) -> None:
+    def __init__(self, make_run: Callable[[int | None], WorkerRun]) -> None:
         self._make_run = make_run
-        self._on_start = on_start
         self._run: WorkerRun | None = None
 
     async def prepare(self) -> None:
@@ -80,10 +96,10 @@ class ModelSupervisedWorker:
     async def until_fit(self, epoch: int) -> None:
         """Check nothing."""
 
-    def start(self, env: Mapping[str, str]) -> None:  # noqa: ARG002
+    def start(self, env: Mapping[str, str]) -> None:
         """Start a run."""
-        self._run = self._make_run()
-        self._on_start()
+        assert self._run is None or self._run.ended.done(), "expected no worker, saw one"
+        self._run = self._make_run(int(env[EPOCH]) if env[EPOCH] else None)
 
     async def exited(self) -> int:
         """Return the exit code."""
@@ -106,8 +122,9 @@ class ModelSupervisedWorker:
         Raises:
             LookupError: none runs.
         """
-        if self._run is None or self._run.ended.done():
+        if not self.runs():
             raise LookupError("expected a worker below the supervisor, saw none")
+        assert self._run is not None
         self._run.end(128 + number)
 
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
@@ -122,5 +139,10 @@ class ModelSupervisedWorker:
         return None
 
     async def close(self) -> None:
-        """Kill the worker."""
-        self.signal(signal.SIGKILL)
+        """Kill the worker, and what it left."""
+        self.kill()
+
+    def kill(self) -> None:
+        """Kill the worker and what it left, as the kernel does with a container's processes."""
+        if self._run is not None:
+            self._run.kill()
