@@ -180,9 +180,16 @@ async def us_per_event(to: Credentials, pods: int) -> float:
         client = KubeClient(transport, user_agent="bench", field_manager="bench")
         log = structlog.get_logger()
         rest_s = membership.gathering.rest_s
-        informer: Informer[Pod] = Informer(client, PODS, POD_CODEC, clock=clock, rng=Random(1), log=log, rest_s=rest_s)
-        informer.add_handler(membership.pod_changed)
-        informer.add_handler(PhaseReader(Metrics(), membership.home_of).pod_changed)
+        informer: Informer[Pod] = Informer(
+            client,
+            PODS,
+            POD_CODEC,
+            clock=clock,
+            rng=Random(1),
+            log=log,
+            rest_s=rest_s,
+            handlers=(membership.pod_changed, PhaseReader(Metrics(), membership.home_of).pod_changed),
+        )
         running = asyncio.create_task(informer.run())
         await informer.wait_synced()
         assert counted.ledger.histogram() == {1: pods}, counted.ledger.histogram()

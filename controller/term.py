@@ -1,8 +1,7 @@
 """
 One leadership: its caches, ledgers, queue and workers.
 
-JobSets are listed BEFORE Jobs, Jobs BEFORE Pods: a status is never newer than the Pods by which it is judged, and a Pod
-finds its Job. Work begins when all caches are full.
+Work begins when all caches are full.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.codec import Codec
 from inplace.common.kube.errors import ApiError, Conflict
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.informer import Informer, Log, T
+from inplace.common.kube.informer import Handler, Informer, Log, T
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject, Resource
 from inplace.common.kube.workqueue import WorkQueue
 from inplace.common.protocol.errors import InvariantError
@@ -75,28 +74,34 @@ class Term:
         self._seconds = metrics.reconcile_seconds.labels(CONTROLLER)
         self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue, is_urgent=self._is_urgent)
         self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
-        self.membership = Membership(self._wake, self.recorder.emit, clock, log)
+        self.membership = membership = Membership(self._wake, self.recorder.emit, clock, log)
+        phases = PhaseReader(metrics, membership.home_of)
         self.jobsets: Informer[KubeObject] = self._informer(
             JOBSETS,
             JOBSET_CODEC,
+            membership.jobset_changed,
             resync_s=resync_s,
             keep=given_to_us if is_beside else None,
         )
-        self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC)
-        self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC)
-        self.claims: Informer[PersistentVolumeClaim] = self._informer(PERSISTENT_VOLUME_CLAIMS, CLAIM_CODEC)
-        self.pods: Informer[Pod] = self._informer(
-            PODS, POD_CODEC, label_selector=wire.JOBSET_NAME, gathering=self.membership.gathering
+        self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC, membership.job_changed)
+        self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC, membership.service_changed)
+        self.claims: Informer[PersistentVolumeClaim] = self._informer(
+            PERSISTENT_VOLUME_CLAIMS, CLAIM_CODEC, membership.claim_changed
         )
-        self.jobsets.add_handler(self.membership.jobset_changed)
-        self.jobs.add_handler(self.membership.job_changed)
-        self.services.add_handler(self.membership.service_changed)
-        self.claims.add_handler(self.membership.claim_changed)
-        self.pods.add_handler(self.membership.pod_changed)
-        self.pods.add_handler(PhaseReader(metrics, self.membership.home_of).pod_changed)
+        self.pods: Informer[Pod] = self._informer(
+            PODS,
+            POD_CODEC,
+            membership.pod_changed,
+            phases.pod_changed,  # AFTER the membership has said which ledger counts the Pod
+            label_selector=wire.JOBSET_NAME,
+            gathering=membership.gathering,
+        )
+        # In the order of their first lists: a status is never newer than the Pods by which it is judged, and a Pod
+        # finds its Job.
+        self._informers: tuple[Informer[Any], ...] = (self.jobsets, self.jobs, self.services, self.claims, self.pods)
         self._reconciler = Reconciler(
             client=client,
-            membership=self.membership,
+            membership=membership,
             jobsets=self.jobsets,
             services=self.services,
             claims=self.claims,
@@ -116,7 +121,7 @@ class Term:
     @property
     def has_synced(self) -> bool:
         """Say whether every cache is full."""
-        return all(informer.has_synced for informer in self._informers())
+        return all(informer.has_synced for informer in self._informers)
 
     def shut_down(self) -> None:
         """Take no new work; `run` returns when what is in work has finished."""
@@ -130,7 +135,7 @@ class Term:
         try:
             async with create_task_group() as group:
                 group.start_soon(self.recorder.run, name="events")
-                for informer in self._informers():
+                for informer in self._informers:
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()
                 self._log.info("controller_started", jobsets=len(self.jobsets), pods=len(self.pods))
@@ -188,14 +193,11 @@ class Term:
     def _wake(self, key: Key, delay_s: float) -> None:
         self.queue.add_after(key, delay_s)
 
-    def _informers(self) -> tuple[Informer[Any], ...]:
-        return self.jobsets, self.jobs, self.services, self.claims, self.pods
-
     def _informer(
         self,
         resource: Resource,
         codec: Codec[T],
-        *,
+        *handlers: Handler[T],
         label_selector: str | None = None,
         resync_s: float | None = None,
         keep: Callable[[T], bool] | None = None,
@@ -217,13 +219,14 @@ class Term:
             keep=keep,
             on_ending=count_ending,
             rest_s=(gathering or Gathering()).rest_s if self._gathers else None,
+            handlers=handlers,
         )
 
     def _work_ages(self) -> Iterable[float]:
         return self.queue.processing().values()
 
     def _silences(self) -> Iterable[tuple[str, float]]:
-        for informer in self._informers():
+        for informer in self._informers:
             if (silent_s := informer.silent_s) is not None:
                 yield informer.resource.kind, silent_s
 

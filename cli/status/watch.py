@@ -76,7 +76,7 @@ class StatusWatch:
         self.changed = asyncio.Event()
         self._state: GroupState | None = None
         common: dict[str, Any] = {"clock": LoopClock(), "rng": Random(), "log": self.log}
-        common |= {"namespace": connection.namespace}
+        common |= {"namespace": connection.namespace, "handlers": (lambda _old, _new: self.changed.set(),)}
         self.jobsets: Informer[KubeObject] = Informer(
             connection.client, JOBSETS, RAW, field_selector=f"metadata.name={name}", **common
         )
@@ -88,8 +88,6 @@ class StatusWatch:
             read_all=self._read_pods,
             **common,
         )
-        for informer in (self.jobsets, self.pods):
-            informer.add_handler(lambda _old, _new: self.changed.set())
 
     @property
     def is_filled(self) -> bool:

@@ -47,8 +47,8 @@ async def watch_list(connection: Connection, output: Output, *, everywhere: bool
         clock=LoopClock(),
         rng=Random(),
         log=log,
+        handlers=(lambda _old, _new: changed.set(),),
     )
-    jobsets.add_handler(lambda _old, _new: changed.set())
     async with beside(jobsets.run):
         return await _follow(jobsets, log, changed, output, everywhere=everywhere)
 

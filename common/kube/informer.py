@@ -12,7 +12,7 @@ Deliberately not here: indexes (handlers build them), several watches for one ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from random import Random
 from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
@@ -104,6 +104,7 @@ class Informer(Generic[T]):
         resync_s: how often every object is told again as (object, object); None never.
         on_ending: hears the name of each way a watch ended; for metrics.
         rest_s: lets events come together, as for `watch_lines`.
+        handlers: hear of every change, one after the other in this order.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Informer(Generic[T]):
         resync_s: float | None = None,
         on_ending: Callable[[str], None] | None = None,
         rest_s: Callable[[int], float] | None = None,
+        handlers: Sequence[Handler[T]] = (),
     ) -> None:
         self.resource = resource
         self._client = client
@@ -140,7 +142,7 @@ class Informer(Generic[T]):
         self._resync_s = resync_s
         self._on_ending = on_ending
         self._rest_s = rest_s
-        self._handlers: list[Handler[T]] = []
+        self._handlers = handlers
         self._objects: dict[tuple[str, str], T] = {}
         self._since: str | None = None  # the collection's resourceVersion that the cache shows; None: list first
         self._page_limit = page_size
@@ -148,10 +150,6 @@ class Informer(Generic[T]):
         self._backoff = Backoff(BACKOFF_BASE_S, BACKOFF_CAP_S, rng)
         self._denied = Backoff(BACKOFF_CAP_S, DENIED_CAP_S, rng)
         self._last_activity_s: float | None = None
-
-    def add_handler(self, handler: Handler[T]) -> None:
-        """Tell `handler` every change from now on; add handlers BEFORE `run`."""
-        self._handlers.append(handler)
 
     @property
     def has_synced(self) -> bool:

@@ -198,8 +198,8 @@ async def test_a_pod_costs_a_bounded_number_of_bytes() -> None:
     pods = [pod(index) for index in range(POD_COUNT)]
     assert 7_000 < len(msgspec.json.encode(pods[0])) < 9_000
     client = KubeClient(Listed(pods), user_agent="x", field_manager="x")
-    informer = Informer(client, PODS, POD_CODEC, clock=LoopClock(), rng=Random(1), log=log)
-    informer.add_handler(membership.pod_changed)
+    handlers = (membership.pod_changed,)
+    informer = Informer(client, PODS, POD_CODEC, clock=LoopClock(), rng=Random(1), log=log, handlers=handlers)
     gc.collect()
     tracemalloc.start()
     try:

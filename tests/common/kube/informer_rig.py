@@ -12,7 +12,7 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.codec import RAW
 from inplace.common.kube.http.request import Request, Response, Stream, Transport, TransportError
-from inplace.common.kube.informer import Informer
+from inplace.common.kube.informer import Handler, Informer
 from inplace.common.kube.resources import CONFIG_MAPS, KubeObject
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 
@@ -27,7 +27,7 @@ def config_map(name: str, **data: str) -> KubeObject:
 class Rig:
     """An embedded API server with faults, an administrator, and an informer whose changes are recorded."""
 
-    def __init__(self, **informer_options: Any) -> None:
+    def __init__(self, *handlers: Handler[KubeObject], **informer_options: Any) -> None:
         self.clock = LoopClock(0.0)
         self.fault: Callable[[Request], Response | None] = lambda _: None
         self.requests: list[Request] = []
@@ -36,6 +36,7 @@ class Rig:
         self.admin = KubeClient(InMemoryTransport(self.server), user_agent="admin", field_manager="admin")
         self.changes: list[Change] = []
         self.endings: list[str] = []
+        self._handlers = handlers
         self._options = informer_options
         self.informer = self.start(InMemoryTransport(self.server, user="informer"))
 
@@ -52,8 +53,8 @@ class Rig:
             namespace="default",
             on_ending=self.endings.append,
             **self._options,
+            handlers=(self._record, *self._handlers),
         )
-        self.informer.add_handler(self._record)
         return self.informer
 
     @asynccontextmanager

@@ -51,7 +51,6 @@ async def test_a_long_list_comes_in_pages_and_is_one_moment() -> None:
 
 async def test_others_run_while_a_long_list_is_taken_in() -> None:
     """While the cache processes many objects, the loop has a turn after each ten of them."""
-    rig = Rig(resync_s=60.0)
     turns, told_in = Turns(), list[int]()
 
     def note(*_: object) -> None:
@@ -59,7 +58,7 @@ async def test_others_run_while_a_long_list_is_taken_in() -> None:
             turns.count()
         told_in.append(turns.number)
 
-    rig.informer.add_handler(note)
+    rig = Rig(note, resync_s=60.0)
     for number in range(10 * TURN_OBJECTS):
         await rig.create(f"c{number:04}")
     async with rig.running():
