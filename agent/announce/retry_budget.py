@@ -32,13 +32,12 @@ class RetryBudget:
         spread_s: least bound of a wait that the server did not ask for: when an API server is replaced or lost, the
             watches of the whole group end at once. 0 for small groups. A watch that came to the end of its own time
             ended alone, and is opened again at once.
-        base_s: bound of the first wait, which doubles from there.
     """
 
-    def __init__(self, rng: Random, spread_s: float = 0.0, *, base_s: float = RETRY_BASE_S) -> None:
+    def __init__(self, rng: Random, spread_s: float = 0.0) -> None:
         self._rng = rng
         self._spread_s = spread_s
-        self._retry = Backoff(base_s, RETRY_CAP_S, rng)
+        self._retry = Backoff(RETRY_BASE_S, RETRY_CAP_S, rng)
         self._denied = Backoff(DENIED_BASE_S, DENIED_CAP_S, rng)
         self._free = 0
         self._due_s = float("-inf")  # of the last retry in the line

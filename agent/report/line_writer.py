@@ -47,9 +47,9 @@ class LineWriter:
             self._runs = True
             start_new_thread(self._follow, ())
 
-    def flush(self, within_s: float = FLUSH_S_MAX) -> None:
+    def flush(self) -> None:
         """Wait until every line is written, for a while at most."""
-        by_s = time.monotonic() + within_s
+        by_s = time.monotonic() + FLUSH_S_MAX
         while self._is_busy() and time.monotonic() < by_s:
             time.sleep(_PAUSE_S)
 

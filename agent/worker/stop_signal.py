@@ -9,7 +9,6 @@ from inplace.common.bare.typed import Final
 NAMES: Final[dict[str, int]] = {
     name: number for name, number in vars(_signal).items() if name.startswith("SIG") and name[3:].isalnum()
 }
-NUMBER_MAX: Final = _signal.SIGRTMAX
 TEXT_CHARACTERS_MAX: Final = 16
 NOT_TAKEN: Final = frozenset((_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGCHLD))  # no parent can pass these on
 
