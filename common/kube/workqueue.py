@@ -50,31 +50,8 @@ class QueueMetrics(Protocol):
         """Count a key that came back by backoff."""
 
 
-class NoMetrics:
-    """Reports nothing."""
-
-    def depth(self, keys: int) -> None:
-        """Ignore."""
-
-    def adds(self) -> None:
-        """Ignore."""
-
-    def queue_duration(self, seconds: float) -> None:
-        """Ignore."""
-
-    def work_duration(self, seconds: float) -> None:
-        """Ignore."""
-
-    def retries(self) -> None:
-        """Ignore."""
-
-
 class ShutDownError(Exception):
     """The queue takes and gives no more."""
-
-
-def _never(_: object) -> bool:
-    return False
 
 
 class WorkQueue(Generic[K]):
@@ -88,15 +65,11 @@ class WorkQueue(Generic[K]):
         self,
         clock: Clock,
         *,
-        metrics: QueueMetrics | None = None,
-        is_urgent: Callable[[K], bool] = _never,
-        base_s: float = BACKOFF_BASE_S,
-        cap_s: float = BACKOFF_CAP_S,
+        metrics: QueueMetrics,
+        is_urgent: Callable[[K], bool],
     ) -> None:
         self._clock = clock
-        self._metrics: QueueMetrics = metrics or NoMetrics()
-        self._base_s = base_s
-        self._cap_s = cap_s
+        self._metrics = metrics
         self._is_urgent = is_urgent
         self._ordinary: OrderedDict[K, None] = OrderedDict()
         self._urgent: OrderedDict[K, None] = OrderedDict()
@@ -151,11 +124,7 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._metrics.retries()
-        self.add_after(key, floor_s + min(self._cap_s, self._base_s * 2.0 ** min(failures, _DOUBLINGS_MAX)))
-
-    def failures(self, key: K) -> int:
-        """Return how often `key` came back by backoff since it was last forgotten."""
-        return self._failures.get(key, 0)
+        self.add_after(key, floor_s + min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2.0 ** min(failures, _DOUBLINGS_MAX)))
 
     def forget(self, key: K) -> None:
         """Reset the backoff of `key`, after a success."""

@@ -2,23 +2,71 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
+from itertools import accumulate
+from typing import TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.workqueue import URGENT_RUN_MAX, NoMetrics, ShutDownError, WorkQueue
+from inplace.common.kube.workqueue import (
+    BACKOFF_BASE_S,
+    BACKOFF_CAP_S,
+    URGENT_RUN_MAX,
+    QueueMetrics,
+    ShutDownError,
+    WorkQueue,
+)
 from inplace.simulator.cluster.virtual_time import run
 from tests.common.kube.turns import Turns
 
 pytestmark = pytest.mark.virtual_time
 
+K = TypeVar("K", bound=Hashable)
+
 OPERATIONS = st.lists(
     st.tuples(st.sampled_from(["add", "later", "limited", "wait"]), st.integers(0, 3), st.floats(0.0, 2.0)),
     max_size=40,
 )
+
+
+class Recorded(QueueMetrics):
+    """What the queue reported."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.counts: Counter[str] = Counter()
+        self.waits: list[float] = []
+        self.works: list[float] = []
+
+    def depth(self, keys: int) -> None:
+        """Keep the newest."""
+        self.waiting = keys
+
+    def adds(self) -> None:
+        """Count a key."""
+        self.counts["adds"] += 1
+
+    def retries(self) -> None:
+        """Count a key that came back."""
+        self.counts["retries"] += 1
+
+    def queue_duration(self, seconds: float) -> None:
+        """Note a wait."""
+        self.waits.append(seconds)
+
+    def work_duration(self, seconds: float) -> None:
+        """Note a pass."""
+        self.works.append(seconds)
+
+
+def queue_of(
+    clock: LoopClock, *, metrics: QueueMetrics | None = None, is_urgent: Callable[[K], bool] = lambda _: False
+) -> WorkQueue[K]:
+    """Return a queue; nothing is urgent, unless a test says so."""
+    return WorkQueue(clock, metrics=metrics or Recorded(), is_urgent=is_urgent)
 
 
 async def work_until_idle(
@@ -40,7 +88,7 @@ def test_every_added_key_is_processed_after_it_was_added_and_never_twice_at_once
 
     async def scenario() -> None:
         clock = LoopClock()
-        queue: WorkQueue[int] = WorkQueue(clock)
+        queue: WorkQueue[int] = queue_of(clock)
         busy: set[int] = set()
         finished: dict[int, float] = {}
         asked: dict[int, float] = {}
@@ -83,7 +131,7 @@ def test_every_added_key_is_processed_after_it_was_added_and_never_twice_at_once
 
 async def test_keys_come_out_in_order_and_a_waiting_key_only_once() -> None:
     """A waiting key that is added again keeps its place and comes out once."""
-    queue: WorkQueue[str] = WorkQueue(LoopClock())
+    queue: WorkQueue[str] = queue_of(LoopClock())
     for key in "abacab":
         queue.add(key)
     assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
@@ -92,7 +140,7 @@ async def test_keys_come_out_in_order_and_a_waiting_key_only_once() -> None:
 
 async def test_a_key_added_while_it_is_processed_is_processed_again() -> None:
     """A key that is added during its pass is processed again AFTER that pass."""
-    queue: WorkQueue[str] = WorkQueue(LoopClock())
+    queue: WorkQueue[str] = queue_of(LoopClock())
     queue.add("a")
     assert await queue.get() == "a"
     queue.add("a")
@@ -104,34 +152,38 @@ async def test_a_key_added_while_it_is_processed_is_processed_again() -> None:
 async def test_backoff_doubles_per_key_up_to_its_cap_and_is_forgotten_after_success() -> None:
     """5, 10, 20 ms and so on for one key; the others are not slowed."""
     clock = LoopClock()
-    queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0, cap_s=4.0)
-    seen: list[tuple[str, float]] = []
+    queue: WorkQueue[str] = queue_of(clock)
+    seen: dict[str, list[float]] = {"bad": [], "good": []}
+    failures = 16  # the last two wait for the cap
 
     async def process(key: str) -> None:
-        seen.append((key, clock.monotonic_s()))
-        if key == "bad" and queue.failures(key) < 5:
+        seen[key].append(clock.monotonic_s())
+        if key == "bad" and len(seen[key]) <= failures:
             queue.add_rate_limited(key)
 
     queue.add("bad")
     queue.add("good")
     async with asyncio.TaskGroup() as group:
         group.create_task(queue.work(process, workers=1))
-        await clock.sleep(100.0)
+        await clock.sleep(400.0)
         queue.forget("bad")
-        assert queue.failures("bad") == 0
+        queue.add_rate_limited("bad")
+        await clock.sleep(1.0)
         queue.shut_down()
-    assert [at for key, at in seen if key == "bad"] == [0.0, 1.0, 3.0, 7.0, 11.0, 15.0]
-    assert ("good", 0.0) in seen
+    waits_s = [min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2**number) for number in range(failures)]
+    assert waits_s[-2:] == [BACKOFF_CAP_S] * 2
+    assert seen["bad"] == pytest.approx([*accumulate(waits_s, initial=0.0), 400.0 + BACKOFF_BASE_S])
+    assert seen["good"] == [0.0]
 
 
 async def test_a_floor_is_waited_for_beside_the_backoff() -> None:
     """A server's Retry-After is added to the backoff."""
     clock = LoopClock()
-    queue: WorkQueue[str] = WorkQueue(clock, base_s=1.0)
+    queue: WorkQueue[str] = queue_of(clock)
     queue.add_rate_limited("a", 5.0)
 
     async def process(key: str) -> None:
-        assert clock.monotonic_s() == 6.0
+        assert clock.monotonic_s() == pytest.approx(5.0 + BACKOFF_BASE_S)
         queue.shut_down()
 
     await queue.work(process, workers=1)
@@ -140,7 +192,7 @@ async def test_a_floor_is_waited_for_beside_the_backoff() -> None:
 async def test_an_earlier_delay_wins() -> None:
     """Of two delays for one key the shorter one counts, and the longer one does not fire again."""
     clock = LoopClock()
-    queue: WorkQueue[str] = WorkQueue(clock)
+    queue: WorkQueue[str] = queue_of(clock)
     seen: list[float] = []
 
     async def process(key: str) -> None:
@@ -159,7 +211,7 @@ async def test_an_earlier_delay_wins() -> None:
 async def test_shutting_down_lets_work_finish_and_takes_no_more() -> None:
     """After shutdown `work` starts no key, and returns when the keys in work have finished."""
     clock = LoopClock()
-    queue: WorkQueue[str] = WorkQueue(clock)
+    queue: WorkQueue[str] = queue_of(clock)
     finished: list[str] = []
 
     async def process(key: str) -> None:
@@ -183,24 +235,6 @@ async def test_shutting_down_lets_work_finish_and_takes_no_more() -> None:
 async def test_metrics_hear_everything() -> None:
     """Adds, depth, waiting and working times, and retries are reported."""
 
-    class Recorded(NoMetrics):
-        def __init__(self) -> None:
-            self.counts: Counter[str] = Counter()
-            self.waits: list[float] = []
-            self.works: list[float] = []
-
-        def adds(self) -> None:
-            self.counts["adds"] += 1
-
-        def retries(self) -> None:
-            self.counts["retries"] += 1
-
-        def queue_duration(self, seconds: float) -> None:
-            self.waits.append(seconds)
-
-        def work_duration(self, seconds: float) -> None:
-            self.works.append(seconds)
-
     async def work_until_idle_str(queue: WorkQueue[str], process: Callable[[str], Awaitable[None]]) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(queue.work(process, workers=1))
@@ -209,12 +243,12 @@ async def test_metrics_hear_everything() -> None:
 
     clock = LoopClock()
     metrics = Recorded()
-    queue: WorkQueue[str] = WorkQueue(clock, metrics=metrics, base_s=1.0)
+    queue: WorkQueue[str] = queue_of(clock, metrics=metrics)
 
     async def process(key: str) -> None:
         assert queue.processing() == {key: 0.0}
         await clock.sleep(2.0)
-        if queue.failures(key) == 0:
+        if not metrics.works:
             queue.add_rate_limited(key)
 
     queue.add("a")
@@ -227,7 +261,7 @@ async def test_metrics_hear_everything() -> None:
 async def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait() -> None:
     """The lane is decided at each add; a key is in one lane only, and comes out once."""
     urgent = {"u"}
-    queue: WorkQueue[str] = WorkQueue(LoopClock(), is_urgent=lambda key: key in urgent)
+    queue: WorkQueue[str] = queue_of(LoopClock(), is_urgent=lambda key: key in urgent)
     for key in "abcu":
         queue.add(key)
     urgent.add("b")
@@ -244,7 +278,7 @@ async def test_urgent_keys_go_first_also_when_they_become_urgent_while_they_wait
 
 async def test_others_run_between_two_keys() -> None:
     """The loop has a turn between two keys, also when their passes never wait."""
-    queue: WorkQueue[int] = WorkQueue(LoopClock())
+    queue: WorkQueue[int] = queue_of(LoopClock())
     turns, worked_in = Turns(), list[int]()
 
     async def process(_: int) -> None:
@@ -259,7 +293,7 @@ async def test_others_run_between_two_keys() -> None:
 
 async def test_an_endless_stream_of_urgent_keys_starves_nobody() -> None:
     """Of every URGENT_RUN_MAX + 1 keys one is ordinary, and ordinary keys keep their order."""
-    queue: WorkQueue[int] = WorkQueue(LoopClock(), is_urgent=lambda key: key >= 0)
+    queue: WorkQueue[int] = queue_of(LoopClock(), is_urgent=lambda key: key >= 0)
     for key in (-1, -2, -3):
         queue.add(key)
     next_urgent = 0
@@ -277,7 +311,7 @@ async def test_an_endless_stream_of_urgent_keys_starves_nobody() -> None:
 async def test_a_reserved_worker_takes_urgent_keys_while_all_others_are_busy() -> None:
     """A reserved worker takes no ordinary key, so an urgent one is processed at once while all others are busy."""
     clock = LoopClock()
-    queue: WorkQueue[int] = WorkQueue(clock, is_urgent=lambda key: key < 0)
+    queue: WorkQueue[int] = queue_of(clock, is_urgent=lambda key: key < 0)
     finished: dict[int, float] = {}
 
     async def process(key: int) -> None:
@@ -306,7 +340,7 @@ def test_lanes_lose_and_double_nothing(steps: list[tuple[bool, int]], urgent_fir
 
     async def scenario() -> None:
         urgent = set(urgent_first)
-        queue: WorkQueue[int] = WorkQueue(LoopClock(), is_urgent=urgent.__contains__)
+        queue: WorkQueue[int] = queue_of(LoopClock(), is_urgent=urgent.__contains__)
         model: set[int] = set()
         for is_add, key in steps:
             if is_add:
