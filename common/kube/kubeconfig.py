@@ -28,13 +28,13 @@ _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _HEADER_NAME: Final = "!#$&'*+-.^_`|~"  # beside letters and digits; of a header's name, RFC 9110, but without %
 
 
-def read_kubeconfig(path: str, env: Mapping[str, str] = os.environ) -> Credentials:
+def read_kubeconfig(path: str) -> Credentials:
     """Return the credentials of the current context.
 
     Raises:
         CredentialsError: the file is at fault, or a program would have to fetch them; the message says where.
     """
-    return Kubeconfig(path, env).access().credentials()
+    return Kubeconfig(path).access().credentials()
 
 
 class Kubeconfig:
