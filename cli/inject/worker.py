@@ -38,7 +38,7 @@ def add_restart_rules(worker: Container, final: Sequence[int], *, has_check: boo
         raw["restartPolicy"] = "Never"
         raw["restartPolicyRules"] = _restart_rules(final, has_check=has_check)
         return
-    alone = codes_that(raw, "Never", Ending.ALONE_RESTARTS)
+    alone = codes_that(raw, Ending.ALONE_RESTARTS)
     if alone:
         fix = "a worker that starts again alone runs twice in one epoch; use RestartAllContainers, or no rule"
         path, found = f"{worker.path}.restartPolicyRules", f"exit codes {spell(alone)} that restart it alone"

@@ -24,7 +24,7 @@ _PROBE_DEFAULTS: Final = {"periodSeconds": 10, "failureThreshold": 3, "initialDe
 
 def check_sidecar(member: Member, agent: Container, jobset_name: str, group_pods: int) -> Iterator[Finding]:
     """Yield problems of an agent beside its worker."""
-    alone = codes_that(agent.raw, "Never", Ending.ALONE_RESTARTS, CODES[1:]) if agent.is_sidecar else []
+    alone = codes_that(agent.raw, Ending.ALONE_RESTARTS, CODES[1:]) if agent.is_sidecar else []
     if alone:
         fix = "add action RestartAllContainers for exitCodes NotIn [0]"
         found = f"exit codes {spell(alone)}, after which it alone starts again"

@@ -215,6 +215,6 @@ def _pod_failure_policy(member: Member, jobset_name: str) -> Iterator[Finding]:
 def _codes_in_place(member: Member, worker: Container, jobset_name: str) -> set[int]:
     """Return the exit codes after which a worker starts again in its Pod."""
     if member.mode == "sidecar":
-        return set(codes_that(worker.raw, "Never", Ending.ALL_RESTART))
+        return set(codes_that(worker.raw, Ending.ALL_RESTART))
     options = run_options(worker, jobset_name) if worker is member.supervisor else None
     return set(FAILURES) - options.final_codes if options is not None else set()

@@ -16,7 +16,7 @@ from inplace.cli.manifests.restart_rules import CODES, Ending, codes_that, endin
 def check_worker(worker: Container) -> Iterator[Finding]:
     """Yield exit codes after which the worker does something else than restart its Pod, fail it or complete it."""
     path = f"{worker.path}.restartPolicyRules"
-    alone = codes_that(worker.raw, "Never", Ending.ALONE_RESTARTS)
+    alone = codes_that(worker.raw, Ending.ALONE_RESTARTS)
     if alone:
         fix = "set restartPolicy: Never, and the action of its rules to RestartAllContainers"
         found = f"exit codes {spell(alone)}, after which it alone starts again"
@@ -25,7 +25,7 @@ def check_worker(worker: Container) -> Iterator[Finding]:
     if ending(worker.raw, 0, "Never") is Ending.ALL_RESTART:
         fix = "exclude 0: operator NotIn, values [0]"
         yield Finding("worker-success", path, "exit code 0, which restarts the Pod", "a Pod that completes", fix)
-    if not codes_that(worker.raw, "Never", Ending.ALL_RESTART, CODES[1:]):
+    if not codes_that(worker.raw, Ending.ALL_RESTART, CODES[1:]):
         fix = "add action RestartAllContainers for exitCodes NotIn [0], and restartPolicy: Never"
         yield Finding("worker-recreated", path, "no exit code that restarts the Pod", "a rule for failures", fix)
 

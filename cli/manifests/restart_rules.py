@@ -33,11 +33,9 @@ def ending(container: Mapping[str, Any], code: int, pod_policy: str) -> Ending:
     return Ending.ALONE_RESTARTS if restarts else Ending.STAYS
 
 
-def codes_that(
-    container: Mapping[str, Any], pod_policy: str, wanted: Ending, among: Iterable[int] = CODES
-) -> list[int]:
-    """Return the exit codes with one outcome."""
-    return [code for code in among if ending(container, code, pod_policy) is wanted]
+def codes_that(container: Mapping[str, Any], wanted: Ending, among: Iterable[int] = CODES) -> list[int]:
+    """Return the exit codes with one outcome, where the Pod's restartPolicy is Never."""
+    return [code for code in among if ending(container, code, "Never") is wanted]
 
 
 def spell(codes: Iterable[int], *, separator: str = ", ") -> str:

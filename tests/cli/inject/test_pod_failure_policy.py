@@ -72,8 +72,8 @@ def test_the_codes_that_end_the_job_end_a_guarded_pod(
     """Kubelet starts nothing again at them, the guard leaves with them, and every other failure restarts in place."""
     text = with_rules(rules, tmp_path, depth=depth)
     (worker,) = member_of(text).workers
-    assert set(codes_that(worker.raw, "Never", Ending.STAYS)) == {0, *final}
-    assert set(codes_that(worker.raw, "Never", Ending.ALL_RESTART)) == FAILURES - final
+    assert set(codes_that(worker.raw, Ending.STAYS)) == {0, *final}
+    assert set(codes_that(worker.raw, Ending.ALL_RESTART)) == FAILURES - final
     assert all(len(one["exitCodes"]["values"]) <= EXIT_CODES_MAX for one in worker.raw.get("restartPolicyRules") or ())
     guard = guard_options(worker, "plain")
     assert isinstance(guard, GuardOptions)
@@ -120,7 +120,7 @@ def test_a_check_before_joining_ends_its_pod_beside_a_list_of_codes_that_restart
     """The check's own code is left out of that list, although the policy lets it pass."""
     text = with_rules([rule("FailJob", "NotIn", 6, 42)], tmp_path, policies=PolicyOptions("true"))
     (worker,) = member_of(text).workers
-    assert codes_that(worker.raw, "Never", Ending.ALL_RESTART) == [42]
+    assert codes_that(worker.raw, Ending.ALL_RESTART) == [42]
 
 
 @pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
