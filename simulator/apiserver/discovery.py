@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from inplace.simulator.apiserver.kinds import Kind, Registry
+from inplace.simulator.apiserver.reviews import REVIEWS
 
 VERSION = {
     "major": "1",
@@ -42,16 +43,15 @@ GroupVersion = tuple[str, str]
 class Discovery:
     """Answers for the kinds in a registry, plus those resources that exist only as requests (reviews)."""
 
-    def __init__(self, registry: Registry, reviews: dict[GroupVersion, dict[str, str]]) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._reviews = reviews
 
     def versions(self) -> dict[GroupVersion, list[Kind]]:
         """Return the kinds of each group and version."""
         found: dict[GroupVersion, list[Kind]] = {}
         for kind in self._registry.all():
             found.setdefault((kind.resource.group, kind.resource.version), []).append(kind)
-        for group_version in self._reviews:
+        for group_version in REVIEWS:
             found.setdefault(group_version, [])
         return found
 
@@ -124,7 +124,7 @@ class Discovery:
                 entry["categories"] = list(kind.categories)
             resources.append(entry)
             resources += [_plain_subresource(kind, name) for name in _subresources(kind)]
-        for plural, review in self._reviews.get((group, version), {}).items():
+        for plural, review in REVIEWS.get((group, version), {}).items():
             resources.append(
                 {"name": plural, "singularName": "", "namespaced": False, "kind": review, "verbs": ["create"]}
             )
@@ -142,7 +142,7 @@ class Discovery:
                 resources = [_aggregated_resource(kind) for kind in kinds]
                 resources += [
                     _aggregated_review(group, version, plural, review)
-                    for plural, review in self._reviews.get((group, version), {}).items()
+                    for plural, review in REVIEWS.get((group, version), {}).items()
                 ]
                 groups.setdefault(group, {})[version] = resources
         return {

@@ -66,7 +66,7 @@ class ApiServer:
         self._deletions = Deletions(self.store, clock)
         self._reads = Reads(self.store, clock, rng, options)
         self._fairness = PriorityAndFairness(options.priority_levels, clock, rng)
-        self._discovery = Discovery(self._registry, REVIEWS)
+        self._discovery = Discovery(self._registry)
         self._garbage = GarbageCollector(
             self.store, self._registry, self._writes, self._deletions, clock, lambda: self.options.gc_delay_s
         )

@@ -51,7 +51,7 @@ class Prober:
         """Probe until a failure or cancellation ends it; without readiness and liveness, until started."""
         name, instance = self._spec.name, self._instance
         if self._spec.startup is not None:
-            if not await self._reaches(self._spec.startup, wanted=True):
+            if not await self._succeeds(self._spec.startup):
                 self._report(life.ProbeFailed(name, instance))
                 return
             self._report(life.StartupPassed(name, instance))
@@ -69,13 +69,13 @@ class Prober:
                     self._report(life.ProbeFailed(name, instance))
                     return
 
-    async def _reaches(self, probe: Probe, *, wanted: bool) -> bool:
+    async def _succeeds(self, probe: Probe) -> bool:
         """Probe until success_threshold successes (True) or failure_threshold failures (False) in a row."""
         successes = failures = 0
         await self._clock.sleep(probe.initial_delay_s)
         while True:
             await self._next_tick(probe.period_s)
-            if await self._running.probe(probe) == wanted:
+            if await self._running.probe(probe):
                 successes, failures = successes + 1, 0
                 if successes >= probe.success_threshold:
                     return True

@@ -12,10 +12,8 @@ from tests.mistakes.mistake import instead_of
 from tests.mutants.mutant import Area, Mutant
 
 
-async def _passes_unprobed(
-    original: Callable[..., Coroutine[Any, Any, bool]], self: Prober, probe: Probe, *, wanted: bool
-) -> bool:
-    return self._instance >= 3 or await original(self, probe, wanted=wanted)
+async def _passes_unprobed(original: Callable[..., Coroutine[Any, Any, bool]], self: Prober, probe: Probe) -> bool:
+    return self._instance >= 3 or await original(self, probe)
 
 
 def _does_not_wait(
@@ -35,7 +33,7 @@ KUBELET = (
     Mutant(
         "kubelet takes a sidecar for started before its probe ran",
         Area.KUBELET,
-        (instead_of(Prober._reaches, _passes_unprobed),),
+        (instead_of(Prober._succeeds, _passes_unprobed),),
         "kubernetes #141155: a replaced sidecar passes for started",
     ),
     Mutant(
