@@ -64,7 +64,7 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
         kubeconfigs = {}
         for user in ("admin", f"system:serviceaccount:{namespace}:{ACCOUNT}"):
             kubeconfigs[user] = Path(folder, user.replace(":", "-"))
-            kubeconfigs[user].write_text(json.dumps(kubeconfig_of(url_as(url, user), "")))
+            kubeconfigs[user].write_text(json.dumps(kubeconfig_of(url_as(url, user))))
         admin, agents = kubeconfigs.values()
         client = _client(admin)
 
@@ -149,13 +149,13 @@ def _client(kubeconfig: Path) -> KubeClient:
     return KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
 
 
-def kubeconfig_of(url: str, token: str) -> dict[str, Any]:
-    """Return a kubeconfig with one context and a bearer token."""
+def kubeconfig_of(url: str) -> dict[str, Any]:
+    """Return a kubeconfig with one context."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "bench",
         "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
         "clusters": [{"name": "bench", "cluster": {"server": url}}],
-        "users": [{"name": "bench", "user": {"token": token}}],
+        "users": [{"name": "bench", "user": {}}],
     }

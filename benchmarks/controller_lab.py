@@ -141,7 +141,7 @@ async def _simulator() -> AsyncIterator[Lab]:
             files = []
             for user in ("admin", f"system:serviceaccount:{ACCOUNT_NAMESPACE}:{ACCOUNT}"):
                 files.append(Path(folder, user.replace(":", "-")))
-                files[-1].write_text(json.dumps(kubeconfig_of(url_as(url, user), "")))
+                files[-1].write_text(json.dumps(kubeconfig_of(url_as(url, user))))
             async with _client(files[0]) as client:
                 await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
                 yield Lab(client, files[1])

@@ -58,9 +58,9 @@ def counted(counter: str, window: str) -> str:
     return f"((increase({counter}[{window}]) and {counter} offset {window}) or {counter})"
 
 
-def lost_seconds(window: str) -> str:
-    """Return how many Pod-seconds group restarts took from training in a window."""
-    return f"sum({counted(f'inplace_lost_pod_seconds_total{{{JOBSET}}}', window)})"
+def lost_seconds() -> str:
+    """Return how many Pod-seconds group restarts took from training in the board's range."""
+    return f"sum({counted(f'inplace_lost_pod_seconds_total{{{JOBSET}}}', RANGE)})"
 
 
 def lost_share() -> str:
@@ -69,4 +69,4 @@ def lost_share() -> str:
     The maximum over processes: a controller that lost the Lease within the window left series that say the same.
     """
     pods = f"sum(max by ({BY_JOBSET}, scope) (avg_over_time(inplace_pods_expected{{{JOBSET}}}[{RANGE}])))"
-    return f"clamp_max({lost_seconds(RANGE)} / {RANGE_S} / ({pods} > 0), 1)"
+    return f"clamp_max({lost_seconds()} / {RANGE_S} / ({pods} > 0), 1)"

@@ -260,7 +260,7 @@ def lost_pod_hours() -> Panel:
         "Time in which Pods of a JobSet did not train because its group restarted, added up over its Pods.",
         "h",
         "InplaceRestartStorm",
-        (Query(f"{lost_seconds(RANGE)} / 3600", "lost"),),
+        (Query(f"{lost_seconds()} / 3600", "lost"),),
     )
 
 
@@ -272,7 +272,7 @@ def money() -> Panel:
         "Lost Pod-hours times the price of a Pod's hour, which the field at the top takes.",
         "currencyUSD",
         "InplaceRestartStorm",
-        (Query(f"{lost_seconds(RANGE)} / 3600 * $price", "cost"),),
+        (Query(f"{lost_seconds()} / 3600 * $price", "cost"),),
     )
 
 
