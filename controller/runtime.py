@@ -100,11 +100,10 @@ class Controller:
         clock: Clock | None = None,
         rng: Random | None = None,
         config: ControllerConfig | None = None,
-        metrics: Metrics | None = None,
         log: Log | None = None,
     ) -> None:
         self.config = config or ControllerConfig()
-        self.metrics = metrics or Metrics()
+        self.metrics = Metrics()
         self._clock = clock or LoopClock()
         self._rng = rng or Random()
         self._log = log or structlog.get_logger("controller")

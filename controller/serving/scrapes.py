@@ -27,9 +27,6 @@ class Scrapes:
 
     Args:
         pieces: yields it anew, in pieces that take well under a millisecond each.
-
-    Attributes:
-        renderings: how often it was rendered.
     """
 
     def __init__(self, pieces: Callable[[], Iterator[str]], clock: Clock) -> None:
@@ -39,7 +36,6 @@ class Scrapes:
         self._rendered = asyncio.Event()  # of the rendering to come
         self._text = b""
         self._until_s = float("-inf")
-        self.renderings = 0
 
     def pages(self) -> Mapping[str, Page]:
         """Return the page."""
@@ -62,7 +58,6 @@ class Scrapes:
         return Answer(HTTPStatus.OK, self._text, METRICS)
 
     async def _render(self) -> bytes:
-        self.renderings += 1
         now_s, parts = self._clock.monotonic_s, list[bytes]()
         ends_s = now_s() + SLICE_S
         for piece in self._pieces():

@@ -7,7 +7,6 @@ from random import Random
 import pytest
 
 from inplace.common.kube.clock import LoopClock
-from inplace.controller.metrics import Metrics
 from inplace.controller.pauses import INTERVAL_S, PauseMeter
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
@@ -62,16 +61,15 @@ def test_a_controller_measures_when_told_to_and_not_by_itself() -> None:
 
     async def observations(config: ControllerConfig) -> float:
         clock = LoopClock(0.0)
-        metrics = Metrics()
         transport = InMemoryTransport(ApiServer(clock=clock, rng=Random(1)), user="inplace-controller")
-        controller = Controller(transport, clock=clock, config=config, metrics=metrics, log=QuietLog())
+        controller = Controller(transport, clock=clock, config=config, log=QuietLog())
         task = asyncio.create_task(controller.run())
         await clock.sleep(1.0)
         controller.stop()
         await task
         (count,) = [
             sample.value
-            for metric in metrics.registry.collect()
+            for metric in controller.metrics.registry.collect()
             for sample in metric.samples
             if sample.name == "inplace_loop_pause_seconds_count"
         ]
