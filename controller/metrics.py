@@ -26,9 +26,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.serving.exposition import SteppedCollector, pieces
+from inplace.controller.spec import conditions
 from inplace.controller.spec.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.escalation import FAIL, RUNGS
+from inplace.controller.tracking.accepted_status import AcceptedStatus
 from inplace.controller.tracking.counts import GroupCount
 
 CONTROLLER: Final = "jobset"
@@ -208,6 +210,21 @@ class Metrics:
     def text(self) -> bytes:
         """Return the whole exposition at once."""
         return "".join(self.pieces()).encode()
+
+    def count_status(self, accepted: AcceptedStatus) -> None:
+        """Count what an accepted status means."""
+        jobset, planned = accepted.before, accepted.planned
+        names, upstream = (jobset.namespace, jobset.name), (jobset.name, jobset.namespace)
+        for note in planned.notes:
+            if note.reason in (AVOIDED, TAKEN_BACK):
+                self.node_verdicts.labels(*names, note.reason).inc()
+        for rung in planned.rungs:
+            self.rungs.labels(*names, rung).inc()
+        ended = {conditions.COMPLETED: self.completed, conditions.FAILED: self.failed}
+        if (metric := ended.get(planned.status.get("terminalState", ""))) is not None:
+            metric.labels(*upstream).inc()
+        if planned.deadline_exceeded:
+            self.deadline_exceeded.labels(*upstream).inc()
 
     def forget(self, namespace: str, jobset: str) -> None:
         """Drop every series that names a JobSet."""

@@ -112,10 +112,13 @@ class Term:
                 client, self.jobs, self.services, self.claims, self.pods, self.recorder, Refusals(clock), clock, log
             ),
             recorder=self.recorder,
-            timer=RestartTimer(self.recorder.emit, metrics),
             metrics=metrics,
             clock=clock,
-            log=log,
+            readers=(
+                self.recorder.emit_notes,
+                metrics.count_status,
+                RestartTimer(self.recorder.emit, metrics, log).note_status,
+            ),
         )
 
     @property

@@ -7,14 +7,15 @@ conflict there means that the actions were decided on old state, so none is take
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import Conflict, NotFound
-from inplace.common.kube.informer import Informer, Log
+from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.kube.timestamps import micro_time, time_text
 from inplace.common.wire import names as wire
@@ -28,22 +29,18 @@ from inplace.controller.plan.actions import AvoidNodes, Plan
 from inplace.controller.plan.observed import NeverJoined, Observed
 from inplace.controller.plan.placement import follower_to_read, leaders_to_follow
 from inplace.controller.plan.steps import plan
-from inplace.controller.spec import conditions
-from inplace.controller.spec.bad_nodes import AVOIDED, NO_SIGNS, TAKEN_BACK, NodeSigns
+from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
 from inplace.controller.spec.buckets import Bucket, bucket_of, is_current
-from inplace.controller.spec.causes import Cause
-from inplace.controller.spec.escalation import FAIL
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import PersistentVolumeClaim, Pod
-from inplace.controller.spec.last_restart import UNSEEN
 from inplace.controller.spec.service import Service
 from inplace.controller.spec.topology import exclusive_key
+from inplace.controller.tracking.accepted_status import AcceptedStatus
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.never_joined import never_joined
 from inplace.controller.tracking.pods import NOWHERE
-from inplace.controller.tracking.restart_timer import RestartTimer
 from inplace.controller.tracking.roll_call import call_roll
 
 
@@ -56,7 +53,11 @@ class Result:
 
 @dataclass(slots=True)
 class Reconciler:
-    """Makes one JobSet at a time agree with its spec; which event asked is unknown on purpose."""
+    """Makes one JobSet at a time agree with its spec; which event asked is unknown on purpose.
+
+    Args:
+        readers: tell of each accepted status, one after the other.
+    """
 
     client: KubeClient
     membership: Membership
@@ -68,11 +69,9 @@ class Reconciler:
     selectors: Selectors
     executor: Executor
     recorder: EventRecorder
-    timer: RestartTimer
     metrics: Metrics
     clock: Clock
-    log: Log
-    _dirty_since_s: dict[str, float] = field(default_factory=dict)  # by JobSet UID: counters that wait to be written
+    readers: Sequence[Callable[[AcceptedStatus], None]]
     _known: dict[Key, str] = field(default_factory=dict)  # UID by key, to clean up after a JobSet that is gone
 
     async def reconcile(self, key: Key) -> Result:
@@ -230,10 +229,11 @@ class Reconciler:
         """
         jobset, now_s = group.jobset, self.clock.monotonic_s()
         if not planned.status:
-            self._dirty_since_s.pop(jobset.uid, None)
+            group.dirty_since_s = None
             return None
         if not planned.is_urgent:
-            waited_s = now_s - self._dirty_since_s.setdefault(jobset.uid, now_s)
+            group.dirty_since_s = now_s if group.dirty_since_s is None else group.dirty_since_s
+            waited_s = now_s - group.dirty_since_s
             if waited_s < planned.hold_s:
                 return planned.hold_s - waited_s
         due_since_s = {
@@ -249,70 +249,23 @@ class Reconciler:
             written = await self.client.patch(JOBSETS, jobset.namespace, jobset.name, patch, subresource="status")
         except Conflict:
             self.metrics.conflicts.inc()
-            await self._refresh(group)
+            with suppress(NotFound):  # read it again: the watch may take longer to show what we collided with
+                self.jobsets.absorb(await self.client.get(JOBSETS, jobset.namespace, jobset.name))
             raise
         except NotFound:
             return None  # deleted meanwhile; its own event cleans up
-        self._dirty_since_s.pop(jobset.uid, None)
+        group.dirty_since_s = None
         if "conditions" in planned.status:
             group.reported_s = self.clock.monotonic_s()
-        self._tell(group, jobset, planned, due_since_s, causes, written)
-        self.jobsets.absorb(written)
+        after = replace(jobset, status=written.get("status") or {})
+        accepted = AcceptedStatus(group, jobset, after, planned, causes, due_since_s, self.clock.monotonic_s())
+        for read in self.readers:
+            read(accepted)
+        self.jobsets.absorb(written)  # AFTER the readers: what the ledgers learn from it ends causes
         return None
-
-    def _tell(
-        self,
-        group: Group,
-        jobset: JobSet,
-        planned: Plan,
-        due_since_s: Mapping[str, float],
-        causes: Mapping[str, Cause],
-        written: KubeObject,
-    ) -> None:
-        """Emit the Events and count what the written status means.
-
-        `jobset` is the version that was decided on: the group may show the written one, if the watch was faster.
-        """
-        status = planned.status
-        for note in planned.notes:
-            self.recorder.emit(jobset.raw, note)
-            if note.reason in (AVOIDED, TAKEN_BACK):
-                self.metrics.node_verdicts.labels(jobset.namespace, jobset.name, note.reason).inc()
-        for rung in planned.rungs:
-            self.metrics.rungs.labels(jobset.namespace, jobset.name, rung).inc()
-        told = replace(jobset, status=written.get("status") or {})
-        scopes = told.scopes
-        for name, due_s in due_since_s.items():
-            before, after = jobset.scopes[name], scopes.get(name)
-            if after is None or (before.synced, before.deprecated) == (after.synced, after.deprecated):
-                continue
-            named = {"namespace": jobset.namespace, "jobset": jobset.name} | ({"scope": name} if name else {})
-            cause = causes.get(name, UNSEEN)
-            why = {"cause": str(cause)} if before.synced > 0 else {}
-            self.log.info("epochs_written", **named, synced=after.synced, deprecated=after.deprecated, **why)
-            self.timer.status_written(group, told, before, after, due_s, cause, self.clock.monotonic_s())
-        match status.get("terminalState"):
-            case conditions.COMPLETED:
-                self.metrics.completed.labels(jobset.name, jobset.namespace).inc()
-            case conditions.FAILED:
-                self.metrics.failed.labels(jobset.name, jobset.namespace).inc()
-                if planned.deadline_exceeded:
-                    self.metrics.deadline_exceeded.labels(jobset.name, jobset.namespace).inc()
-                if FAIL in planned.rungs or any(decision.exceeded for decision in group.decisions().values()):
-                    self.timer.exceeded(group)
-
-    async def _refresh(self, group: Group) -> None:
-        """Read the JobSet again: the watch may take longer to show what we collided with."""
-        jobset = group.jobset
-        try:
-            self.jobsets.absorb(await self.client.get(JOBSETS, jobset.namespace, jobset.name))
-        except NotFound:
-            return
 
     def _forget(self, key: Key, uid: str) -> None:
         """Drop what is remembered of a JobSet that is gone."""
         self._known.pop(key, None)
-        self._dirty_since_s.pop(uid, None)
-        self.timer.forget(uid)
         self.executor.refusals.forget(uid)
         self.metrics.forget(*key)

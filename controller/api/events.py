@@ -21,6 +21,7 @@ from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.common.kube.timestamps import micro_time
 from inplace.controller.spec.note import Note
+from inplace.controller.tracking.accepted_status import AcceptedStatus
 
 REPORTER = "inplace-controller"
 ACTION = "Reconciling"
@@ -88,6 +89,11 @@ class EventRecorder:
             self._series.popitem(last=False)
         series.queued = self._put(key, regarding)
         self._dropped += not series.queued
+
+    def emit_notes(self, accepted: AcceptedStatus) -> None:
+        """Say what an accepted status means to a person."""
+        for note in accepted.planned.notes:
+            self.emit(accepted.before.raw, note)
 
     async def run(self) -> None:
         """Write Events until cancelled, one at a time."""

@@ -25,6 +25,14 @@ Key = tuple[str, str]
 """Namespace and name of a JobSet."""
 
 
+@dataclass(frozen=True, slots=True)
+class RestartTiming:
+    """When a group restart began, and when the status that began it was accepted."""
+
+    began_s: float
+    deprecated_s: float
+
+
 @dataclass(slots=True, eq=False)
 class ScopeLedger:
     """The ledger of one scope.
@@ -36,6 +44,7 @@ class ScopeLedger:
         waits_since_s: since when a barrier waits; None while none does.
         deadline_from_s: from when its deadline counts: since it waits, and again from each deadline on.
         cause: why it restarts next, or restarts now; None while all is well.
+        timing: of the restart that is under way; None while none is, or when its beginning was not seen.
         barrier_s_min: the shortest wait at the last barrier that a Pod has told of; None while none has.
         silence: what Pods told of their workers since the last sync.
         paused_until_s: until when its next epoch waits after failures without progress.
@@ -50,6 +59,7 @@ class ScopeLedger:
     waits_since_s: float | None = None
     deadline_from_s: float | None = None
     cause: Cause | None = None
+    timing: RestartTiming | None = None
     barrier_s_min: float | None = None
     paused_until_s: float = 0.0
     silence: Silence = field(default_factory=Silence)
@@ -89,6 +99,7 @@ class Group:
             with which nothing can be complete too early.
         left: (replicatedJob, job index) of the Jobs in them that no barrier waits for: they failed, and stay so.
         reported_s: when conditions were last written.
+        dirty_since_s: since when counters wait to be written; None while none do.
         nodes: what the Pods say of their nodes.
         matches: which rule of the failure policy each failed Job matches.
     """
@@ -98,6 +109,7 @@ class Group:
     expected: frozenset[str] | None = None
     left: frozenset[tuple[str, int]] = frozenset()
     reported_s: float | None = None
+    dirty_since_s: float | None = None
     nodes: NodeWatch = field(default_factory=NodeWatch)
     matches: Matches = field(default_factory=Matches)
 

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
+from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Cause, Trigger
+from inplace.controller.spec.escalation import FAIL
 from inplace.controller.spec.first_silent import silent_of_entry, silent_text
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.last_restart import entry_of_sync, seconds_of
+from inplace.controller.spec.last_restart import UNSEEN, entry_of_sync, seconds_of
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.scopes import Scope
-from inplace.controller.tracking.group import Group, ScopeLedger
+from inplace.controller.tracking.accepted_status import AcceptedStatus
+from inplace.controller.tracking.group import Group, RestartTiming, ScopeLedger
 
 
-@dataclass(slots=True)
-class _Timing:
-    """When a group restart began, and when the status that began it was accepted."""
-
-    began_s: float
-    deprecated_s: float
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RestartTimer:
-    """Remembers the restarts that are under way; a restarted controller has forgotten when their phases began.
+    """Times the restarts that are under way; a restarted controller has forgotten when their phases began.
 
     Args:
         emit: writes an Event about an object.
@@ -34,50 +30,44 @@ class RestartTimer:
 
     emit: Callable[[KubeObject, Note], None]
     metrics: Metrics
-    _timings: dict[str, dict[str, _Timing]] = field(default_factory=dict)  # by JobSet UID and scope
+    log: Log
 
-    def status_written(
-        self, group: Group, written: JobSet, before: Scope, after: Scope, due_since_s: float, cause: Cause, now_s: float
-    ) -> None:
-        """Take note of accepted epochs.
+    def note_status(self, accepted: AcceptedStatus) -> None:
+        """Take note of the epochs of an accepted status, and of a group that may not restart again."""
+        group, planned = accepted.group, accepted.planned
+        for name, scope_ledger in group.ledgers.items():
+            before, after = accepted.before.scopes.get(name), accepted.after.scopes.get(name)
+            if before and after and (before.synced, before.deprecated) != (after.synced, after.deprecated):
+                self._note_epochs(accepted, scope_ledger, before, after)
+        if planned.status.get("terminalState") == conditions.FAILED and (
+            FAIL in planned.rungs or any(decision.exceeded for decision in group.decisions().values())
+        ):
+            trigger = next((cause.trigger for cause in group.causes().values()), Trigger.UNKNOWN)
+            self._count(group, EXCEEDED, trigger)
 
-        Args:
-            group: the JobSet's; a watch may have shown it more than was written.
-            written: the JobSet with the status that was accepted.
-            before: the scope as it was.
-            after: as it is.
-            due_since_s: when the ledger first asked for this write.
-            cause: why it restarts.
-            now_s: when the server accepted it.
-        """
+    def _note_epochs(self, accepted: AcceptedStatus, scope_ledger: ScopeLedger, before: Scope, after: Scope) -> None:
+        jobset, now_s = accepted.after, accepted.at_s
+        due_since_s, cause = accepted.due_since_s[after.name], accepted.causes.get(after.name, UNSEEN)
+        named = {"namespace": jobset.namespace, "jobset": jobset.name} | ({"scope": after.name} if after.name else {})
+        why = {"cause": str(cause)} if before.synced > 0 else {}
+        self.log.info("epochs_written", **named, synced=after.synced, deprecated=after.deprecated, **why)
         if after.synced > before.synced + 1:
             return  # a status that was lost is written again: nothing began, and nothing is over
-        timings = self._timings.setdefault(group.jobset.uid, {})
         is_skipped = after.deprecated == after.synced > before.synced
-        if is_skipped and after.name in timings:  # the restart that is under way goes on
-            self._tell_start(written, after, cause)
+        if is_skipped and scope_ledger.timing is not None:  # the restart that is under way goes on
+            self._tell_start(jobset, after, cause)
         elif after.deprecated > before.deprecated:
-            timing = timings[after.name] = _Timing(_beginning(cause, due_since_s), now_s)
+            timing = scope_ledger.timing = RestartTiming(_beginning(cause, due_since_s), now_s)
             self._observe("deprecate", now_s - timing.began_s)
             if cause.detected_after_s is not None:
                 self._observe("detect", cause.detected_after_s)
-            self._tell_start(written, after, cause)
+            self._tell_start(jobset, after, cause)
         if after.synced > before.synced > 0 and not is_skipped:
-            known = timings.pop(after.name, None)
+            known, scope_ledger.timing = scope_ledger.timing, None
             if known is None and before.synced > before.deprecated:  # every Pod announced before S could be deprecated
-                known = _Timing(_beginning(cause, due_since_s), due_since_s)
-            self._tell_end(group, written, after, known, cause, due_since_s, now_s)
-            self._observe_lift(group.ledgers[after.name])
-
-    def exceeded(self, group: Group) -> None:
-        """Take note of a group that may not restart again."""
-        self._timings.pop(group.jobset.uid, None)
-        trigger = next((cause.trigger for cause in group.causes().values()), Trigger.UNKNOWN)
-        self._count(group, EXCEEDED, trigger)
-
-    def forget(self, uid: str) -> None:
-        """Drop a JobSet."""
-        self._timings.pop(uid, None)
+                known = RestartTiming(_beginning(cause, due_since_s), due_since_s)
+            self._tell_end(accepted, after, known, cause)
+            self._observe_lift(scope_ledger)
 
     def _observe_lift(self, scope_ledger: ScopeLedger) -> None:
         """Observe how fast the barrier before this one lifted: all Pods have told of it by now."""
@@ -106,25 +96,16 @@ class RestartTimer:
         message = f"epoch {scope.deprecated}{_of(scope)} is deprecated: the group restarts in place, {number}; {cause}"
         self.emit(jobset.raw, Note("GroupRestartStarted", message))
 
-    def _tell_end(
-        self,
-        group: Group,
-        written: JobSet,
-        scope: Scope,
-        timing: _Timing | None,
-        cause: Cause,
-        complete_s: float,
-        now_s: float,
-    ) -> None:
-        jobset = group.jobset
+    def _tell_end(self, accepted: AcceptedStatus, scope: Scope, timing: RestartTiming | None, cause: Cause) -> None:
+        group, jobset, complete_s = accepted.group, accepted.after, accepted.due_since_s[scope.name]
         size = group.ledgers[scope.name].ledger.shape.size
         self._count(group, FINISHED, cause.trigger)
-        entry = entry_of_sync(written.status, scope)
+        entry = entry_of_sync(jobset.status, scope)
         seconds = None
         if entry is not None:
             seconds = seconds_of(entry)
         elif timing is not None:  # the status tells of another scope, which restarts at the same time
-            seconds = now_s - timing.began_s
+            seconds = accepted.at_s - timing.began_s
         took = "in an unknown time" if seconds is None else f"in {seconds:.1f} s"
         if seconds is not None:
             self.metrics.restart_seconds.labels(cause.trigger.value).observe(seconds)
@@ -132,7 +113,7 @@ class RestartTimer:
             self.metrics.last_restart_seconds.labels(jobset.namespace, jobset.name).set(seconds)
         if timing is not None:
             self._observe("announce", max(0.0, complete_s - timing.deprecated_s))
-            self._observe("sync", now_s - complete_s)
+            self._observe("sync", accepted.at_s - complete_s)
         message = f"all {size} pods{_of(scope)} are at epoch {scope.synced} {took}"
         if entry is not None and (silent := silent_of_entry(entry)) is not None:
             message += f"; {silent_text(silent)}"
