@@ -166,7 +166,7 @@ class Term:
         """Reconcile, and queue the key again as the outcome asks; return controller-runtime's word for it."""
         namespace, name = key
         try:
-            result = await self._reconciler.reconcile(key)
+            requeue_after_s = await self._reconciler.reconcile(key)
         except Conflict:  # another client wrote in between; that is normal, so it is not logged
             self.queue.add_rate_limited(key)
             return "requeue"
@@ -183,9 +183,9 @@ class Term:
             self.queue.add_rate_limited(key)
             return "error"
         self.queue.forget(key)
-        if result.requeue_after_s is None:
+        if requeue_after_s is None:
             return "success"
-        self.queue.add_after(key, result.requeue_after_s)
+        self.queue.add_after(key, requeue_after_s)
         return "requeue_after"
 
     def _is_urgent(self, key: Key) -> bool:

@@ -44,13 +44,6 @@ from inplace.controller.tracking.pods import NOWHERE
 from inplace.controller.tracking.roll_call import call_roll
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """When to look again without being asked; None: not before something changes."""
-
-    requeue_after_s: float | None = None
-
-
 @dataclass(slots=True)
 class Reconciler:
     """Makes one JobSet at a time agree with its spec; which event asked is unknown on purpose.
@@ -74,8 +67,8 @@ class Reconciler:
     readers: Sequence[Callable[[AcceptedStatus], None]]
     _known: dict[Key, str] = field(default_factory=dict)  # UID by key, to clean up after a JobSet that is gone
 
-    async def reconcile(self, key: Key) -> Result:
-        """Make one JobSet agree with its spec.
+    async def reconcile(self, key: Key) -> float | None:
+        """Make one JobSet agree with its spec; say after how many seconds to look again without being asked, if ever.
 
         Raises:
             ApiError, TransportError: the status could not be written; nothing else was done.
@@ -86,7 +79,7 @@ class Reconciler:
         if known is not None and (group is None or group.jobset.uid != known):
             self._forget(key, known)
         if group is None:
-            return Result()
+            return None
         self._known[key] = group.jobset.uid
         for scope_ledger in group.ledgers.values():
             scope_ledger.pass_fences(self.clock.monotonic_s())
@@ -109,7 +102,7 @@ class Reconciler:
         taken_s = await self.executor.perform(jobset, planned.actions)
         fence_s = group.fence_wait_s(self.clock.monotonic_s())
         waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s, taken_s, fence_s) if wait_s is not None]
-        return Result(min(waits_s, default=None))
+        return min(waits_s, default=None)
 
     async def _forgets_request(self, jobset: JobSet, planned: Plan) -> bool:
         """Say whether the status would drop the id of the first request: what is not noted is asked for for ever.

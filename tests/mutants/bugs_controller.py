@@ -13,7 +13,7 @@ from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.ledger import Ledger
 from inplace.controller.act.execute import ActionsFailedError
-from inplace.controller.act.reconcile import Reconciler, Result
+from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
 from inplace.controller.spec.crash_loop import CrashLoop
 from inplace.controller.spec.kinds import Job, Pod
@@ -24,7 +24,7 @@ from tests.mistakes.ledger import restarts_beyond
 from tests.mistakes.mistake import instead_of, planted, within
 from tests.mutants.mutant import Area, Mutant
 
-Reconciling = Callable[..., Coroutine[Any, Any, Result]]
+Reconciling = Callable[..., Coroutine[Any, Any, float | None]]
 FIRST_GROUP = instead_of(Membership._owned_by, lambda original, self, owner: next(iter(self._groups.values()), None))
 
 
@@ -67,20 +67,20 @@ async def _writes_on(
     return await self._inner.request(request, timeout_s=timeout_s)
 
 
-async def _drops_what_failed(original: Reconciling, self: Reconciler, key: Key) -> Result:
+async def _drops_what_failed(original: Reconciling, self: Reconciler, key: Key) -> float | None:
     try:
         return await original(self, key)
     except Conflict:
         raise
     except (ApiError, TransportError, ActionsFailedError):
-        return Result()
+        return None
 
 
-async def _drops_conflicts(original: Reconciling, self: Reconciler, key: Key) -> Result:
+async def _drops_conflicts(original: Reconciling, self: Reconciler, key: Key) -> float | None:
     try:
         return await original(self, key)
     except Conflict:
-        return Result()
+        return None
 
 
 def _wakes_nobody(original: Callable[..., None], self: Membership, old: Job | None, new: Job | None) -> None:
