@@ -9,7 +9,7 @@ Source: sigs.k8s.io/structured-merge-diff.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -17,22 +17,6 @@ from inplace.simulator.apiserver.schema import Schema
 
 FieldSet = dict[str, Any]
 Keyed = list[tuple[str, Any]]
-
-
-class Shape(Protocol):
-    """How the value of a field is merged."""
-
-    def child(self, field: str) -> Shape:
-        """Return the shape of an object's field."""
-
-    def item(self) -> Shape:
-        """Return the shape of a list's items."""
-
-    def atomic(self) -> bool:
-        """Return whether an object or list is owned as a whole."""
-
-    def keys(self) -> tuple[str, ...]:
-        """Return the keys of a list's items; () makes it a set of scalars."""
 
 
 class NamedShape:
@@ -106,7 +90,7 @@ class SchemaShape:
             return NamedShape()
         return SchemaShape(self._schema.child(field) if self._schema else None)
 
-    def item(self) -> Shape:
+    def item(self) -> SchemaShape:
         """Return the shape of list items."""
         return SchemaShape(self._schema.items if self._schema else None)
 
@@ -123,7 +107,11 @@ class SchemaShape:
         return self._schema is not None and self._schema.list_type in ("map", "set")
 
 
-def members(value: Any, shape: Any) -> Keyed | None:
+Shape = NamedShape | SchemaShape
+"""How the value of a field is merged."""
+
+
+def members(value: Any, shape: Shape) -> Keyed | None:
     """Return the parts of a value by path element, or None for a leaf."""
     if isinstance(value, dict) and not shape.atomic():
         return [(f"f:{key}", item) for key, item in value.items()]
@@ -138,12 +126,12 @@ def _element(item: Any, keys: tuple[str, ...]) -> str:
     return "v:" + msgspec.json.encode(item).decode()
 
 
-def inner_shape(shape: Any, element: str) -> Any:
+def inner_shape(shape: Shape, element: str) -> Shape:
     """Return the shape below a path element."""
     return shape.child(element[2:]) if element.startswith("f:") else shape.item()
 
 
-def field_set(value: Any, shape: Any) -> FieldSet:
+def field_set(value: Any, shape: Shape) -> FieldSet:
     """Return the set of all fields of a value."""
     parts = members(value, shape)
     if not parts:
@@ -154,7 +142,7 @@ def field_set(value: Any, shape: Any) -> FieldSet:
     }
 
 
-def changed(old: Any, new: Any, shape: Any) -> FieldSet | None:
+def changed(old: Any, new: Any, shape: Shape) -> FieldSet | None:
     """Return the fields of `new` that `old` lacks or has with another value; None when there is no difference."""
     if old is new or old == new:
         return None
@@ -223,7 +211,7 @@ def leaves(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str
             yield (*prefix, element)
 
 
-def merge(live: Any, applied: Any, shape: Any) -> Any:
+def merge(live: Any, applied: Any, shape: Shape) -> Any:
     """Return the live value with the applied configuration merged in."""
     if members(applied, shape) is None or members(live, shape) is None:
         return applied
@@ -241,7 +229,7 @@ def merge(live: Any, applied: Any, shape: Any) -> Any:
     return [*merged, *wanted.values()]
 
 
-def without(value: Any, fields: FieldSet, shape: Any) -> Any:
+def without(value: Any, fields: FieldSet, shape: Shape) -> Any:
     """Return the value without the leaves of a set, and without list items whose keys are in it."""
     if not fields:
         return value

@@ -16,6 +16,7 @@ from inplace.simulator.apiserver.fields import (
     FieldSet,
     NamedShape,
     SchemaShape,
+    Shape,
     changed,
     difference,
     field_set,
@@ -65,7 +66,7 @@ class Owner:
     created: KubeObject | None = None
     lost: FieldSet | None = None
 
-    def resolved(self, shape: Any) -> FieldSet:
+    def resolved(self, shape: Shape) -> FieldSet:
         """Return the fields."""
         if self.fields is not None:
             return self.fields
@@ -78,7 +79,7 @@ class Owner:
             return replace(self, lost=union(self.lost or {}, taken))
         return replace(self, fields=difference(self.fields, taken))
 
-    def entry(self, shape: Any) -> dict[str, Any]:
+    def entry(self, shape: Shape) -> dict[str, Any]:
         """Return the wire form."""
         entry = {
             "manager": self.manager,
@@ -111,7 +112,7 @@ def own_fields(obj: KubeObject) -> KubeObject:
     return {"metadata": meta, **rest} if meta else rest
 
 
-def shape_of(kind: Kind) -> Any:
+def shape_of(kind: Kind) -> Shape:
     """Return the shape of a kind's objects."""
     return SchemaShape(kind.schema, root=True) if kind.schema is not None else NamedShape()
 
@@ -121,7 +122,7 @@ def after_create(obj: KubeObject, writer: Writer) -> Owners:
     return (Owner(writer.manager, "Update", writer.subresource, writer.api_version, writer.time, None, created=obj),)
 
 
-def after_update(owners: Owners, old: KubeObject, new: KubeObject, writer: Writer, shape: Any) -> Owners:
+def after_update(owners: Owners, old: KubeObject, new: KubeObject, writer: Writer, shape: Shape) -> Owners:
     """Return the owners after a plain update: the writer becomes the owner of the fields that it changed."""
     taken = changed(own_fields(old), own_fields(new), shape)
     if not taken:
@@ -169,7 +170,7 @@ class OwnerBook:
         self._settled: dict[Any, Owners] = {}
         self._pending: dict[Any, list[PlainUpdate]] = {}
 
-    def owners(self, key: Any, shape: Any) -> Owners:
+    def owners(self, key: Any, shape: Shape) -> Owners:
         """Return the owners of an object's fields."""
         for update in self._pending.pop(key, ()):
             self._settled[key] = after_update(self._settled.get(key, ()), update.old, update.new, update.writer, shape)
@@ -184,7 +185,7 @@ class OwnerBook:
         self._pending.pop(key, None)
         self._settled[key] = owners
 
-    def note(self, key: Any, update: PlainUpdate, shape: Any) -> None:
+    def note(self, key: Any, update: PlainUpdate, shape: Shape) -> None:
         """Remember a plain update of an object that no client has applied."""
         pending = self._pending.setdefault(key, [])
         pending.append(update)
@@ -198,7 +199,7 @@ class OwnerBook:
 
 
 def apply(
-    live: KubeObject | None, config: KubeObject, owners: Owners, writer: Writer, shape: Any, *, force: bool
+    live: KubeObject | None, config: KubeObject, owners: Owners, writer: Writer, shape: Shape, *, force: bool
 ) -> tuple[KubeObject, Owners]:
     """Return the object and owners after a server-side apply.
 
@@ -224,7 +225,7 @@ def apply(
     return _assembled(live, config, merged), (*others, owner)
 
 
-def _take(others: Owners, fields: FieldSet, shape: Any, *, force: bool) -> Owners:
+def _take(others: Owners, fields: FieldSet, shape: Shape, *, force: bool) -> Owners:
     conflicts = [(owner, intersection(fields, owner.resolved(shape))) for owner in others]
     disputed = [(owner, common) for owner, common in conflicts if common]
     if disputed and not force:
