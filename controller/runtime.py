@@ -47,7 +47,6 @@ class ControllerConfig:
         workers: JobSets in work at once.
         probe_address: (host, port) for /healthz and /readyz; None serves none; port 0 picks one.
         metrics_address: the same for /metrics.
-        resync_s: how often every JobSet is looked at without being asked.
         is_beside: another JobSet controller runs here; take only what spec.managedBy gives to us by name.
         looks_first: find out what the installation lacks, and say it.
         gathers: take watch events in together where they come fast; in memory they come without cost.
@@ -59,28 +58,13 @@ class ControllerConfig:
     identity: str = "inplace-controller"
     lease_namespace: str = "inplace-system"
     lease_name: str = "inplace-controller"
-    lease_duration_s: float = 15.0
-    renew_deadline_s: float = 10.0
-    retry_s: float = 2.0
     workers: int = 4
     probe_address: tuple[str, int] | None = None
     metrics_address: tuple[str, int] | None = None
-    resync_s: float = 600.0
     is_beside: bool = False
     looks_first: bool = False
     gathers: bool = False
     measures_pauses: bool = False
-
-    def lease(self) -> LeaseOptions:
-        """Return the Lease's settings."""
-        return LeaseOptions(
-            identity=self.identity,
-            namespace=self.lease_namespace,
-            name=self.lease_name,
-            duration_s=self.lease_duration_s,
-            renew_deadline_s=self.renew_deadline_s,
-            retry_s=self.retry_s,
-        )
 
 
 class Controller:
@@ -179,7 +163,6 @@ class Controller:
             namespace=self.config.namespace,
             identity=self.config.identity,
             workers=self.config.workers,
-            resync_s=self.config.resync_s,
             is_beside=self.config.is_beside,
             gathers=self.config.gathers,
         )
@@ -221,7 +204,8 @@ class Controller:
         return KubeClient(self._transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER)
 
     def _make_elector(self) -> Elector:
-        return Elector(self._make_client(), self.config.lease(), clock=self._clock, rng=self._rng, log=self._log)
+        lease = LeaseOptions(self.config.identity, self.config.lease_namespace, self.config.lease_name)
+        return Elector(self._make_client(), lease, clock=self._clock, rng=self._rng, log=self._log)
 
     def _make_preflight(self) -> Preflight:
         return Preflight(

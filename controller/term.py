@@ -40,6 +40,7 @@ from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.phases import PhaseReader
 from inplace.controller.tracking.restart_timer import RestartTimer
 
+RESYNC_S = 600.0  # how often every JobSet is looked at without being asked
 URGENT_WORKERS = 1  # beside the ordinary ones, which take the urgent first as well; a pass of it is one status write
 
 
@@ -57,7 +58,6 @@ class Term:
         namespace: str | None,
         identity: str,
         workers: int,
-        resync_s: float,
         is_beside: bool = False,
         gathers: bool = False,
     ) -> None:
@@ -80,7 +80,7 @@ class Term:
             JOBSETS,
             JOBSET_CODEC,
             membership.jobset_changed,
-            resync_s=resync_s,
+            resync_s=RESYNC_S,
             keep=given_to_us if is_beside else None,
         )
         self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC, membership.job_changed)
