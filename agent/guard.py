@@ -70,7 +70,7 @@ from inplace.common.wire.unfit import CODE as UNFIT
 
 if TYPE_CHECKING:
     from inplace.agent.worker.cleaning import Cleaning
-    from inplace.agent.worker.saving_time import SavingTime
+    from inplace.agent.worker.save_requests import SaveRequests
     from inplace.common.protocol.guard import Action, Event
     from inplace.common.protocol.link import Message
 
@@ -93,11 +93,11 @@ class Guard:
         self._path = env.get("LINK_FILE") or LINK_FILE
         self._callbacks: dict[int, Callable[[], object]] = {}  # by descriptor
         self._host = WorkerHost(options, env, owner=self, readers=self, log=GUARD_LOG)
-        self._saving: SavingTime | None = None
+        self._saves: SaveRequests | None = None
         if options.save_within_s > 0:
-            from inplace.agent.worker.saving_time import SavingTime
+            from inplace.agent.worker.save_requests import SaveFile, SaveRequests
 
-            self._saving = SavingTime(save_file(self._path), options.save_within_s)
+            self._saves = SaveRequests(SaveFile(save_file(self._path)), options.save_within_s, GUARD_LOG)
         self._state = GuardState(final_codes=options.final_codes)
         self._link: socket | None = None
         self._lines = LineReader()
@@ -143,8 +143,8 @@ class Guard:
         if self._kill_at_s is not None and time.monotonic() >= self._kill_at_s:
             self._kill_at_s = None
             self._take(GraceOver())
-        if self._saving is not None and self._saving.is_over():
-            self._take(Signalled(self._saving.number, ends=True))
+        if self._saves is not None and self._saves.by_s is not None and time.monotonic() >= self._saves.by_s:
+            self._end_saving()
         self._host.go_on()
         if self._state.phase == WAITING:
             self._patience.go_on()
@@ -168,7 +168,7 @@ class Guard:
     def _wait_s(self) -> float:
         """Return how long the guard may sleep when nothing happens."""
         waits = [RECONNECT_S if self._link is None else PATIENCE_S]
-        save_by_s = self._saving.by_s if self._saving is not None else None
+        save_by_s = self._saves.by_s if self._saves is not None else None
         dues_s = (self._kill_at_s, save_by_s, self._host.due_s())
         waits += [max(0.0, at_s - time.monotonic()) for at_s in dues_s if at_s is not None]
         return min(waits)
@@ -214,8 +214,8 @@ class Guard:
         progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
         if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift, if it watches
             own[PROGRESS_DIR] = progress
-        if self._saving is not None:
-            own[SAVE_FILE] = save_file(self._path)
+        if self._saves is not None:
+            own[SAVE_FILE] = self._saves.path
         stays, wants = self._state.stays, self._options.standby
         if wants and not stays:
             message = "it needs RESTART_DEPTH=process at the agent"
@@ -254,14 +254,19 @@ class Guard:
 
     def _signalled(self, number: int, *, ends: bool) -> None:
         """Pass a signal on, unless it is held back while the worker saves."""
-        if self._saving is None or not ends or not self._saving.begins(number, self._state):
+        epoch = self._state.epoch if self._state.phase == RUNNING else 0
+        if self._saves is None or not ends or not self._saves.hold(number, epoch, time.monotonic()):
             self._take(Signalled(number, ends))
+
+    def _end_saving(self) -> None:
+        """Pass the signal on that was held back, if one was."""
+        if self._saves is not None and self._saves.let_go():
+            self._take(Signalled(self._saves.held, ends=True))
 
     def worker_exited(self, code: int) -> None:
         """Take note of how the worker ended; one that was told to end because its Pod ends did not complete."""
         self._exit_code, self._kill_at_s = code, None
-        if self._saving is not None and self._saving.ends():
-            self._take(Signalled(self._saving.number, ends=True))
+        self._end_saving()
         if told_to_end := self._outside.ended_worker():
             self._take(Signalled(told_to_end, ends=True))
 

@@ -46,6 +46,7 @@ from inplace.common.wire.names import PROCESS
 
 if TYPE_CHECKING:
     from inplace.agent.worker.outside_signals import OutsideSignals
+    from inplace.agent.worker.save_requests import SaveRequests
 
 
 class SupervisorAgent:
@@ -119,26 +120,21 @@ class SupervisorAgent:
 
     def terminate(self, number: int) -> None:
         """Take note that this process was told to end; the worker is told by the same signal, once it could save."""
-        if number != signal.SIGINT and self._saving is None and self._may_save():
+        runs = self._machine.life is WorkerLife.RUNNING and self.state.phase is AgentPhase.LIFTED
+        epoch = self.state.epoch if runs else 0
+        if self._saves is not None and self._saves.hold(number, epoch, self._clock.monotonic_s()):
             self._stop_signal = number
-            self._saving = self._driver.start(self._terminate_saved(number))
+            self._saving = self._driver.start(self._end_saving(self._saves))
             return
         if self._saving is not None:
             self._saving.cancel()
         self._terminate(number)
 
-    def _may_save(self) -> bool:
-        """Ask the worker to save, if one runs in an epoch; say whether it knows."""
-        runs = self._machine.life is WorkerLife.RUNNING and self.state.phase is AgentPhase.LIFTED
-        return self._saves is not None and runs and self._saves.ask(self.state.epoch)
-
-    async def _terminate_saved(self, number: int) -> None:
+    async def _end_saving(self, saves: SaveRequests) -> None:
         """Let the worker save and end; cancelled when it has ended."""
-        assert self._saves is not None
-        within_s = self._saves.within_s
-        self._log.info("signalled", signal=signal_name(number), then=f"the worker has {within_s:g} s to save")
-        await self._clock.sleep(within_s)
-        self._terminate(number)
+        await self._clock.sleep(saves.within_s)
+        if saves.let_go():
+            self._terminate(saves.held)
 
     def _terminate(self, number: int) -> None:
         self._log.info("signalled", signal=signal_name(number), then="the worker is ended first")
@@ -315,9 +311,9 @@ class SupervisorAgent:
         if self._stalls is not None:
             self._phases.worker_stepped(stepped)
         self._driver.begin_run()
-        if self._saving is not None and not self._saving.done():
+        if self._saving is not None and self._saves is not None and self._saves.let_go():
             self._saving.cancel()
-            self._terminate(self._stop_signal)  # BEFORE its end, which is no completion then, and no failure
+            self._terminate(self._saves.held)  # BEFORE its end, which is no completion then, and no failure
         elif self._outside is not None and (number := self._outside.ended_worker()):
             self._terminate(number)  # likewise
         ended_s = self._clock.monotonic_s()

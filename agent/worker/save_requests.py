@@ -3,13 +3,16 @@ Ask the worker to save and end, before a planned stop: a small file with the epo
 
 The ranks look for it at each step (`inplace.save_requested`) and agree among themselves at which step all save. So one
 Pod whose worker is asked is enough. Who asks: an agent that reads it in the JobSet's status, and whoever gets SIGTERM
-for the worker. Loaded only where SAVE_WITHIN_S is set. docs/adr/0069
+for the worker: the worker's parent then holds that signal back for a while. Loaded only where SAVE_WITHIN_S is set.
+docs/adr/0069
 """
 
 from __future__ import annotations
 
 import os
+from _signal import SIGINT  # type: ignore[import-not-found]
 
+from inplace.agent.worker.stop_signal import signal_name
 from inplace.common.bare.typed import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -52,11 +55,15 @@ class SaveFile:
 
 
 class SaveRequests:
-    """One Pod's requests, each epoch's once.
+    """One Pod's requests, each epoch's once, and the signal that is held back while its worker saves.
 
     Args:
         place: where the worker looks.
-        within_s: how long SIGTERM is held back from a worker that saves.
+        within_s: how long the signal by which the Pod ends is held back from a worker that saves.
+
+    Attributes:
+        by_s: when the worker gets that signal, on the clock of whoever held it back; None: none is held.
+        held: the signal that was held back last.
     """
 
     def __init__(self, place: SavePlace, within_s: float, log: Log) -> None:
@@ -64,6 +71,8 @@ class SaveRequests:
         self.within_s = within_s
         self._log = log
         self._asked = 0  # the newest epoch
+        self.by_s: float | None = None
+        self.held = 0
 
     @property
     def path(self) -> str:
@@ -80,3 +89,19 @@ class SaveRequests:
         self._asked = epoch
         self._log.info("save_requested", epoch=epoch)
         return True
+
+    def hold(self, number: int, epoch: int, now_s: float) -> bool:
+        """Ask the worker of this epoch to save because its Pod ends by this signal; say whether that is held back.
+
+        A second one is not, and ends the time; neither is SIGINT, which a person types. Epoch 0: no worker could save.
+        """
+        if self.let_go() or number == SIGINT or not epoch or not self.ask(epoch):
+            return False
+        self._log.info("signalled", signal=signal_name(number), then=f"the worker has {self.within_s:g} s to save")
+        self.by_s, self.held = now_s + self.within_s, number
+        return True
+
+    def let_go(self) -> bool:
+        """End the time; say whether a signal was held back, which the caller now passes on."""
+        was_held, self.by_s = self.by_s is not None, None
+        return was_held

@@ -18,8 +18,16 @@ from tests.docs.log_sentences import SENTENCES
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "logs.md"
 LEVELS: Final = ("debug", "info", "warning", "error")
-GUARDS: Final = ("guard", "saving_time")  # how the modules begin that only a guard loads
-SHARED: Final = ("host", "check", "stall_command", "standby", "line_limit", "line_writer")  # by agent and guard
+GUARDS: Final = ("guard",)  # how the modules begin that only a guard loads
+SHARED: Final = (  # by agent and guard
+    "host",
+    "check",
+    "save_requests",
+    "stall_command",
+    "standby",
+    "line_limit",
+    "line_writer",
+)
 HEAD: Final = """# Logs
 
 Generated from the code by `make rewrite`; do not edit.

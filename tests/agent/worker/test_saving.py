@@ -13,8 +13,6 @@ import pytest
 from inplace.agent.report.log import LazyLog
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.worker.save_requests import SaveFile, SaveRequests
-from inplace.agent.worker.saving_time import SavingTime
-from inplace.common.protocol.guard import RUNNING, WAITING, GuardState
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import running, supervised, through_the_barrier, until
@@ -226,33 +224,35 @@ def test_each_epoch_is_asked_once(tmp_path: Path) -> None:
     assert Path(place.path).read_text() == "4\n"
 
 
-def test_a_guard_holds_one_sigterm_back(tmp_path: Path) -> None:
-    """The second one ends the time, and so does the time itself; whoever asks then is told once."""
-    runs = GuardState(phase=RUNNING, epoch=3)
-    told_twice, too_late = SavingTime(f"{tmp_path}/save", 60.0), SavingTime(f"{tmp_path}/save", 0.0)
-    assert told_twice.begins(signal.SIGTERM, runs)
-    assert (told_twice.by_s is None, told_twice.is_over()) == (False, False)
-    assert not told_twice.begins(signal.SIGTERM, runs)
-    assert (told_twice.by_s, told_twice.ends()) == (None, False)
-    assert too_late.begins(signal.SIGTERM, runs)
-    assert (too_late.is_over(), too_late.is_over(), too_late.by_s) == (True, False, None)
+def saves_at(path: str, within_s: float) -> SaveRequests:
+    """Return the requests of a worker's parent."""
+    return SaveRequests(SaveFile(path), within_s, LazyLog("json", "info", io.StringIO()))
+
+
+def test_one_sigterm_is_held_back(tmp_path: Path) -> None:
+    """The second one ends the time, and so does whoever lets it go; that is told once."""
+    saves = saves_at(f"{tmp_path}/save", 60.0)
+    assert saves.hold(signal.SIGTERM, 3, 100.0)
+    assert (saves.by_s, saves.held) == (160.0, signal.SIGTERM)
+    assert not saves.hold(signal.SIGTERM, 3, 101.0)
+    assert (saves.by_s, saves.let_go()) == (None, False)
+    assert saves.hold(signal.SIGUSR1, 3, 102.0)
+    assert (saves.let_go(), saves.let_go(), saves.held) == (True, False, signal.SIGUSR1)
+    assert saves.hold(signal.SIGTERM, 3, 103.0)
+    assert not saves.hold(signal.SIGINT, 3, 104.0)
+    assert not saves.let_go()
 
 
 @pytest.mark.parametrize(
-    ("number", "state", "folder"),
-    [
-        (signal.SIGINT, GuardState(phase=RUNNING, epoch=3), ""),
-        (signal.SIGTERM, GuardState(phase=WAITING, epoch=3), ""),
-        (signal.SIGTERM, GuardState(phase=RUNNING, epoch=0), ""),
-        (signal.SIGTERM, GuardState(phase=RUNNING, epoch=3), "gone/"),
-    ],
-    ids=["another signal", "nothing runs", "no epoch", "it cannot be asked"],
+    ("number", "epoch", "folder"),
+    [(signal.SIGINT, 3, ""), (signal.SIGTERM, 0, ""), (signal.SIGTERM, 3, "gone/")],
+    ids=["a person's signal", "nothing runs", "it cannot be asked"],
 )
-def test_a_guard_holds_nothing_else_back(tmp_path: Path, number: int, state: GuardState, folder: str) -> None:
+def test_nothing_else_is_held_back(tmp_path: Path, number: int, epoch: int, folder: str) -> None:
     """A worker that cannot know that it should save is told to end at once."""
-    saving = SavingTime(f"{tmp_path}/{folder}save", 60.0)
-    assert not saving.begins(number, state)
-    assert saving.by_s is None
+    saves = saves_at(f"{tmp_path}/{folder}save", 60.0)
+    assert not saves.hold(number, epoch, 100.0)
+    assert saves.by_s is None
     assert not (tmp_path / "save").exists()
 
 

@@ -463,7 +463,7 @@ def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:
     assert judged(story) is None
 
 
-async def _passes_unasked(original: Any, self: Prober, probe: Probe, *, wanted: bool) -> bool:
+async def _passes_unasked(original: Any, self: Prober, probe: Probe) -> bool:
     return True
 
 
@@ -546,7 +546,7 @@ def planted(strike: Any, at_s: float = 0.5, scenario: Scenario = GROUP) -> Outco
 @pytest.mark.parametrize(("mode", "is_safe"), [("sidecar", False), ("guarded", True), ("process", True)])
 def test_a_kubelet_that_passes_a_startup_probe_unasked_is_found_beside_no_guard(mode: Mode, is_safe: bool) -> None:
     """With kubernetes #141155 the probe alone lets a worker start too early, and a guard still holds it back."""
-    with mistakes.planted(instead_of(Prober._reaches, _passes_unasked)):
+    with mistakes.planted(instead_of(Prober._succeeds, _passes_unasked)):
         violation = planted(CATALOGUE["worker-exit"].strike, scenario=replace(GROUP, mode=mode)).violation
     assert (violation is None) is is_safe
     assert violation is None or violation.rule in (rules.S1, rules.S2, rules.S3)
