@@ -25,7 +25,7 @@ LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 SEARCHES := soak-seeds soak-plans soak-properties soak-http
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster node test-node test-frameworks docs dashboards-test docs-images
+.PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster test-hostile node test-node test-frameworks docs dashboards-test docs-images
 .PHONY: sim soak $(SEARCHES) mutants bench demo agent-pyz image audit sbom check clean rewrite
 
 help:  ## list the commands
@@ -77,6 +77,8 @@ cluster: $(STAMP)  ## build the real control plane, Helm, upstream's programs, K
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
 	$(PYTEST) tests/cluster --ignore=tests/cluster/node --ignore=$(ALONE)
+
+test-hostile: cluster  ## time a restart beside hostile objects on a real kube-apiserver; nothing else may run
 	$(BIN)/python -m pytest -q $(ALONE)
 
 node: cluster  ## build containerd, runc and the images for the tests on a real node (needs root, Go, Debian packages), once
