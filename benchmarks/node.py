@@ -45,6 +45,7 @@ from inplace.common.protocol.rank import FIRST_STEPS
 from inplace.common.wire import names as wire
 from inplace.common.wire.phases import parse_phases
 from inplace.common.wire.worker_failure import parse_failure
+from inplace.simulator.cluster.manifests import held_by_probe
 from testbed.binaries import find_binaries
 from testbed.node import archives, capsule, cgroups, prepare, settings
 from testbed.node.cluster import Cluster, running_cluster
@@ -61,6 +62,7 @@ UPSTREAM: Final = "upstream"
 
 MODES: Final = ("upstream_shape", "sidecar", "guarded", "guarded_process", "supervisor")
 """upstream_shape is our agent in the manifest of upstream's: a startup probe each second, and nothing in the worker.
+sidecar is `inplace inject --barrier probe`, where the agent answers the startup probe at the lift.
 guarded_process is guarded with depth `process` (docs/adr/0064). No Pod gets clean containers here (docs/adr/0079)."""
 
 MODELLED: Final = ("sidecar", "supervisor")
@@ -90,24 +92,28 @@ def _as_shipped(jobset: KubeObject) -> None:
         del container["securityContext"]
 
 
+def _held_by_probe(jobset: KubeObject) -> None:
+    """Let the agent's startup probe hold the workers back."""
+    jobset["spec"] = held_by_probe(jobset)["spec"]
+
+
 def _as_upstreams(jobset: KubeObject) -> None:
-    """Take away what upstream's manifest lacks: a held answer to the probe, and a second barrier in the worker."""
-    pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    (agent,), (worker,) = pod["initContainers"], pod["containers"]
+    """Take away what upstream's manifest lacks: guards, and a held answer to the probe."""
+    _held_by_probe(jobset)
+    (agent,) = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"]
     agent["startupProbe"] = {
         "httpGet": {"path": "/barrier-is-lifted", "port": 8080},
         "periodSeconds": 1,
         "failureThreshold": 2147483647,
     }
-    worker["command"] = worker["command"][worker["command"].index("--") + 1 :]
 
 
 def _as_tested(jobset: KubeObject) -> None:
     """Change nothing."""
 
 
-SHAPES: Final = {"upstream_shape": _as_upstreams, UPSTREAM: with_upstreams_agent}
-"""Modes that are the sidecar's manifest with changes."""
+SHAPES: Final = {"upstream_shape": _as_upstreams, "sidecar": _held_by_probe, UPSTREAM: with_upstreams_agent}
+"""Modes that are the guarded manifest with changes."""
 
 
 async def measure(
@@ -137,7 +143,7 @@ async def measure(
 async def _measure_mode(
     cluster: Cluster, mode: str, pods: int, rounds: int, change: Change, rng: Random, number: signal.Signals
 ) -> list[dict[str, float]]:
-    manifest, also = ("sidecar", SHAPES[mode]) if mode in SHAPES else (mode, _as_tested)
+    manifest, also = ("guarded", SHAPES[mode]) if mode in SHAPES else (mode, _as_tested)
 
     def change_both(jobset: KubeObject) -> None:
         change(jobset)

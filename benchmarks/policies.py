@@ -194,7 +194,7 @@ async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int) -
 
 def documents_of(annotations: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the guarded example, for this group, under a policy."""
-    documents = list(yaml.safe_load_all((Path(examples.__file__).parent / "train-guarded.yaml").read_text()))
+    documents = list(yaml.safe_load_all((Path(examples.__file__).parent / "train.yaml").read_text()))
     jobset = documents[-1]
     jobset["metadata"]["annotations"] = dict(annotations)
     jobset["spec"]["failurePolicy"]["maxRestarts"] = 100_000

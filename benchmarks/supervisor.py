@@ -18,7 +18,7 @@ from random import Random
 from statistics import median
 from typing import Any, Final
 
-from inplace.cli.demo.manifest import EXAMPLES
+from inplace.cli.demo.manifest import SUPERVISED
 from inplace.cli.manifests.agent_pieces import KEEP_CONTAINERS
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
@@ -37,7 +37,7 @@ PHASES: Final = {"deprecated": "deprecated_s", "announced": "announced_s", "sync
 
 def manifests(pods: int, restarts: int, command: list[str]) -> list[KubeObject]:
     """Return examples/train-supervisor.yaml with the benchmark's worker."""
-    documents = with_pods(read_manifests(EXAMPLES["supervisor"]), pods)
+    documents = with_pods(read_manifests(SUPERVISED), pods)
     documents[-1]["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0"}
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = restarts

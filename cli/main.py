@@ -209,7 +209,7 @@ def demo(
         typer.Option(
             min=0,
             max=1_000,
-            help="Workers to stop with SIGSTOP after that; for --mode guarded (then the default), process, supervisor.",
+            help="Workers to stop with SIGSTOP after that.",
         ),
     ] = 0,
     runtime: Annotated[
@@ -217,10 +217,10 @@ def demo(
         typer.Option(help="process: real local processes; model: real agents, modelled containers, virtual time."),
     ] = "process",
     mode: Annotated[
-        Literal["sidecar", "guarded", "process", "supervisor"] | None,
+        Literal["guarded", "process", "supervisor"] | None,
         typer.Option(
-            help="How the agent runs: beside the worker, beside a guard that is the worker's parent (process: and that "
-            "restarts it without its container), or as its parent itself [default: sidecar, or that of --file]."
+            help="How the agent runs: beside a guard that is the worker's parent (process: and that restarts it "
+            "without its container), or as its parent itself [default: guarded, or that of --file]."
         ),
     ] = None,
     file: Annotated[

@@ -25,10 +25,10 @@ def inject(
         ),
     ] = "",
     barrier: Annotated[
-        Literal["guard", "wait", "probe"],
+        Literal["guard", "probe"],
         typer.Option(
             help="Sidecar mode: what holds the worker back. guard: a parent process of the worker, which also tells at "
-            "once how it ended. probe: the agent's startup probe. wait: the probe, and the worker's own command."
+            "once how it ended. probe: the agent's startup probe."
         ),
     ] = "guard",
     restart: Annotated[

@@ -43,7 +43,7 @@ class DemoOptions:
     pods: int | None
     failures: int | None
     runtime: Literal["process", "model"]
-    mode: Literal["sidecar", "guarded", "process", "supervisor"] | None
+    mode: Literal["guarded", "process", "supervisor"] | None
     file: Path | None
     seed: int
     json: bool
@@ -69,12 +69,9 @@ class DemoOptions:
 def run_demo(options: DemoOptions) -> int:
     """Run the demo; return the exit code."""
     try:
-        mode = options.mode
-        if options.stall and mode is None and options.file is None:
-            mode = "guarded"
         limit_s = STALL_AFTER_S if options.stall else None
         manifest = read_demo_manifest(
-            options.file, options.pods, len(options.faults), mode, limit_s, models=options.runtime == "model"
+            options.file, options.pods, len(options.faults), options.mode, limit_s, models=options.runtime == "model"
         )
         _check_stall(options, manifest)
         if options.agent_pyz and options.runtime != "process":

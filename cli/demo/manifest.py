@@ -19,11 +19,7 @@ from inplace.simulator.cluster.manifests import with_pods
 from inplace.simulator.cluster.nodes import NodeShape
 
 EXAMPLE = Path(examples.__file__).parent / "train.yaml"
-EXAMPLES = {
-    "guarded": EXAMPLE.with_name("train-guarded.yaml"),
-    "process": EXAMPLE.with_name("train-guarded.yaml"),
-    "supervisor": EXAMPLE.with_name("train-supervisor.yaml"),
-}
+SUPERVISED = EXAMPLE.with_name("train-supervisor.yaml")
 PODS_DEFAULT = 8
 STALL_AFTER = "STALL_AFTER_S"  # the agent's
 PODS_MAX = 10_000  # of one demo: its cluster has a node for eight of them
@@ -97,7 +93,7 @@ def read_demo_manifest(
     Raises:
         ManifestError: the file is at fault.
     """
-    path = file or EXAMPLES.get(mode or "", EXAMPLE)
+    path = file or (SUPERVISED if mode == "supervisor" else EXAMPLE)
     documents = _read(path)
     jobset = _only_jobset(documents, path)
     if file is None:

@@ -14,11 +14,11 @@ from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on,
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal, shown
 from inplace.cli.manifests.pod_failure_policy import final_codes
-from inplace.cli.manifests.pod_roles import Container, Member, Mode
+from inplace.cli.manifests.pod_roles import REMOVED, REMOVED_FIX, Container, Member, Mode
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
-Barrier = Literal["guard", "wait", "probe"]
+Barrier = Literal["guard", "probe"]
 Depth = Literal["containers", "process"]
 
 
@@ -31,9 +31,8 @@ class InjectOptions:
         unrestricted_account: give the rights to accounts that admission does not restrict.
         workers: names of worker containers, where a template has several.
         namespace: of JobSets that name none.
-        barrier: sidecar mode: what holds the worker back. A guard in its container (agent/guard.py); or the agent's
-            startup probe, and with "wait" its own command as well (agent/barrier/wait.py). An agent that is there keeps
-            its.
+        barrier: sidecar mode: what holds the worker back, a guard in its container (agent/guard.py) or the agent's
+            startup probe. An agent that is there keeps its.
         depth: of a group restart in a guarded Pod; None is for the JobSet's annotation to say.
         restart_rule: kubelet starts a supervisor's container anew when its worker keeps failing (Kubernetes 1.35).
         agent_in_image: the worker's image holds inplace-agent already; nothing is copied into it.
@@ -121,10 +120,12 @@ def _add_sidecar(
     for worker in workers:
         codes = final_codes(member.job_spec, worker.name)
         yield from add_restart_rules(worker, codes, has_check=bool(options.policies.check))
-        if guarded:
+        if worker.calls(REMOVED):
+            yield refusal(
+                f"{worker.path}.command", f"inplace-agent {REMOVED}", "inplace-agent guard -- COMMAND", REMOVED_FIX
+            )
+        elif guarded:
             yield from _guard(worker, agent, codes, options)
-        elif options.barrier != "probe" and not worker.calls("wait") and not agent.has_upstream_names:
-            yield from _let_wait(worker, agent, options)
 
 
 def _bring_token(pod: KubeObject, agent: Container, *, is_new: bool) -> None:
@@ -148,19 +149,6 @@ def _guard(worker: Container, agent: Container, final: Sequence[int], options: I
     yield from add_variables(worker, [dict(agent.env.get("LINK_FILE", agent_pieces.LINK))])
     _mount(agent)
     _mount(worker)
-
-
-def _let_wait(worker: Container, agent: Container, options: InjectOptions) -> Iterator[Finding]:
-    """Let the worker wait inside its container too. Upstream's agent, whose names these may be, does not answer it."""
-    yield from wrap(worker, "wait", (), agent_in_image=options.agent_in_image)
-    yield from add_variables(worker, [agent_pieces.from_field(*pair) for pair in agent_pieces.ADDRESS.items()])
-    port = agent.env.get("BARRIER_PORT")
-    if port is not None:
-        yield from add_variables(worker, [dict(port)])
-    if not options.agent_in_image:
-        yield from add_variables(agent, [{"name": "AGENT_FILE", "value": agent_pieces.PROGRAM_FILE}])
-        _mount(agent)
-        _mount(worker)
 
 
 def _sidecar(member: Member, options: InjectOptions, *, as_root: bool, guarded: bool) -> KubeObject:

@@ -77,7 +77,7 @@ def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_i
     command = worker.raw.get("command")
     if not command:
         fix = "write the image's ENTRYPOINT as the command (`docker inspect` shows it): inject wraps only what it sees"
-        fix += "; or --barrier probe" if subcommand in ("guard", "wait") else ""
+        fix += "; or --barrier probe" if subcommand == "guard" else ""
         fix += f"; or annotate this replicatedJob's template with {wire.DISABLE}: its Pods then leave the group"
         yield Finding(REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
         return

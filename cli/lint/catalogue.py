@@ -124,7 +124,9 @@ RULES: Final[Mapping[str, LintRule]] = {
     "worker-restarts-alone": _error("a worker that restarts alone runs twice in one epoch"),
     "worker-success": _error("a worker that ends with success restarts its group again and again"),
     "worker-recreated": _warning("a failing worker fails its Pod, and the Pod must be recreated"),
-    "worker-wait": _error("`inplace-agent wait` reaches no agent, and the worker waits for ever"),
+    "worker-wait": _error(
+        "`inplace-agent wait` is gone (docs/adr/0080): the program ends with exit code 2 at every start"
+    ),
     "worker-start": _warning(
         "kubelet may consider a restarted sidecar started before its barrier lifted (kubernetes #141155)"
     ),

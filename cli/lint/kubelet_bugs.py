@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from inplace.cli.manifests.pod_roles import GUARD, WAIT, Member
+from inplace.cli.manifests.pod_roles import GUARD, Member
 
 Version = tuple[int, int]
 
@@ -52,7 +52,7 @@ def _is_sidecar(member: Member) -> bool:
 
 
 def _relies_on_the_probe_alone(member: Member) -> bool:
-    return _is_sidecar(member) and not all(worker.calls(WAIT) or worker.calls(GUARD) for worker in member.workers)
+    return _is_sidecar(member) and not all(worker.calls(GUARD) for worker in member.workers)
 
 
 BUGS: Final = (
@@ -62,7 +62,7 @@ BUGS: Final = (
         first=(1, 35),
         last=(1, 37),
         touches=_relies_on_the_probe_alone,
-        fix="let the worker wait inside its container: below inplace-agent guard, which inplace inject adds, or wait",
+        fix="start the worker below inplace-agent guard, which inplace inject adds",
     ),
     KubeletBug(
         issue="kubernetes #136966",

@@ -16,7 +16,7 @@ from inplace.cli.lint.pod_class import check_pod_class
 from inplace.cli.lint.rights import missing_rights
 from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
-from inplace.cli.lint.worker import check_wait, check_worker
+from inplace.cli.lint.worker import check_removed, check_start, check_worker
 from inplace.cli.manifests.agent_pieces import ACCOUNT, SCOPE, holds_token, is_restricted
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Container, Member
@@ -31,6 +31,7 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
     """Yield problems of the Pods of one replicatedJob of the group."""
     yield from _agents(member)
     yield from check_containers(member)
+    yield from check_removed(member)
     pod, path = member.pod_spec, member.pod_path
     if pod.get("restartPolicy") != "Never":
         found = shown(pod.get("restartPolicy"))
@@ -66,7 +67,7 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
             if member.is_guarded:
                 yield from check_guard(worker, agent, jobset_name, member.pod_spec)
             else:
-                yield from check_wait(worker, agent, jobset_name)
+                yield from check_start(worker, agent)
     else:
         yield from check_supervisor(member, agent, jobset_name, group_pods)
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inplace.agent.barrier.address import OUR_PATH, OUR_PORT, UPSTREAM_PATH
-from inplace.agent.start.config import AgentConfig, ConfigError
-from inplace.cli.lint.env import agent_environment, settled_environment
 from inplace.cli.manifests.agent_pieces import PROGRAM_FILE
 from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_roles import WAIT, Container
+from inplace.cli.manifests.pod_roles import REMOVED, REMOVED_FIX, Container, Member
 from inplace.cli.manifests.restart_rules import CODES, Ending, codes_that, ending, spell
 
 
@@ -30,29 +27,20 @@ def check_worker(worker: Container) -> Iterator[Finding]:
         yield Finding("worker-recreated", path, "no exit code that restarts the Pod", "a rule for failures", fix)
 
 
-def check_wait(worker: Container, agent: Container, jobset_name: str) -> Iterator[Finding]:
-    """Yield a worker that does not wait for its agent, or at an address where the agent does not listen."""
-    if not worker.calls(WAIT):
-        if not agent.has_upstream_names:  # upstream's agent would not answer
-            needed, fix = "inplace-agent wait -- COMMAND", "`inplace inject` adds it"
-            yield Finding("worker-start", f"{worker.path}.command", "no wait for the barrier", needed, fix)
-        return
-    yield from check_program_file(worker, agent)
-    try:
-        barrier = AgentConfig.from_env(settled_environment(agent, jobset_name))
-    except ConfigError:
-        return
-    env = agent_environment(worker, jobset_name)
-    port = env.get("BARRIER_PORT") or env.get("STARTUP_PROBE_PORT") or str(OUR_PORT)
-    path = env.get("BARRIER_PATH") or env.get("STARTUP_PROBE_PATH") or OUR_PATH
-    for name, found, needed in (
-        ("BARRIER_ADDRESS", env.get("BARRIER_ADDRESS", ""), barrier.barrier_address),
-        ("BARRIER_PORT", port, str(barrier.barrier_port)),
-        ("BARRIER_PATH", "" if path in (OUR_PATH, UPSTREAM_PATH) else path, barrier.barrier_path),
-    ):
-        if found != needed and not (name != "BARRIER_PORT" and (not needed or (not found and name == "BARRIER_PATH"))):
-            where, fix = f'{worker.path}.env[name="{name}"]', f"give the worker the {name} of {agent.name}"
-            yield Finding("worker-wait", where, found or "nothing", f"the agent's {needed}", fix)
+def check_start(worker: Container, agent: Container) -> Iterator[Finding]:
+    """Yield a worker that only the agent's startup probe holds back."""
+    if not agent.has_upstream_names and not worker.calls(REMOVED):  # upstream's agent has no guards
+        needed = "inplace-agent guard -- COMMAND"
+        fix = "remove the agent's container: `inplace inject` then adds it with a guard"
+        yield Finding("worker-start", f"{worker.path}.command", "the startup probe alone", needed, fix)
+
+
+def check_removed(member: Member) -> Iterator[Finding]:
+    """Yield containers that call a subcommand of an earlier version."""
+    for container in (*member.inits, *member.containers):
+        if container.calls(REMOVED):
+            found, needed = f"inplace-agent {REMOVED}", "inplace-agent guard -- COMMAND"
+            yield Finding("worker-wait", f"{container.path}.command", found, needed, REMOVED_FIX)
 
 
 def check_program_file(worker: Container, agent: Container) -> Iterator[Finding]:

@@ -20,8 +20,12 @@ Mode = Literal["sidecar", "supervisor"]
 PROGRAM: Final = "inplace-agent"
 UPSTREAM_PROGRAM: Final = "in-place-restart-agent"
 RUN: Final = "run"
-WAIT: Final = "wait"
 GUARD: Final = "guard"
+REMOVED: Final = "wait"  # a guard does what it did (docs/adr/0080)
+REMOVED_FIX: Final = (
+    "write the worker's command alone and remove the agent's container: `inplace inject` then adds both anew, with a "
+    "guard and its LINK_FILE"
+)
 # As agent/start/config.py has them.
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
@@ -105,7 +109,7 @@ class Container:
     @property
     def has_agent(self) -> bool:
         """Say whether its command line starts with the agent's program."""
-        return any(self.calls(subcommand) for subcommand in (RUN, WAIT, GUARD))
+        return any(self.calls(subcommand) for subcommand in (RUN, GUARD, REMOVED))
 
     @property
     def is_upstream_supervisor(self) -> bool:

@@ -17,7 +17,7 @@ from inplace import examples
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
-from inplace.simulator.cluster.manifests import read_manifests
+from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
 from inplace.simulator.cluster.timings import Latency, Timings
 
 PODS_MAX = 8  # small groups show what large ones do, thousands of times a minute (Kivi, ATC'24)
@@ -26,11 +26,6 @@ JOBSET = "train"
 RESTARTS_PLENTY = 1000
 Mode = Literal["sidecar", "guarded", "process", "supervisor"]
 WATCHED: Final = ("guarded", "process", "supervisor")  # where an agent can end a worker that hangs
-_EXAMPLES: Final = {
-    "guarded": "train-guarded.yaml",
-    "process": "train-guarded.yaml",
-    "supervisor": "train-supervisor.yaml",
-}
 
 # Times are short and vary widely: a campaign searches for wrong orders, not for durations.
 SHORT = Timings(
@@ -101,7 +96,8 @@ class Scenario:
 
     def manifest(self) -> KubeObject:
         """Return the JobSet."""
-        jobset = deepcopy(_example(_EXAMPLES.get(self.mode, "train.yaml")))
+        example = _example("train-supervisor.yaml" if self.mode == "supervisor" else "train.yaml")
+        jobset = held_by_probe(example) if self.mode == "sidecar" else deepcopy(example)
         spec = jobset["spec"]
         spec["failurePolicy"]["maxRestarts"] = self.max_restarts
         replicated = spec["replicatedJobs"][0]
@@ -123,8 +119,6 @@ class Scenario:
             )
         if self.replaces_early:
             del job["podReplacementPolicy"]
-        if self.mode == "sidecar":
-            job["template"]["spec"]["containers"][0]["command"] = ["python3"]
         if self.save_within_s:
             pod = job["template"]["spec"]
             pod["terminationGracePeriodSeconds"] = 2 * self.save_within_s

@@ -1,4 +1,4 @@
-"""Read manifests, and change how many Pods a JobSet has."""
+"""Read manifests, and change how many Pods a JobSet has and what holds their workers back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from typing import Any
 import yaml
 
 from inplace import deploy
+from inplace.agent.barrier.address import OUR_PATH
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire import names as wire
 
 _DEPLOY = Path(deploy.__file__).parent  # the manifests are installed as this package's data
 PER_JOB_VARIABLE = "PODS_PER_JOB"
@@ -52,6 +55,27 @@ def with_pods(documents: Iterable[KubeObject], pods: int) -> list[KubeObject]:
         ValueError: `pods` cannot be divided by the number of Jobs.
     """
     return [_resized(doc, pods) if doc.get("kind") == "JobSet" else doc for doc in documents]
+
+
+def held_by_probe(jobset: KubeObject) -> KubeObject:
+    """Return the JobSet of examples/train.yaml with the agent's startup probe instead of guards.
+
+    This is what `inplace inject --barrier probe` writes; kubelet starts the workers.
+    """
+    jobset = deepcopy(jobset)
+    for job in jobset["spec"]["replicatedJobs"]:
+        pod = job["template"]["spec"]["template"]["spec"]
+        (agent,), (worker,) = pod["initContainers"], pod["containers"]
+        probe = agent.pop("readinessProbe")
+        probe["httpGet"]["path"] = OUR_PATH
+        agent["startupProbe"] = probe | {"periodSeconds": 1, "failureThreshold": INT32_MAX}
+        worker["command"] = worker["command"][worker["command"].index("--") + 1 :]
+        for container in (agent, worker):
+            container["env"] = [entry for entry in container["env"] if entry["name"] != "LINK_FILE"]
+        epoch = {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.EPOCH}']"}}
+        worker["env"].append({"name": "EPOCH", "valueFrom": epoch})
+        worker["volumeMounts"] = [mount for mount in worker["volumeMounts"] if mount["name"] != "agent"]
+    return jobset
 
 
 def _resized(jobset: KubeObject, pods: int) -> KubeObject:

@@ -14,7 +14,7 @@ from inplace.common.wire import names as wire
 
 MODES = ("supervisor", "guarded", "process")
 EXAMPLES = Path(examples.__file__).parent
-GUARDED = EXAMPLES / "train-guarded.yaml"
+GUARDED = EXAMPLES / "train.yaml"
 AGENTS = {entry["name"] for entry in variables(exit_code=None, port=None)}
 """The variables that an agent reads, which a guard's container does not need."""
 

@@ -17,9 +17,8 @@ from testbed.node.archives import UPSTREAM_AGENT_IMAGE, WORKER_IMAGE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODES = {
-    "sidecar": "train.yaml",
-    "guarded": "train-guarded.yaml",
-    "guarded_process": "train-guarded.yaml",
+    "guarded": "train.yaml",
+    "guarded_process": "train.yaml",
     "supervisor": "train-supervisor.yaml",
 }
 JOBSET = "train"
@@ -108,7 +107,7 @@ def fence_after(jobset: KubeObject, length_s: int) -> None:
 
 
 def with_upstreams_agent(jobset: KubeObject) -> None:
-    """Turn the sidecar's manifest into that of upstream's agent, as its KEP and its environment variables say.
+    """Turn the guarded manifest into that of upstream's agent, as its KEP and its environment variables say.
 
     The barrier is a startup probe each second, the worker's command runs at once, and every container has the Pod's
     token. A worker is not told its epoch: upstream has no variable for it, and no rule is judged from its records.
@@ -135,7 +134,7 @@ def with_upstreams_agent(jobset: KubeObject) -> None:
     pod.pop("automountServiceAccountToken")
     pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] not in ("agent", "token")]
     worker["command"] = worker["command"][worker["command"].index("--") + 1 :]
-    worker["env"] = [each for each in worker["env"] if each["name"] != "EPOCH"] + [{"name": "EPOCH", "value": "0"}]
+    worker["env"] = [each for each in worker["env"] if each["name"] != "LINK_FILE"] + [{"name": "EPOCH", "value": "0"}]
     worker["volumeMounts"] = [mount for mount in worker["volumeMounts"] if mount["name"] not in ("agent", "token")]
 
 

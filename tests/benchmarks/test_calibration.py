@@ -12,7 +12,7 @@ from inplace import examples
 from inplace.common.kube.clock import LoopClock
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from inplace.simulator.cluster.manifests import held_by_probe, read_manifests, with_pods
 from inplace.simulator.profile import read_profile
 
 ERROR_MAX = 0.5  # of the worst figure; docs/reliability.md states each
@@ -62,8 +62,8 @@ async def restarted_s(seed: int) -> float:
     clock = LoopClock(VIRTUAL_EPOCH_S)
     async with Cluster(runtime="model", clock=clock, nodes=PODS, seed=seed, timings=timings) as cluster:
         timeline = cluster.timeline("train")
-        manifest = read_manifests(Path(examples.__file__).parent / "train.yaml")
-        await cluster.apply(with_pods(manifest, PODS))
+        *others, jobset = with_pods(read_manifests(Path(examples.__file__).parent / "train.yaml"), PODS)
+        await cluster.apply([*others, held_by_probe(jobset)])
         await cluster.until(lambda: timeline.restarts[0].complete, timeout_s=GROUP_S_MAX)
         await clock.sleep(3.0 + seed / 5)  # the death then falls into different parts of kubelet's period
         cluster.kill_worker("default", cluster.pods()[seed]["metadata"]["name"])

@@ -53,7 +53,7 @@ def test_ratios_are_to_upstreams_own_system_where_it_took_part() -> None:
 
 def test_upstreams_manifest_has_its_own_shape() -> None:
     """Upstream's agent gets its image, its probe and its variables; nothing of ours stays in the Pod."""
-    jobset = manifests.documents("sidecar", "ns", pods=2, restarts_max=1, evidence=None)[-1]
+    jobset = manifests.documents("guarded", "ns", pods=2, restarts_max=1, evidence=None)[-1]
     manifests.with_upstreams_agent(jobset)
     pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     (agent,), (worker,) = pod["initContainers"], pod["containers"]

@@ -55,8 +55,11 @@ def status(cluster: Cluster) -> dict[str, Any]:
 
 
 def all_work(cluster: Cluster, pods: int) -> bool:
-    """Return whether every worker container is ready."""
-    statuses = [pod.get("status", {}).get("containerStatuses") or [{}] for pod in cluster.pods()]
+    """Return whether every worker is ready, and every sidecar: an agent is when its guard has started the worker."""
+    kinds = ("containerStatuses", "initContainerStatuses")
+    statuses = [
+        [one for kind in kinds for one in pod.get("status", {}).get(kind) or ()] or [{}] for pod in cluster.pods()
+    ]
     return sum(all(one.get("ready") for one in found) for found in statuses) == pods
 
 

@@ -198,7 +198,6 @@ async def add_node(api: ApiClient, name: str, version: str, features: list[str])
         ("new", {}, set()),
         ("bugs", {}, set()),
         ("bugs", {"barrier": "probe"}, {"kubelet-bug"}),
-        ("bugs", {"barrier": "wait"}, set()),
         ("bugs", {"mode": "supervisor"}, set()),
         ("old", {}, {"node-features", "kubelet-bug"}),
         ("old", {"mode": "supervisor"}, set()),
@@ -265,7 +264,7 @@ def lint(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
 
 async def test_as_a_program(installed: ControlPlane, tmp_path: Path) -> None:
     """`inplace lint` uses a kubeconfig; an unusable one gives exit code 2 and a message."""
-    text = injected(example("plain.yaml"), tmp_path, barrier="wait").replace("default", "inplace-system")
+    text = injected(example("plain.yaml"), tmp_path).replace("default", "inplace-system")
     here = str(installed.kubeconfig)
     good = lint("--kubeconfig", here, text=text)
     assert good.returncode == 0, good.stdout + good.stderr

@@ -9,11 +9,11 @@ from typing import Any, Final
 import pytest
 
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.resources import JOBSETS, PODS
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from inplace.simulator.cluster.manifests import held_by_probe, read_manifests, with_pods
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 PODS_COUNT: Final = 4
@@ -32,14 +32,19 @@ def synced(cluster: Cluster, epoch: int) -> Callable[[], bool]:
 
 
 def restarted(
-    disturb: Callable[[Cluster, str], Coroutine[Any, Any, None]], *, example: str = "train.yaml", nodes: int = 5
+    disturb: Callable[[Cluster, str], Coroutine[Any, Any, None]],
+    *,
+    example: str = "train.yaml",
+    change: Callable[[KubeObject], KubeObject] = lambda jobset: jobset,
+    nodes: int = 5,
 ) -> tuple[str, dict[str, Any]]:
     """Disturb the first Pod of a running group; return its name and the status' report of the finished restart."""
 
     async def main() -> tuple[str, dict[str, Any]]:
         clock = LoopClock(VIRTUAL_EPOCH_S)
         async with Cluster(runtime="model", clock=clock, nodes=nodes, pods_per_node=1) as cluster:
-            await cluster.apply(with_pods(read_manifests(EXAMPLES / example), PODS_COUNT))
+            *others, jobset = with_pods(read_manifests(EXAMPLES / example), PODS_COUNT)
+            await cluster.apply([*others, change(jobset)])
             await cluster.until(synced(cluster, 1), timeout_s=TIMEOUT_S)
             await clock.sleep(10.0)
             victim = cluster.pods()[0]["metadata"]["name"]
@@ -76,7 +81,7 @@ async def request(cluster: Cluster, pod: str) -> None:
 
 def test_a_worker_that_dies_beside_its_agent() -> None:
     """A worker's exit code is reported: the controller sees it BEFORE kubelet removes the container."""
-    victim, told = restarted(kill)
+    victim, told = restarted(kill, change=held_by_probe)
     assert (told["trigger"], told["epoch"]) == ("worker_exit", 2)
     failure = told["firstFailure"]
     assert (failure["pod"], failure["container"]) == (victim, "worker")

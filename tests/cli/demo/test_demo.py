@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 
 MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lift", "first_step")
@@ -29,7 +30,7 @@ def processes_with(marker: str) -> list[int]:
 
 
 def test_real_processes_restart_in_place() -> None:
-    """Two SIGKILLs give two restarts with every moment filled in, no recreated Pod and three requests per start."""
+    """Two SIGKILLs give two restarts with every moment, no new Pod, three requests per start and one per death."""
     result = run("demo", "--pods", "3", "--failures", "2", "--json")
 
     assert result.returncode == 0, result.stderr
@@ -40,7 +41,7 @@ def test_real_processes_restart_in_place() -> None:
     assert all(restart[moment] is not None for restart in last["restarts"] for moment in MOMENTS)
     assert last["requests"]["inplace-agent list jobsets"] == 3 * 3
     assert last["requests"]["inplace-agent watch jobsets"] == 3 * 3
-    assert last["requests"]["inplace-agent patch pods"] == 3 * 3
+    assert last["requests"]["inplace-agent patch pods"] == 3 * 3 + 2  # each death is told
 
 
 @pytest.mark.slow
@@ -61,18 +62,16 @@ def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
         assert 3_000 < restart["detection"] < restart["first_step"]  # its last step was up to one step before the stop
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--mode", "sidecar"), "--stall: expected --mode guarded, process or supervisor"),
-        (("--runtime", "model"), "--stall: expected --runtime process"),
-    ],
-)
-def test_a_worker_that_nobody_watches_is_not_stopped(options: tuple[str, ...], words: str) -> None:
+def test_a_worker_that_nobody_watches_is_not_stopped(tmp_path: Path) -> None:
     """It would hang for ever, so the demo says what is missing."""
-    result = run("demo", "--stall", "1", *options)
-    assert result.returncode == 1
-    assert words in result.stderr
+    text = yaml.safe_dump(held_by_probe(example()[-1]))
+    for options, words in (
+        (("--file", manifest(tmp_path, text)), "--stall: expected --mode guarded, process or supervisor"),
+        (("--runtime", "model"), "--stall: expected --runtime process"),
+    ):
+        result = run("demo", "--yes", "--stall", "1", *options)
+        assert result.returncode == 1
+        assert words in result.stderr
 
 
 @pytest.mark.slow
@@ -157,7 +156,7 @@ def test_a_user_s_manifest_is_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["train-supervisor.yaml", "train-guarded.yaml"])
+@pytest.mark.parametrize("name", ["train-supervisor.yaml", "train.yaml"])
 def test_a_worker_that_fails_again_and_again_has_the_last_word(name: str, tmp_path: Path) -> None:
     """The demo ends with an error that says why the JobSet ended, and what the worker that failed first printed."""
     documents = list(yaml.safe_load_all((REPOSITORY / "examples" / name).read_text()))
@@ -235,8 +234,8 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
         (["--pods", "0"], "--pods"),
         (["--pods", "eight"], "valid integer"),
         (["--runtime", "docker"], "'process', 'model'"),
-        (["--mode", "daemon"], "'sidecar', 'guarded', 'process', 'supervisor'"),
-        (["--mode", "supervisor", "--file", "examples/train.yaml"], "saw one for sidecar mode"),
+        (["--mode", "daemon"], "'guarded', 'process', 'supervisor'"),
+        (["--mode", "supervisor", "--file", "examples/train.yaml"], "saw one for guarded mode"),
         (["--failure", "1"], "--failures"),
         (["--profile", "big"], "--profile: expected --runtime model, saw process"),
         (["--runtime", "model", "--profile", "bigg"], "expected a profile (big, far"),

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.virtual_time
 @asynccontextmanager
 async def demo_group(pods: int) -> AsyncIterator[DemoGroup]:
     """Run the demo's example until it trains."""
-    manifest = read_demo_manifest(None, pods, 9, "sidecar", models=True)
+    manifest = read_demo_manifest(None, pods, 9, "guarded", models=True)
     clock = LoopClock(VIRTUAL_EPOCH_S)
     async with Cluster(nodes=manifest.nodes, runtime="model", clock=clock) as cluster:
         timeline = timeline_of(cluster, manifest, clock)

@@ -21,13 +21,13 @@ from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
 from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
 from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
 
 PLAIN = example("plain.yaml")
 OPTIONS: list[Mapping[str, Any]] = [
     {},
-    {"barrier": "wait"},
     {"barrier": "probe"},
     {"agent_in_image": True},
     {"mode": "supervisor"},
@@ -41,10 +41,12 @@ def by_name(items: list[KubeObject]) -> dict[str, KubeObject]:
     return {item["name"]: item for item in items}
 
 
-@pytest.mark.parametrize(("barrier", "name"), [("guard", "train-guarded.yaml"), ("wait", "train.yaml")])
-def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path, barrier: str, name: str) -> None:
+@pytest.mark.parametrize("barrier", ["guard", "probe"])
+def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path, barrier: str) -> None:
     """The injected sidecar equals the example's field by field, apart from names and a stricter securityContext."""
-    made, by_hand = injected(PLAIN, tmp_path, agent_in_image=True, barrier=barrier), example(name)
+    made, by_hand = injected(PLAIN, tmp_path, agent_in_image=True, barrier=barrier), example("train.yaml")
+    if barrier == "probe":
+        by_hand = yaml.safe_dump(held_by_probe(jobset_of(by_hand)))
     ours, theirs = pod_spec_of(made), pod_spec_of(by_hand)
     (agent,), (model,) = ours["initContainers"], theirs["initContainers"]
     assert agent.pop("securityContext")["runAsNonRoot"] is True
@@ -100,7 +102,7 @@ def test_doing_it_twice_changes_nothing(tmp_path: Path, name: str, options: Mapp
     assert injected(once, tmp_path, **options) == once
 
 
-@pytest.mark.parametrize("name", ["train.yaml", "train-guarded.yaml", "train-supervisor.yaml"])
+@pytest.mark.parametrize("name", ["train.yaml", "train-supervisor.yaml"])
 def test_a_manifest_with_an_agent_is_left_alone(tmp_path: Path, name: str) -> None:
     """A manifest with an agent written by hand stays as it is."""
     assert injected(example(name), tmp_path) == example(name)
@@ -239,19 +241,8 @@ def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
     assert ["RESTART_SCOPE" in by_name(one["env"]) for one in (sidecar, supervisor)] == [True, True]
 
 
-def test_the_worker_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -> None:
-    """The worker runs the agent's file from a shared volume and asks its port; an agent in the image needs no file."""
-    pod = pod_spec_of(injected(PLAIN, tmp_path, port=9000, barrier="wait"))
-    (agent,), (worker,) = pod["initContainers"], pod["containers"]
-    assert by_name(agent["env"])["AGENT_FILE"]["value"] == worker["command"][3] == "/var/run/inplace/inplace-agent"
-    assert by_name(worker["env"])["BARRIER_PORT"]["value"] == "9000"
-    assert agent["volumeMounts"][0] in worker["volumeMounts"]
-    (agent,) = pod_spec_of(injected(PLAIN, tmp_path, agent_in_image=True))["initContainers"]
-    assert "AGENT_FILE" not in by_name(agent["env"])
-
-
 def test_the_guard_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -> None:
-    """Its container may start before the file is there, and waits for it; both containers see one link."""
+    """Its container may start before the file is there, and waits for it; an agent in the image needs no file."""
     pod = pod_spec_of(injected(PLAIN, tmp_path))
     (agent,), (worker,) = pod["initContainers"], pod["containers"]
     file = tmp_path / "inplace-agent"
@@ -265,15 +256,26 @@ def test_the_guard_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) ->
     assert by_name(agent["env"])["AGENT_FILE"]["value"] == "/var/run/inplace/inplace-agent"
     assert by_name(agent["env"])["LINK_FILE"] == by_name(worker["env"])["LINK_FILE"]
     assert agent["volumeMounts"][0] in worker["volumeMounts"]
+    (agent,) = pod_spec_of(injected(PLAIN, tmp_path, agent_in_image=True))["initContainers"]
+    assert "AGENT_FILE" not in by_name(agent["env"])
 
 
-def test_a_worker_beside_upstream_s_agent_does_not_wait(tmp_path: Path) -> None:
-    """A worker beside upstream's agent gets no `wait`, which does not understand that agent and would wait for ever."""
+def test_a_worker_that_runs_a_command_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    """No agent is put around `inplace-agent wait`, which its program refuses; the message says what to write."""
+    text = injected(PLAIN, tmp_path, barrier="probe").replace(
+        "command: [python3, -m", "command: [inplace-agent, wait, --, python3, -m"
+    )
+    with pytest.raises(Refusal, match=r"found inplace-agent wait, needed inplace-agent guard -- COMMAND; .*LINK_FILE"):
+        injected(text, tmp_path)
+
+
+def test_a_worker_beside_upstream_s_agent_keeps_its_command(tmp_path: Path) -> None:
+    """A worker beside upstream's agent gets no guard, which would look for a link for ever."""
     injected_once = injected(PLAIN, tmp_path, barrier="probe")
     upstream = injected_once.replace("name: NAMESPACE", "name: OTHER").replace(
         "name: RESTART_POD_IN_PLACE_EXIT_CODE", "name: IN_PLACE_RESTART_EXIT_CODE"
     )
-    assert "wait" not in pod_spec_of(injected(upstream, tmp_path))["containers"][0]["command"]
+    assert pod_spec_of(injected(upstream, tmp_path))["containers"][0]["command"][0] == "python3"
 
 
 def test_a_root_pod_does_not_make_the_agent_root(tmp_path: Path) -> None:
@@ -356,7 +358,7 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
             {"depth": "process"},
             "leave --restart out",
         ),
-        ("completions: 8", "completions: 8", {"depth": "process", "barrier": "wait"}, "--barrier guard"),
+        ("completions: 8", "completions: 8", {"depth": "process", "barrier": "probe"}, "--barrier guard"),
         ("completions: 8", "completions: 8", {"workers": ("main",)}, "--worker: found 'main'"),
     ],
 )
@@ -374,7 +376,7 @@ def test_what_it_cannot_decide_it_refuses(
     assert [expected in str(finding) for finding in refused.value.findings] == [True]
 
 
-@pytest.mark.parametrize("barrier", ["guard", "wait", "probe"])
+@pytest.mark.parametrize("barrier", ["guard", "probe"])
 def test_the_token_is_in_the_agents_container_alone(tmp_path: Path, barrier: str) -> None:
     """Wherever the worker has a container of its own; an author who wants it everywhere says so, and keeps it."""
     made = pod_spec_of(injected(PLAIN, tmp_path, barrier=barrier))

@@ -90,7 +90,7 @@ IN_6 = "{action: RestartAllContainers, exitCodes: {operator: In, values: [6]}}"
 IN_3 = "{operator: In, values: [3]}"
 FAIL_NOT_3 = "{action: FailJob, onExitCodes: {operator: NotIn, values: [3]}}"
 REFUSED: list[tuple[str, str, dict[str, Any], str]] = [  # old, new, options, words of the refusal
-    ("", "", {"barrier": "wait", "policies": CHECKS}, "--before-announce: found no guard in the Pod"),
+    ("", "", {"barrier": "probe", "policies": CHECKS}, "--before-announce: found no guard in the Pod"),
     ("", "", {"barrier": "probe", "policies": SAVES}, "--save-within: found no guard in the Pod"),
     ("", "", {"policies": PolicyOptions(check_timeout_s=3.0)}, "--before-announce: found nothing beside its other"),
     ("", "", {"policies": LEASE}, "--restart process, --mode supervisor, or no inplace.dev/fence-after"),

@@ -48,14 +48,14 @@ SAVINGS: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train-supervisor", _SAVES, "save-grace", f"{SUPERVISOR}.command"),
     ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", f"{SUPERVISOR}.command"),
     ("train-supervisor", run_with("--save-within", "soon"), "agent-command", f"{SUPERVISOR}.command"),
-    ("train-guarded", both(both(_LONG, _SAVES), env("SAVE_WITHIN_S", value="60")), "", ""),
-    ("train-guarded", both(_LONG, _SAVES), "save-half", f'{AGENT}.env[name="SAVE_WITHIN_S"]'),
-    ("train-guarded", env("SAVE_WITHIN_S", value="60"), "save-half", WORKER),
-    ("train-guarded", both(_SAVES, env("SAVE_WITHIN_S", value="60")), "save-grace", f"{WORKER}.command"),
-    ("train-guarded", env("SAVE_WITHIN_S", value="-1"), "agent-env", f'{AGENT}.env[name="SAVE_WITHIN_S"]'),
-    ("train-guarded", request("7,save=60"), "", ""),
-    ("train-guarded", request("7,save=0"), "spec-problem", _REQUEST),
-    ("train-guarded", request("7, save=60"), "spec-problem", _REQUEST),
+    ("train", both(both(_LONG, _SAVES), env("SAVE_WITHIN_S", value="60")), "", ""),
+    ("train", both(_LONG, _SAVES), "save-half", f'{AGENT}.env[name="SAVE_WITHIN_S"]'),
+    ("train", env("SAVE_WITHIN_S", value="60"), "save-half", WORKER),
+    ("train", both(_SAVES, env("SAVE_WITHIN_S", value="60")), "save-grace", f"{WORKER}.command"),
+    ("train", env("SAVE_WITHIN_S", value="-1"), "agent-env", f'{AGENT}.env[name="SAVE_WITHIN_S"]'),
+    ("train", request("7,save=60"), "", ""),
+    ("train", request("7,save=0"), "spec-problem", _REQUEST),
+    ("train", request("7, save=60"), "spec-problem", _REQUEST),
 ]
 _CHECKS = run_with("--before-announce", "true")
 _AWAITED = env("CHECKS_BEFORE_ANNOUNCE", value="1")
@@ -67,10 +67,10 @@ def _final(document: KubeObject) -> None:
 
 SAVINGS += [
     ("train-supervisor", _CHECKS, "", ""),
-    ("train-guarded", both(both(_CHECKS, _AWAITED), _final), "", ""),
-    ("train-guarded", both(_CHECKS, _AWAITED), "check-restarts", f"{WORKER}.restartPolicyRules"),
-    ("train-guarded", both(_CHECKS, _final), "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
-    ("train-guarded", _AWAITED, "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
+    ("train", both(both(_CHECKS, _AWAITED), _final), "", ""),
+    ("train", both(_CHECKS, _AWAITED), "check-restarts", f"{WORKER}.restartPolicyRules"),
+    ("train", both(_CHECKS, _final), "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
+    ("train", _AWAITED, "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
 ]
 _DEADLINE = put(lambda document: document["metadata"], annotations={wire.BARRIER_DEADLINE: "30"})
 SAVINGS += [
@@ -85,30 +85,27 @@ _STAYS = both(_LEASED, env("RESTART_DEPTH", value="process"))
 FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="60"), "", ""),
     ("train-supervisor", _FENCED, "fence-env", _SUPERVISORS_LEASE),
-    ("train-guarded", both(_FENCED, _STAYS), "", ""),
-    ("train-guarded", _FENCED, "fence-env", FENCE_VARIABLE),
-    ("train-guarded", _LEASED, "fence-depth", FENCE_VARIABLE),
-    ("train-guarded", both(_STAYS, run_with("--grace", "30")), "fence-grace", f"{WORKER}.command"),
+    ("train", both(_FENCED, _STAYS), "", ""),
+    ("train", _FENCED, "fence-env", FENCE_VARIABLE),
+    ("train", _LEASED, "fence-depth", FENCE_VARIABLE),
+    ("train", both(_STAYS, run_with("--grace", "30")), "fence-grace", f"{WORKER}.command"),
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="14"), "agent-env", _SUPERVISORS_LEASE),
 ]
 _NO_PROGRESS = _annotated(wire.NO_PROGRESS)
 _LIMIT = put(lambda document: document["metadata"], annotations={wire.NO_PROGRESS: "3"})
 STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
-    ("train-guarded", limits("120", "900"), "", ""),
-    ("train-guarded", limits("0"), "", ""),
-    ("train-guarded", env("STALL_AFTER_S", value="120"), "", ""),
-    ("train-guarded", limits("soon"), "spec-problem", f"metadata.annotations[{wire.STALL_AFTER}]"),
-    ("train-guarded", limits("120", "0.1"), "spec-problem", f"metadata.annotations[{wire.START_STALL_AFTER}]"),
-    ("train-guarded", limits("5"), "stall-short", STALL),
-    ("train-guarded", both(limits("120"), env("STALL_AFTER_S", value="5")), "stall-short", _STALL_VARIABLE),
-    ("train-guarded", both(limits("5"), env("STALL_AFTER_S", value="0")), "", ""),
-    ("train-guarded", limits("120", "60"), "stall-start", START_STALL),
-    ("train-guarded", _LIMIT, "no-progress-unwatched", _NO_PROGRESS),
-    ("train-guarded", both(_LIMIT, limits("120")), "", ""),
-    ("train-guarded", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
-    ("train", limits("120"), "stall-unwatched", STALL),
-    ("train", limits(start="120"), "stall-unwatched", START_STALL),
-    ("train", env("STALL_AFTER_S", value="120"), "stall-unwatched", _STALL_VARIABLE),
+    ("train", limits("120", "900"), "", ""),
+    ("train", limits("0"), "", ""),
+    ("train", env("STALL_AFTER_S", value="120"), "", ""),
+    ("train", limits("soon"), "spec-problem", f"metadata.annotations[{wire.STALL_AFTER}]"),
+    ("train", limits("120", "0.1"), "spec-problem", f"metadata.annotations[{wire.START_STALL_AFTER}]"),
+    ("train", limits("5"), "stall-short", STALL),
+    ("train", both(limits("120"), env("STALL_AFTER_S", value="5")), "stall-short", _STALL_VARIABLE),
+    ("train", both(limits("5"), env("STALL_AFTER_S", value="0")), "", ""),
+    ("train", limits("120", "60"), "stall-start", START_STALL),
+    ("train", _LIMIT, "no-progress-unwatched", _NO_PROGRESS),
+    ("train", both(_LIMIT, limits("120")), "", ""),
+    ("train", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
     ("train-supervisor", limits("120"), "", ""),
     ("train-supervisor", run_with("--stall-after", "120"), "", ""),
     ("train-supervisor", run_with("--stall-after", "2"), "stall-short", f"{SUPERVISOR}.command"),
@@ -120,4 +117,10 @@ STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
         "",
         "",
     ),
+]
+
+UNWATCHED: list[tuple[Break, str, str]] = [  # a startup probe instead of guards
+    (limits("120"), "stall-unwatched", STALL),
+    (limits(start="120"), "stall-unwatched", START_STALL),
+    (env("STALL_AFTER_S", value="120"), "stall-unwatched", _STALL_VARIABLE),
 ]

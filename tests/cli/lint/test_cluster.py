@@ -116,7 +116,7 @@ def nodes(*kubelets: str, features: tuple[str, ...] = (FEATURE,)) -> tuple[Node,
         ({"policies": None, "flow_schemas": None, "nodes": None}, [], []),
         ({"nodes": ()}, ["no-nodes"], ["no-nodes"]),
         ({"nodes": (replace(FACTS.nodes[0], schedulable=False),)}, ["no-nodes"], ["no-nodes"]),  # type: ignore[index]
-        ({"nodes": nodes("v1.36.3")}, [], []),  # the worker waits for itself
+        ({"nodes": nodes("v1.36.3")}, [], []),  # a guard holds the worker back
         ({"nodes": nodes("v1.35.1")}, ["kubelet-bug"] * 3, []),
         ({"nodes": nodes("v1.38.0", features=())}, ["node-features"], []),
         ({"nodes": nodes("v1.38.0") + nodes("v1.38.1", features=())}, ["node-features-some"], []),
@@ -133,8 +133,8 @@ def test_facts_and_what_they_break(
         assert judged(facts, parse(text)) == expected, mode
 
 
-def test_a_worker_that_does_not_wait_needs_a_mended_kubelet(tmp_path: Path) -> None:
-    """A kubelet with Kubernetes #141155 starts a worker without `wait` before its barrier lifts: a finding."""
+def test_a_worker_without_a_guard_needs_a_mended_kubelet(tmp_path: Path) -> None:
+    """A kubelet with Kubernetes #141155 starts a worker without a guard before its barrier lifts: a finding."""
     facts = replace(FACTS, nodes=nodes("v1.36.3"))
     assert judged(facts, parse(injected(example("plain.yaml"), tmp_path, barrier="probe"))) == ["kubelet-bug"]
 

@@ -23,7 +23,7 @@ KEPT = {"name": "src", "mountPath": "/work"}
 
 def with_init(**container: Any) -> KubeObject:
     """Return the example with an init container in front of its agent, which mounts a volume that is kept."""
-    document: KubeObject = deepcopy(list(parse(example("train-guarded.yaml")))[-1])
+    document: KubeObject = deepcopy(list(parse(example("train.yaml")))[-1])
     spec = document["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     spec["volumes"].append({"name": "src", "emptyDir": {}})
     made = {"name": "prepare", "image": "git:1", "volumeMounts": [dict(KEPT)]} | container

@@ -42,7 +42,7 @@ CASES = [  # torchrun's words, variables, the end of the finding's path, restart
 ]
 
 
-@pytest.mark.parametrize("manifest", ["train-supervisor.yaml", "train-guarded.yaml"])
+@pytest.mark.parametrize("manifest", ["train-supervisor.yaml", "train.yaml"])
 @pytest.mark.parametrize(("words", "variables", "path", "restarts"), CASES, ids=range(len(CASES)))
 def test_a_torchrun_that_restarts_is_a_warning(
     tmp_path: Path, manifest: str, words: list[str], variables: dict[str, str], path: str, restarts: int

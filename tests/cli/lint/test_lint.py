@@ -17,6 +17,7 @@ from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.int32 import INT32_MAX
+from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
 from tests.cli.injecting import EXAMPLES, example, injected
 from tests.cli.lint.cases import (
@@ -25,7 +26,9 @@ from tests.cli.lint.cases import (
     GUARDED,
     JOB,
     POD,
+    PROBED,
     SUPERVISED,
+    WORKER,
     Break,
     agent,
     job,
@@ -34,7 +37,7 @@ from tests.cli.lint.cases import (
     replicated,
     worker,
 )
-from tests.cli.lint.stall_cases import FENCES, SAVINGS, STALLS
+from tests.cli.lint.stall_cases import FENCES, SAVINGS, STALLS, UNWATCHED
 
 CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
 WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yaml")
@@ -69,10 +72,21 @@ def test_one_thing_broken_under_a_supervisor(tmp_path: Path, change: Break, rule
     assert found[:1] == ([(rule, path)] if rule else [])
 
 
+@pytest.mark.parametrize(("change", "rule", "path"), PROBED + UNWATCHED, ids=range(len(PROBED + UNWATCHED)))
+def test_one_thing_broken_beside_a_startup_probe(tmp_path: Path, change: Break, rule: str, path: str) -> None:
+    """Each mistake gives one finding; a worker that the probe alone holds back is one already."""
+    *others, document = parse(example("train.yaml"))
+    document = held_by_probe(document)
+    change(document)
+    found = findings([*others, document], tmp_path)
+    alone = [("worker-start", f"{WORKER}.command")] if rule != "worker-wait" else []
+    assert sorted(found) == sorted([*alone, *([(rule, path)] if rule else [])])
+
+
 @pytest.mark.parametrize(("change", "rule", "path"), GUARDED, ids=[f"{i}-{r}" for i, (_, r, _) in enumerate(GUARDED)])
 def test_one_thing_broken_under_a_guard(tmp_path: Path, change: Break, rule: str, path: str) -> None:
-    """The same for examples/train-guarded.yaml."""
-    documents = list(parse(example("train-guarded.yaml")))
+    """The first finding about a guard in examples/train.yaml."""
+    documents = list(parse(example("train.yaml")))
     change(documents[-1])
     found = [(seen, where.removesuffix(".command")) for seen, where in findings(documents, tmp_path)]
     assert found[:1] == ([(rule, path.removesuffix(".command"))] if rule else [])
@@ -216,7 +230,7 @@ def test_an_example_is_clean(name: str) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"depth": "process"}, {"barrier": "wait"}, {"barrier": "probe"}, {"mode": "supervisor"}, {"port": 9000}],
+    [{}, {"depth": "process"}, {"barrier": "probe"}, {"mode": "supervisor"}, {"port": 9000}],
     ids=str,
 )
 @pytest.mark.parametrize("name", ["plain.yaml", "monitor.yaml", "elastic.yaml"])
@@ -232,8 +246,17 @@ def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str
 def test_every_rule_about_manifests_is_broken_once_here() -> None:
     """Every rule of the catalogue has a case here."""
     reached = {
-        rule for _, rule, _ in (*BROKEN, *GUARDED, *SUPERVISED, *(case[1:] for case in STALLS + SAVINGS + FENCES))
+        rule
+        for _, rule, _ in (
+            *BROKEN,
+            *PROBED,
+            *UNWATCHED,
+            *GUARDED,
+            *SUPERVISED,
+            *(case[1:] for case in STALLS + SAVINGS + FENCES),
+        )
     } | {
+        "worker-start",  # of all that a startup probe holds back
         "service-account-rights",
         "startup-order",
         "torchrun-restarts",  # test_launcher.py

@@ -162,7 +162,7 @@ def test_no_progress_is_told_with_what_it_needs() -> None:
     without = f"No Pod tells its steps without a watchdog, so {wire.NO_PROGRESS} has no effect."
     short = "An epoch whose steps no Pod tells counts as one without progress if it ran less than 600 s."
     for text, stall, told in (("3", "0", [first, without]), ("3/600", "0", [first, short]), ("3", "120", [first])):
-        document = of_example("train-guarded", NO_PROGRESS=text, STALL_AFTER=stall)
+        document = of_example("train", NO_PROGRESS=text, STALL_AFTER=stall)
         assert [one for one in policy_sentences(document) if one in (first, without, short)] == told
         assert [one.rule for one in check_no_progress(document)] == ["no-progress-unwatched"] * (without in told)
 

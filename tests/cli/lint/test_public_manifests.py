@@ -140,7 +140,7 @@ def test_a_plain_jobset_is_not_called_clean(tmp_path: Path) -> None:
     assert report_of(injected(yaml.safe_dump(plain()), tmp_path), tmp_path).in_place
 
 
-@pytest.mark.parametrize("barrier", ["guard", "wait", "probe"])
+@pytest.mark.parametrize("barrier", ["guard", "probe"])
 def test_a_container_beside_the_named_worker_is_a_helper(tmp_path: Path, barrier: str) -> None:
     """After --worker, lint asks neither a guard nor restart rules of the others."""
     document = plain()

@@ -58,7 +58,7 @@ async def test_a_worker_crash_is_named() -> None:
     """After the restart explain names the Pod whose worker ended first, its container, exit code and the restart."""
     async with training() as cluster:
         victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[2]
-        cluster.kill_worker("default", victim)
+        cluster.kill_worker("default", victim, supervised=True)
         await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
         explanation = await explained(cluster)
         assert explanation.causes == ()

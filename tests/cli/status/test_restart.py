@@ -42,7 +42,7 @@ async def test_time_to_save_is_refused_where_nobody_would_save() -> None:
 
 async def test_a_request_with_time_to_save_restarts_when_that_is_over() -> None:
     """These workers do not save when they are asked: they train on, and are restarted at the end of their time."""
-    async with training(2, group=with_pods(saving_documents("train-guarded.yaml", "containers"), 2)) as cluster:
+    async with training(2, group=with_pods(saving_documents("train.yaml", "containers"), 2)) as cluster:
         request = await request_restart(connection(cluster), "train", 20)
         await until(cluster, lambda: status(cluster).get(wire.LAST_RESTART_REQUEST) == request)
         await cluster.clock.sleep(19)
@@ -82,7 +82,7 @@ async def test_what_cannot_restart_is_refused_in_words(field: str, value: object
 
 async def test_a_request_that_is_only_noted_ends_the_wait() -> None:
     """Nothing runs that could restart: `--wait` says so at once, and does not wait for ever."""
-    async with training(2, group=with_pods(saving_documents("train-guarded.yaml", "containers"), 2)) as cluster:
+    async with training(2, group=with_pods(saving_documents("train.yaml", "containers"), 2)) as cluster:
         first = await request_restart(connection(cluster), "train")
         await until(cluster, lambda: status(cluster).get("deprecatedEpoch") == 1)
         second = await request_restart(connection(cluster), "train")

@@ -14,7 +14,7 @@ from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.status.explain import explanation_lines
 from inplace.cli.status.explanation import Facts, explain
 from inplace.common.wire import names as wire
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from inplace.simulator.cluster.manifests import held_by_probe, read_manifests, with_pods
 from tests.cli.scenes import all_work, explained, jobset_of, seen, status, text_of, training, until
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -24,7 +24,7 @@ WAITS = {"waiting": {"reason": "PodInitializing"}}
 
 def guarded(*pods: PodFact) -> GroupState:
     """Return the guarded example at epoch 2 with these Pods."""
-    raw = deepcopy(jobset_of(with_pods(read_manifests(EXAMPLES / "train-guarded.yaml"), len(pods))))
+    raw = deepcopy(jobset_of(with_pods(read_manifests(EXAMPLES / "train.yaml"), len(pods))))
     raw["metadata"] |= {"uid": "u", "resourceVersion": "1", "namespace": "default"}
     return group_state(raw | {"status": wire.status_of_epochs(2, 1)}, pods)
 
@@ -81,10 +81,12 @@ def test_who_works(other: PodFact, working: int, idle: int) -> None:
 
 
 @pytest.mark.virtual_time
-@pytest.mark.parametrize("example", ["train.yaml", "train-guarded.yaml", "train-supervisor.yaml"])
-async def test_every_mode_trains(example: str) -> None:
+@pytest.mark.parametrize("mode", ["guarded", "probe", "supervisor"])
+async def test_every_mode_trains(mode: str) -> None:
     """In each mode the Pods of a group that trains count as working, before and after a restart."""
-    group = with_pods(read_manifests(EXAMPLES / example), 2)
+    name = "train-supervisor.yaml" if mode == "supervisor" else "train.yaml"
+    *others, jobset = with_pods(read_manifests(EXAMPLES / name), 2)
+    group = [*others, held_by_probe(jobset) if mode == "probe" else jobset]
     async with training(2, group=group) as cluster:
         for epoch in (1, 2):
             await until(cluster, lambda epoch=epoch: status(cluster).get("syncedEpoch") == epoch)  # type: ignore[misc]

@@ -22,7 +22,6 @@ from testbed.node.machine import Node
 from testbed.node.runtime.build import RUNTIME
 
 MODES = (  # CI has what `inject` makes
-    pytest.param("sidecar", marks=pytest.mark.long),
     "guarded",
     pytest.param("guarded_process", marks=pytest.mark.long),
     "supervisor",

@@ -17,7 +17,6 @@ from tests.cli.command import run
 PODS = 3
 SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": "80", "STEP_S": "0.1"}
 OPTIONS = {
-    "sidecar": ("--barrier", "wait"),
     "guarded": (),
     "guarded_process": ("--restart", "process"),
     "supervisor": ("--mode", "supervisor"),

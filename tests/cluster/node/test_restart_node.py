@@ -46,7 +46,7 @@ async def test_twenty_restarts_in_a_row_whatever_their_cause(group: Group) -> No
     assert group.broken() == []
 
 
-@pytest.mark.parametrize("mode", ["sidecar", "guarded", "guarded_process"])
+@pytest.mark.parametrize("mode", ["guarded", "guarded_process"])
 async def test_an_agent_killed_outright_restarts_the_group_in_place(cluster: Cluster, mode: str) -> None:
     """After SIGKILL to a sidecar agent the Pod's containers restart, and then the group's."""
     async with running_group(cluster, mode) as group:

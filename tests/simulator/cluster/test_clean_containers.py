@@ -41,7 +41,7 @@ def documents(example: str) -> list[KubeObject]:
     return found
 
 
-@pytest.mark.parametrize("example", ["train-supervisor.yaml", "train-guarded.yaml"], ids=["supervisor", "process"])
+@pytest.mark.parametrize("example", ["train-supervisor.yaml", "train.yaml"], ids=["supervisor", "process"])
 @pytest.mark.asyncio
 async def test_the_second_failure_in_a_row_gets_a_new_container(example: str) -> None:
     """Two restarts, the second of them with one new container, in the same Pods."""

@@ -57,7 +57,7 @@ def test_a_killed_worker_restarts_the_group_in_place(example: Documents) -> None
     assert restart.began_s < restart.detected_s <= restart.deprecated_s < restart.synced_s < restart.stepped_s
     assert restart.requests["list", "jobsets", "inplace-agent"] == 20
     assert restart.requests["watch", "jobsets", "inplace-agent"] == 20
-    assert restart.requests["patch", "pods", "inplace-agent"] == 20
+    assert restart.requests["patch", "pods", "inplace-agent"] == 20 + 1  # one tells of the death
     assert (restart.epoch, restart.rejected, restart.pods_recreated) == (2, 0, 0)
     assert restart.stepped_s - restart.began_s < 10
 

@@ -17,7 +17,7 @@ RESTARTS_MAX = 20
 @pytest.mark.asyncio
 async def test_an_image_without_the_guards_interpreter_is_bounded() -> None:
     """The JobSet fails with the container and its code, soon after one start more than maxRestarts allows."""
-    found = with_pods(read_manifests(EXAMPLES / "train-guarded.yaml"), 2)
+    found = with_pods(read_manifests(EXAMPLES / "train.yaml"), 2)
     jobset = found[-1]
     jobset["spec"]["failurePolicy"]["maxRestarts"] = RESTARTS_MAX
     worker = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]

@@ -83,7 +83,7 @@ def test_ctrl_c_leaves_no_process_behind() -> None:
         ready, folder = parent.stdout.readline().split()
         assert ready == "READY"
         cluster = _cluster_marker(Path(folder))
-        assert len(reaper.marked(cluster)) == 4
+        assert len(reaper.marked(cluster)) == 6  # an agent, a guard and a worker in each of two Pods
         parent.send_signal(signal.SIGINT)
         assert parent.wait(TIMEOUT_S) == 130
     finally:
