@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-# What the module `signal` wraps in enums, which costs as much as all else that `wait` loads before it asks.
+# What the module `signal` wraps in enums, which costs as much as all else that a guard loads before it runs.
 from _signal import SIGINT, SIGTERM, signal  # type: ignore[import-not-found]
 
 _SIGNALS = (SIGTERM, SIGINT)
@@ -29,7 +29,7 @@ def main() -> int:
 
 def _follow(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
-    from inplace.agent.start.arguments import USAGE, ArgumentsError, GuardOptions, RunOptions, parse
+    from inplace.agent.start.arguments import USAGE, ArgumentsError, RunOptions, parse
 
     if arguments == ["--version"]:
         from inplace.agent.version import VERSION
@@ -39,9 +39,7 @@ def _follow(arguments: list[str]) -> int:
     try:
         options = parse(arguments, os.environ)
     except ArgumentsError as error:
-        from inplace.agent.start.exit_code import (
-            ExitCode,  # enum is dear, and `wait` stands in front of every start of a worker
-        )
+        from inplace.agent.start.exit_code import ExitCode  # enum is dear, and a guard starts beside each worker
 
         print(f"inplace-agent: {error}\nTry 'inplace-agent --help'.", file=sys.stderr)
         return ExitCode.CONFIG
@@ -52,13 +50,9 @@ def _follow(arguments: list[str]) -> int:
         from inplace.agent.start.supervised import run_supervised
 
         return run_supervised(options, os.environ)
-    if isinstance(options, GuardOptions):
-        from inplace.agent.start.guard_main import run_guard
+    from inplace.agent.start.guard_main import run_guard
 
-        return run_guard(options, os.environ)
-    from inplace.agent.barrier.wait import run_wait
-
-    return run_wait(options, os.environ)
+    return run_guard(options, os.environ)
 
 
 def _exit_at_once(number: int, _frame: object) -> None:

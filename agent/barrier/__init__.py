@@ -1,1 +1,1 @@
-"""The barrier over HTTP, and `inplace-agent wait`, which asks it."""
+"""The barrier over HTTP."""

@@ -1,9 +1,4 @@
-"""
-The default address and paths of a barrier: ours and upstream's.
-
-This is a module of its own because `inplace-agent wait`, which runs before every start of a worker, needs only these
-settings.
-"""
+"""The default port and paths of a barrier: ours and upstream's."""
 
 from __future__ import annotations
 
@@ -18,4 +13,3 @@ OUR_PORT: Final = 8080
 UPSTREAM_PORT: Final = 8081
 METRICS_PATH: Final = "/metrics"
 HEALTH_PATH: Final = "/healthz"
-EPOCH_HEADER: Final = "inplace-epoch"  # of a lifted barrier's answer: decimal, 0 when in-place restart is off

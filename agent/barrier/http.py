@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from inplace.agent.barrier.address import (
-    EPOCH_HEADER,
     HEALTH_PATH,
     METRICS_PATH,
     OUR_PATH,
@@ -38,7 +37,7 @@ from inplace.common.seats import Seats
 
 REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's request some 500
 REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s
-LOCAL_SEATS: Final = 64  # `wait` in each container of the Pod, which holds one, and a probe from the node's network
+LOCAL_SEATS: Final = 64  # processes of this Pod; of a Pod in the node's network also the kubelet
 PEER_SEATS: Final = 32  # kubelet's probe and a few scrapers; 8 KiB each at most
 PEER_SEATS_PER_SOURCE: Final = 8  # a kubelet has one, a scraper two; the source's oldest connection is closed for more
 WORKER_LOOK_S: Final = (
@@ -233,8 +232,7 @@ class HttpBarrier:
         if method not in ("GET", "HEAD"):
             return _response(405, _JSON, b'{"error":"expected GET or HEAD"}')
         status, media_type, body = self._metrics(head) if path == METRICS_PATH else self._resource(path, head)
-        more = f"{EPOCH_HEADER}: {self._epoch()}\r\n" if status == 200 and path in self._paths else ""
-        return _response(status, media_type, body, more, with_body=method == "GET")
+        return _response(status, media_type, body, with_body=method == "GET")
 
     def _resource(self, path: str, head: bytes) -> tuple[int, str, bytes]:
         if path in self._paths:
@@ -249,10 +247,6 @@ class HttpBarrier:
         if rendered is None:
             return 503, _JSON, b'{"error":"the agent is starting; ask again in a second"}'
         return 200, *rendered
-
-    def _epoch(self) -> int:
-        """Return the epoch that the barrier was lifted for, 0 when in-place restart is off."""
-        return self._report.epoch or 0 if self._report is not None else 0
 
     def _state(self) -> bytes:
         """Return what the barrier waits for, as JSON."""
@@ -324,9 +318,9 @@ def _header(head: bytes, name: bytes) -> str:
     return ",".join(value.strip().decode("latin-1") for key, _, value in fields if key.lower() == name)
 
 
-def _response(status: int, media_type: str, body: bytes, more: str = "", *, with_body: bool = True) -> bytes:
+def _response(status: int, media_type: str, body: bytes, *, with_body: bool = True) -> bytes:
     head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {media_type}\r\n{more}"
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: {media_type}\r\n"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
     )
     return head.encode("latin-1") + (body if with_body else b"")

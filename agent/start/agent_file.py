@@ -1,7 +1,7 @@
 """
 Copy the agent, as one file, to an emptyDir from which the worker's container starts it.
 
-`inplace-agent wait` runs from there in a worker's image that lacks the agent. An init container could copy the file
+A guard runs from there in a worker's image that lacks the agent. An init container could copy the file
 too, but init containers run again at every restart of the Pod, before everything else.
 """
 

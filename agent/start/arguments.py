@@ -23,7 +23,6 @@ USAGE: Final = f"""\
 usage: inplace-agent                                        run beside the worker (sidecar)
        inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run COMMAND as a child process (supervisor)
        inplace-agent guard [OPTION...] [--] COMMAND [ARG...] wait for the sidecar's lift, run COMMAND as a child process
-       inplace-agent wait [OPTION...] [-- COMMAND [ARG...]] wait for this Pod's barrier, then run COMMAND
        inplace-agent --version
 
 run: COMMAND starts in each epoch when the barrier lifts. Its environment has INPLACE_EPOCH and INPLACE_RESTART_COUNT.
@@ -81,10 +80,6 @@ STALL_AFTER_S, START_STALL_AFTER_S and PROGRESS_FILE in the agent's environment;
                                The agent needs CHECKS_BEFORE_ANNOUNCE, the number of guards with a check
   --standby                    as of run; with RESTART_DEPTH=process in the agent's environment (WORKER_STANDBY=on)
 
-wait: ask this Pod's agent at BARRIER_ADDRESS, BARRIER_PORT and BARRIER_PATH (127.0.0.1, 8080, /barrier-is-lifted).
-  --timeout SECONDS            give up after that time with exit code 1; default: wait for ever
-                               (WAIT_TIMEOUT_S)
-
 All other settings come from the environment. Without arguments, if WORKER_COMMAND is set, $SHELL runs it once, as with
 upstream's agent. Its exit code is the container's. A group restart ends the container with IN_PLACE_RESTART_EXIT_CODE.
 """
@@ -132,14 +127,6 @@ class RunOptions:
 
 
 @record
-class WaitOptions:
-    """The options of `wait`; timeout_s None is for ever, an empty command is none."""
-
-    timeout_s: float | None = None
-    command: tuple[str, ...] = ()
-
-
-@record
 class GuardOptions:
     """The options of `guard`.
 
@@ -168,7 +155,7 @@ class GuardOptions:
     standby: bool = False
 
 
-def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | GuardOptions | WaitOptions | None:
+def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | GuardOptions | None:
     """Read the command line and its variables; None asks for help.
 
     Raises:
@@ -181,19 +168,17 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | Guar
         return None
     known = _VERBS.get(verb)
     if known is None:
-        raise ArgumentsError(f"expected run, guard, wait or no argument, saw {verb!r}")
+        raise ArgumentsError(f"expected run, guard or no argument, saw {verb!r}{_INSTEAD.get(verb, '')}")
     given, command = _split(rest, (*known, *_VARIABLES) if verb == "run" else tuple(known))
     if "--help" in given:
         return None
     passed_on = [name for name in _VARIABLES if verb == "run" and name in given]
     variables = tuple((_VARIABLES[name], given.pop(name)) for name in passed_on)
     values = {field: read(name, text) for field, name, read, text in _texts(known, given, env) if text}
-    if verb == "wait":
-        return WaitOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
     if not command:
         raise ArgumentsError(f"expected a worker's command, as in 'inplace-agent {verb} -- python train.py', saw none")
     if verb == "guard":
-        return GuardOptions(command=command, **values)  # type: ignore[arg-type]
+        return GuardOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
     if env.get("WORKER_COMMAND"):
         raise ArgumentsError("expected a command or WORKER_COMMAND, saw both")
     return RunOptions(command=command, variables=variables, **values)  # type: ignore[arg-type]
@@ -321,14 +306,17 @@ _VARIABLES: Final = {  # options of `run` for settings of the agent, which reads
     "--progress-file": "PROGRESS_FILE",
     "--save-within": "SAVE_WITHIN_S",
 }
-_WAIT: Final[Mapping[str, _Option]] = {"--timeout": ("timeout_s", "WAIT_TIMEOUT_S", seconds)}
 _GUARD: Final[Mapping[str, _Option]] = {
     name: option
     for name, option in _RUN.items()
     if name in ("--grace", "--fail-on", "--no-restart-on", "--clean", "--stop-signal", "--on-stall", "--standby")
     or name.startswith("--before-announce")
 } | {"--save-within": ("save_within_s", "SAVE_WITHIN_S", seconds)}
-_VERBS: Final = {"run": _RUN, "guard": _GUARD, "wait": _WAIT}
+_VERBS: Final = {"run": _RUN, "guard": _GUARD}
+_INSTEAD: Final = {  # of a subcommand that an older manifest may have (docs/adr/0080)
+    "wait": ", which is gone: use 'guard -- COMMAND', with LINK_FILE in the worker's and the agent's container "
+    "(`inplace inject` writes it), and remove the agent's startupProbe"
+}
 
 
 def _split(words: Sequence[str], known: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """
-The worker's command, for the three that execute it: a supervisor, a guard and `inplace-agent wait`.
+The worker's command, for those that execute it: a supervisor and a guard.
 
-This module is light: it is part of the start of `wait` and of each guard.
+This module is light: it is part of the start of each guard.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 typing's names for modules on the agent's start path, without importing typing, which takes a tenth of a start.
 
-The names of collections.abc are for modules that `wait` loads, which need nothing else of collections.
+The names of collections.abc are for modules that a guard loads, which need nothing else of collections.
 
 A type checker sees the real names. At run time annotations are never evaluated, so a name that stands in annotations
 only may be anything; Protocol is a plain base class, and TypeVar returns its argument.

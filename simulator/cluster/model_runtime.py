@@ -296,9 +296,9 @@ class ModelRuntime:
 
 
 def _is_agent(command: tuple[str, ...]) -> bool:
-    """Return whether a command is the agent itself; behind `wait` or `guard` it is a worker, whose model waits."""
+    """Return whether a command is the agent itself; behind `guard` it is a worker, whose model waits."""
     is_ours = bool(command) and PurePosixPath(command[0]).name.startswith(AGENT_COMMAND)
-    return is_ours and command[1:2] not in (("wait",), ("guard",))
+    return is_ours and command[1:2] != ("guard",)
 
 
 def _options(run: ContainerRun) -> RunOptions | None:

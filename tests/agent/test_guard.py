@@ -268,7 +268,7 @@ async def test_a_guard_is_small(tmp_path: Path) -> None:
 
 
 def test_it_loads_nothing_heavy() -> None:
-    """As `wait`: it is made while the group waits, on a node that makes all other containers at that moment, too."""
+    """It is made while the group waits, on a node that makes all other containers at that moment, too."""
     loaded = modules_loaded_by(
         "import inplace.agent.main, inplace.agent.start.arguments as a, inplace.agent.guard as g;"
         "from inplace.common.protocol.link import *; LineReader().feed(line_of(Hello()) + line_of(Lifted(3)));"

@@ -22,7 +22,6 @@ SENTENCES: Final = {
         "42](adr/0042-announce-again.md))"
     ),
     "barrier_lifted": "the epoch, and how long the agent waited for it",
-    "barrier_not_lifted": "`--timeout` is over, and the barrier is still up; exit 1",
     "barrier_unavailable": "the port cannot be bound; exit 3, no announcement was sent",
     "bug": "a bug of ours, with its traceback; an agent ends with exit 70, the controller tries the JobSet again",
     "cache_filled": "a list of one kind was read",

@@ -32,7 +32,7 @@ HEAD: Final = """# Logs
 
 Generated from the code by `make rewrite`; do not edit.
 
-Agent, guard, `wait` and controller write one JSON object per line to standard error. Each line begins with
+Agent, guard and controller write one JSON object per line to standard error. Each line begins with
 `timestamp` (RFC 3339, UTC, milliseconds), `level` and `event`; an event has one constant name. In the fields,
 `message` says what was seen, `then` what happens next, `cure` what a person must do, and `epoch` in which run of the
 group. A name that ends in `_s` has seconds. The lines of a guard and of a supervisor stand in the worker's log, those
@@ -76,7 +76,7 @@ def events() -> dict[str, Event]:
 
 
 def _logged(tree: ast.Module, constants: Mapping[str, object]) -> Iterator[tuple[str, str, set[str]]]:
-    """Yield (event, level, fields) of each call of a log, of `say` and `log_line`, and each StartError's event."""
+    """Yield (event, level, fields) of each call of a log and of `log_line`, and each StartError's event."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             for one in node.body:
@@ -89,7 +89,7 @@ def _logged(tree: ast.Module, constants: Mapping[str, object]) -> Iterator[tuple
         owner, _, called = ast.unparse(node.func).rpartition(".")
         if called in LEVELS and owner.lower().endswith("log") and texts[0]:
             yield texts[0], called, fields
-        elif called in ("say", "log_line", "write"):  # each has the level before the event
+        elif called in ("log_line", "write"):  # each has the level before the event
             for level, event in pairwise(texts):
                 if level in LEVELS and event:
                     yield event, level, fields
@@ -103,8 +103,6 @@ def _text(argument: ast.expr, constants: Mapping[str, object]) -> str:
 def _programs(path: Path) -> tuple[str, ...]:
     if path.parts[len(ROOT.parts)] != "agent":
         return ("controller",)
-    if path.stem == "wait":
-        return ("wait",)
     if path.stem in SHARED:
         return ("agent", "guard")
     return ("guard",) if path.stem.startswith(GUARDS) else ("agent",)

@@ -13,7 +13,6 @@ import pytest
 
 from inplace.agent.barrier import http as barrier_module
 from inplace.agent.barrier.http import BarrierState, HttpBarrier
-from inplace.agent.barrier.wait import lifted_epoch
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.start.listener import BarrierError, listen
@@ -93,22 +92,6 @@ async def test_it_says_what_it_waits_for() -> None:
             "deprecated": 1,
             "problem": "watch jobsets: forbidden",
         }
-
-
-async def test_a_lifted_barrier_names_its_epoch_in_the_head() -> None:
-    """The head of a lifted barrier's answer holds the epoch, so that `wait` needs no JSON; a 503 holds none."""
-    async with listening() as barrier:
-        barrier.report(BarrierState("running", 3, 3, 2, LoopClock().monotonic_s(), ""))
-        heads = []
-        for lift in (False, True):
-            if lift:
-                barrier.lift(3)
-            reader, writer = await asyncio.open_connection("127.0.0.1", barrier.port)
-            writer.write(get("/barrier-is-lifted"))
-            heads.append((await reader.read()).partition(b"\r\n\r\n")[0])
-            writer.transport.abort()
-    assert [lifted_epoch(head) for head in heads] == [None, 3]
-    assert b"inplace-epoch" not in heads[0]
 
 
 async def test_metrics_and_health_are_served() -> None:
@@ -205,8 +188,8 @@ async def probe_from(source: str, barrier: HttpBarrier) -> bytes:
 
 
 @pytest.mark.parametrize("sources", [1, 4, 2 * barrier_module.PEER_SEATS])
-async def test_holders_keep_neither_kubelet_nor_the_worker_out(sources: int) -> None:
-    """While other Pods hold connections open, 20 of 20 probes are answered, and so is an older `wait`."""
+async def test_holders_keep_neither_kubelet_nor_the_pod_s_own_processes_out(sources: int) -> None:
+    """While other Pods hold connections open, 20 of 20 probes are answered, and so is an older one of the Pod."""
     each = 2 * barrier_module.PEER_SEATS // sources
     async with asyncio.timeout(20), AsyncExitStack() as peers:
         barrier = await peers.enter_async_context(listening())
@@ -215,7 +198,7 @@ async def test_holders_keep_neither_kubelet_nor_the_worker_out(sources: int) -> 
             await peers.enter_async_context(held_from(f"127.0.1.{1 + number}", barrier, each))
         answers = {await probe_from("127.0.0.9", barrier) for _ in range(20)}
         assert answers == {b"HTTP/1.1 503 Service Unavailable\r\n"}
-        assert len(barrier._exchanges) <= barrier_module.PEER_SEATS + 2  # the worker's, and one that closes
+        assert len(barrier._exchanges) <= barrier_module.PEER_SEATS + 2  # the Pod's own, and one that closes
         barrier.lift(1)
         assert await waiting.readline() == b"HTTP/1.1 200 OK\r\n"
 

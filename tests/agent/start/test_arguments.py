@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from inplace.agent.start.arguments import ArgumentsError, RunOptions, WaitOptions, exit_codes, parse
+from inplace.agent.start.arguments import ArgumentsError, RunOptions, exit_codes, parse
 
 
 def test_run_leaves_the_worker_s_words_alone() -> None:
@@ -32,14 +32,7 @@ def test_standby_is_a_switch() -> None:
         parse(["run", "--", "a"], {"WORKER_STANDBY": "1"})
 
 
-def test_wait_takes_a_timeout_and_a_command() -> None:
-    """`wait` without --timeout waits for ever; without a command it only waits."""
-    assert parse(["wait"], {}) == WaitOptions()
-    assert parse(["wait", "--timeout", "5", "--", "a", "-b"], {}) == WaitOptions(5.0, ("a", "-b"))
-    assert parse(["wait"], {"WAIT_TIMEOUT_S": "3"}) == WaitOptions(3.0)
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["run", "--help"], ["wait", "-h"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["run", "--help"], ["guard", "-h"]])
 def test_help_is_no_error(arguments: list[str]) -> None:
     """--help prints to standard output and exits with 0."""
     assert parse(arguments, {}) is None
@@ -59,7 +52,7 @@ def test_worker_command_is_upstream_s_contract() -> None:
 @pytest.mark.parametrize(
     ("arguments", "env", "words"),
     [
-        (["rum"], {}, "expected run, guard, wait or no argument, saw 'rum'"),
+        (["rum"], {}, "expected run, guard or no argument, saw 'rum'"),
         (["run"], {}, "expected a worker's command"),
         (["run", "--"], {}, "expected a worker's command"),
         (["run", "--gracious", "--", "a"], {}, "expected --grace, "),
@@ -72,7 +65,11 @@ def test_worker_command_is_upstream_s_contract() -> None:
         (["run", "--before-announce-timeout", "0", "--", "a"], {}, "more than 0 and at most 3600, saw '0'"),
         (["run", "--", "a"], {"BEFORE_ANNOUNCE_TIMEOUT_S": "1e9"}, "BEFORE_ANNOUNCE_TIMEOUT_S: expected seconds"),
         (["run", "--before-announce-unanswered", "wait", "--", "a"], {}, "expected join or leave, saw 'wait'"),
-        (["wait", "--grace", "1"], {}, "expected --timeout"),
+        (
+            ["wait", "--", "a"],
+            {},
+            "expected run, guard or no argument, saw 'wait', which is gone: use 'guard -- COMMAND'",
+        ),
         ([], {"WORKER_COMMAND": "b", "STARTUP_PROBE_PORT": "1"}, "STARTUP_PROBE_PORT"),
     ],
 )
@@ -88,6 +85,14 @@ def test_exit_codes_are_1_to_255(text: str) -> None:
     """--fail-on takes codes from 1 to 255; 0 always completes the Pod."""
     with pytest.raises(ArgumentsError, match="--fail-on"):
         exit_codes("--fail-on", text)
+
+
+def test_a_command_of_an_older_version_is_refused_at_start() -> None:
+    """`inplace-agent wait -- CMD` ends with 2, and says what to write instead and what that needs."""
+    command = (sys.executable, "-m", "inplace.agent", "wait", "--", "true")
+    done = subprocess.run(command, env={}, capture_output=True, text=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert all(words in done.stderr for words in ("guard -- COMMAND", "LINK_FILE", "inplace inject"))
 
 
 def test_a_sidecar_never_loads_the_command_line() -> None:
