@@ -6,12 +6,12 @@ from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 
-import yaml
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import AlreadyExists, NotFound, Throttled
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, KubeObject
+from inplace.simulator.cluster.manifests import custom_resource_definitions
 
 CRD = Path(__file__).parents[1] / "deploy" / "crd" / "jobsets.yaml"
 SERVED_S_MAX = 30.0  # a real server takes about a second, longer on a busy machine
@@ -33,7 +33,8 @@ def with_opaque_templates(crd: KubeObject) -> KubeObject:
 async def install_crd(client: KubeClient) -> None:
     """Create the CRD, if it is not there, and return when JobSets can be listed."""
     with suppress(AlreadyExists):
-        await client.create(CUSTOM_RESOURCE_DEFINITIONS, None, yaml.safe_load(CRD.read_text()))
+        for document in custom_resource_definitions():
+            await client.create(CUSTOM_RESOURCE_DEFINITIONS, None, document)
     served = AsyncRetrying(
         retry=retry_if_exception_type((NotFound, Throttled)),  # 404 until established, 429 while its storage starts
         stop=stop_after_delay(SERVED_S_MAX),

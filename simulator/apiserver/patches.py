@@ -6,6 +6,7 @@ Source: k8s.io/apiserver/pkg/endpoints/handlers/patch.go.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -34,7 +35,9 @@ def decode_json(body: bytes) -> Any:
 
 
 def decode_yaml(body: bytes) -> Any:
-    """Return a YAML body; raises 400 when it is not YAML."""
+    """Return a YAML body; raises 400 when it is not YAML. Most clients send JSON, whose reader is faster."""
+    with suppress(msgspec.DecodeError):
+        return _DECODER.decode(body)
     try:
         return yaml.safe_load(body)
     except yaml.YAMLError as error:

@@ -19,15 +19,15 @@ from inplace.common.wire import names as wire
 _DEPLOY = Path(deploy.__file__).parent  # the manifests are installed as this package's data
 PER_JOB_VARIABLE = "PODS_PER_JOB"
 WORLD_VARIABLE = "WORLD_SIZE"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # our CRD takes 0.6 s without libyaml, 0.05 s with it
 
 
 def read_manifests(path: Path) -> list[KubeObject]:
     """Return the documents of a YAML file."""
-    with path.open(encoding="utf-8") as file:
-        return [document for document in yaml.safe_load_all(file) if document]
+    return [document for document in yaml.load_all(path.read_bytes(), _LOADER) if document]
 
 
-@cache  # parsing these files took half of a small simulation's time
+@cache
 def custom_resource_definitions() -> tuple[KubeObject, ...]:
     """Return the definitions that deploy/crd holds; every caller gets the same ones, so do not modify them."""
     documents = [doc for path in sorted((_DEPLOY / "crd").glob("*.yaml")) for doc in read_manifests(path)]

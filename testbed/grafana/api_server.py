@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import yaml
 
+from inplace.simulator.cluster.manifests import custom_resource_definitions
 from testbed.api_client import ApiClient
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
-from testbed.crd import CRD
 
 APF: Final = Path(__file__).parents[2] / "deploy" / "apf" / "flowcontrol.yaml"
 AGENTS: Final = 8
@@ -61,7 +61,8 @@ def _scrape(plane: ControlPlane) -> dict[str, Any]:
 async def _prepare(admin: ApiClient) -> None:
     """Create the herd's objects: the CRD, the priority levels, its rights, a JobSet and Pods."""
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    await admin.post(crds, yaml.safe_load(CRD.read_text()))
+    for document in custom_resource_definitions():
+        await admin.post(crds, document)
     for document in yaml.safe_load_all(APF.read_text()):
         plural = "flowschemas" if document["kind"] == "FlowSchema" else "prioritylevelconfigurations"
         await admin.post(f"{FLOWS}/{plural}", document)

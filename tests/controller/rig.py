@@ -14,8 +14,8 @@ from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import EVENTS, JOBSETS, KubeObject
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
+from inplace.simulator.cluster.manifests import custom_resource_definitions
 from tests.controller.crew import Crew
-from tests.deploy.crd_cases import crd
 
 USER = "controller"
 
@@ -54,7 +54,7 @@ class Rig:
             rng=Random(1),
             options=ApiServerOptions(interceptor=self._intercept, **options),
         )
-        self.server.load([definition or crd()])
+        self.server.load([definition] if definition else custom_resource_definitions())
         self.admin = KubeClient(InMemoryTransport(self.server), user_agent="admin", field_manager="admin")
         self.controllers: list[Controller] = []
 

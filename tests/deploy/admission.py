@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import Final
 
-import yaml
-
 from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.manifests import read_manifests
 
 FOLDER: Final = Path(__file__).parents[2] / "deploy" / "admission"
 
@@ -15,4 +14,4 @@ ABOUT_JOBSETS: Final = ("jobsets.yaml", "immutable.yaml", "defaults.yaml")
 
 def policies(*names: str) -> list[KubeObject]:
     """Return the documents of files."""
-    return [document for name in names for document in yaml.safe_load_all((FOLDER / name).read_text()) if document]
+    return [document for name in names for document in read_manifests(FOLDER / name)]

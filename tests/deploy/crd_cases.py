@@ -6,11 +6,10 @@ A refusal's `words` must all be in the server's message: the path, the value nee
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-import yaml
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.stall import LastProgress
@@ -18,6 +17,7 @@ from inplace.common.wire.last_progress import STEP_MAX
 from inplace.common.wire.phases import MILLISECONDS_MAX
 from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent
 from inplace.controller.spec.goodput import FIELD, Goodput, RestartCost, Run
+from inplace.simulator.cluster.manifests import custom_resource_definitions
 from testbed.crd import with_opaque_templates
 from tests.controller.manifests import changed, jobset, replicated_job
 
@@ -28,9 +28,9 @@ INDEXED_PODS_MAX: Final = 100_000
 
 
 def crd() -> KubeObject:
-    """Return the CRD."""
-    document: KubeObject = yaml.safe_load(CRD_FILE.read_text())
-    return document
+    """Return the CRD, a copy that the caller may change."""
+    (document,) = custom_resource_definitions()
+    return deepcopy(document)
 
 
 def without_rules(schema: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from inplace.simulator.cluster.manifests import read_manifests
 from tests.deploy.admission import FOLDER
 from tests.deploy.crd_cases import CRD_FILE
 
@@ -65,7 +66,7 @@ def functions(document: Any) -> Iterator[str]:
 @pytest.mark.parametrize("path", OLDEST_MINOR, ids=lambda path: path.name)
 def test_the_oldest_server_has_every_function(path: Path) -> None:
     """Each function that a manifest's expressions call is known here, and is not newer than the manifest may need."""
-    called = set(functions(list(yaml.safe_load_all(path.read_text()))))
+    called = set(functions(read_manifests(path)))
     assert called != set()
     assert {name: SINCE_MINOR.get(name) for name in called if SINCE_MINOR.get(name, 99) > OLDEST_MINOR[path]} == {}
 
@@ -73,7 +74,7 @@ def test_the_oldest_server_has_every_function(path: Path) -> None:
 def test_what_an_older_server_lacks_is_left_out_for_it() -> None:
     """The overlay for older servers deletes exactly the documents that need 1.36."""
     newer = [path for path, minor in OLDEST_MINOR.items() if minor == 36]
-    documents = [document for path in newer for document in yaml.safe_load_all(path.read_text()) if document]
+    documents = [document for path in newer for document in read_manifests(path)]
     deleted = [yaml.safe_load(patch["patch"]) for patch in yaml.safe_load(OVERLAY.read_text())["patches"]]
     assert all(patch["$patch"] == "delete" for patch in deleted)
     assert sorted((patch["kind"], patch["metadata"]["name"]) for patch in deleted) == sorted(
