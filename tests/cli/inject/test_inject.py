@@ -23,7 +23,7 @@ from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
-from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
+from tests.cli.injecting import as_yaml, example, injected, jobset_of, pod_spec_of
 
 PLAIN = example("plain.yaml")
 OPTIONS: list[Mapping[str, Any]] = [
@@ -119,7 +119,7 @@ def test_permissions_are_those_of_the_installation() -> None:
 def test_other_kinds_and_documents_pass_through(tmp_path: Path) -> None:
     """Other documents stay as they are: before and after the JobSet, in a List, or empty."""
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"day": "2026-11-21"}}
-    text = f"---\n# first\n{yaml.safe_dump(other)}---\n---\n{PLAIN}"
+    text = f"---\n# first\n{as_yaml([other])}---\n---\n{PLAIN}"
     made = injected(text, tmp_path)
     assert [document["kind"] for document in parse(made) if document] == [
         *("ServiceAccount", "Role", "RoleBinding", "ConfigMap", "JobSet")
@@ -176,7 +176,7 @@ def test_an_unrestricted_account_is_asked_for_by_a_flag(tmp_path: Path, field: s
 def test_an_account_that_the_file_binds_is_left_to_the_user(tmp_path: Path) -> None:
     """When the file binds the account itself, inject refuses nothing and adds nothing."""
     binding = permissions("default", "trainer")[-1]
-    bound = f"{yaml.safe_dump(binding)}---\n{under('trainer')}"
+    bound = f"{as_yaml([binding])}---\n{under('trainer')}"
     assert [document["kind"] for document in parse(injected(bound, tmp_path))] == ["RoleBinding", "JobSet"]
 
 

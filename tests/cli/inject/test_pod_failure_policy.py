@@ -21,7 +21,7 @@ from inplace.cli.manifests.restart_rules import Ending, codes_that
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.pods import EXIT_CODES_MAX
 from inplace.simulator.cluster.job_failure_policy import judge
-from tests.cli.injecting import example, injected, jobset_of
+from tests.cli.injecting import as_yaml, example, injected, jobset_of
 
 PLAIN = example("plain.yaml")
 FAILURES = set(range(1, 256))
@@ -55,7 +55,7 @@ def with_rules(rules: list[KubeObject], folder: Path, **options: Any) -> str:
     """Return the plain example with a podFailurePolicy, injected."""
     documents = list(yaml.safe_load_all(PLAIN))
     documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = {"rules": rules}
-    return injected(yaml.safe_dump_all(documents), folder, **options)
+    return injected(as_yaml(documents), folder, **options)
 
 
 def member_of(text: str) -> Member:
@@ -140,7 +140,7 @@ def test_lint_sees_codes_that_never_reach_their_policy(
     document = jobset_of(injected(PLAIN, tmp_path, mode=mode))
     document["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = {"rules": rules}
     file = tmp_path / "changed.yaml"
-    file.write_text(yaml.safe_dump(document))
+    file.write_text(as_yaml([document]))
     (report,) = lint(read_stream(str(file)))
     found = {one.path: one.found for one in report.findings if one.rule == "pod-failure-policy"}
     job = 'spec.replicatedJobs[name="workers"].template.spec.podFailurePolicy'

@@ -11,7 +11,7 @@ import yaml
 from inplace.cli.inject.jobset import Refusal
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
+from tests.cli.injecting import as_yaml, example, injected, jobset_of, pod_spec_of
 
 
 def changed(**worker: Any) -> list[KubeObject]:
@@ -27,7 +27,7 @@ def changed(**worker: Any) -> list[KubeObject]:
 def refused(documents: list[KubeObject], folder: Path, **options: Any) -> str:
     """Return the only refusal."""
     with pytest.raises(Refusal) as error:
-        injected(yaml.safe_dump_all(documents), folder, **options)
+        injected(as_yaml(documents), folder, **options)
     (finding,) = error.value.findings
     return str(finding)
 
@@ -38,13 +38,13 @@ def test_a_worker_without_a_command(tmp_path: Path) -> None:
     words = refused(documents, tmp_path)
     assert all(way in words for way in ("ENTRYPOINT", "--barrier probe", wire.DISABLE)), words
     assert "--barrier" not in refused(documents, tmp_path, mode="supervisor")
-    injected(yaml.safe_dump_all(changed(command=["/entry"])), tmp_path)
-    injected(yaml.safe_dump_all(documents), tmp_path, barrier="probe")
+    injected(as_yaml(changed(command=["/entry"])), tmp_path)
+    injected(as_yaml(documents), tmp_path, barrier="probe")
     jobs = documents[-1]["spec"]["replicatedJobs"]
     trainers = changed()[-1]["spec"]["replicatedJobs"][0] | {"name": "trainers"}
     jobs[0]["template"]["metadata"] = {"annotations": {wire.DISABLE: ""}}
     jobs.append(trainers)
-    made = jobset_of(injected(yaml.safe_dump_all(documents), tmp_path))["spec"]["replicatedJobs"]
+    made = jobset_of(injected(as_yaml(documents), tmp_path))["spec"]["replicatedJobs"]
     assert made[0] == jobs[0]
 
 
@@ -56,7 +56,7 @@ def test_an_account_of_one_s_own(tmp_path: Path) -> None:
     words = refused(documents, tmp_path)
     ways = ("inplace-agent-SUFFIX", "iam.gke.io/gcp-service-account", "bind it to a Role", "--unrestricted-account")
     assert all(way in words for way in ways), words
-    injected(yaml.safe_dump_all(documents), tmp_path, unrestricted_account=True)
+    injected(as_yaml(documents), tmp_path, unrestricted_account=True)
     subject = {"kind": "ServiceAccount", "name": "workload-identity", "namespace": "default"}
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -64,6 +64,6 @@ def test_an_account_of_one_s_own(tmp_path: Path) -> None:
         "metadata": {"name": "b", "namespace": "default"},
         "subjects": [subject],
     }
-    injected(yaml.safe_dump_all([binding, *documents]), tmp_path)
+    injected(as_yaml([binding, *documents]), tmp_path)
     pod["serviceAccountName"] = "inplace-agent-workload-identity"
-    injected(yaml.safe_dump_all(documents), tmp_path)
+    injected(as_yaml(documents), tmp_path)

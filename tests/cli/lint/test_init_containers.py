@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -13,17 +12,16 @@ from inplace.cli.lint.lint import lint
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, steps_of
 from inplace.cli.manifests.documents import Stream
-from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.injecting import example
+from tests.cli.injecting import documents_of
 
 KEPT = {"name": "src", "mountPath": "/work"}
 
 
 def with_init(**container: Any) -> KubeObject:
     """Return the example with an init container in front of its agent, which mounts a volume that is kept."""
-    document: KubeObject = deepcopy(list(parse(example("train.yaml")))[-1])
+    document: KubeObject = documents_of("train.yaml")[-1]
     spec = document["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     spec["volumes"].append({"name": "src", "emptyDir": {}})
     made = {"name": "prepare", "image": "git:1", "volumeMounts": [dict(KEPT)]} | container
@@ -174,7 +172,7 @@ def test_the_policy_names_what_runs_again() -> None:
     document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.PROCESS}
     assert not any("init containers" in sentence for sentence in policy_sentences(document))
     assert found(document) == set()
-    assert not any("init containers" in one for one in policy_sentences(list(parse(example("train.yaml")))[-1]))
+    assert not any("init containers" in one for one in policy_sentences(documents_of("train.yaml")[-1]))
 
 
 def test_a_long_script_is_not_read() -> None:

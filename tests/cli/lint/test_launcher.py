@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import read_stream
-from inplace.cli.manifests.yaml_loader import parse
-from tests.cli.injecting import example
+from tests.cli.injecting import as_yaml, documents_of
 from tests.cli.lint.cases import worker
 
 COMMAND = ".command"
@@ -48,13 +46,13 @@ def test_a_torchrun_that_restarts_is_a_warning(
     tmp_path: Path, manifest: str, words: list[str], variables: dict[str, str], path: str, restarts: int
 ) -> None:
     """Each spelling of the option is found, in command, args or a shell's text; the script's own options are not."""
-    documents = list(parse(example(manifest)))
+    documents = documents_of(manifest)
     container = worker(documents[-1])
     place = container["command"].index("--") + 1
     container["command"], container["args"] = container["command"][:place], words
     container["env"] += [{"name": name, "value": value} for name, value in variables.items()]
     file = tmp_path / "manifest.yaml"
-    file.write_text(yaml.safe_dump_all(documents))
+    file.write_text(as_yaml(documents))
 
     found = [one for report in lint(read_stream(str(file))) for one in report.findings]
 

@@ -14,12 +14,11 @@ from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.embedded import judge
 from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import read_stream
-from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
-from tests.cli.injecting import EXAMPLES, example, injected
+from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, injected
 from tests.cli.lint.cases import (
     AGENT,
     BROKEN,
@@ -47,7 +46,7 @@ KNOWN = {name: {"agent-missing"} for name in WITHOUT_AGENT}  # these examples sh
 def findings(documents: list[KubeObject], folder: Path) -> list[tuple[str, str]]:
     """Return (rule, path) of lint's findings."""
     file = folder / "manifest.yaml"
-    file.write_text(yaml.safe_dump_all(documents))
+    file.write_text(as_yaml(documents))
     return [(finding.rule, finding.path) for report in lint(read_stream(str(file))) for finding in report.findings]
 
 
@@ -56,7 +55,7 @@ def findings(documents: list[KubeObject], folder: Path) -> list[tuple[str, str]]
 )
 def test_one_thing_broken_is_one_finding(tmp_path: Path, change: Break, rule: str, path: str) -> None:
     """Each mistake gives one finding of its rule at its path; a case without a rule gives none."""
-    documents = list(parse(example("train.yaml")))
+    documents = documents_of("train.yaml")
     change(documents[-1])
     assert findings(documents, tmp_path) == ([(rule, path)] if rule else [])
 
@@ -66,7 +65,7 @@ def test_one_thing_broken_is_one_finding(tmp_path: Path, change: Break, rule: st
 )
 def test_one_thing_broken_under_a_supervisor(tmp_path: Path, change: Break, rule: str, path: str) -> None:
     """In examples/train-supervisor.yaml each mistake gives one finding."""
-    documents = list(parse(example("train-supervisor.yaml")))
+    documents = documents_of("train-supervisor.yaml")
     change(documents[-1])
     found = findings(documents, tmp_path)
     assert found[:1] == ([(rule, path)] if rule else [])
@@ -75,7 +74,7 @@ def test_one_thing_broken_under_a_supervisor(tmp_path: Path, change: Break, rule
 @pytest.mark.parametrize(("change", "rule", "path"), PROBED + UNWATCHED, ids=range(len(PROBED + UNWATCHED)))
 def test_one_thing_broken_beside_a_startup_probe(tmp_path: Path, change: Break, rule: str, path: str) -> None:
     """Each mistake gives one finding; a worker that the probe alone holds back is one already."""
-    *others, document = parse(example("train.yaml"))
+    *others, document = documents_of("train.yaml")
     document = held_by_probe(document)
     change(document)
     found = findings([*others, document], tmp_path)
@@ -86,7 +85,7 @@ def test_one_thing_broken_beside_a_startup_probe(tmp_path: Path, change: Break, 
 @pytest.mark.parametrize(("change", "rule", "path"), GUARDED, ids=[f"{i}-{r}" for i, (_, r, _) in enumerate(GUARDED)])
 def test_one_thing_broken_under_a_guard(tmp_path: Path, change: Break, rule: str, path: str) -> None:
     """The first finding about a guard in examples/train.yaml."""
-    documents = list(parse(example("train.yaml")))
+    documents = documents_of("train.yaml")
     change(documents[-1])
     found = [(seen, where.removesuffix(".command")) for seen, where in findings(documents, tmp_path)]
     assert found[:1] == ([(rule, path.removesuffix(".command"))] if rule else [])
@@ -99,7 +98,7 @@ def test_a_limit_that_cannot_be_used_is_one_finding(
     tmp_path: Path, name: str, change: Break, rule: str, path: str
 ) -> None:
     """Wherever it stands: an annotation, a variable, an option; what wins over it decides."""
-    documents = list(parse(example(f"{name}.yaml")))
+    documents = documents_of(f"{name}.yaml")
     change(documents[-1])
     found = [(seen, where) for seen, where in findings(documents, tmp_path) if seen != "epoch-file"]  # another matter
     assert found == ([(rule, path)] if rule else [])
@@ -127,14 +126,14 @@ def test_the_command_says_which_bound_a_jobset_of_any_size_exceeds(tmp_path: Pat
     """The whole command ends, and names the size and the bound, also where only the embedded server refuses."""
     documents = []
     for number, (replicas, pods, strategy, _) in enumerate(HUGE):
-        *others, document = parse(example("train.yaml"))
+        *others, document = documents_of("train.yaml")
         document["metadata"]["name"] = f"huge-{number}"
         replicated(document)["replicas"] = replicas
         job(document).update(parallelism=pods, completions=pods)
         jobset(document)["failurePolicy"]["restartStrategy"] = strategy
         documents += [document, *others]
     file = tmp_path / "huge.yaml"
-    file.write_text(yaml.safe_dump_all(documents))
+    file.write_text(as_yaml(documents))
     result = run("lint", "-f", str(file), "-o", "json")
     assert result.returncode == 1, result.stderr
     for number, (*_, expected) in enumerate(HUGE):
@@ -161,7 +160,7 @@ RIGHTS = [
 def test_rights_that_the_file_shows(tmp_path: Path, index: int) -> None:
     """A Role in the file that lacks an agent's right gives a finding; a Role with more rights gives none."""
     changes, rule, _ = RIGHTS[index]
-    documents = list(parse(example("train.yaml")))
+    documents = documents_of("train.yaml")
     documents[1]["rules"][rule] |= changes
     expected = [] if index == 1 else [("service-account-rights", f"{POD}.serviceAccountName")]
     assert findings(documents, tmp_path) == expected
@@ -169,12 +168,12 @@ def test_rights_that_the_file_shows(tmp_path: Path, index: int) -> None:
 
 def test_rights_that_the_file_does_not_show_are_the_cluster_s_business(tmp_path: Path) -> None:
     """A JobSet without a Role in its file gives no finding."""
-    assert findings([list(parse(example("train.yaml")))[-1]], tmp_path) == []
+    assert findings([documents_of("train.yaml")[-1]], tmp_path) == []
 
 
 def test_an_account_that_mounts_no_token(tmp_path: Path) -> None:
     """An unmounted token gives a finding, also by the ServiceAccount; a token projected to the agent gives none."""
-    documents = list(parse(example("train.yaml")))
+    documents = documents_of("train.yaml")
     del pod(documents[-1])["automountServiceAccountToken"]
     documents[0]["automountServiceAccountToken"] = False
     assert findings(documents, tmp_path) == []
@@ -189,7 +188,7 @@ def test_an_account_that_mounts_no_token(tmp_path: Path) -> None:
 def test_an_order_inside_the_group(tmp_path: Path) -> None:
     """An order inside the group gives a finding for sidecars only: supervisors are ready while they wait."""
     for name, expected in (("train.yaml", 1), ("train-supervisor.yaml", 0)):
-        documents = list(parse(example(name)))
+        documents = documents_of(name)
         first = replicated(documents[-1])
         second = json.loads(json.dumps(first)) | {"name": "b", "dependsOn": [{"name": "workers", "status": "Ready"}]}
         jobset(documents[-1])["replicatedJobs"].append(second)
@@ -210,7 +209,7 @@ startupProbe: {httpGet: {path: /barrier-is-down, port: 8081}, periodSeconds: 1, 
 
 def test_a_manifest_for_upstream_s_agent_has_no_error(tmp_path: Path) -> None:
     """A manifest for upstream's agent gives no error with our image; our additions are only recommended."""
-    documents = list(parse(example("train.yaml")))
+    documents = documents_of("train.yaml")
     pod(documents[-1])["initContainers"] = [yaml.safe_load(UPSTREAM)]
     del pod(documents[-1])["automountServiceAccountToken"]
     worker(documents[-1])["command"] = ["python3", "-m", "inplace.examples.train"]
@@ -286,13 +285,13 @@ def test_as_a_program(tmp_path: Path) -> None:
     first, *policy = shown.stdout.splitlines()
     assert (shown.returncode, first) == (0, "JobSet default/plain: clean"), shown.stderr
     assert all(line.startswith("policy ") for line in policy)
-    documents = list(parse(example("train.yaml")))
+    documents = documents_of("train.yaml")
     agent(documents[-1])["imagePullPolicy"] = "Always"
     file = tmp_path / "x.yaml"
-    file.write_text(yaml.safe_dump_all(documents))
+    file.write_text(as_yaml(documents))
     assert [run("lint", "-f", str(file), *more).returncode for more in ((), ("--strict",))] == [0, 1]
     job(documents[-1])["backoffLimit"] = 6
-    file.write_text(yaml.safe_dump_all(documents))
+    file.write_text(as_yaml(documents))
     text, machine = run("lint", "-f", str(file)), run("lint", "-f", str(file), "-o", "json")
     assert (text.returncode, machine.returncode) == (1, 1)
     assert f"error backoff-limit in JobSet default/train\n  at     {JOB}.backoffLimit\n  found  6\n" in text.stdout
@@ -304,7 +303,7 @@ def test_as_a_program(tmp_path: Path) -> None:
 
 def test_the_embedded_server_judges_too() -> None:
     """The server's dry run finds misspelt fields, schema and CEL errors, and nothing in a good manifest."""
-    sound, misspelt, long = (list(parse(example("train.yaml")))[-1] for _ in range(3))
+    sound, misspelt, long = (documents_of("train.yaml")[-1] for _ in range(3))
     misspelt["spec"]["failurePolice"] = {}
     long["metadata"]["annotations"] = {"x": 3}
     found = judge([sound, misspelt, long])

@@ -14,9 +14,8 @@ from inplace.cli.lint.lint import LintOptions, run_lint
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.stall import check_no_progress
 from inplace.cli.lint.words import duration
-from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.wire import names as wire
-from tests.cli.injecting import EXAMPLES, example
+from tests.cli.injecting import EXAMPLES, documents_of
 from tests.cli.lint.cases import Break, both, env, job, pod, put, worker
 from tests.cli.lint.stall_cases import run_with
 from tests.controller.manifests import jobset
@@ -31,7 +30,7 @@ def annotated(**annotations: str) -> dict[str, Any]:
 
 def of_example(name: str, **annotations: str) -> dict[str, Any]:
     """Return the JobSet of an example, with annotations."""
-    document: dict[str, Any] = list(parse(example(f"{name}.yaml")))[-1]
+    document: dict[str, Any] = documents_of(f"{name}.yaml")[-1]
     given = {getattr(wire, key): text for key, text in annotations.items()}
     document["metadata"]["annotations"] = (document["metadata"].get("annotations") or {}) | given
     return document
@@ -51,7 +50,7 @@ def test_a_ladder_is_told_rung_by_rung() -> None:
 
 def test_where_nothing_is_set_the_defaults_are_told() -> None:
     """What a failure does, what ends the JobSet, and what hangs, nodes and missing Pods do."""
-    document = list(parse(example("train.yaml")))[-1]
+    document = documents_of("train.yaml")[-1]
     assert policy_sentences(document) == (
         "After a failure all workers restart in their Pods: up to 10 times in the JobSet's life (maxRestarts).",
         "The next failure fails the JobSet, with the reason ReachedMaxRestarts.",
@@ -66,7 +65,7 @@ def test_where_nothing_is_set_the_defaults_are_told() -> None:
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.yaml")))
 def test_every_example_has_a_policy(name: str) -> None:
     """Each JobSet of the examples says in its first sentences what ends it."""
-    for document in parse(example(name)):
+    for document in documents_of(name):
         if document["kind"] == "JobSet":
             assert any("fails the JobSet" in sentence for sentence in policy_sentences(document))
 

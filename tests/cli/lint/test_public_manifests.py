@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from inplace.cli.lint.annotations import KNOWN
 from inplace.cli.lint.catalogue import RULES
@@ -18,7 +17,7 @@ from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from tests.cli.command import run
-from tests.cli.injecting import EXAMPLES, injected
+from tests.cli.injecting import EXAMPLES, as_yaml, injected
 from tests.cli.lint.cases import JOB, POD, job, jobset, pod, put, worker
 
 TRAINER = {"name": "trainer", "image": "t:1", "command": ["python3", "t.py"]}
@@ -73,7 +72,7 @@ def test_a_form_that_the_api_takes_has_no_finding(tmp_path: Path, change: Any) -
     """Neither lint's own rules nor the embedded server object."""
     document = plain()
     change(document)
-    assert report_of(yaml.safe_dump(document), tmp_path).findings == ()
+    assert report_of(as_yaml([document]), tmp_path).findings == ()
     assert judge([document]) == [[]]
 
 
@@ -81,7 +80,7 @@ def test_a_jobset_without_any_name_is_said_to_have_none(tmp_path: Path) -> None:
     """What was found is nothing, and not a name of lint's own."""
     document = plain()
     document["metadata"] = {"namespace": "default"}
-    (finding,) = report_of(yaml.safe_dump(document), tmp_path).findings
+    (finding,) = report_of(as_yaml([document]), tmp_path).findings
     assert (finding.path, finding.found) == ("metadata.name", "nothing")
 
 
@@ -118,7 +117,7 @@ def test_the_command_asks_the_server_about_the_jobs(tmp_path: Path) -> None:
     document = plain()
     put(pod, restartPolicy="Always")(document)
     file = tmp_path / "always.yaml"
-    file.write_text(yaml.safe_dump(document))
+    file.write_text(as_yaml([document]))
     result = run("lint", "-f", str(file), "-o", "json")
     assert result.returncode == 1
     assert [one["path"] for one in json.loads(result.stdout)["findings"]] == [f"{POD}.restartPolicy"]
@@ -133,11 +132,11 @@ def test_the_server_takes_every_example_s_jobs(name: str) -> None:
 def test_a_plain_jobset_is_not_called_clean(tmp_path: Path) -> None:
     """Nothing restarts in place there, and the command that changes that is named."""
     file = tmp_path / "plain.yaml"
-    file.write_text(yaml.safe_dump(plain()))
+    file.write_text(as_yaml([plain()]))
     first, *others = run("lint", "-f", str(file)).stdout.splitlines()
     assert first == "JobSet plain: no mistake found, and nothing restarts in place"
     assert "policy Nothing restarts in place here (restartStrategy is not set): `inplace inject -f FILE`" in others[0]
-    assert report_of(injected(yaml.safe_dump(plain()), tmp_path), tmp_path).in_place
+    assert report_of(injected(as_yaml([plain()]), tmp_path), tmp_path).in_place
 
 
 @pytest.mark.parametrize("barrier", ["guard", "probe"])
@@ -146,7 +145,7 @@ def test_a_container_beside_the_named_worker_is_a_helper(tmp_path: Path, barrier
     document = plain()
     helper = {"name": "daemon", "image": "d:1", "command": ["daemon"]}
     pod(document)["containers"].insert(0, helper)
-    made = injected(yaml.safe_dump(document), tmp_path, workers=("trainer",), barrier=barrier, agent_image="a:1")
+    made = injected(as_yaml([document]), tmp_path, workers=("trainer",), barrier=barrier, agent_image="a:1")
     rules = [finding.rule for finding in report_of(made, tmp_path).findings]
     assert rules == (["worker-start"] if barrier == "probe" else [])
 
@@ -155,10 +154,10 @@ def test_a_worker_that_lost_its_guard_is_no_helper(tmp_path: Path) -> None:
     """Its restart rules say that it is a worker."""
     document = plain()
     pod(document)["containers"].append(dict(TRAINER) | {"name": "second"})
-    made = injected(yaml.safe_dump(document), tmp_path, workers=("trainer", "second"), agent_image="a:1")
+    made = injected(as_yaml([document]), tmp_path, workers=("trainer", "second"), agent_image="a:1")
     documents = list(parse(made))
     pod(documents[-1])["containers"][1]["command"] = ["python3", "t.py"]
-    (finding,) = report_of(yaml.safe_dump_all(documents), tmp_path).findings
+    (finding,) = report_of(as_yaml(documents), tmp_path).findings
     assert (finding.rule, finding.path) == ("guard-missing", f'{POD}.containers[name="second"].command')
 
 
@@ -180,7 +179,7 @@ def test_a_misspelt_annotation_is_named_with_the_right_one(tmp_path: Path, name:
     template = jobset(document)["replicatedJobs"][0]["template"]
     parts = {"metadata": document, "job": template, "pod": template["spec"]["template"]}
     parts[place].setdefault("metadata", {})["annotations"] = {name: "1"}
-    (finding,) = report_of(yaml.safe_dump(document), tmp_path).findings
+    (finding,) = report_of(as_yaml([document]), tmp_path).findings
     assert (finding.rule, finding.needed) == ("annotation-name", meant)
     assert name in finding.path
 
@@ -189,7 +188,7 @@ def test_known_and_foreign_annotations_are_no_mistakes(tmp_path: Path) -> None:
     """Our names, upstream's, and those of other projects."""
     names = (wire.RESTART_DEPTH, wire.EXCLUSIVE_TOPOLOGY, "kueue.x-k8s.io/queue-name", "gke-gcsfuse/volumes", "a")
     document = plain(name="plain", annotations=dict.fromkeys(names, "60"))
-    assert report_of(yaml.safe_dump(document), tmp_path).findings == ()
+    assert report_of(as_yaml([document]), tmp_path).findings == ()
     assert {wire.EXCLUSIVE_TOPOLOGY, wire.NODE_SELECTOR_STRATEGY, wire.RESTART_DEPTH, wire.FENCE_AFTER} <= KNOWN
 
 
@@ -198,10 +197,10 @@ def test_a_template_that_nobody_filled_in_is_only_that(tmp_path: Path) -> None:
     document = plain(name="${WORKLOAD}")
     worker(document)["image"] = "${IMAGE}"
     job(document).update(parallelism="$PODS", completions="$PODS")
-    found = report_of(yaml.safe_dump(document), tmp_path).findings
+    found = report_of(as_yaml([document]), tmp_path).findings
     assert {finding.rule for finding in found} == {"unexpanded-variable"}
     assert [finding.found.partition(" in ")[0] for finding in found] == ["${WORKLOAD}", "$PODS", "$PODS", "${IMAGE}"]
     assert RULES["unexpanded-variable"].severity == "error"
     assert "envsubst" in found[0].fix
     worker(document)["image"] = "{{ .Values.image }}"
-    assert any("helm template" in finding.fix for finding in report_of(yaml.safe_dump(document), tmp_path).findings)
+    assert any("helm template" in finding.fix for finding in report_of(as_yaml([document]), tmp_path).findings)
