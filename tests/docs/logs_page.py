@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -57,6 +58,7 @@ def page() -> str:
     return HEAD + "".join(_row(name, event) for name, event in sorted(events().items()))
 
 
+@cache
 def events() -> dict[str, Event]:
     """Return every event of the source, by its name."""
     found: dict[str, Event] = {}

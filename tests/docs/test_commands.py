@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,16 +36,24 @@ def commands(text: str, program: str) -> Iterator[list[str]]:
 
 def wrong_words(words: list[str]) -> list[str]:
     """Return a subcommand or options that `inplace` does not have."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
     _, name, *rest = words
     if name.startswith("-") or not name.isalpha():
         return []
-    if name not in group.commands:
+    if name not in options():
         return [name]
-    known = {option for one in group.commands[name].params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
     given = [word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"]
-    return [option for option in given if option not in known]
+    return [option for option in given if option not in options()[name]]
+
+
+@cache
+def options() -> dict[str, set[str]]:
+    """Return the options of each subcommand."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return {
+        name: {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
+        for name, command in group.commands.items()
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
