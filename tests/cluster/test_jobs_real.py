@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,16 +12,25 @@ from tests.conformance.api import Api
 from tests.conformance.job_cases import CASES
 from tests.http_transport import transport_for
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+@pytest.mark.asyncio(loop_scope="session")
+async def test_job_controller(full_control_plane: ControlPlane) -> None:
+    """The real controller passes each case, side by side: they wait for real back-offs, in namespaces of their own."""
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-async def test_job_controller(
-    case: Callable[[Api], Awaitable[None]], full_control_plane: ControlPlane, full_namespace: str
-) -> None:
-    """The real controller passes the case."""
-    transport = transport_for(full_control_plane.kubeconfig)
-    try:
-        await case(Api(transport, full_namespace))
-    finally:
-        await transport.close()
+    async def passed(case: Callable[[Api], Awaitable[None]]) -> None:
+        namespace = await full_control_plane.create_namespace()
+        transport = transport_for(full_control_plane.kubeconfig)
+        try:
+            await case(Api(transport, namespace))
+        except Exception as error:
+            error.add_note(f"case {case.__name__}")
+            raise
+        finally:
+            await transport.close()
+            async with full_control_plane.client() as api:
+                await api.delete(f"/api/v1/namespaces/{namespace}")
+
+    ends = await asyncio.gather(*map(passed, CASES), return_exceptions=True)
+    broken = [end for end in ends if isinstance(end, BaseException)]
+    if broken:
+        raise BaseExceptionGroup("cases that the real controller does not pass", broken)
