@@ -1,10 +1,16 @@
-"""Run `inplace` as a user does: a process of its own."""
+"""Run `inplace` as a user does, in a process of its own, or in this one."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+
+import pytest
+
+from inplace.cli.main import app
 
 REPOSITORY = Path(__file__).parents[2]
 RUN_S_MAX = 120.0
@@ -20,6 +26,16 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*arguments), cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False
     )
+
+
+def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in this process, without the start of another, and return what it printed."""
+    out, err = StringIO(), StringIO()
+    with chdir(REPOSITORY), redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        app(arguments)
+    code = ended.value.code
+    assert isinstance(code, int), code
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def run_bytes(*arguments: str) -> bytes:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import yaml
-
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import KubeObject, Resource
+from inplace.simulator.cluster.manifests import read_manifests
 
 PATH = Path(__file__).parents[2] / "deploy" / "apf" / "flowcontrol.yaml"
 GROUP = "flowcontrol.apiserver.k8s.io"
@@ -20,7 +19,7 @@ RESOURCES = {resource.kind: resource for resource in (FLOW_SCHEMAS, PRIORITY_LEV
 
 def apf_objects() -> list[KubeObject]:
     """Return the objects, in the file's order."""
-    return list(yaml.safe_load_all(PATH.read_text()))
+    return read_manifests(PATH)
 
 
 def apf_object(kind: str, name: str) -> KubeObject:

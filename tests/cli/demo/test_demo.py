@@ -9,10 +9,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
-from inplace.simulator.cluster.manifests import held_by_probe
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.cli.injecting import as_yaml
 
 MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lift", "first_step")
 
@@ -139,15 +140,15 @@ def manifest(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def example() -> list[dict[str, object]]:
+def example() -> list[KubeObject]:
     """Return the documents of examples/train.yaml."""
-    return list(yaml.safe_load_all((REPOSITORY / "examples" / "train.yaml").read_text()))
+    return read_manifests(REPOSITORY / "examples" / "train.yaml")
 
 
 @pytest.mark.slow
 def test_a_user_s_manifest_is_run(tmp_path: Path) -> None:
     """--file takes the number of Pods from the manifest."""
-    text = yaml.safe_dump_all(example())
+    text = as_yaml(example())
 
     result = run("demo", "--runtime", "model", "--json", "--file", manifest(tmp_path, text))
 
@@ -159,7 +160,7 @@ def test_a_user_s_manifest_is_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["train-supervisor.yaml", "train.yaml"])
 def test_a_worker_that_fails_again_and_again_has_the_last_word(name: str, tmp_path: Path) -> None:
     """The demo ends with an error that says why the JobSet ended, and what the worker that failed first printed."""
-    documents = list(yaml.safe_load_all((REPOSITORY / "examples" / name).read_text()))
+    documents = read_manifests(REPOSITORY / "examples" / name)
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = 1
     job = spec["replicatedJobs"][0]["template"]["spec"]
@@ -168,7 +169,7 @@ def test_a_worker_that_fails_again_and_again_has_the_last_word(name: str, tmp_pa
     worker["command"] = worker["command"][: worker["command"].index("--") + 1]
     worker["args"] = ["python3", "-c", "print('this is my model'); raise RuntimeError('and it is broken')"]
 
-    result = run("demo", "--yes", "--file", manifest(tmp_path, yaml.safe_dump_all(documents)))
+    result = run("demo", "--yes", "--file", manifest(tmp_path, as_yaml(documents)))
 
     assert result.returncode == 1
     said = result.stderr[result.stderr.index("inplace demo: expected the JobSet to train on") :]
@@ -184,8 +185,8 @@ def breaking(**changes: object) -> str:
     documents = example()
     jobset = documents[-1]
     assert jobset["kind"] == "JobSet"
-    jobset["spec"]["replicatedJobs"][0]["template"]["spec"] |= changes  # type: ignore[index]
-    return yaml.safe_dump_all(documents)
+    jobset["spec"]["replicatedJobs"][0]["template"]["spec"] |= changes
+    return as_yaml(documents)
 
 
 @pytest.mark.slow
@@ -198,7 +199,7 @@ def breaking(**changes: object) -> str:
         ("- 1\n", "expected objects with apiVersion and kind"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: x}\n", "expected a JobSet (jobset.x-k8s.io/v1alpha2), saw Pod"),
         ("kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\n", "expected objects with apiVersion, kind and metadata"),
-        (yaml.safe_dump_all([*example(), example()[-1]]), "expected exactly one JobSet, saw 2"),
+        (as_yaml([*example(), example()[-1]]), "expected exactly one JobSet, saw 2"),
         ("kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\nmetadata: {name: x}\n", "expected spec.replicatedJobs"),
         (breaking(backoffLimit=3), "backoffLimit"),
         (breaking(podReplacementPolicy="TerminatingOrFailed"), "podReplacementPolicy"),

@@ -9,7 +9,7 @@ import pytest
 
 from inplace.cli.inject.agent_resources import amounts_of
 from inplace.cli.inject.jobset import Refusal
-from tests.cli.command import run
+from tests.cli.command import run_here
 from tests.cli.injecting import example, injected, pod_spec_of
 
 PLAIN = example("minimal.yaml")
@@ -104,6 +104,6 @@ def test_amounts_that_break_the_pod_are_refused(tmp_path: Path, mode: str, optio
 )
 def test_an_unreadable_amount_is_bad_usage(option: str) -> None:
     """An amount that cannot be read ends the command with exit code 2 and an example."""
-    done = run("inject", "-f", "examples/minimal.yaml", "--agent-resources", option)
+    done = run_here("inject", "-f", "examples/minimal.yaml", "--agent-resources", option)
     assert done.returncode == 2, done
     assert "cpu=100m,memory=64Mi" in done.stderr

@@ -22,7 +22,7 @@ from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
 from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import held_by_probe
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run, run_here
 from tests.cli.injecting import as_yaml, example, injected, jobset_of, pod_spec_of
 
 PLAIN = example("plain.yaml")
@@ -458,7 +458,7 @@ def test_what_is_no_manifest_is_said_in_words(tmp_path: Path, text: str, expecte
     """A bad manifest gives exit code 2, one line and no output; "" expects the refusal of too many anchors."""
     file = tmp_path / "x.yaml"
     file.write_text(text)
-    result = run("inject", "-f", str(file))
+    result = run_here("inject", "-f", str(file))
     assert result.returncode == 2, result.stderr
     assert (expected or f"more than {REPEATED_MAX:,} values") in result.stderr
     assert "Traceback" not in result.stderr
@@ -471,7 +471,7 @@ def test_what_is_no_manifest_is_said_in_words(tmp_path: Path, text: str, expecte
 )
 def test_what_is_no_file_is_said_in_words(file: str, expected: str) -> None:
     """A missing file, a folder and a file of other text give exit code 2 and a message."""
-    result = run("inject", "-f", file)
+    result = run_here("inject", "-f", file)
     assert (result.returncode, result.stdout) == (2, "")
     assert expected in result.stderr
 

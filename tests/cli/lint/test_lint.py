@@ -17,7 +17,7 @@ from inplace.cli.manifests.documents import read_stream
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.simulator.cluster.manifests import held_by_probe
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run, run_here
 from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, injected
 from tests.cli.lint.cases import (
     AGENT,
@@ -317,7 +317,7 @@ def test_the_embedded_server_judges_too() -> None:
 @pytest.mark.parametrize("file", ["/nowhere.yaml", "examples", "README.md", "deploy/rbac/controller.yaml"])
 def test_what_is_no_manifest_is_said_in_words(file: str) -> None:
     """A file that is no manifest gives exit code 2 and a message on stderr."""
-    result = run("lint", "-f", file)
+    result = run_here("lint", "-f", file)
     assert (result.returncode, result.stdout) == (2, "")
     assert "expected" in result.stderr
     assert "Traceback" not in result.stderr
