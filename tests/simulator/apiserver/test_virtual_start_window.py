@@ -7,6 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from shutil import copytree
+
+import pytest
 
 from inplace.agent.announce.herd import Herd
 from inplace.agent.announce.herd_start import HerdStart
@@ -94,21 +97,29 @@ def write_default(folder: Path) -> None:
         (folder / f"{index}.window").write_text(f"v1 1 0 0 {ORDERED_S:.3f}")
 
 
-def test_the_window_shrinks_while_the_server_is_fast(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def shrunk(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Restarted, Restarted]:
+    """Restart a group twice while the server is fast; give the Pods' files, which nobody may change, and both."""
+    folder = tmp_path_factory.mktemp("shrunk")
+    write_default(folder)
+    return folder, restart(folder, FAST, 1), restart(folder, FAST, 2)
+
+
+def test_the_window_shrinks_while_the_server_is_fast(tmp_path: Path, shrunk: tuple[Path, Restarted, Restarted]) -> None:
     """One restart in the default window, then none waits: faster by what kubelets do not spread, and no 429."""
-    write_default(tmp_path)
-    first, second, third = (restart(tmp_path, FAST, seed) for seed in (1, 2, 3))
+    folder, first, second = shrunk
+    copytree(folder, tmp_path, dirs_exist_ok=True)
+    third = restart(tmp_path, FAST, 3)
     assert first.levels == {0: PODS}
     assert third.levels[0] > 0.9 * PODS
     assert first.rejected == second.rejected == third.rejected == 0
     assert max(second.seconds, third.seconds) < first.seconds - 0.5
 
 
-def test_the_window_grows_when_the_server_turns_slow(tmp_path: Path) -> None:
+def test_the_window_grows_when_the_server_turns_slow(tmp_path: Path, shrunk: tuple[Path, Restarted, Restarted]) -> None:
     """The first slow restart stays within 0.2 429s per agent; nearly all Pods saw that, and the next ones have few."""
-    write_default(tmp_path)
-    restart(tmp_path, FAST, 1)
-    before = restart(tmp_path, FAST, 2)
+    folder, _, before = shrunk
+    copytree(folder, tmp_path, dirs_exist_ok=True)
     slow = [restart(tmp_path, SLOW, seed) for seed in (3, 4, 5)]
     assert before.levels[0] > 0.9 * PODS
     assert 0 < slow[0].rejected <= 0.2 * PODS
