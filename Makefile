@@ -11,6 +11,8 @@ MODE   ?= sidecar
 NODE_TESTS ?= tests/cluster/node
 # CI leaves out tests/model here: it runs the model checker itself.
 SIM_TESTS ?= tests
+# CI leaves out the properties here: `make test-sim` draws 200 examples of each, where `make test` draws 25.
+QUICK ?= not slow
 # Measures how long a restart takes beside hostile objects, so nothing else may run beside it.
 ALONE := tests/cluster/test_hostile_real.py
 # The whole suite spreads over the cores, with one process more: some tests wait more than they work.
@@ -61,7 +63,7 @@ type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
 test: $(STAMP)  ## run the quick tests in two minutes; every run gives the same result
-	$(PYTEST) tests --ignore=tests/cluster --ignore=tests/frameworks -m "not slow"
+	$(PYTEST) tests --ignore=tests/cluster --ignore=tests/frameworks -m "$(QUICK)"
 
 test-sim: $(STAMP)  ## run the longer tests without a cluster: seeds of faults, planted bugs, the model, more examples
 	$(PYTEST) $(SIM_TESTS) --ignore=tests/cluster --ignore=tests/frameworks -m "slow or hypothesis" --hypothesis-profile=thorough
