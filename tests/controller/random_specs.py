@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ JOBS_MAX = 9  # three replicatedJobs of three Jobs: enough for every order, smal
 @st.composite
 def manifests(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIES) -> KubeObject:
     """Draw a JobSet."""
-    names = ["a", "b", "c"][: draw(st.integers(0, 3))]
+    names = ("a", "b", "c")[: draw(st.integers(0, 3))]
     jobs = [draw(_replicated_jobs(name)) for name in names]
     strategy = draw(st.sampled_from(strategies))
     manifest = jobset(strategy=strategy, jobs=jobs, restarts_max=draw(st.integers(0, 2)))
@@ -32,11 +33,15 @@ def manifests(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIE
         manifest["metadata"].setdefault("annotations", {}).update(draw(_policies()))
     spec = manifest["spec"]
     _draw_order(draw, spec, names)
-    targets = st.lists(st.sampled_from(names), max_size=2, unique=True) if names else st.just([])
     if strategy is not None:
-        spec["failurePolicy"]["rules"] = draw(
-            st.lists(_rules(targets), max_size=2, unique_by=lambda rule: rule["name"])
-        )
+        spec["failurePolicy"]["rules"] = draw(_rules(names))
+    return manifest | {"spec": spec | deepcopy(draw(_optional_fields(names)))}
+
+
+# Strategies that are made anew for each example cost as much as what they draw. What they share is copied.
+@cache
+def _optional_fields(names: tuple[str, ...]) -> st.SearchStrategy[KubeObject]:
+    targets = _targets(names)
     optional: dict[str, st.SearchStrategy[Any]] = {
         "suspend": st.booleans(),
         "ttlSecondsAfterFinished": st.sampled_from([0, 60]),
@@ -52,9 +57,15 @@ def manifests(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIE
         optional["coordinator"] = st.fixed_dictionaries(
             {"replicatedJob": st.sampled_from(names)}, optional={"jobIndex": st.integers(0, 2)}
         )
-    return manifest | {"spec": spec | draw(st.fixed_dictionaries({}, optional=optional))}
+    return st.fixed_dictionaries({}, optional=optional)
 
 
+@cache
+def _targets(names: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(names), max_size=2, unique=True) if names else st.just([])
+
+
+@cache
 def _policies() -> st.SearchStrategy[dict[str, str]]:
     """Draw what comes after which failure."""
     ladders = ("InPlace=1/60", "RecreateJobs=1/60", "ReplacePod=1/1,RecreateJobs=2/60, InPlace=64/2592000", "garbage")
@@ -90,28 +101,30 @@ def _replicated_jobs(draw: st.DrawFn, name: str) -> KubeObject:
     return job
 
 
-def _draw_order(draw: st.DrawFn, spec: KubeObject, names: list[str]) -> None:
+def _draw_order(draw: st.DrawFn, spec: KubeObject, names: tuple[str, ...]) -> None:
     """Let replicatedJobs start at once, in order, or after some of those before them."""
     match draw(st.sampled_from(["at once", "in order", "depends"])):
         case "in order":
             spec["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
         case "depends":
             for position, job in enumerate(spec["replicatedJobs"][1:], start=1):
-                before = draw(st.lists(st.sampled_from(names[:position]), max_size=2, unique=True))
+                before = draw(_targets(names[:position]))
                 status = st.sampled_from(["Ready", "Complete"])
                 job["dependsOn"] = [{"name": name, "status": draw(status)} for name in before]
 
 
-def _rules(targets: st.SearchStrategy[list[str]]) -> st.SearchStrategy[KubeObject]:
-    return st.fixed_dictionaries(
+@cache
+def _rules(names: tuple[str, ...]) -> st.SearchStrategy[list[KubeObject]]:
+    rule = st.fixed_dictionaries(
         {"name": st.sampled_from(["r", "s"]), "action": st.sampled_from(ACTIONS)},
         optional={
-            "targetReplicatedJobs": targets,
+            "targetReplicatedJobs": _targets(names),
             "setConditionReason": st.sampled_from(["", "Evicted", "too bad"]),
             "onJobFailureReasons": st.lists(st.sampled_from(REASONS), max_size=1),
             "onJobFailureMessagePatterns": st.lists(st.sampled_from(["exit code [0-9]+", "^no$"]), max_size=1),
         },
     )
+    return st.lists(rule, max_size=2, unique_by=lambda rule: rule["name"])
 
 
 def _exclusive() -> st.SearchStrategy[dict[str, str]]:
@@ -120,6 +133,7 @@ def _exclusive() -> st.SearchStrategy[dict[str, str]]:
     )
 
 
+@cache
 def _claim_policies() -> st.SearchStrategy[list[KubeObject]]:
     template = {"metadata": {"name": "cache"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
     retention = {"retentionPolicy": st.sampled_from([{}, {"whenDeleted": "Retain"}, {"whenDeleted": "Delete"}])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -103,6 +104,7 @@ def _relabel(job: KubeObject, key: str, value: str | None) -> None:
             job["metadata"][part][key] = value
 
 
+@cache
 def _job_conditions(kind: str) -> st.SearchStrategy[KubeObject]:
     return st.fixed_dictionaries(
         {
@@ -204,6 +206,7 @@ def _draw_pods(draw: st.DrawFn, world: PlannerWorld) -> None:
     world.asked_domains = draw(st.sampled_from([{}, {f"{name}-1": "rack-2" for name in world.jobs}]))
 
 
+@cache
 def _gates() -> st.SearchStrategy[list[str]]:
     return st.lists(st.sampled_from([wire.PLACEMENT_GATE, "example.com/quota"]), max_size=2, unique=True)
 
