@@ -65,7 +65,7 @@ def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
 
 def test_a_worker_that_nobody_watches_is_not_stopped(tmp_path: Path) -> None:
     """It would hang for ever, so the demo says what is missing."""
-    text = yaml.safe_dump(held_by_probe(example()[-1]))
+    text = as_yaml([held_by_probe(example()[-1])])
     for options, words in (
         (("--file", manifest(tmp_path, text)), "--stall: expected --mode guarded, process or supervisor"),
         (("--runtime", "model"), "--stall: expected --runtime process"),
