@@ -5,7 +5,7 @@ One task group holds two tasks: the watch, whose views are events, and (until it
 outcome is an event. The driver takes events one at a time on the loop's thread and performs the machine's actions in
 order. It makes no decision of the protocol; the machines of `common.protocol` make them all.
 
-`Driver` serves both agents. `agent.sidecar_agent` and `agent.supervisor_agent` each bring a machine, and perform the
+`Driver` serves both agents. `agent.sidecar_agent` and `agent.supervisor` each bring a machine, and perform the
 actions that only this machine has. None of them owns a process: they read no environment and never exit, so that
 thousands of agents can run in one loop under virtual time.
 """
@@ -36,7 +36,7 @@ from inplace.common.protocol.agent import (
 )
 
 if TYPE_CHECKING:
-    from inplace.agent.announce.fence import Fence
+    from inplace.agent.announce.lease_keeper import LeaseKeeper
     from inplace.common.protocol.agent import View
 
 REMINDER: Final = "reminder"  # its task's name
@@ -45,7 +45,7 @@ REMINDER_S: Final = (200.0, 300.0)
 of their kubelets' Lease renewals; what changes nothing is not stored, and no watch shows it. See docs/adr/0042."""
 
 
-class Mode(Protocol):
+class AgentRole(Protocol):
     """A machine, and what only its mode does."""
 
     @property
@@ -65,7 +65,7 @@ class Mode(Protocol):
 class Driver:
     """Drive one agent's machine."""
 
-    def __init__(self, config: AgentConfig, deps: AgentDeps, mode: Mode) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, mode: AgentRole) -> None:
         self._mode = mode
         self._clock = deps.clock
         self._rng = deps.rng
@@ -87,7 +87,7 @@ class Driver:
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
         self._reminder: asyncio.Task[None] | None = None
-        self.fence: Fence | None = None  # where the worker has a lease
+        self.lease_keeper: LeaseKeeper | None = None  # where the worker has a lease
         budget = RetryBudget(deps.rng, config.spread_s)
         self._watch = JobSetWatch(
             config,
@@ -165,7 +165,11 @@ class Driver:
         self._send_report()
         async with asyncio.TaskGroup() as self._tasks:
             watching = self._tasks.create_task(self._watch.run())
-            keeping = [self._tasks.create_task(work) for work in self.fence.work()] if self.fence is not None else []
+            keeping = (
+                [self._tasks.create_task(work) for work in self.lease_keeper.work()]
+                if self.lease_keeper is not None
+                else []
+            )
             code = await self._exit
             watching.cancel()
             for task in (self._announcing, self._reminder, *keeping):
@@ -177,8 +181,8 @@ class Driver:
         """Advance the machine by one of its events and perform its actions in order."""
         if self._exit.done():
             return  # the same chunk of the watch held more lines; the machine has ended
-        if self.fence is not None and not isinstance(event, Lease):
-            self.fence.check()  # a process that was stopped may find a view and the end of its lease at once
+        if self.lease_keeper is not None and not isinstance(event, Lease):
+            self.lease_keeper.check()  # a process that was stopped may find a view and the end of its lease at once
         before = self._mode.state
         actions = self._mode.step(event)
         if self._mode.state.phase is not before.phase:

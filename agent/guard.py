@@ -47,8 +47,8 @@ from inplace.common.protocol.guard import (
     step,
 )
 from inplace.common.protocol.link import (
-    CONTAINERS,
-    PROCESS,
+    LINK_CONTAINERS,
+    LINK_PROCESS,
     Absent,
     Checking,
     Ended,
@@ -66,7 +66,7 @@ from inplace.common.protocol.link import (
     Unfit,
     line_of,
 )
-from inplace.common.wire.unfit import CODE as UNFIT
+from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE as UNFIT
 
 if TYPE_CHECKING:
     from inplace.agent.worker.cleaning import Cleaning
@@ -310,7 +310,7 @@ class Guard:
             self._patience.note(f"no agent there yet ({error.strerror})")
             return
         link.setblocking(False)
-        self._link, self._lines = link, LineReader((CONTAINERS, PROCESS))
+        self._link, self._lines = link, LineReader((LINK_CONTAINERS, LINK_PROCESS))
         self.add_reader(link.fileno(), self._read)
 
     def _read(self) -> None:
@@ -337,7 +337,7 @@ class Guard:
                 self._take(AgentSignal(message.number))
             elif isinstance(message, Examine) and self._options.on_stall:
                 self._examine(message)
-            elif isinstance(message, Hello) and message.version == PROCESS:
+            elif isinstance(message, Hello) and message.version == LINK_PROCESS:
                 self._take(StayOn())
             elif isinstance(message, Leaving):
                 self._take(LinkEnded())

@@ -26,10 +26,10 @@ from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.shell import SIGNALS, Shell, SignalledError
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http.ahead import Ahead
+from inplace.common.kube.http.early_connection import EarlyConnection
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import Request
-from inplace.common.wire.names import CONTAINERS
+from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.worker.save_requests import SaveRequests
@@ -75,7 +75,7 @@ def run_loop(
     make: Callable[[AgentConfig, AgentDeps], Agent],
     *,
     listener: socket.socket | None,
-    ahead: Ahead | None = None,
+    ahead: EarlyConnection | None = None,
     unwatched: str = "",
 ) -> int:
     """Run an agent until it ends; return the process's exit code.
@@ -99,7 +99,7 @@ async def _run(
     shell: Shell,
     make: Callable[[AgentConfig, AgentDeps], Agent],
     listener: socket.socket | None,
-    ahead: Ahead | None,
+    ahead: EarlyConnection | None,
     unwatched: str,
 ) -> int:
     loop, log = asyncio.get_running_loop(), shell.log
@@ -119,7 +119,7 @@ async def _run(
         render_metrics = renderer(shell.metrics, log, clock)
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
     link: Link = NoLink()
-    if config.link_file and config.restart_depth == CONTAINERS:
+    if config.link_file and config.restart_depth == DEPTH_CONTAINERS:
         link = SocketLink(config.link_file, checks=config.checks_awaited, clock=clock, log=peers)
     saves: SaveRequests | None = None
     if config.save_within_s > 0:

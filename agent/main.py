@@ -47,7 +47,7 @@ def _follow(arguments: list[str]) -> int:
         print(USAGE, end="")
         return 0
     if isinstance(options, RunOptions):
-        from inplace.agent.start.supervised import run_supervised
+        from inplace.agent.start.supervisor_main import run_supervised
 
         return run_supervised(options, os.environ)
     from inplace.agent.start.guard_main import run_guard

@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from inplace.agent.announce.teller import Teller
+from inplace.agent.announce.failure_reporter import FailureReporter
 from inplace.agent.deps import AgentDeps
 from inplace.agent.driver import Driver
 from inplace.agent.start.config import AgentConfig
 from inplace.common.protocol.agent import AgentState, LiftBarrier, RestartInPlace
+from inplace.common.protocol.failure_report import ScheduleReport, SendReport, WorkerFailed, WorkerStalled
 from inplace.common.protocol.sidecar import Event, RestartPod, SidecarState, step
-from inplace.common.protocol.telling import ScheduleTelling, TellFailure, WorkerFailed, WorkerStalled
 
 
 class SidecarAgent:
@@ -30,7 +30,7 @@ class SidecarAgent:
         self._log = deps.log
         self._stalls = deps.stalls
         self._driver = Driver(config, deps, self)
-        self._teller = Teller(config, deps, self._driver)
+        self._reporter = FailureReporter(config, deps, self._driver)
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -65,8 +65,8 @@ class SidecarAgent:
         match action:
             case LiftBarrier(epoch):
                 self._lift(epoch)
-            case ScheduleTelling() | TellFailure():
-                self._teller.perform(action)
+            case ScheduleReport() | SendReport():
+                self._reporter.perform(action)
             case RestartInPlace(epoch, verdict):
                 view = self.state.view
                 seen = {"synced": view.synced, "deprecated": view.deprecated} if view else {}
@@ -108,7 +108,7 @@ class SidecarAgent:
 
     def _end(self, code: int) -> None:
         """End this process; what still would be told, kubelet shows."""
-        self._teller.drop()
+        self._reporter.drop()
         if self._watching is not None and self._watching is not asyncio.current_task():
             self._watching.cancel()
         self._driver.end(code)

@@ -44,7 +44,7 @@ from inplace.common.protocol.stall import (
 from inplace.common.wire.last_progress import last_progress_text, parse_last_progress
 from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase, phases_text
 from inplace.controller.spec.goodput import FIELD, Goodput, after_run, goodput_of
-from inplace.controller.tracking.silence import Silence
+from inplace.controller.tracking.last_steps import LastSteps
 
 RUNS: Final = 200
 PODS: Final = 2
@@ -189,7 +189,7 @@ def train(seed: int) -> Outcome:
         checkpoint = run.checkpoint
         hangs = rng.random() < 0.5
         seen_s = run.failed_s + (job.limit_s * rng.uniform(1.0, 1.1) if hangs else rng.uniform(0.005, 1.0))
-        silence = Silence()
+        silence = LastSteps()
         for pod in range(PODS):  # the first is the culprit, whose worker ends at its death
             ended_s = run.failed_s if pod == 0 and not hangs else seen_s + rng.uniform(0.01, 0.3)
             text, progress = pod_tells(run, job, rng, ended_s, epoch)

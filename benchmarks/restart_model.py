@@ -17,9 +17,9 @@ from benchmarks.model_bound import Least, emptied_s
 from benchmarks.model_group import NO_SLOTS, SIDECARS, Mode, ModelledRestart, Pod, Slots
 from benchmarks.model_server import Agenda, Cores, Server, servers_of
 from inplace.agent.announce.herd import Herd
+from inplace.agent.announce.report_delay import report_delay_s
 from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.announce.start_window import DEFAULT, StartWindow, is_slow, learned
-from inplace.agent.announce.telling import telling_delay_s
 from inplace.common.kube.errors import Throttled
 from inplace.common.kube.watch import Busy
 from inplace.simulator.profile import Profile
@@ -149,7 +149,7 @@ class Restarting:
             if self.mode == "upstream":
                 up_s += rng.uniform(0.0, PROBE_PERIOD_S)
             if index == 0:
-                self.phases["seen"] = telling_delay_s(self.pods, rng.random()) if is_guarded else relist_s
+                self.phases["seen"] = report_delay_s(self.pods, rng.random()) if is_guarded else relist_s
         budget = RetryBudget(rng, herd.spread_s)
         window = self.windows[index] if self.windows else DEFAULT
         return Pod(down_s, agent_s, up_s, herd, budget, self._requests, window, made_s=made_s)

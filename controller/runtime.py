@@ -20,7 +20,7 @@ from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.informer import Log
 from inplace.common.wire import names as wire
-from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
+from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError, LeaseOptions
 from inplace.controller.api.metered import MeteredTransport
 from inplace.controller.api.pace import PacedTransport
 from inplace.controller.health import probes
@@ -139,7 +139,7 @@ class Controller:
         if elector is not None:
             if not await self._unless_stopped(elector.acquire):
                 return
-            transport = FencedTransport(transport, elector)
+            transport = LeaderOnlyTransport(transport, elector)
         self.metrics.is_leader.labels(self.config.lease_name).set(1)
         try:
             await self._lead(transport, elector)

@@ -13,9 +13,9 @@ import json
 from collections.abc import Callable
 from typing import Final
 
-from inplace.agent.announce.endings import cause_of, cure_of, words_of
 from inplace.agent.announce.jobset_requests import announcement_request
 from inplace.agent.announce.retry_budget import RetryBudget
+from inplace.agent.announce.retry_causes import cause_of, cure_of, words_of
 from inplace.agent.report.log import Log
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases

@@ -1,7 +1,7 @@
 """
 Read the JobSet, keep one watch of what follows open, for ever, and hand over each view.
 
-Every way in which a watch can end is a value (`common.kube.watch.WatchEnding`); `agent.announce.endings` says what
+Every way in which a watch can end is a value (`common.kube.watch.WatchEnding`); `agent.announce.retry_causes` says what
 follows it. Two ways to begin: a cheap list (from the watch cache, possibly stale) and a consistent one (a quorum
 read). Once a list was consistent, so is everything that resumes from it.
 
@@ -15,7 +15,6 @@ from contextlib import aclosing
 from random import Random
 from typing import Final, NoReturn
 
-from inplace.agent.announce.endings import cause_of, cure_of, words_of
 from inplace.agent.announce.jobset_events import (
     Bookmark,
     ColumnsMissingError,
@@ -30,6 +29,7 @@ from inplace.agent.announce.jobset_events import (
 )
 from inplace.agent.announce.jobset_requests import begins_consistent, list_request, watch_request
 from inplace.agent.announce.retry_budget import RetryBudget
+from inplace.agent.announce.retry_causes import cause_of, cure_of, words_of
 from inplace.agent.report.log import Log
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.start.config import AgentConfig

@@ -9,7 +9,7 @@ A request with `Prefer: wait=SECONDS` (RFC 7240) is answered at the lift, or aft
 second learns of the lift up to a second late, and writes an Event for each refusal.
 
 Every Pod of the cluster may reach the port. Some connections are reserved for the processes of this Pod, and no client
-can lock others out (`common.seats`).
+can lock others out (`common.connection_limiter`).
 
 `Barrier` is the seam: `HttpBarrier` answers kubelet's startup probe over HTTP, the simulator's barrier is in memory.
 """
@@ -32,8 +32,8 @@ from inplace.agent.barrier.address import (
 from inplace.agent.report.log import LazyLog
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.start.config import AgentConfig
+from inplace.common.connection_limiter import ConnectionLimiter
 from inplace.common.kube.clock import Clock
-from inplace.common.seats import Seats
 
 REQUEST_BYTES_MAX: Final = 8 * 1024  # kubelet's probe is 150 bytes, a scraper's request some 500
 REQUEST_TIMEOUT_S: Final = 5.0  # whole exchange; a probe's own default is 1 s
@@ -120,8 +120,10 @@ class HttpBarrier:
         self._listener = listener
         self._server: asyncio.Server | None = None
         self._exchanges: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._local: Seats[asyncio.StreamWriter] = Seats(LOCAL_SEATS, per_source=LOCAL_SEATS)
-        self._peers: Seats[asyncio.StreamWriter] = Seats(PEER_SEATS, per_source=PEER_SEATS_PER_SOURCE)
+        self._local: ConnectionLimiter[asyncio.StreamWriter] = ConnectionLimiter(LOCAL_SEATS, per_source=LOCAL_SEATS)
+        self._peers: ConnectionLimiter[asyncio.StreamWriter] = ConnectionLimiter(
+            PEER_SEATS, per_source=PEER_SEATS_PER_SOURCE
+        )
         self._lifted = asyncio.Event()
         self._is_bypassed = False
         self._report: BarrierState | None = None

@@ -15,7 +15,7 @@ from inplace.agent.report.log import Log
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.link import (
-    CONTAINERS,
+    LINK_CONTAINERS,
     Ended,
     Ending,
     Failed,
@@ -90,7 +90,7 @@ class SocketLink:
     """
 
     def __init__(self, path: str, *, clock: Clock, log: Log, checks: int = 0) -> None:
-        self._server = LinkServer(path, CONTAINERS, clock=clock, log=log)
+        self._server = LinkServer(path, LINK_CONTAINERS, clock=clock, log=log)
         self._side_jobs = SideJobs(self._server, checks=checks, clock=clock, log=log)
         self._running: dict[int, int] = {}  # connection -> the epoch in which its worker runs
         self._lifted: Lifted | None = None

@@ -27,8 +27,8 @@ from inplace.common.protocol.linked_worker import (
     Lift,
     LinkedWorkerState,
     Lost,
-    Order,
     PeerLeft,
+    SignalWorkers,
     Tell,
     step,
 )
@@ -95,7 +95,7 @@ class LinkedWorker:
 
     def signal(self, number: int) -> None:
         """Let the workers end by this signal."""
-        self._take(Order(number))
+        self._take(SignalWorkers(number))
 
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
         """Let the guards look at their workers."""

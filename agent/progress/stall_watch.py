@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from inplace.agent.report.log import Log
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.clock import Clock
-from inplace.common.protocol.telling import WorkerStalled
+from inplace.common.protocol.failure_report import WorkerStalled
 
 if TYPE_CHECKING:
     from inplace.agent.progress.watch_settings import WatchSettings

@@ -19,6 +19,7 @@ from inplace.agent.progress.watch_settings import WatchSettings
 from inplace.agent.report.log import Log
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import Clock
+from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.protocol.stall import (
     LATE_PERIODS,
@@ -35,7 +36,6 @@ from inplace.common.protocol.stall import (
     last_progress,
     step,
 )
-from inplace.common.protocol.telling import WorkerStalled
 from inplace.common.wire.last_progress import last_progress_text
 
 BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; then this worker is not watched

@@ -38,11 +38,11 @@ class AgentMetrics:
 
     Attributes:
         requests: by (verb, outcome); verbs watch, list, patch; outcomes "ok" and the causes of
-            `agent.announce.endings`.
+            `agent.announce.retry_causes`.
         retries: waits before something was tried again, by (verb, outcome of what failed).
         throttled: answers 429.
         throttled_wait_s: seconds that were waited because of them.
-        watch_endings: by cause, see `agent.announce.endings.cause_of`.
+        watch_endings: by cause, see `agent.announce.retry_causes.cause_of`.
         epoch: the epoch this process announced, 0 before.
         synced, deprecated: the newest S and D seen.
         lifted: the barrier is lifted.

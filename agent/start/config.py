@@ -23,7 +23,7 @@ from inplace.common.bare.record import record
 from inplace.common.bare.typed import TYPE_CHECKING, Final
 from inplace.common.kube.http.credentials import service_account_dir
 from inplace.common.protocol.int32 import INT32_MAX
-from inplace.common.wire.names import CONTAINERS, PROCESS
+from inplace.common.wire.names import DEPTH_CONTAINERS, DEPTH_PROCESS
 
 if TYPE_CHECKING:
     from inplace.agent.progress.watch_settings import WatchSettings
@@ -71,7 +71,7 @@ class AgentConfig:
         save_file: where it sees that it is asked; "" if it is not.
         container_restart_exit_code: kubelet starts a supervisor's container anew after this code; None: it does not.
         clean_after: after so many failures of its worker in a row this Pod gets clean containers; 0: never.
-        fence_after_s: the length of the worker's lease, see `agent.announce.fence`; 0 for none.
+        fence_after_s: the length of the worker's lease, see `agent.announce.lease_keeper`; 0 for none.
         phases_annotation: announce with the durations of the last restart's phases, see `common.wire.phases`.
         warnings: what is odd but no reason to stop.
     """
@@ -89,7 +89,7 @@ class AgentConfig:
     agent_file: str = ""
     link_file: str = ""
     checks_awaited: int = 0
-    restart_depth: str = CONTAINERS
+    restart_depth: str = DEPTH_CONTAINERS
     pod_uid: str = ""
     jobset_uid: str = ""
     herd: Herd = Herd()
@@ -195,8 +195,8 @@ def _namespace(read: Environment, file: str) -> str:
 
 def _restart_depth(read: Environment) -> str:
     """Return RESTART_DEPTH; a process can be restarted only by its guard."""
-    depth = read.choice("RESTART_DEPTH", (CONTAINERS, PROCESS))
-    if depth == PROCESS and not read.get("LINK_FILE"):
+    depth = read.choice("RESTART_DEPTH", (DEPTH_CONTAINERS, DEPTH_PROCESS))
+    if depth == DEPTH_PROCESS and not read.get("LINK_FILE"):
         read.refuse("LINK_FILE", "the path of the link to the worker's guard beside RESTART_DEPTH=process")
     return depth
 

@@ -19,8 +19,8 @@ from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import EpochMemory
 from inplace.common.bare.typed import TYPE_CHECKING, Final
-from inplace.common.kube.http.ahead import Ahead
 from inplace.common.kube.http.credentials import Credentials, is_address
+from inplace.common.kube.http.early_connection import EarlyConnection
 from inplace.common.kube.http.request import Response, TransportError
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def head_start(
     memory: EpochMemory,
     phases: RestartPhases,
     start: HerdStart | None = None,
-) -> Ahead | None:
+) -> EarlyConnection | None:
     """List, and announce if the machine wants to; None if the head start failed. A small group has no `start`."""
     if config.start_slot_s > 0 or not is_address(credentials.host):
         return None
-    ahead = Ahead(credentials, context, within_s=HEAD_START_S_MAX)
+    ahead = EarlyConnection(credentials, context, within_s=HEAD_START_S_MAX)
     with suppress(TransportError):  # a request that was not sent: the agent finds out why, with its own patience
         if _connects_late(ahead, start):
             return ahead
@@ -53,7 +53,7 @@ def head_start(
     return ahead
 
 
-def _connects_late(ahead: Ahead, start: HerdStart | None) -> bool:
+def _connects_late(ahead: EarlyConnection, start: HerdStart | None) -> bool:
     """Connect; say whether that puts the start off. A handshake that fails late does so too."""
     ahead.connect()
     import inplace.agent.announce.jobset_requests  # noqa: F401 - in the shadow of the handshake
@@ -66,7 +66,7 @@ def _connects_late(ahead: Ahead, start: HerdStart | None) -> bool:
 
 
 def _list_and_announce(
-    ahead: Ahead, config: AgentConfig, memory: EpochMemory, phases: RestartPhases, start: HerdStart | None
+    ahead: EarlyConnection, config: AgentConfig, memory: EpochMemory, phases: RestartPhases, start: HerdStart | None
 ) -> None:
     from inplace.agent.announce.jobset_requests import announcement_request, begins_consistent, list_request
 

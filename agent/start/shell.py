@@ -2,7 +2,7 @@
 The process around an agent, for both modes: read the settings, start, and turn every ending into an exit code.
 
 A sidecar's announcement leaves before there is an event loop, so this module imports none; `agent.loop` is its other
-half. What the modes do differently on the way is in `agent.start.sidecar` and `agent.start.supervised`.
+half. What the modes do differently on the way is in `agent.start.sidecar` and `agent.start.supervisor_main`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from inplace.agent.start.prelude import head_start
 from inplace.agent.start.shell import Shell, begin, run_shell
 from inplace.common.bare.record import replace
 from inplace.common.bare.typed import TYPE_CHECKING, Final
-from inplace.common.wire.names import CONTAINERS
+from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.announce.herd_start import HerdStart
@@ -51,7 +51,7 @@ def _start(shell: Shell) -> int:
         raise ConfigError((f"STALL_AFTER_S, START_STALL_AFTER_S: {unwatched}",))
     if unwatched and shell.config.save_within_s > 0:
         raise ConfigError((f"SAVE_WITHIN_S: {UNASKED}",))
-    if shell.config.fence_after_s and shell.config.restart_depth == CONTAINERS:
+    if shell.config.fence_after_s and shell.config.restart_depth == DEPTH_CONTAINERS:
         raise ConfigError((UNFENCED,))
     shell, start = _with_slot(begin(shell))
     config = shell.config
@@ -72,14 +72,14 @@ def _start(shell: Shell) -> int:
         gc.enable()
         code = run_loop(shell, _make, listener=listener, ahead=ahead, unwatched=unwatched)
     if start is not None:
-        ordered = code == config.restart_exit_code and config.restart_depth == CONTAINERS
+        ordered = code == config.restart_exit_code and config.restart_depth == DEPTH_CONTAINERS
         _leave(shell, start, ordered=ordered)
     return code
 
 
 def _make(config: AgentConfig, deps: AgentDeps) -> Agent:
     """Return the agent of this Pod's depth."""
-    if config.restart_depth == CONTAINERS:
+    if config.restart_depth == DEPTH_CONTAINERS:
         from inplace.agent.sidecar_agent import SidecarAgent
 
         return SidecarAgent(config, deps)
@@ -87,11 +87,11 @@ def _make(config: AgentConfig, deps: AgentDeps) -> Agent:
     from inplace.agent.link.server import LinkServer
     from inplace.agent.report.line_limit import LimitedLog
     from inplace.agent.start.arguments import RunOptions
-    from inplace.agent.supervisor_agent import SupervisorAgent
-    from inplace.common.protocol.link import PROCESS
+    from inplace.agent.supervisor import SupervisorAgent
+    from inplace.common.protocol.link import LINK_PROCESS
 
     peers = LimitedLog(deps.log, deps.clock.monotonic_s)
-    server = LinkServer(config.link_file, PROCESS, clock=deps.clock, log=peers)
+    server = LinkServer(config.link_file, LINK_PROCESS, clock=deps.clock, log=peers)
     worker = LinkedWorker(server, clock=deps.clock, log=peers, checks=config.checks_awaited)
     return SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
 

@@ -100,8 +100,8 @@ def read_demo_manifest(
         policy = jobset["spec"]["failurePolicy"]
         policy["maxRestarts"] = max(policy["maxRestarts"], failures)
         pods = pods or PODS_DEFAULT
-        if mode == wire.PROCESS:
-            jobset["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.PROCESS}
+        if mode == wire.DEPTH_PROCESS:
+            jobset["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
             jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"][0][
                 "env"
             ].append(dict(DEPTH))

@@ -21,7 +21,7 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
 from inplace.controller.spec.conditions import BARRIER_WAITING
-from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
+from inplace.controller.spec.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.controller.spec.goodput import Goodput
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.spec.last_restart import seconds_of
@@ -109,7 +109,7 @@ class LastRestart:
     first_failure: Mapping[str, str | int] | None = None
     scope: str | None = None
     request: str | None = None
-    first_silent: FirstSilent | None = None
+    first_silent: FurthestBehind | None = None
     rung: str | None = None
     seconds: float | None = None
 

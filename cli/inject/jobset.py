@@ -124,8 +124,8 @@ def _with_depth(metadata: KubeObject, options: InjectOptions) -> tuple[list[Find
     """Return what is wrong with the JobSet's depth of a restart, and the options with it; an option is noted there."""
     path = f'metadata.annotations["{wire.RESTART_DEPTH}"]'
     given = (metadata.get("annotations") or {}).get(wire.RESTART_DEPTH)
-    if given not in (None, wire.CONTAINERS, wire.PROCESS):
-        return [refusal(path, given, f"{wire.CONTAINERS} or {wire.PROCESS}", "use one of them")], options
+    if given not in (None, wire.DEPTH_CONTAINERS, wire.DEPTH_PROCESS):
+        return [refusal(path, given, f"{wire.DEPTH_CONTAINERS} or {wire.DEPTH_PROCESS}", "use one of them")], options
     if options.depth is None:
         return [], replace(options, depth=given)
     if given not in (None, options.depth):

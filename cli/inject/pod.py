@@ -111,7 +111,7 @@ def _add_sidecar(
         yield from _complete_sidecar(member, present, options, guarded=guarded)
         agent = present
     _bring_token(pod, agent, is_new=present is None)
-    if options.depth == wire.PROCESS:
+    if options.depth == wire.DEPTH_PROCESS:
         if not guarded:
             fix = "only a guard can restart the process: --barrier guard, or --restart containers"
             yield refusal(member.pod_path, "no guard beside depth process", "a guard around the worker", fix)

@@ -22,7 +22,7 @@ from inplace.cli.manifests.restart_rules import Ending, ending
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.common.wire.unfit import CODE
+from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
 from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.requests import read_fence
 
@@ -131,17 +131,24 @@ def _check(
         for rule in worker.raw.get("restartPolicyRules") or ():
             codes = rule.get("exitCodes") or {}
             values = codes.get("values") or []
-            if codes.get("operator") == "NotIn" and CODE not in values:
-                codes["values"] = [*values, CODE]
+            if codes.get("operator") == "NotIn" and CHECK_FAILED_EXIT_CODE not in values:
+                codes["values"] = [*values, CHECK_FAILED_EXIT_CODE]
         for position, final in final_codes_by_rule(member.job_spec, worker.name).items():
-            if CODE in final:
+            if CHECK_FAILED_EXIT_CODE in final:
                 path = f"{member.job_path}.podFailurePolicy.rules[{position}]"
-                fix = f"let a rule before it say Ignore for exit code {CODE}, or do without the check"
-                yield refusal(path, f"an end of the Job after exit code {CODE}", "a Pod that is replaced", fix)
-        after = ending(worker.raw, CODE, str(member.pod_spec.get("restartPolicy")))
+                fix = f"let a rule before it say Ignore for exit code {CHECK_FAILED_EXIT_CODE}, or do without the check"
+                yield refusal(
+                    path, f"an end of the Job after exit code {CHECK_FAILED_EXIT_CODE}", "a Pod that is replaced", fix
+                )
+        after = ending(worker.raw, CHECK_FAILED_EXIT_CODE, str(member.pod_spec.get("restartPolicy")))
         if after is not Ending.STAYS:
             fix = "a Pod whose check fails must end, so that its Job replaces it; let no rule match the code"
-            yield refusal(f"{worker.path}.restartPolicyRules", f"after exit code {CODE} {after.value}", "nothing", fix)
+            yield refusal(
+                f"{worker.path}.restartPolicyRules",
+                f"after exit code {CHECK_FAILED_EXIT_CODE} {after.value}",
+                "nothing",
+                fix,
+            )
     if member.mode == "sidecar":
         yield from _set(agent, "CHECKS_BEFORE_ANNOUNCE", str(len(workers)))
 
@@ -163,7 +170,7 @@ def _saving(member: Member, agent: Container, workers: Sequence[Container], with
 
 def _lease(member: Member, agent: Container, *, is_supervisor: bool) -> Iterator[Finding]:
     depth = agent.env.get("RESTART_DEPTH", {}).get("value")
-    if not is_supervisor and depth != wire.PROCESS:
+    if not is_supervisor and depth != wire.DEPTH_PROCESS:
         found, needed = "an agent that ends before its worker", "one that stays, for a lease"
         yield refusal(agent.path, found, needed, f"--restart process, --mode supervisor, or no {wire.FENCE_AFTER}")
         return

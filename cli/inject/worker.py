@@ -13,7 +13,7 @@ from inplace.cli.manifests.pod_roles import PROGRAM, Container
 from inplace.cli.manifests.restart_rules import Ending, codes_that, ending, spell
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.common.wire.unfit import CODE as CHECK_FAILED
+from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE as CHECK_FAILED
 
 
 def fail_on(final: Sequence[int]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from inplace.cli.manifests.restart_rules import Ending, ending
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.common.wire.unfit import CODE
+from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
 from inplace.controller.spec.requests import read_deadline
 
 _VARIABLE: Final = "CHECKS_BEFORE_ANNOUNCE"
@@ -29,10 +29,10 @@ def check_before_announce(member: Member, agent: Container, jobset: KubeObject) 
     checks = checks_of(member, agent, jobset_name)
     deadline_s = _deadline_s(metadata.get("annotations") or {})
     for worker, options in checks:
-        after = ending(worker.raw, CODE, str(member.pod_spec.get("restartPolicy") or "Never"))
+        after = ending(worker.raw, CHECK_FAILED_EXIT_CODE, str(member.pod_spec.get("restartPolicy") or "Never"))
         if after is not Ending.STAYS:
-            fix = f"add {CODE} to the values of the rule's NotIn; then the Job replaces the Pod"
-            path, found = f"{worker.path}.restartPolicyRules", f"after exit code {CODE} {after.value}"
+            fix = f"add {CHECK_FAILED_EXIT_CODE} to the values of the rule's NotIn; then the Job replaces the Pod"
+            path, found = f"{worker.path}.restartPolicyRules", f"after exit code {CHECK_FAILED_EXIT_CODE} {after.value}"
             yield Finding("check-restarts", path, found, "the container stays down", fix)
         if deadline_s is not None and options.check_timeout_s >= deadline_s:
             path, found = f"{worker.path}.command", f"{options.check_timeout_s:g} s for the check"

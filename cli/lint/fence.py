@@ -56,4 +56,4 @@ def lease_s(member: Member, agent: Container, jobset_name: str, asked_s: int | N
 
 def _can_keep(member: Member, env: Mapping[str, str]) -> bool:
     """Say whether the agent stays while its worker ends."""
-    return member.mode == "supervisor" or env.get("RESTART_DEPTH", "").lower() == wire.PROCESS
+    return member.mode == "supervisor" or env.get("RESTART_DEPTH", "").lower() == wire.DEPTH_PROCESS

@@ -38,9 +38,9 @@ def check_guard(worker: Container, agent: Container, jobset_name: str, pod_spec:
 def _standby(worker: Container, agent: Container, jobset_name: str) -> Iterator[Finding]:
     """Yield a standby that no restart can use."""
     options = guard_options(worker, jobset_name)
-    depth = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.CONTAINERS
-    if options is not None and options.standby and depth != wire.PROCESS:
-        needed = f"RESTART_DEPTH={wire.PROCESS} at the agent"
+    depth = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.DEPTH_CONTAINERS
+    if options is not None and options.standby and depth != wire.DEPTH_PROCESS:
+        needed = f"RESTART_DEPTH={wire.DEPTH_PROCESS} at the agent"
         yield Finding("guard-standby", f"{worker.path}.command", "--standby", needed, f"set it ({wire.RESTART_DEPTH})")
 
 

@@ -63,7 +63,7 @@ def init_sentence(member: Member, jobset: KubeObject) -> str:
 
 def _restarts_containers(member: Member, jobset: KubeObject) -> bool:
     annotations = (jobset.get("metadata") or {}).get("annotations") or {}
-    return member.mode == "sidecar" and annotations.get(wire.RESTART_DEPTH) != wire.PROCESS
+    return member.mode == "sidecar" and annotations.get(wire.RESTART_DEPTH) != wire.DEPTH_PROCESS
 
 
 def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:

@@ -161,11 +161,11 @@ def _depth(member: Member, agent: Container, metadata: KubeObject) -> Iterator[F
     """Yield a depth of restart that the agent does not know of; a supervisor has one only."""
     path = f'metadata.annotations["{wire.RESTART_DEPTH}"]'
     given = (metadata.get("annotations") or {}).get(wire.RESTART_DEPTH)
-    if given not in (None, wire.CONTAINERS, wire.PROCESS):
-        needed = f"{wire.CONTAINERS} or {wire.PROCESS}"
+    if given not in (None, wire.DEPTH_CONTAINERS, wire.DEPTH_PROCESS):
+        needed = f"{wire.DEPTH_CONTAINERS} or {wire.DEPTH_PROCESS}"
         yield Finding("restart-depth", path, shown(given), needed, "use one of them")
     elif given is not None and member.mode == "sidecar":
-        reads = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.CONTAINERS
+        reads = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.DEPTH_CONTAINERS
         if reads != given:
             where = f'{agent.path}.env[name="RESTART_DEPTH"]'
             yield Finding("restart-depth", where, shown(reads), given, f"set it to {given}, as the annotation says")

@@ -27,7 +27,7 @@ from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
 from inplace.common.kube.resources import JOBS, PODS
 from inplace.common.wire import names as wire
-from inplace.controller.spec.first_silent import silent_text
+from inplace.controller.spec.furthest_behind import silent_text
 from inplace.controller.spec.goodput import cost_text
 
 FAILURES = (

@@ -25,7 +25,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PodCounts:
     """How many Pods of the expected slots do what; completed ones are in none of it.
 
     Args:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from inplace.common.protocol.counters import bump
-from inplace.common.protocol.decision import Decision, Standing
+from inplace.common.protocol.decision import Decision, PodCounts
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.protocol.pod_view import PodLife, PodView
@@ -185,13 +185,13 @@ class Ledger:
         """Say whether a Pod's worker of epoch S died, as `decide` sees it early."""
         return uid in self._broken
 
-    def standing(self) -> Standing:
+    def standing(self) -> PodCounts:
         """Count the Pods by what they do; O(N), so for a scrape and not for an event."""
         live = sum(pod.pod.life is PodLife.LIVE for slot in self._occupants.values() for pod in slot.values())
         running = self._pods_at[self.synced] if self._is_running() else 0
         waiting = sum(count for epoch, count in self._pods_at.items() if epoch > self.synced)
         missing = max(0, self.shape.size - live - sum(self._succeeded.values()))
-        return Standing(running, waiting, max(0, live - running - waiting), missing)
+        return PodCounts(running, waiting, max(0, live - running - waiting), missing)
 
     def arrived(self) -> int:
         """Return how many slots are at the barrier of the next epoch."""

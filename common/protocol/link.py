@@ -33,8 +33,8 @@ from inplace.common.protocol.int32 import INT32_MAX
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-CONTAINERS: Final = 1  # the link's versions are the depths of a restart
-PROCESS: Final = 2
+LINK_CONTAINERS: Final = 1  # the link's versions are the depths of a restart
+LINK_PROCESS: Final = 2
 LINE_BYTES_MAX: Final = 64  # the longest line, "failed 2147483647 255", has 21
 CODE_MAX: Final = 255
 SIGNAL_MAX: Final = 64  # SIGRTMAX
@@ -44,7 +44,7 @@ SIGNAL_MAX: Final = 64  # SIGRTMAX
 class Hello:
     """The first line of each side."""
 
-    version: int = CONTAINERS
+    version: int = LINK_CONTAINERS
 
 
 @record
@@ -187,7 +187,7 @@ class LineReader:
         versions: which the peer may say.
     """
 
-    def __init__(self, versions: tuple[int, ...] = (CONTAINERS,)) -> None:
+    def __init__(self, versions: tuple[int, ...] = (LINK_CONTAINERS,)) -> None:
         self._versions = versions
         self._rest = b""
         self._greeted = False

@@ -43,7 +43,7 @@ class Lift:
 
 
 @record
-class Order:
+class SignalWorkers:
     """Let the worker end by this signal."""
 
     number: int
@@ -89,7 +89,7 @@ class Lost:
     """A container of a worker is gone, so kubelet must start this Pod's containers again."""
 
 
-Event = Lift | Order | Heard | PeerLeft
+Event = Lift | SignalWorkers | Heard | PeerLeft
 Action = Tell | Exited | Gone | Lost
 Step = tuple["LinkedWorkerState", tuple[Action, ...]]
 
@@ -139,7 +139,7 @@ def step(state: LinkedWorkerState, event: Event) -> Step:
         return state, ()
     if isinstance(event, Lift):
         return _lift(state, event.epoch)
-    if isinstance(event, Order):
+    if isinstance(event, SignalWorkers):
         return _order(state, event.number) if state.epoch is not None else (state, ())
     if isinstance(event, PeerLeft):
         return _left(state, event.peer)

@@ -3,7 +3,7 @@ The sidecar's machine: the agent's machine, and what it does about a worker that
 
 Without it a sidecar knows only views, and kubelet is the first to notice a dead worker, up to a second later. With a
 guard the agent hears of the death at once: it tells the controller, then ends its own process, and kubelet finds every
-container of the Pod ended at one look. A worker that hangs is told in the same way (`common.protocol.telling`).
+container of the Pod ended at one look. A worker that hangs is told in the same way (`common.protocol.failure_report`).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from inplace.common.protocol.agent import (
 )
 from inplace.common.protocol.agent import step as step_agent
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.telling import (
-    FailureTold,
-    ScheduleTelling,
-    TellFailure,
-    TellingDue,
-    TellingState,
+from inplace.common.protocol.failure_report import (
+    ReportDue,
+    ReportSent,
+    ReportState,
+    ScheduleReport,
+    SendReport,
     WorkerFailed,
     WorkerStalled,
 )
-from inplace.common.protocol.telling import step as step_telling
+from inplace.common.protocol.failure_report import step as step_report
 
 
 @record
@@ -44,9 +44,9 @@ class RestartPod:
     failure: WorkerFailed | WorkerStalled
 
 
-Event = View | Accepted | NotAccepted | StillWaiting | WorkerFailed | WorkerStalled | TellingDue | FailureTold
+Event = View | Accepted | NotAccepted | StillWaiting | WorkerFailed | WorkerStalled | ReportDue | ReportSent
 Action = (
-    TakeConsistentView | Announce | LiftBarrier | RestartInPlace | GiveUp | ScheduleTelling | TellFailure | RestartPod
+    TakeConsistentView | Announce | LiftBarrier | RestartInPlace | GiveUp | ScheduleReport | SendReport | RestartPod
 )
 Step = tuple["SidecarState", tuple[Action, ...]]
 
@@ -57,11 +57,11 @@ class SidecarState:
 
     Args:
         agent: the agent's own machine.
-        telling: what became of this Pod's first failure.
+        report: what became of this Pod's first failure.
     """
 
     agent: AgentState = AgentState()
-    telling: TellingState = TellingState()
+    report: ReportState = ReportState()
 
 
 def step(state: SidecarState, event: Event) -> Step:
@@ -80,11 +80,11 @@ def step(state: SidecarState, event: Event) -> Step:
         raise InvariantError(f"event {event!r} after terminal phase {state.agent.phase.value}")
     if isinstance(event, WorkerFailed | WorkerStalled) and not _is_ours(state.agent, event.epoch):
         return state, ()
-    telling, words = step_telling(state.telling, event)
-    state = replace(state, telling=telling)
-    if isinstance(event, FailureTold) and telling.failure is not None:
+    report, words = step_report(state.report, event)
+    state = replace(state, report=report)
+    if isinstance(event, ReportSent) and report.failure is not None:
         agent = replace(state.agent, phase=AgentPhase.RESTARTING)
-        return replace(state, agent=agent), (RestartPod(telling.failure),)
+        return replace(state, agent=agent), (RestartPod(report.failure),)
     return state, words
 
 

@@ -9,8 +9,8 @@ Safety rests on one rule: an epoch is announced only in life ABSENT, and only `W
 says that no process of the worker's tree is left. Views that arrive meanwhile are kept, so that the next machine
 announces at once from the newest view: no new watch, one PATCH.
 
-A worker that dies needs no telling: the next announcement says it. A worker that hangs is told first, so that its peers
-stop while it is killed (`common.protocol.telling`); a stopped process takes no SIGTERM, so it gets no grace.
+A worker that dies needs no report: the next announcement says it. A worker that hangs is told first, so that its peers
+stop while it is killed (`common.protocol.failure_report`); a stopped process takes no SIGTERM, so it gets no grace.
 
 Where kubelet can give this Pod clean containers, this machine asks for them by leaving: when the worker failed several
 times in a row without progress, and when a worker's container is gone. The failure is told first, as a sidecar's is,
@@ -44,16 +44,16 @@ from inplace.common.protocol.agent import (
 from inplace.common.protocol.agent import Event as AgentEvent
 from inplace.common.protocol.agent import step as step_agent
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.telling import (
-    FailureTold,
-    ScheduleTelling,
-    TellFailure,
-    TellingDue,
-    TellingState,
+from inplace.common.protocol.failure_report import (
+    ReportDue,
+    ReportSent,
+    ReportState,
+    ScheduleReport,
+    SendReport,
     WorkerFailed,
     WorkerStalled,
 )
-from inplace.common.protocol.telling import step as step_telling
+from inplace.common.protocol.failure_report import step as step_report
 
 
 class WorkerLife(Enum):
@@ -132,9 +132,9 @@ class Leave:
     code: int
 
 
-WorkerEvent = WorkerExited | WorkerLost | WorkerNotStarted | WorkerGone | WorkerStalled | TellingDue | FailureTold
+WorkerEvent = WorkerExited | WorkerLost | WorkerNotStarted | WorkerGone | WorkerStalled | ReportDue | ReportSent
 Event = AgentEvent | Lease | WorkerEvent | Terminate
-Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave | ScheduleTelling | TellFailure
+Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave | ScheduleReport | SendReport
 Step = tuple["SupervisorState", tuple[Action, ...]]
 
 
@@ -154,7 +154,7 @@ class SupervisorState:
         is_guarded: a guard in another container is the worker's parent; else this process is.
         clean_after: after so many failures in a row clean containers are asked for; 0: never.
         failures: so often in a row this Pod's worker failed by itself, without progress in between.
-        telling: what became of this worker's stall, or of the failure for which this process leaves.
+        report: what became of this worker's stall, or of the failure for which this process leaves.
     """
 
     agent: AgentState = field(default_factory=AgentState)
@@ -166,7 +166,7 @@ class SupervisorState:
     is_guarded: bool = False
     clean_after: int = 0
     failures: int = 0
-    telling: TellingState = field(default_factory=TellingState)
+    report: ReportState = field(default_factory=ReportState)
 
 
 def step(state: SupervisorState, event: Event) -> Step:
@@ -195,7 +195,7 @@ def step(state: SupervisorState, event: Event) -> Step:
             return _lost(state)
         case WorkerNotStarted(code):  # a command that cannot be executed now never can: no group restart cures it
             return replace(state, life=WorkerLife.LEFT), (Leave(code),)
-        case WorkerStalled() | TellingDue() | FailureTold():
+        case WorkerStalled() | ReportDue() | ReportSent():
             return _tell(state, event)
         case Terminate(number):
             return _terminate(state, 128 + number)
@@ -209,7 +209,7 @@ def _follow(state: SupervisorState, event: AgentEvent | Lease) -> Step:
         case (LiftBarrier(epoch),):
             return replace(state, life=WorkerLife.RUNNING), (StartWorker(epoch),)
         case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING:
-            stop = StopWorker(verdict, stalled=state.telling.failure is not None)
+            stop = StopWorker(verdict, stalled=state.report.failure is not None)
             return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
         case (RestartInPlace(),) if state.restart_code is not None:
             return replace(state, life=WorkerLife.LEFT), (Leave(state.restart_code),)
@@ -224,21 +224,21 @@ def _follow(state: SupervisorState, event: AgentEvent | Lease) -> Step:
     raise InvariantError(f"the agent's machine wants {actions!r} in life {state.life.value}")
 
 
-def _tell(state: SupervisorState, event: WorkerStalled | TellingDue | FailureTold) -> Step:
+def _tell(state: SupervisorState, event: WorkerStalled | ReportDue | ReportSent) -> Step:
     """Tell that the worker hangs, then end it; what comes for a worker that is ending, or is another one, is late."""
     if _is_leaving(state) and not isinstance(event, WorkerStalled):
-        if isinstance(event, FailureTold):
+        if isinstance(event, ReportSent):
             return _leave(state)
-        telling, words = step_telling(state.telling, event)
-        return replace(state, telling=telling), words
+        report, words = step_report(state.report, event)
+        return replace(state, report=report), words
     if state.life is not WorkerLife.RUNNING or state.agent.phase is not AgentPhase.LIFTED:
         return state, ()
-    is_late = event.epoch != state.agent.epoch if isinstance(event, WorkerStalled) else state.telling.failure is None
+    is_late = event.epoch != state.agent.epoch if isinstance(event, WorkerStalled) else state.report.failure is None
     if is_late or not _restarts_in_place(state):
         return state, ()
-    telling, words = step_telling(state.telling, event)
-    state = replace(state, telling=telling)
-    if isinstance(event, FailureTold):
+    report, words = step_report(state.report, event)
+    state = replace(state, report=report)
+    if isinstance(event, ReportSent):
         stop = StopWorker(None, stalled=True)
         return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
     return state, words
@@ -256,7 +256,7 @@ def _exited(state: SupervisorState, code: int) -> Step:
         state = replace(state, code=_last_code(state, code, was_running=was_running))
     if state.code is not None:
         return state, ()
-    failed = was_running or state.telling.failure is not None  # it hung, and was told to end for that
+    failed = was_running or state.report.failure is not None  # it hung, and was told to end for that
     state = replace(state, failures=state.failures + failed)
     is_in_vain = failed and 0 < state.clean_after <= state.failures
     if state.clean_code is None or not (is_in_vain or (state.is_guarded and not _restarts_in_place(state))):
@@ -290,16 +290,16 @@ def _lost(state: SupervisorState) -> Step:
 def _ask_for_clean(state: SupervisorState, code: int | None, in_vain: int) -> Step:
     """Tell of the failure, unless the group restarts anyway, then leave."""
     view, epoch = state.agent.view, state.agent.epoch
-    is_known = state.telling.failure is not None or view is None or view.deprecated >= epoch
+    is_known = state.report.failure is not None or view is None or view.deprecated >= epoch
     if is_known or not _restarts_in_place(state):
         return _leave(state)
-    telling, words = step_telling(state.telling, WorkerFailed(epoch, code, in_vain))
-    return replace(state, life=WorkerLife.LEFTOVERS, telling=telling), words
+    report, words = step_report(state.report, WorkerFailed(epoch, code, in_vain))
+    return replace(state, life=WorkerLife.LEFTOVERS, report=report), words
 
 
 def _is_leaving(state: SupervisorState) -> bool:
     """Say whether this process leaves for clean containers as soon as it has told why."""
-    return isinstance(state.telling.failure, WorkerFailed)
+    return isinstance(state.report.failure, WorkerFailed)
 
 
 def _is_ending(state: SupervisorState) -> bool:
@@ -316,7 +316,7 @@ def _leave(state: SupervisorState) -> Step:
     if code is None:
         raise InvariantError("nobody gives this Pod clean containers")
     if state.life is WorkerLife.LEFTOVERS and not state.is_guarded:
-        return replace(state, code=code, telling=TellingState()), ()
+        return replace(state, code=code, report=ReportState()), ()
     return replace(state, life=WorkerLife.LEFT), (Leave(code),)
 
 
@@ -364,7 +364,7 @@ def _begin_again(state: SupervisorState) -> Step:
         raise InvariantError(f"no view after epoch {state.agent.epoch}")
     agent = AgentState(previous=state.agent.epoch, reached=state.agent.reached, leased=state.agent.leased)
     # Consistent is relative to the machine's beginning, and this one begins now.
-    state = replace(state, telling=TellingState())
+    state = replace(state, report=ReportState())
     return _follow(replace(state, agent=agent, life=WorkerLife.ABSENT), replace(view, consistent=False))
 
 

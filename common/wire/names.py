@@ -66,8 +66,8 @@ RESTART_SCOPE: Final = "inplace.dev/restart-scope"
 
 # Ours, on the JobSet, for `inplace inject`: how deep a group restart goes below a guard (docs/adr/0064).
 RESTART_DEPTH: Final = "inplace.dev/restart"
-CONTAINERS: Final = "containers"  # kubelet starts every container anew; the default
-PROCESS: Final = "process"  # the guard starts its worker's process anew
+DEPTH_CONTAINERS: Final = "containers"  # kubelet starts every container anew; the default
+DEPTH_PROCESS: Final = "process"  # the guard starts its worker's process anew
 
 # Ours, on the JobSet (docs/adr/0039): restart in place once for each new value; what to do about a barrier that waits.
 # A restart's request is an id, and `,save=SECONDS` behind it asks the workers to save first (docs/adr/0069).

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from inplace.common.bare.typed import Final
 
-CODE: Final = 6
+CHECK_FAILED_EXIT_CODE: Final = 6
 WORDS: Final = "the check before the announcement failed"  # the message begins with them; any program may exit with 6

@@ -39,9 +39,9 @@ from inplace.controller.tracking.accepted_status import AcceptedStatus
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.membership import Membership
+from inplace.controller.tracking.missing_slots import find_missing_slots
 from inplace.controller.tracking.never_joined import never_joined
 from inplace.controller.tracking.pods import NOWHERE
-from inplace.controller.tracking.roll_call import call_roll
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class Reconciler:
             domains=domains,
             asked_domains=asked_domains,
             causes=group.causes(),
-            barriers=call_roll(self.membership, group, self.clock.monotonic_s()),
+            barriers=find_missing_slots(self.membership, group, self.clock.monotonic_s()),
             silent=group.silent(),
             failed_pods=self._failed_pods(group),
             never_joined=self._never_joined(group),

@@ -264,7 +264,7 @@ class Elector:
         return self._options.retry_s * (1.0 + JITTER * self._rng.random())
 
 
-class FencedTransport:
+class LeaderOnlyTransport:
     """Lets a write through only while `elector` leads, and bounds it by the time that is left."""
 
     def __init__(self, inner: Transport, elector: Elector) -> None:

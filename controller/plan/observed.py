@@ -10,7 +10,7 @@ from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
 from inplace.controller.spec.causes import Cause, Failure
 from inplace.controller.spec.conditions import BEFORE_JOINING
-from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
 from inplace.controller.spec.service import Service
@@ -73,7 +73,7 @@ class Observed:
     asked_domains: Mapping[str, str] = field(default_factory=dict)
     causes: Mapping[str, Cause] = field(default_factory=dict)
     barriers: Mapping[str, WaitingBarrier] = field(default_factory=dict)
-    silent: Mapping[str, FirstSilent] = field(default_factory=dict)
+    silent: Mapping[str, FurthestBehind] = field(default_factory=dict)
     failed_pods: Mapping[str, Pod] = field(default_factory=dict)
     never_joined: NeverJoined | None = None
     now_micro: str = ""

@@ -23,7 +23,7 @@ from inplace.controller.spec.kinds import Job
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class StartOrder:
     """How far the start is.
 
     Args:
@@ -52,11 +52,11 @@ class _Standing:
     is_running: bool
 
 
-def order_of(jobset: JobSet, buckets: Buckets) -> Order:
+def order_of(jobset: JobSet, buckets: Buckets) -> StartOrder:
     """Say how far the start of a JobSet is; O(Jobs) where there is an order, O(replicatedJobs) elsewhere."""
     names = frozenset(job.name for job in jobset.replicated_jobs)
     if not jobset.has_order or jobset.oversize:
-        return Order(names, names - jobset.opted_out)
+        return StartOrder(names, names - jobset.opted_out)
     standings = _standings(jobset, buckets)
     if jobset.starts_in_order:
         due, has_started = _due_in_order(jobset, standings)
@@ -67,7 +67,7 @@ def order_of(jobset: JobSet, buckets: Buckets) -> Order:
         awaited = jobset.awaited_to_complete
         gone = {name for name, standing in standings.items() if standing.is_complete and name in awaited}
     running = frozenset(name for name, standing in standings.items() if standing.is_running)
-    return Order(due, (due | running) - gone - jobset.opted_out, has_started)
+    return StartOrder(due, (due | running) - gone - jobset.opted_out, has_started)
 
 
 def broken_dependencies(jobset: JobSet) -> Iterator[tuple[str, str]]:
@@ -80,7 +80,7 @@ def broken_dependencies(jobset: JobSet) -> Iterator[tuple[str, str]]:
         before.add(job.name)
 
 
-def not_due(jobset: JobSet, order: Order) -> Iterator[str]:
+def not_due(jobset: JobSet, order: StartOrder) -> Iterator[str]:
     """Yield for each replicatedJob that may not start yet what it waits for, in words."""
     due = [job.name for job in jobset.replicated_jobs if job.name in order.due]
     for job in jobset.replicated_jobs:

@@ -18,7 +18,7 @@ from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.recreations import AGAIN_S, recreate
 from inplace.controller.spec import conditions
 
-WAYS: Final = {
+REASON_TEXT: Final = {
     "ghost": "in no slot of the group, may still run a worker; if it does not end, delete it",
     "ahead": "announced an epoch that the group has not reached; if this stays, delete it",
     "intruder": "announced an epoch that had begun without it; the group restarts",
@@ -73,7 +73,7 @@ def _words(barriers: Mapping[str, WaitingBarrier]) -> Iterator[str]:
         names_left -= len(shown)
         more = barrier.expected - barrier.arrived - len(shown)
         shown += [f"{more:,} more"] if more > 0 else []
-        shown += [_in_the_way(names, WAYS[why]) for why, names in barrier.in_the_way.items() if names]
+        shown += [_in_the_way(names, REASON_TEXT[why]) for why, names in barrier.in_the_way.items() if names]
         yield f"{head}; waiting for {', '.join(shown)}" if shown else head
 
 

@@ -1,10 +1,10 @@
 """
 Serve a few pages over HTTP at almost no cost for the program, however many clients there are.
 
-Any Pod may be able to connect. So a port has a fixed number of seats (`common.seats`: a new connection pushes out the
-oldest one of the source that has most). It accepts a bounded number of connections a second and leaves the others in
-the kernel's queue, answers one request per connection, and ends an exchange that takes long. Memory is bounded: a file
-descriptor and a request of 8 KiB for each seat; an answer is sent without copying it.
+Any Pod may be able to connect. So a port has a fixed number of seats (`common.connection_limiter`: a new connection
+pushes out the oldest one of the source that has most). It accepts a bounded number of connections a second and leaves
+the others in the kernel's queue, answers one request per connection, and ends an exchange that takes long. Memory is
+bounded: a file descriptor and a request of 8 KiB for each seat; an answer is sent without copying it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from anyio import CancelScope, create_task_group
 from anyio.abc import TaskGroup
 
+from inplace.common.connection_limiter import ConnectionLimiter
 from inplace.common.kube.clock import Clock
-from inplace.common.seats import Seats
 
 REQUEST_BYTES_MAX: Final = 8192  # kubelet's probe is 150 bytes, a scraper's request some 500
 REQUEST_S_MAX: Final = 5.0  # until the request is there; kubelet and Prometheus send it at once
@@ -58,7 +58,7 @@ class PageServer:
         self._port = port
         self._pages = {path.encode(): page for path, page in pages.items()}
         self._clock = clock
-        self._seats: Seats[CancelScope] = Seats(SEATS, SEATS_PER_SOURCE)
+        self._seats: ConnectionLimiter[CancelScope] = ConnectionLimiter(SEATS, SEATS_PER_SOURCE)
         self.bound_port: int | None = None
 
     async def run(self) -> None:

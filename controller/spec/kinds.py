@@ -284,7 +284,7 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
     message: str | None = None
 
 
-TELLING: Final = {"PodScheduled": "False", "DisruptionTarget": "True"}
+KEPT_CONDITIONS: Final = {"PodScheduled": "False", "DisruptionTarget": "True"}
 """Conditions that say why a Pod is not there; of 5,000 Pods that run as they should, none is kept."""
 
 
@@ -305,7 +305,7 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
         """
         telling = None
         for condition in self.conditions or ():
-            if TELLING.get(condition.type) == condition.status:
+            if KEPT_CONDITIONS.get(condition.type) == condition.status:
                 telling = (*(telling or ()), condition)
         msgspec.structs.force_setattr(self, "conditions", telling)
         kept = None

@@ -14,7 +14,7 @@ from typing import Any
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of, unix_time
 from inplace.controller.spec.escalation import use_of_restart, uses_of
-from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.scopes import Scope
 
 
@@ -41,7 +41,7 @@ def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> di
 
 
 def ended(
-    status: Mapping[str, Any], scope: Scope, cause: Cause, now: str, silent: FirstSilent | None = None
+    status: Mapping[str, Any], scope: Scope, cause: Cause, now: str, silent: FurthestBehind | None = None
 ) -> dict[str, Any] | None:
     """Return the entry of a restart that ends; None when the status is about another scope that restarts.
 

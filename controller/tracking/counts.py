@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inplace.common.protocol.decision import Standing
+from inplace.common.protocol.decision import PodCounts
 from inplace.controller.spec.causes import Failure
-from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.goodput import Goodput
 
 
@@ -28,7 +28,7 @@ class JobSetCount:
     restarts_left: int
     synced_at_s: float | None
     first_failure: Failure | None
-    first_silent: FirstSilent | None = None
+    first_silent: FurthestBehind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class GroupCount:
     jobset: str
     scope: str
     expected: int
-    standing: Standing
+    standing: PodCounts
     synced: int
     deprecated: int
     waited_s: float = 0.0

@@ -10,16 +10,16 @@ from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.slot import Shape
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Cause, failure_of_entry, unix_time
-from inplace.controller.spec.first_silent import FirstSilent, silent_of_entry
+from inplace.controller.spec.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.last_restart import cause_of
 from inplace.controller.spec.rules import Matches
 from inplace.controller.spec.scopes import Scope
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 from inplace.controller.tracking.fences import Fences
+from inplace.controller.tracking.last_steps import LastSteps
 from inplace.controller.tracking.never_joined import EarlyEnds
 from inplace.controller.tracking.node_watch import NodeWatch
-from inplace.controller.tracking.silence import Silence
 
 Key = tuple[str, str]
 """Namespace and name of a JobSet."""
@@ -62,7 +62,7 @@ class ScopeLedger:
     timing: RestartTiming | None = None
     barrier_s_min: float | None = None
     paused_until_s: float = 0.0
-    silence: Silence = field(default_factory=Silence)
+    silence: LastSteps = field(default_factory=LastSteps)
     fences: Fences = field(default_factory=Fences)
     early_ends: EarlyEnds = field(default_factory=EarlyEnds)
 
@@ -141,7 +141,7 @@ class Group:
                     scope_ledger.early_ends.clear()
                     scope_ledger.waits_since_s = scope_ledger.deadline_from_s = None
                     if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
-                        scope_ledger.cause, scope_ledger.silence = None, Silence()
+                        scope_ledger.cause, scope_ledger.silence = None, LastSteps()
                 scope_ledger.ledger.learn(scope.synced, scope.deprecated)
                 scope_ledger.note_status(scope)
 
@@ -180,7 +180,7 @@ class Group:
             name: scope_ledger.cause for name, scope_ledger in self.ledgers.items() if scope_ledger.cause is not None
         }
 
-    def silent(self) -> Mapping[str, FirstSilent]:
+    def silent(self) -> Mapping[str, FurthestBehind]:
         """Return who was silent first in each scope that restarts, as far as its Pods told."""
         found = {name: scope_ledger.silence.result() for name, scope_ledger in self.ledgers.items()}
         return {name: silent for name, silent in found.items() if silent is not None}

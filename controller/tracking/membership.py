@@ -30,9 +30,9 @@ from inplace.controller.tracking.completions import blame_completed, blame_late,
 from inplace.controller.tracking.counts import GroupCount
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
+from inplace.controller.tracking.name_references import NameReferences
 from inplace.controller.tracking.pods import NOWHERE, Reading, fenced_within_s, read_pod
 from inplace.controller.tracking.signs import seconds_since, sign_of
-from inplace.controller.tracking.users import Users
 
 _Owner = tuple[str, str]  # namespace and UID
 PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
@@ -55,7 +55,7 @@ class Membership:
     gathering: Gathering = field(default_factory=Gathering)
     _groups: dict[str, Group] = field(default_factory=dict)  # by JobSet UID
     _uids: dict[Key, str] = field(default_factory=dict)
-    _users: Users = field(default_factory=Users)
+    _users: NameReferences = field(default_factory=NameReferences)
     _jobs: dict[str, Job] = field(default_factory=dict)  # by Job UID
     _jobs_of: dict[_Owner, dict[str, Job]] = field(default_factory=dict)  # by JobSet, then by name
     _pods_of: dict[str, dict[str, Pod]] = field(default_factory=dict)  # by Job UID, then by Pod UID

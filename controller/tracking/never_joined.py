@@ -21,7 +21,7 @@ from itertools import chain
 from typing import Final
 
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.wire.unfit import CODE as UNFIT
+from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE as UNFIT
 from inplace.controller.plan.observed import NeverJoined
 from inplace.controller.spec.causes import Failure
 from inplace.controller.spec.kinds import LAST_RESTARTED_WHOLE, ContainerStatus, InitStatus, Job, Pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from inplace.common.wire import names as wire
-from inplace.common.wire.unfit import CODE, WORDS
+from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE, WORDS
 from inplace.controller.spec.bad_nodes import NodeSigns
 from inplace.controller.spec.causes import Failure
 from inplace.controller.spec.kinds import Pod
@@ -79,12 +79,12 @@ def _failed_check(pod: Pod) -> Failure | None:
     """Read how a Pod's check failed; None if it did not."""
     for status in pod.status.container_statuses or () if pod.status.phase == "Failed" else ():
         ended = status.state.terminated
-        if ended is not None and ended.exit_code == CODE and WORDS in (ended.message or ""):
+        if ended is not None and ended.exit_code == CHECK_FAILED_EXIT_CODE and WORDS in (ended.message or ""):
             return Failure(
                 pod.metadata.name,
                 pod.spec.node_name or "",
                 status.name,
-                CODE,
+                CHECK_FAILED_EXIT_CODE,
                 message=ended.message or "",
                 finished_at=ended.finished_at or "",
             )

@@ -11,7 +11,7 @@ from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Cause, Trigger
 from inplace.controller.spec.escalation import FAIL
-from inplace.controller.spec.first_silent import silent_of_entry, silent_text
+from inplace.controller.spec.furthest_behind import silent_of_entry, silent_text
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.last_restart import UNSEEN, entry_of_sync, seconds_of
 from inplace.controller.spec.note import Note

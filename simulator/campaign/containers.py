@@ -14,7 +14,7 @@ from inplace.agent.link.agent_end import Link, NoLink
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import Failures
-from inplace.agent.supervisor_agent import SupervisorAgent
+from inplace.agent.supervisor import SupervisorAgent
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inplace.agent.announce.teller import TELLING_S_MAX
+from inplace.agent.announce.failure_reporter import REPORT_S_MAX
 from inplace.agent.start.arguments import GRACE_S
 from inplace.common.protocol.stall import LATE_PERIODS
 from inplace.simulator.campaign.judge import ViolationError
@@ -15,7 +15,7 @@ HANGS_MAX, JUMPS_MAX = 2, 2
 FROM_S = 2.0
 JUMP_S = 3600.0
 LATE_S_MAX = 4.0  # of a look, at a file system that hangs for a while
-TOLD_S_MAX = TELLING_S_MAX + GRACE_S + 0.5  # PATCH, SIGTERM and SIGKILL, and the way of all that
+TOLD_S_MAX = REPORT_S_MAX + GRACE_S + 0.5  # PATCH, SIGTERM and SIGKILL, and the way of all that
 STEADY_S_MAX = 1_000.0
 
 

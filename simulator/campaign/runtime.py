@@ -49,7 +49,7 @@ class CampaignRuntime:
             self._machine.disk(run.pod["metadata"]["uid"]).full = True
         if verb == "run":
             return SupervisorContainer(self._machine, run)
-        stays = run.env.get("RESTART_DEPTH") == wire.PROCESS
+        stays = run.env.get("RESTART_DEPTH") == wire.DEPTH_PROCESS
         return LinkedAgentContainer(self._machine, run) if stays else AgentContainer(self._machine, run)
 
     def read_log(

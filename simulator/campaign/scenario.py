@@ -124,7 +124,9 @@ class Scenario:
             pod["terminationGracePeriodSeconds"] = 2 * self.save_within_s
             pod["containers"][0]["env"].append({"name": "SAVE_WITHIN_S", "value": str(self.save_within_s)})
         if self.mode == "process":
-            job["template"]["spec"]["initContainers"][0]["env"].append({"name": "RESTART_DEPTH", "value": wire.PROCESS})
+            job["template"]["spec"]["initContainers"][0]["env"].append(
+                {"name": "RESTART_DEPTH", "value": wire.DEPTH_PROCESS}
+            )
         return jobset
 
     def __str__(self) -> str:

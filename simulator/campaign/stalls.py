@@ -17,8 +17,8 @@ from typing import Final
 from inplace.agent.progress.stall_watch import StallWatch
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.clock import LoopClock
+from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.stall import LATE_PERIODS
-from inplace.common.protocol.telling import WorkerStalled
 from inplace.simulator.campaign.containers import QUIET
 from inplace.simulator.campaign.hangs import JUMP_S, LATE_S_MAX, STEADY_S_MAX
 from inplace.simulator.campaign.ranks import HANGS, JUMPS, Ranks, WatchedPods

@@ -7,7 +7,7 @@ import signal
 from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.start.arguments import RunOptions, parse
 from inplace.agent.start.config import AgentConfig
-from inplace.agent.supervisor_agent import SupervisorAgent
+from inplace.agent.supervisor import SupervisorAgent
 from inplace.simulator.campaign.containers import AgentContainer, Training
 from inplace.simulator.cluster.model_container import StayingContainer
 from inplace.simulator.cluster.model_link import ModelServer

@@ -1,7 +1,7 @@
 """
 Run containers as timed models, so that thousands of Pods fit in one process under virtual time.
 
-An agent (a command that starts with `inplace-agent`) is the real one: `agent.sidecar_agent` or `agent.supervisor_agent`
+An agent (a command that starts with `inplace-agent`) is the real one: `agent.sidecar_agent` or `agent.supervisor`
 as a coroutine with an in-memory transport, barrier and link. An init container exits 0 after a while. Any other
 container is a worker: it takes its first step after a while and runs until it is stopped. With STEPS and STEP_S in its
 environment it exits 0 after STEPS steps of STEP_S seconds. Below a guard or a supervisor it does so from the lift on.
@@ -24,7 +24,7 @@ from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.start.arguments import ArgumentsError, RunOptions, parse
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.exit_code import ExitCode
-from inplace.agent.supervisor_agent import SupervisorAgent
+from inplace.agent.supervisor import SupervisorAgent
 from inplace.common.guard_command import AGENT_COMMAND, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
@@ -265,7 +265,7 @@ class ModelRuntime:
     def _sidecar(self, run: ContainerRun, config: AgentConfig) -> ModelAgent:
         """Return the agent of a Pod's depth."""
         machine, barrier = self._machine, ModelBarrier()
-        if config.restart_depth == wire.CONTAINERS:
+        if config.restart_depth == wire.DEPTH_CONTAINERS:
             link = ModelLink(machine.link(run.sandbox.uid))
             return ModelAgent(machine, run, SidecarAgent(config, self._deps(run, barrier, link)), barrier, link.leave)
         server, deps = ModelServer(machine.link(run.sandbox.uid)), self._deps(run, barrier)

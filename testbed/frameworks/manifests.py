@@ -42,8 +42,8 @@ def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dic
     worker["env"] = _by_name(worker["env"], [entry for entry in its_worker["env"] if entry["name"] not in AGENTS])
     worker["volumeMounts"] = _by_name(worker["volumeMounts"], its_worker["volumeMounts"])
     pod["volumes"] = _by_name(pod["volumes"], its_pod["volumes"])
-    if mode == wire.PROCESS:
-        guarded[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.PROCESS}
+    if mode == wire.DEPTH_PROCESS:
+        guarded[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
         pod["initContainers"][0]["env"].append(dict(DEPTH))
     return guarded
 

@@ -95,7 +95,7 @@ def check_before_announcing(jobset: KubeObject, command: str) -> None:
         agent["env"].append({"name": "CHECKS_BEFORE_ANNOUNCE", "value": "1"})
     for rule in worker.get("restartPolicyRules", ()):
         if rule["exitCodes"]["operator"] == "NotIn":
-            rule["exitCodes"]["values"].append(unfit.CODE)
+            rule["exitCodes"]["values"].append(unfit.CHECK_FAILED_EXIT_CODE)
 
 
 def fence_after(jobset: KubeObject, length_s: int) -> None:

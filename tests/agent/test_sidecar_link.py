@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from inplace.agent.announce.failure_reporter import REPORT_S_MAX
 from inplace.agent.announce.herd import Herd
-from inplace.agent.announce.teller import TELLING_S_MAX
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.agent_end import OnEnd
 from inplace.agent.report.metrics import AgentMetrics
@@ -185,7 +185,7 @@ async def test_it_leaves_whatever_becomes_of_the_patch(answer: str) -> None:
         code, died_s = await asyncio.gather(scene.run(server), die())
         took_s = loop.time() - died_s
     assert code == CONFIG.restart_exit_code
-    assert took_s < TELLING_S_MAX + 1.0
+    assert took_s < REPORT_S_MAX + 1.0
     assert scene.log.of("failure_not_told")
 
 

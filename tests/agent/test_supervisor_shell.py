@@ -13,7 +13,7 @@ import pytest
 from inplace.agent.deps import AgentDeps
 from inplace.agent.start.arguments import RunOptions
 from inplace.agent.start.exit_code import ExitCode
-from inplace.agent.supervisor_agent import SupervisorAgent
+from inplace.agent.supervisor import SupervisorAgent
 from inplace.agent.worker.command import NOT_FOUND
 from inplace.agent.worker.process import WorkerStartError, WorkerStuckError
 from inplace.common.bare.record import replace

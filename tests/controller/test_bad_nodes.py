@@ -81,7 +81,7 @@ async def end(rig: Rig, crew: Crew, index: int) -> KubeObject:
 async def fail_check(rig: Rig, pod: str, ended_at: str = "2023-11-14T22:13:20Z") -> None:
     """Let a Pod end as its agent does after a failed check."""
     message = f"{unfit.WORDS}: it ended with exit code 1: GPU 3"
-    state = {"terminated": {"exitCode": unfit.CODE, "message": message, "finishedAt": ended_at}}
+    state = {"terminated": {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": message, "finishedAt": ended_at}}
     container = {"name": "worker", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
     status = {"phase": "Failed", "containerStatuses": [container]}
     await rig.admin.patch(PODS, "default", pod, {"status": status}, subresource="status")
@@ -206,7 +206,7 @@ async def test_a_program_that_exits_with_that_code_is_no_failed_check() -> None:
     rig = Rig()
     async with rig.running():
         crew = await started(rig, annotated())
-        state = {"terminated": {"exitCode": unfit.CODE, "message": "mine"}}
+        state = {"terminated": {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": "mine"}}
         container = {"name": "worker", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
         status = {"phase": "Failed", "containerStatuses": [container]}
         await rig.admin.patch(PODS, "default", pod_of(crew, 1), {"status": status}, subresource="status")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.common.protocol.decision import Standing
+from inplace.common.protocol.decision import PodCounts
 from inplace.controller.main import ExitCode, _config, _parser, main
 from inplace.controller.metrics import LiveCollector, Metrics
 from inplace.controller.tracking.counts import GroupCount
@@ -101,7 +101,7 @@ def test_an_address_without_a_port_is_refused(address: str, capsys: pytest.Captu
 def test_metrics_of_a_group_count_its_pods() -> None:
     """Running, waiting, restarting and missing Pods add up to the expected ones; a restart in progress is shown."""
     metrics = Metrics()
-    count = GroupCount("ns", "js", "", expected=10, standing=Standing(0, 6, 1, 3), synced=2, deprecated=2)
+    count = GroupCount("ns", "js", "", expected=10, standing=PodCounts(0, 6, 1, 3), synced=2, deprecated=2)
     metrics.registry.register(LiveCollector(lambda: [count], lambda: [1.0, 2.0], lambda: [("Pod", 3.0)]))
     text = metrics.text().decode()
     assert 'inplace_pods{namespace="ns",jobset="js",scope="",state="missing"} 3.0' in text

@@ -15,7 +15,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.last_progress import STEP_MAX
 from inplace.common.wire.phases import MILLISECONDS_MAX
-from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent
+from inplace.controller.spec.furthest_behind import NAMED_MAX, FurthestBehind
 from inplace.controller.spec.goodput import FIELD, Goodput, RestartCost, Run
 from inplace.simulator.cluster.manifests import custom_resource_definitions
 from testbed.crd import with_opaque_templates
@@ -328,7 +328,7 @@ STATUSES: Final = (
                 "epoch": 2,
                 "trigger": "stalled",
                 "startedAt": "2026-01-01T00:00:00.000001Z",
-                "firstSilent": FirstSilent(
+                "firstSilent": FurthestBehind(
                     ("p" * 253,) * NAMED_MAX, 100_000, LastProgress(STEP_MAX, MILLISECONDS_MAX / 1000)
                 ).fields(),
             }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from inplace.common.protocol import agent, guard, supervisor, telling
+from inplace.common.protocol import agent, failure_report, guard, supervisor
 from inplace.common.protocol.agent import AgentPhase, AgentState, Verdict, View
 from inplace.common.protocol.guard import ENDING, GONE, HALTING, RUNNING, STOPPING, WAITING, GuardState
 from inplace.common.protocol.int32 import INT32_MAX
@@ -172,9 +172,9 @@ def _supervisor_events(state: SupervisorState) -> Iterator[Any]:
     yield supervisor.Terminate(15)
     if state.life is WorkerLife.RUNNING:
         yield supervisor.WorkerNotStarted(127)
-        yield telling.WorkerStalled(state.agent.epoch, 11, 1200)
-        if state.telling.failure is not None:
-            yield telling.FailureTold() if state.telling.was_due else telling.TellingDue()
+        yield failure_report.WorkerStalled(state.agent.epoch, 11, 1200)
+        if state.report.failure is not None:
+            yield failure_report.ReportSent() if state.report.was_due else failure_report.ReportDue()
     if state.life in (WorkerLife.RUNNING, WorkerLife.STOPPING):
         yield from (supervisor.WorkerExited(code) for code in (0, 1, FINAL_CODE))
     if state.life is WorkerLife.LEFTOVERS:
@@ -216,11 +216,11 @@ def _happened(state: SupervisorState, event: Any) -> tuple[str, str] | None:
             return "main process exits", ""
         case supervisor.WorkerNotStarted():
             return "command cannot be executed", ""
-        case telling.WorkerStalled():
+        case failure_report.WorkerStalled():
             return "main process hangs", ""
-        case telling.TellingDue():
+        case failure_report.ReportDue():
             return "its moment comes", ""
-        case telling.FailureTold():
+        case failure_report.ReportSent():
             return "the stall is told", ""
         case supervisor.WorkerGone():
             return "all processes gone, " + ("the Pod goes on" if state.code is None else "the Pod ends"), ""

@@ -15,13 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
-from inplace.common.protocol.decision import Standing
+from inplace.common.protocol.decision import PodCounts
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.metrics import OUTCOMES, LiveCollector, Metrics
 from inplace.controller.serving.exposition import SUFFIXED
 from inplace.controller.spec.causes import Failure, Trigger
-from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.goodput import Goodput
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 
@@ -90,9 +90,9 @@ def page() -> str:
 def controller_rows() -> Iterator[Row]:
     """Yield each family of the controller, with a JobSet that has restarted and failed."""
     metrics = Metrics()
-    silent = FirstSilent(("p",), 1, LastProgress(3, 4.0))
+    silent = FurthestBehind(("p",), 1, LastProgress(3, 4.0))
     whole = JobSetCount("ns", "train", 3, 2, 1.0, Failure("p", "n", "c", 1, "Error"), silent)
-    count = GroupCount("ns", "train", "", 8, Standing(8, 0, 0, 0), 1, 0, 0.0, whole, Goodput(1, 90.0, 6.0, 4.0))
+    count = GroupCount("ns", "train", "", 8, PodCounts(8, 0, 0, 0), 1, 0, 0.0, whole, Goodput(1, 90.0, 6.0, 4.0))
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("Pod", 0.0)]))
     for collector in tuple(metrics.registry._collector_to_names):
         names = getattr(collector, "_labelnames", ())

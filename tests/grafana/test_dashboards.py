@@ -15,12 +15,12 @@ from grafana.links import DOCS_URL
 from grafana.panels import Board, Panel
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
-from inplace.common.protocol.decision import Standing
+from inplace.common.protocol.decision import PodCounts
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.metrics import LiveCollector, Metrics
 from inplace.controller.spec.causes import Failure, Trigger
-from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.goodput import Goodput
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 from tests.promtool import verdict
@@ -37,9 +37,9 @@ def controller_metrics() -> Metrics:
     """Return a controller's metrics with a sample of each."""
     metrics = Metrics()
     failure = Failure("train-w-0-0-abcde", "node-1", "worker", 1, "Error")
-    silent = FirstSilent(("train-w-0-0-abcde",), 1, LastProgress(3, 4.0))
+    silent = FurthestBehind(("train-w-0-0-abcde",), 1, LastProgress(3, 4.0))
     whole = JobSetCount("ns", "train", 3, 2, 1.0, failure, silent)
-    count = GroupCount("ns", "train", "", 8, Standing(8, 0, 0, 0), 1, 0, 0.0, whole, Goodput(1, 90.0, 6.0, 4.0))
+    count = GroupCount("ns", "train", "", 8, PodCounts(8, 0, 0, 0), 1, 0, 0.0, whole, Goodput(1, 90.0, 6.0, 4.0))
     metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))
     metrics.last_restart_seconds.labels("ns", "train").set(1)
     metrics.restarts.labels("ns", "train", "finished", "worker_exit").inc()

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from inplace.common.protocol import guard, supervisor
 from inplace.common.protocol.agent import Accepted, AgentPhase, Announce, GiveUp, View
 from inplace.common.protocol.errors import InvariantError, RemoteProtocolError
+from inplace.common.protocol.failure_report import ReportDue, ReportSent, ScheduleReport, SendReport
 from inplace.common.protocol.guard import (
     AgentSignal,
     BarrierLifted,
@@ -37,8 +38,8 @@ from inplace.common.protocol.linked_worker import (
     Lift,
     LinkedWorkerState,
     Lost,
-    Order,
     PeerLeft,
+    SignalWorkers,
     Tell,
 )
 from inplace.common.protocol.linked_worker import step as step_linked_worker
@@ -51,7 +52,6 @@ from inplace.common.protocol.supervisor import (
     WorkerLost,
 )
 from inplace.common.protocol.supervisor import step as step_supervisor
-from inplace.common.protocol.telling import FailureTold, ScheduleTelling, TellFailure, TellingDue
 from tests.model.explore import Result
 from tests.model.search import canonical, search
 
@@ -178,11 +178,11 @@ class ProcessWorld:
         if agent.phase is AgentPhase.ANNOUNCING and pod.agent.life is WorkerLife.ABSENT:
             yield self._stepped(pod, Accepted(agent.epoch), f"has announced {agent.epoch}")
         if pod.due:
-            yield self._stepped(pod._replace(due=False), TellingDue(), "its moment comes")
+            yield self._stepped(pod._replace(due=False), ReportDue(), "its moment comes")
         if pod.patch == "sent":
             yield "the PATCH is answered, or its time is over", pod._replace(patch="answered")
         if pod.patch == "answered":
-            yield self._stepped(pod._replace(patch="over"), FailureTold(), "has told")
+            yield self._stepped(pod._replace(patch="over"), ReportSent(), "has told")
         if pod.news:
             yield self._stepped(pod._replace(news=pod.news[1:]), pod.news[0], f"learns {pod.news[0]}")
         if pod.to_agent:
@@ -192,7 +192,7 @@ class ProcessWorld:
         if pod.agent.life is WorkerLife.STOPPING and not any(
             getattr(each, "number", 0) == SIGKILL for each in pod.to_guard
         ):
-            yield "agent: the grace is over", self._carried(pod, Order(SIGKILL))
+            yield "agent: the grace is over", self._carried(pod, SignalWorkers(SIGKILL))
         if pod.agent.code is None:
             yield self._stepped(_faulty(pod), Terminate(SIGTERM), "gets SIGTERM")
         yield "the agent is killed", self._agent_gone(_faulty(pod))
@@ -233,10 +233,10 @@ class ProcessWorld:
                 case supervisor.StartWorker(epoch):
                     pod = self._carried(pod, Lift(epoch or 0))
                 case supervisor.StopWorker():
-                    pod = self._carried(pod, Order(SIGTERM))
-                case ScheduleTelling():
+                    pod = self._carried(pod, SignalWorkers(SIGTERM))
+                case ScheduleReport():
                     pod = pod._replace(due=True, patch="")
-                case TellFailure():
+                case SendReport():
                     pod = pod._replace(patch="sent")
                 case supervisor.Leave(code):
                     silent = code == CLEAN_CODE and pod.patch != "over" and pod.deprecated < state.agent.epoch

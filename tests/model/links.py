@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from inplace.common.protocol.agent import Accepted, AgentPhase, AgentState, GiveUp, LiftBarrier, RestartInPlace, View
 from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.failure_report import ReportDue, ReportSent, ScheduleReport, SendReport, WorkerFailed
 from inplace.common.protocol.guard import (
     BarrierLifted,
     GraceOver,
@@ -28,7 +29,6 @@ from inplace.common.protocol.guard import (
 from inplace.common.protocol.guard import step as step_guard
 from inplace.common.protocol.sidecar import RestartPod, SidecarState
 from inplace.common.protocol.sidecar import step as step_sidecar
-from inplace.common.protocol.telling import FailureTold, ScheduleTelling, TellFailure, TellingDue, WorkerFailed
 from tests.model.explore import Result
 from tests.model.search import canonical, search
 
@@ -137,11 +137,11 @@ class LinkWorld:
         if agent.phase is AgentPhase.ANNOUNCING:
             yield self._agent_steps(pod, Accepted(agent.epoch), f"has announced {agent.epoch}")
         if pod.due:
-            yield self._agent_steps(pod._replace(due=False), TellingDue(), "its moment comes")
+            yield self._agent_steps(pod._replace(due=False), ReportDue(), "its moment comes")
         if pod.patch == "sent":
             yield "the PATCH is answered, or its time is over", pod._replace(patch="answered")
         if pod.patch == "answered":
-            yield self._agent_steps(pod._replace(patch="over"), FailureTold(), "has told")
+            yield self._agent_steps(pod._replace(patch="over"), ReportSent(), "has told")
         if agent.phase is AgentPhase.LIFTED and pod.others < 2:
             failed = WorkerFailed(agent.epoch, 1)
             text = f"hears that another container's worker of epoch {agent.epoch} died"
@@ -183,9 +183,9 @@ class LinkWorld:
             match action:
                 case LiftBarrier(int(epoch)) if pod.linked:
                     pod = pod._replace(to_guard=(*pod.to_guard, BarrierLifted(epoch)))
-                case ScheduleTelling():
+                case ScheduleReport():
                     pod = pod._replace(due=True)
-                case TellFailure():
+                case SendReport():
                     pod = pod._replace(patch="sent", told=pod.told + 1, rule=G3 if pod.told else pod.rule)
                 case RestartPod():
                     pod = self._agent_gone(pod._replace(rule=pod.rule if pod.patch == "over" else G4))

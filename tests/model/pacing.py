@@ -24,7 +24,7 @@ from inplace.controller.plan.epochs import decide_epochs
 from inplace.controller.plan.manual import restart_on_request
 from inplace.controller.plan.observed import Observed
 from inplace.controller.spec.causes import Cause, Trigger, unix_time
-from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.tracking.group import Group
 from tests.controller.manifests import jobset as jobset_manifest
@@ -305,7 +305,7 @@ class PacingWorld:
         for index, pod in enumerate(pods):
             slot, epoch = Slot(WORKERS, 0, index), pod.epoch or None
             scope_ledger.ledger.observe(PodView(str(index), slot, epoch, PodLife.LIVE, failed_epoch=pod.failed or None))
-        silent = FirstSilent(("0",), 1, LastProgress(step or None, 0.0))
+        silent = FurthestBehind(("0",), 1, LastProgress(step or None, 0.0))
         observed = Observed(
             jobset,
             _time(clock),

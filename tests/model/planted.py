@@ -7,9 +7,17 @@ from dataclasses import replace as changed
 from typing import Any, Final
 
 from inplace.common.bare.record import replace
-from inplace.common.protocol import agent, guard, ledger, linked_worker, sidecar, supervisor, telling
+from inplace.common.protocol import agent, failure_report, guard, ledger, linked_worker, sidecar, supervisor
 from inplace.common.protocol.agent import AgentPhase, Announce, TakeConsistentView, Verdict, is_fresh, judge, newest
 from inplace.common.protocol.decision import Decision
+from inplace.common.protocol.failure_report import (
+    ReportDue,
+    ReportSent,
+    ReportState,
+    ScheduleReport,
+    WorkerFailed,
+    WorkerStalled,
+)
 from inplace.common.protocol.guard import GuardState, TellEnd, WorkerEnded
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.linked_worker import ABSENT, LinkedWorkerState
@@ -20,14 +28,6 @@ from inplace.common.protocol.supervisor import (
     WorkerExited,
     WorkerGone,
     WorkerLife,
-)
-from inplace.common.protocol.telling import (
-    FailureTold,
-    ScheduleTelling,
-    TellingDue,
-    TellingState,
-    WorkerFailed,
-    WorkerStalled,
 )
 from inplace.common.wire import names as wire
 from tests.mistakes import agent as wrong_agent
@@ -112,15 +112,15 @@ def _starts_the_next(original: Stepping, state: GuardState, ended: WorkerEnded) 
     return replace(after, phase=guard.RUNNING), (*actions[:-1], guard.StartWorker(state.epoch))
 
 
-def _tells_again(original: Stepping, state: TellingState, event: Any) -> Any:
+def _tells_again(original: Stepping, state: ReportState, event: Any) -> Any:
     if isinstance(event, WorkerFailed | WorkerStalled) and state.failure is not event:
-        return replace(state, failure=event), (ScheduleTelling(),)
+        return replace(state, failure=event), (ScheduleReport(),)
     return original(state, event)
 
 
 def _leaves_untold(original: Stepping, state: sidecar.SidecarState, event: Any) -> Any:
     after, actions = original(state, event)
-    return original(after, FailureTold()) if isinstance(event, TellingDue) else (after, actions)
+    return original(after, ReportSent()) if isinstance(event, ReportDue) else (after, actions)
 
 
 def _is_gone_at_once(original: Stepping, state: LinkedWorkerState) -> Any:
@@ -129,8 +129,8 @@ def _is_gone_at_once(original: Stepping, state: LinkedWorkerState) -> Any:
 
 
 def _cleans_untold(original: Stepping, state: SupervisorState, event: Any) -> Any:
-    is_due = supervisor._is_leaving(state) and isinstance(event, TellingDue)
-    return original(state, FailureTold() if is_due else event)
+    is_due = supervisor._is_leaving(state) and isinstance(event, ReportDue)
+    return original(state, ReportSent() if is_due else event)
 
 
 def _never_cleans(original: Stepping, state: SupervisorState, code: int) -> Any:
@@ -154,7 +154,7 @@ def _starts_again(original: Stepping, state: SupervisorState) -> Any:
 def _keeps_no_view(original: Stepping, state: SupervisorState) -> Any:
     old = state.agent
     new = agent.AgentState(previous=old.epoch, reached=old.reached, leased=old.leased)
-    return replace(state, agent=new, life=WorkerLife.ABSENT, telling=TellingState()), ()
+    return replace(state, agent=new, life=WorkerLife.ABSENT, telling=ReportState()), ()
 
 
 def _restarts_the_completed(original: Stepping, state: SupervisorState, code: int, *, was_running: bool) -> Any:
@@ -271,7 +271,7 @@ BUGS: Final = (
     Bug("guard: tells of a final code", explore_links, instead_of(guard._ended, _tells_final_codes)),
     Bug("guard: tells of a Pod that ends", explore_links, instead_of(guard._ended, _tells_every_death)),
     Bug("guard: keeps a death to itself", explore_links, _without(guard._ended, TellEnd)),
-    Bug("sidecar: tells of each death in its Pod", explore_links, instead_of(telling.step, _tells_again)),
+    Bug("sidecar: tells of each death in its Pod", explore_links, instead_of(failure_report.step, _tells_again)),
     Bug("sidecar: leaves before its PATCH is out", explore_links, instead_of(sidecar.step, _leaves_untold)),
     Bug(
         "guard: says that nothing is left beside what its worker left",

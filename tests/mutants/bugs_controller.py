@@ -14,7 +14,7 @@ from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.ledger import Ledger
 from inplace.controller.act.execute import ActionsFailedError
 from inplace.controller.act.reconcile import Reconciler
-from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions
+from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError, LeaseOptions
 from inplace.controller.spec.crash_loop import CrashLoop
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.group import Group, Key
@@ -59,7 +59,7 @@ async def _ignores_renewals(original: Callable[..., Coroutine[Any, Any, bool]], 
 
 async def _writes_on(
     original: Callable[..., Coroutine[Any, Any, Response]],
-    self: FencedTransport,
+    self: LeaderOnlyTransport,
     request: Request,
     *,
     timeout_s: float,
@@ -148,7 +148,7 @@ LEADER = (
     Mutant(
         "a leader that stood still writes on when it wakes up",
         Area.LEADER,
-        (instead_of(FencedTransport.request, _writes_on),),
+        (instead_of(LeaderOnlyTransport.request, _writes_on),),
         "HBase, as told by Kleppmann (How to do distributed locking, 2016): no fence behind a lock",
         faults=("two-leaders",),
     ),

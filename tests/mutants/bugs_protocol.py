@@ -10,7 +10,7 @@ from inplace.agent.announce.announcer import Announcer
 from inplace.agent.announce.jobset_events import is_of
 from inplace.agent.announce.jobset_requests import list_request
 from inplace.agent.driver import Driver
-from inplace.agent.supervisor_agent import SupervisorAgent
+from inplace.agent.supervisor import SupervisorAgent
 from inplace.common.bare.record import replace
 from inplace.common.protocol.agent import Accepted, AgentPhase
 from inplace.common.protocol.agent import step as step_agent

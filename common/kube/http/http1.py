@@ -15,9 +15,9 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from inplace.common.kube.clock import Clock, LoopClock
-from inplace.common.kube.http.ahead import Ahead
 from inplace.common.kube.http.connection import Connection, connect
 from inplace.common.kube.http.credentials import Credentials
+from inplace.common.kube.http.early_connection import EarlyConnection
 from inplace.common.kube.http.request import (
     CertificateError,
     CredentialsError,
@@ -76,7 +76,7 @@ class Http1Transport:
         clock: Clock | None = None,
         on_sent: Callable[[Request], None] | None = None,
         context: ssl.SSLContext | None = None,
-        ahead: Ahead | None = None,
+        ahead: EarlyConnection | None = None,
     ) -> None:
         self._credentials = credentials
         self._tls_files = credentials.tls_files()  # BEFORE they are read: a change meanwhile is seen at the next look
@@ -164,7 +164,7 @@ class Http1Transport:
             self._tls_files = ()  # whatever the files' times say, they are read again before the next try
             raise
 
-    def _adopt(self, ahead: Ahead) -> None:
+    def _adopt(self, ahead: EarlyConnection) -> None:
         """Go on with the connection that was used before there was a loop."""
         if ahead.socket is None:
             return

@@ -1,8 +1,8 @@
 """
 One connection to an API server as bytes in and bytes out: HTTP/1.1, inside TLS if the server uses it.
 
-No I/O here: a blocking socket (`common.kube.http.ahead`) or an event loop (`common.kube.http.http1`) writes what
-`unsent` returns, reads, and calls `receive`. All state is in here, so the loop can continue what the socket began.
+No I/O here: a blocking socket (`common.kube.http.early_connection`) or an event loop (`common.kube.http.http1`) writes
+what `unsent` returns, reads, and calls `receive`. All state is in here, so the loop can continue what the socket began.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.epoch_file import NoMemory
 from inplace.agent.start.prelude import head_start
 from inplace.common.bare.record import replace
-from inplace.common.kube.http.ahead import Ahead
 from inplace.common.kube.http.credentials import Credentials
+from inplace.common.kube.http.early_connection import EarlyConnection
 from tests.agent.process import environment, finished, process
 from tests.agent.rig import CONFIG
 from tests.agent.scripted_server import Exchange, ScriptedServer, jobset, until_patched
@@ -161,7 +161,7 @@ def test_a_window_that_was_asked_for_is_kept_whole() -> None:
     assert Herd(5_000, window_s_max=20.0).ordered_window_s == Herd(5_000, window_s_max=20.0).window_s == 5.0
 
 
-def ahead_of(start: HerdStart, server: ScriptedServer) -> Ahead | None:
+def ahead_of(start: HerdStart, server: ScriptedServer) -> EarlyConnection | None:
     """Run the head start alone."""
     to = Credentials("127.0.0.1", server.port, tls=False)
     phases = RestartPhases(AgentMetrics(), now_s=lambda: 0.0)

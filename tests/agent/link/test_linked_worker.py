@@ -17,7 +17,7 @@ from inplace.agent.link.server import LinkServer
 from inplace.agent.worker.process import WorkerLostError, WorkerStuckError
 from inplace.agent.worker.process_tree import STUCK_S
 from inplace.common.kube.clock import LoopClock
-from inplace.common.protocol.link import PROCESS, Absent, Failed, Hello, Lifted, Signal, Started, line_of
+from inplace.common.protocol.link import LINK_PROCESS, Absent, Failed, Hello, Lifted, Signal, Started, line_of
 from tests.agent.link.test_agent_end import ShortClock, connected, ended
 from tests.agent.rig import NotedLog
 from tests.agent.supervisor_rig import DEAF, RUN, until
@@ -32,7 +32,7 @@ class Linked(LinkedWorker):
 
     def __init__(self, path: Path, clock: LoopClock) -> None:
         self.log = NotedLog()
-        server = LinkServer(str(path / "link"), PROCESS, clock=clock, log=self.log)
+        server = LinkServer(str(path / "link"), LINK_PROCESS, clock=clock, log=self.log)
         super().__init__(server, clock=clock, log=self.log)
 
     def lift(self, epoch: int) -> None:
@@ -154,13 +154,13 @@ async def test_a_guard_that_comes_late_starts_with_the_others(tmp_path: Path) ->
         worker.lift(4)
         async with connected(tmp_path) as (reader, writer):
             writer.write(line_of(Hello()) + line_of(Absent(0)))
-            assert await reader.readline() == line_of(Hello(PROCESS))
+            assert await reader.readline() == line_of(Hello(LINK_PROCESS))
             assert await reader.readline() == line_of(Lifted(4))
             worker.signal(signal.SIGTERM)
             assert await reader.readline() == line_of(Signal(15))
             async with connected(tmp_path) as (late, writes):
                 writes.write(line_of(Hello()) + line_of(Absent(0)))
-                assert await late.readline() == line_of(Hello(PROCESS))
+                assert await late.readline() == line_of(Hello(LINK_PROCESS))
                 writer.write(line_of(Started(4)) + line_of(Absent(0)))
                 await worker.over()
                 worker.lift(5)

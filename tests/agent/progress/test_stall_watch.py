@@ -20,8 +20,8 @@ from inplace.agent.report.log import Log
 from inplace.agent.start.config import AgentConfig
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import Clock, LoopClock
+from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import StallSettings
-from inplace.common.protocol.telling import WorkerStalled
 from inplace.common.wire import names as wire
 from tests.agent.progress.test_watchdog import STEPS, end, next_epoch, steps, told, watched
 from tests.agent.progress.test_watchdog_files import SlowFiles

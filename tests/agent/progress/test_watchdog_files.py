@@ -10,9 +10,9 @@ import pytest
 
 from inplace.agent.progress.watchdog import BEGIN_S_MAX, Watchdog
 from inplace.common.kube.clock import LoopClock
+from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import RankLook, StallSettings
 from inplace.common.protocol.stall import Look
-from inplace.common.protocol.telling import WorkerStalled
 from tests.agent.rig import NotedLog
 
 pytestmark = pytest.mark.asyncio

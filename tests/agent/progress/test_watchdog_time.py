@@ -8,9 +8,9 @@ import pytest
 
 from inplace.agent.progress.watchdog import Watchdog
 from inplace.common.kube.clock import LoopClock
+from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import RankLook, StallSettings
 from inplace.common.protocol.stall import Look
-from inplace.common.protocol.telling import WorkerStalled
 from inplace.simulator.campaign.ranks import LateWork
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.rig import NotedLog

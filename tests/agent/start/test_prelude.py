@@ -18,8 +18,8 @@ from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.epoch_file import EpochFile, NoMemory
 from inplace.agent.start.prelude import HEAD_START_S_MAX, head_start
-from inplace.common.kube.http.ahead import Ahead
 from inplace.common.kube.http.credentials import Credentials
+from inplace.common.kube.http.early_connection import EarlyConnection
 from tests.agent.process import server_tls
 from tests.agent.rig import CONFIG, Rig
 from tests.agent.scripted_server import (
@@ -183,7 +183,7 @@ async def test_the_head_start_changes_nothing_but_the_time(name: str) -> None:
         assert len([request for request in with_it["requests"] if request[0] == "PATCH"]) <= 1
 
 
-def start_ahead(to: Credentials) -> Ahead | None:
+def start_ahead(to: Credentials) -> EarlyConnection | None:
     """Run the head start alone."""
     return head_start(CONFIG, to, to.ssl_context(), NoMemory(), RestartPhases(AgentMetrics(), now_s=monotonic))
 

@@ -9,7 +9,7 @@ import pytest
 
 from inplace.agent.start.exit_code import ExitCode
 from inplace.agent.worker.check import OUTPUT_BYTES_MAX, CheckResult, Output, leave_reason, reason_of, result_of
-from inplace.common.wire.unfit import CODE
+from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_the_reason_goes_where_kubelet_looks(tmp_path: Path) -> None:
 
 def test_the_exit_code_has_one_number() -> None:
     """The agent's is the one that the controller looks for."""
-    assert ExitCode.UNFIT.value == int(CODE)
+    assert ExitCode.UNFIT.value == int(CHECK_FAILED_EXIT_CODE)

@@ -160,7 +160,7 @@ def test_a_bucket_s_mount_does_not_survive(change: Callable[[KubeObject], None])
     document = with_init(command=["true"])
     change(document)
     assert found(document) == {("fuse-sidecar", "volumes")}
-    document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.PROCESS}
+    document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
     assert found(document) == set()
 
 
@@ -169,7 +169,7 @@ def test_the_policy_names_what_runs_again() -> None:
     told = "Each restart in place runs the init containers again: prepare. Their volumes keep what is in them."
     document = with_init(command=shell("mkdir /work/x"))
     assert told in policy_sentences(document)
-    document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.PROCESS}
+    document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
     assert not any("init containers" in sentence for sentence in policy_sentences(document))
     assert found(document) == set()
     assert not any("init containers" in one for one in policy_sentences(documents_of("train.yaml")[-1]))

@@ -24,7 +24,7 @@ from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
-from inplace.controller.spec.first_silent import FirstSilent
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.goodput import Goodput, RestartCost, Run
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.cli.scenes import (
@@ -70,7 +70,7 @@ async def test_a_worker_crash_is_named() -> None:
 
 async def test_who_was_silent_first_is_named() -> None:
     """With its step and its silence; in `inplace status -o json` as well."""
-    silent = FirstSilent(("train-a-0-1-x", "train-a-0-2-y"), 2, LastProgress(1199, 4.012))
+    silent = FurthestBehind(("train-a-0-1-x", "train-a-0-2-y"), 2, LastProgress(1199, 4.012))
     entry = {"epoch": 2, "trigger": "stalled", "startedAt": "2026-01-01T00:00:00Z", "syncedAt": "2026-01-01T00:00:05Z"}
     last = {wire.LAST_GROUP_RESTART: entry | {"firstSilent": silent.fields()}}
     state = group_state(jobset(2, status=wire.status_of_epochs(2, 1) | last), ())

@@ -38,7 +38,11 @@ async def test_a_failed_check_and_its_replacement(stage: Stage) -> None:
     await eventually(lambda: gates(stage, pod), [])
     name = await node(stage)
     await bind(stage, pod, name)
-    ended: dict[str, Any] = {"exitCode": unfit.CODE, "message": f"{unfit.WORDS}: GPU 3", "finishedAt": await now(stage)}
+    ended: dict[str, Any] = {
+        "exitCode": unfit.CHECK_FAILED_EXIT_CODE,
+        "message": f"{unfit.WORDS}: GPU 3",
+        "finishedAt": await now(stage),
+    }
     container: KubeObject = {"name": "worker", "state": {"terminated": ended}, "image": "i", "imageID": ""}
     container |= {"ready": False, "restartCount": 0}
     status = {"phase": "Failed", "containerStatuses": [container]}

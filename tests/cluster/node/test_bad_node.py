@@ -179,7 +179,7 @@ async def test_a_pod_whose_check_fails_trains_elsewhere(cluster: Cluster, second
         (ended,) = (pod for pod in group.pods() if pod["metadata"]["uid"] == victim["metadata"]["uid"])
         assert ended["status"]["phase"] == "Failed"
         (worker,) = (each["state"]["terminated"] for each in ended["status"]["containerStatuses"])
-        assert worker["exitCode"] == unfit.CODE
+        assert worker["exitCode"] == unfit.CHECK_FAILED_EXIT_CODE
         assert "GPU 3 is broken" in worker["message"]
         assert {pod["spec"]["nodeName"] for pod in group.live()} == {cluster.nodes[0].name}
         assert staying["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in group.live()}

@@ -6,6 +6,14 @@ import pytest
 
 from inplace.common.protocol.agent import Accepted, Announce, View
 from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.failure_report import (
+    ReportDue,
+    ReportSent,
+    ScheduleReport,
+    SendReport,
+    WorkerFailed,
+    WorkerStalled,
+)
 from inplace.common.protocol.supervisor import (
     Action,
     Event,
@@ -17,14 +25,6 @@ from inplace.common.protocol.supervisor import (
     WorkerGone,
     WorkerLost,
     step,
-)
-from inplace.common.protocol.telling import (
-    FailureTold,
-    ScheduleTelling,
-    TellFailure,
-    TellingDue,
-    WorkerFailed,
-    WorkerStalled,
 )
 
 CLEAN = 88
@@ -85,10 +85,10 @@ def failing(*, is_guarded: bool = True) -> Group:
 def test_a_second_failure_in_a_row_ends_in_clean_containers(*, is_guarded: bool) -> None:
     """It is told, with the number of restarts in vain, and the agent leaves once it is."""
     group = failing(is_guarded=is_guarded)
-    assert group.take(WorkerExited(7)) == [ScheduleTelling()]
+    assert group.take(WorkerExited(7)) == [ScheduleReport()]
     assert group.take(WorkerGone()) == []
-    assert group.take(TellingDue()) == [TellFailure(WorkerFailed(2, 7, 1))]
-    assert group.take(FailureTold()) == [Leave(CLEAN)]
+    assert group.take(ReportDue()) == [SendReport(WorkerFailed(2, 7, 1))]
+    assert group.take(ReportSent()) == [Leave(CLEAN)]
 
 
 @MODES
@@ -100,17 +100,17 @@ def test_nobody_asks_where_that_is_off(*, is_guarded: bool) -> None:
     later = Group(is_guarded=is_guarded, clean_after=4)
     for _ in range(3):
         later.restarts()
-    assert later.take(WorkerExited(7)) == [ScheduleTelling()]
+    assert later.take(WorkerExited(7)) == [ScheduleReport()]
 
 
 def test_a_supervisor_leaves_when_nothing_of_its_worker_is_left() -> None:
     """Whether the PATCH was answered before that, or a view says that the group restarts anyway."""
     told = failing(is_guarded=False)
-    assert told.take(WorkerExited(7), TellingDue(), FailureTold()) == []
+    assert told.take(WorkerExited(7), ReportDue(), ReportSent()) == []
     assert told.take(WorkerGone()) == [Leave(CLEAN)]
     seen = failing(is_guarded=False)
     assert seen.take(WorkerExited(7), View(2, 2)) == []
-    assert seen.take(TellingDue()) == []
+    assert seen.take(ReportDue()) == []
     assert seen.take(WorkerGone()) == [Leave(CLEAN)]
     assert failing(is_guarded=False).take(WorkerExited(7), WorkerGone(), View(2, 2)) == [Leave(CLEAN)]
 
@@ -119,10 +119,10 @@ def test_a_supervisor_leaves_when_nothing_of_its_worker_is_left() -> None:
 def test_a_new_container_remembers(*, is_guarded: bool) -> None:
     """The worker goes on to fail in clean containers: it gets others each time, until it makes progress."""
     group = Group(is_guarded=is_guarded, failures=2)
-    assert group.take(WorkerExited(7), TellingDue()) == [TellFailure(WorkerFailed(1, 7, 2))]
+    assert group.take(WorkerExited(7), ReportDue()) == [SendReport(WorkerFailed(1, 7, 2))]
     helped = Group(is_guarded=is_guarded, failures=2)
     helped.restarts(progressed=True)
-    assert helped.take(WorkerExited(7)) == [ScheduleTelling()]
+    assert helped.take(WorkerExited(7)) == [ScheduleReport()]
 
 
 @MODES
@@ -151,7 +151,7 @@ def test_a_worker_that_keeps_hanging_gets_clean_containers_too(*, is_guarded: bo
     """It was told of as a hang already."""
     group = Group(is_guarded=is_guarded)
     for number in range(CLEAN_AFTER):
-        group.take(WorkerStalled(group.epoch, 10, None), TellingDue(), FailureTold())
+        group.take(WorkerStalled(group.epoch, 10, None), ReportDue(), ReportSent())
         actions = group.take(WorkerExited(137))
         if number < CLEAN_AFTER - 1:
             assert group.take(WorkerGone()) == [Announce(group.epoch + 1)]
@@ -169,9 +169,9 @@ def test_nobody_is_told_of_an_epoch_that_is_over() -> None:
 def test_a_container_that_is_gone_is_told_once() -> None:
     """While the worker runs; when it was being stopped for the group, everybody knows."""
     group = Group()
-    assert group.take(WorkerLost()) == [ScheduleTelling()]
+    assert group.take(WorkerLost()) == [ScheduleReport()]
     assert group.take(WorkerLost()) == []
-    assert group.take(TellingDue()) == [TellFailure(WorkerFailed(1, None))]
+    assert group.take(ReportDue()) == [SendReport(WorkerFailed(1, None))]
     stopping = Group()
     assert stopping.take(View(1, 1), WorkerLost()) == [Leave(CLEAN)]
 
@@ -187,7 +187,7 @@ def test_a_process_that_was_told_to_end_leaves_with_that_code(end: Event) -> Non
 def test_a_supervisor_that_is_told_to_end_meanwhile_leaves_with_that_code() -> None:
     """The Pod ends, before or after the worker's last process: nobody wants a new container."""
     before = failing(is_guarded=False)
-    assert before.take(WorkerExited(7), Terminate(15), TellingDue(), FailureTold(), WorkerGone()) == [Leave(143)]
+    assert before.take(WorkerExited(7), Terminate(15), ReportDue(), ReportSent(), WorkerGone()) == [Leave(143)]
     assert failing(is_guarded=False).take(WorkerExited(7), WorkerGone(), Terminate(15)) == [Leave(143)]
 
 

@@ -10,7 +10,7 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.protocol.link import (
     LINE_BYTES_MAX,
-    PROCESS,
+    LINK_PROCESS,
     SIGNAL_MAX,
     Absent,
     Checking,
@@ -114,9 +114,9 @@ def test_a_version_that_the_reader_does_not_know_is_refused(versions: tuple[int,
     """A guard from before depth `process` does not take its agent for one that it knows; the message says the cure."""
     reader = LineReader(versions)
     if is_read:
-        assert reader.feed(line_of(Hello(PROCESS))) == [Hello(PROCESS)]
+        assert reader.feed(line_of(Hello(LINK_PROCESS))) == [Hello(LINK_PROCESS)]
         return
     with pytest.raises(
         RemoteProtocolError, match="expected 'inplace-link 1' first, saw b'inplace-link 2'; run the same"
     ):
-        reader.feed(line_of(Hello(PROCESS)))
+        reader.feed(line_of(Hello(LINK_PROCESS)))

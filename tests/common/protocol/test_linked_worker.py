@@ -18,8 +18,8 @@ from inplace.common.protocol.linked_worker import (
     Lift,
     LinkedWorkerState,
     Lost,
-    Order,
     PeerLeft,
+    SignalWorkers,
     Tell,
     step,
 )
@@ -29,7 +29,7 @@ peers = st.integers(0, 2)
 epochs = st.integers(1, 2)
 events = st.one_of(
     st.builds(Lift, epochs),
-    st.builds(Order, st.sampled_from([9, 15])),
+    st.builds(SignalWorkers, st.sampled_from([9, 15])),
     st.builds(PeerLeft, peers),
     st.builds(
         Heard,
@@ -93,22 +93,22 @@ def test_the_first_death_ends_all() -> None:
 
 def test_an_order_reaches_every_guard() -> None:
     """They end as they were told, which is one exit."""
-    assert two(Order(15))[1] == [Tell(0, Signal(15)), Tell(1, Signal(15))]
-    ended = (Order(15), Heard(0, Absent(0)), Heard(1, Absent(0)))
+    assert two(SignalWorkers(15))[1] == [Tell(0, Signal(15)), Tell(1, Signal(15))]
+    ended = (SignalWorkers(15), Heard(0, Absent(0)), Heard(1, Absent(0)))
     assert two(*ended)[1] == [Exited(137), Gone()]
 
 
 def test_an_order_without_a_guard_is_done_at_once() -> None:
     """No container of a worker is there yet, so nothing of the epoch runs."""
-    assert after(Lift(1), Order(15))[1] == [Exited(137), Gone()]
+    assert after(Lift(1), SignalWorkers(15))[1] == [Exited(137), Gone()]
 
 
 def test_a_container_that_is_gone_is_lost() -> None:
     """While its worker may run, at once; one that completed, or only waited, when its worker is to start again."""
     assert two(PeerLeft(0))[1] == [Lost()]
     assert two(Heard(0, Ended(1, 0)), PeerLeft(0))[1] == []
-    assert two(Heard(0, Ended(1, 0)), PeerLeft(0), Order(9), Heard(1, Absent(0)))[1] == [Lost()]
-    assert after(Heard(0, Absent(0)), PeerLeft(0), Lift(1), Order(9))[1] == [Lost()]
+    assert two(Heard(0, Ended(1, 0)), PeerLeft(0), SignalWorkers(9), Heard(1, Absent(0)))[1] == [Lost()]
+    assert after(Heard(0, Absent(0)), PeerLeft(0), Lift(1), SignalWorkers(9))[1] == [Lost()]
 
 
 def test_a_pod_that_ends_is_no_loss() -> None:

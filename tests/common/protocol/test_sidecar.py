@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from inplace.common.protocol import agent
 from inplace.common.protocol.agent import Accepted, AgentPhase, LiftBarrier, RestartInPlace, Verdict, View
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.sidecar import Action, Event, RestartPod, SidecarState, step
-from inplace.common.protocol.telling import (
-    FailureTold,
-    ScheduleTelling,
-    TellFailure,
-    TellingDue,
+from inplace.common.protocol.failure_report import (
+    ReportDue,
+    ReportSent,
+    ScheduleReport,
+    SendReport,
     WorkerFailed,
     WorkerStalled,
 )
+from inplace.common.protocol.sidecar import Action, Event, RestartPod, SidecarState, step
 
 LIFTED = (View(0, 0, consistent=True), Accepted(1), View(1, 0))
 
@@ -34,9 +34,9 @@ def after(*events: Event) -> tuple[SidecarState, list[Action]]:
 def test_a_failure_is_told_and_then_the_pod_restarts(failure: WorkerFailed | WorkerStalled) -> None:
     """The order: a moment of its own, one PATCH, its answer, the end of this process."""
     assert after(*LIFTED)[1] == [LiftBarrier(1)]
-    assert after(*LIFTED, failure)[1] == [ScheduleTelling()]
-    assert after(*LIFTED, failure, TellingDue())[1] == [TellFailure(failure)]
-    state, actions = after(*LIFTED, failure, TellingDue(), FailureTold())
+    assert after(*LIFTED, failure)[1] == [ScheduleReport()]
+    assert after(*LIFTED, failure, ReportDue())[1] == [SendReport(failure)]
+    state, actions = after(*LIFTED, failure, ReportDue(), ReportSent())
     assert actions == [RestartPod(failure)]
     assert state.agent.phase is AgentPhase.RESTARTING
 
@@ -46,7 +46,7 @@ def test_a_group_that_restarts_anyway_is_told_nothing() -> None:
     state, actions = after(*LIFTED, WorkerFailed(1, 7), View(1, 1))
     assert actions == [RestartInPlace(1, Verdict.DEPRECATED)]
     with pytest.raises(InvariantError):
-        step(state, TellingDue())
+        step(state, ReportDue())
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_only_the_first_failure_of_this_epoch_counts() -> None:
     for later in (WorkerFailed(1, None), WorkerStalled(1, 11, 5)):
         state, actions = after(*LIFTED, WorkerFailed(1, 7), later)
         assert actions == []
-        assert state.telling.failure == WorkerFailed(1, 7)
+        assert state.report.failure == WorkerFailed(1, 7)
 
 
 events = st.one_of(
@@ -77,8 +77,8 @@ events = st.one_of(
     st.builds(Accepted, st.integers(1, 2)),
     st.builds(WorkerFailed, st.integers(0, 2), st.sampled_from([None, 1])),
     st.builds(WorkerStalled, st.integers(0, 2), st.just(11), st.sampled_from([None, 1])),
-    st.just(TellingDue()),
-    st.just(FailureTold()),
+    st.just(ReportDue()),
+    st.just(ReportSent()),
 )
 
 
@@ -92,11 +92,11 @@ def test_it_tells_at_most_once_and_never_after_the_end(given_events: list[Event]
         except InvariantError:
             continue
         for action in actions:
-            if isinstance(action, TellFailure):
+            if isinstance(action, SendReport):
                 assert any(isinstance(one, LiftBarrier) for one in seen)
-                assert ScheduleTelling() in seen
+                assert ScheduleReport() in seen
             if isinstance(action, RestartPod):
-                assert TellFailure(action.failure) in seen
+                assert SendReport(action.failure) in seen
         seen += actions
-    assert sum(isinstance(action, TellFailure) for action in seen) <= 1
+    assert sum(isinstance(action, SendReport) for action in seen) <= 1
     assert sum(isinstance(action, RestartPod | RestartInPlace) for action in seen) <= 1

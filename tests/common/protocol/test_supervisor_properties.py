@@ -10,6 +10,14 @@ from hypothesis import strategies as st
 
 from inplace.common.protocol.agent import Accepted, AgentPhase, AgentState, Announce, GiveUp, NotAccepted, Verdict, View
 from inplace.common.protocol.errors import InvariantError
+from inplace.common.protocol.failure_report import (
+    ReportDue,
+    ReportSent,
+    ScheduleReport,
+    SendReport,
+    WorkerFailed,
+    WorkerStalled,
+)
 from inplace.common.protocol.supervisor import (
     Action,
     Event,
@@ -23,14 +31,6 @@ from inplace.common.protocol.supervisor import (
     WorkerLife,
     WorkerNotStarted,
     step,
-)
-from inplace.common.protocol.telling import (
-    FailureTold,
-    ScheduleTelling,
-    TellFailure,
-    TellingDue,
-    WorkerFailed,
-    WorkerStalled,
 )
 
 FINAL = frozenset({3})
@@ -91,10 +91,10 @@ class World:
                 return WorkerStalled(self.state.agent.epoch, 11, None)
             case "due" if self.telling == "scheduled":
                 self.telling = "due"
-                return TellingDue()
+                return ReportDue()
             case "told" if self.telling == "told":
                 self.telling = ""
-                return FailureTold()
+                return ReportSent()
             case "not started" if self.left == "running":
                 self.left = ""
                 return WorkerNotStarted(127)
@@ -109,9 +109,9 @@ class World:
                 self.started.append(epoch)
             case StopWorker():
                 assert self.left == "running"
-            case ScheduleTelling():
+            case ScheduleReport():
                 self.telling = "scheduled"
-            case TellFailure(failure):
+            case SendReport(failure):
                 assert self.left == "running" or isinstance(failure, WorkerFailed)
                 self.telling = "told"
                 self.told.append(failure.epoch)
@@ -198,23 +198,23 @@ def after(*events: Event, state: SupervisorState = RUNNING) -> tuple[SupervisorS
 
 def test_a_stall_is_told_and_then_the_worker_is_killed() -> None:
     """The order: a moment of its own, one PATCH, its answer, SIGKILL, the next epoch, whose stall is told anew."""
-    assert after(STALL)[1] == (ScheduleTelling(),)
+    assert after(STALL)[1] == (ScheduleReport(),)
     assert after(STALL, STALL)[1] == ()
-    assert after(STALL, TellingDue())[1] == (TellFailure(STALL),)
-    told = (STALL, TellingDue(), FailureTold())
+    assert after(STALL, ReportDue())[1] == (SendReport(STALL),)
+    told = (STALL, ReportDue(), ReportSent())
     state, actions = after(*told)
     assert (state.life, actions) == (WorkerLife.STOPPING, (StopWorker(None, stalled=True),))
     state, actions = after(*told, View(3, 3), WorkerExited(137), WorkerGone())
     assert actions == (Announce(4),)
-    assert after(Accepted(4), View(4, 3), WorkerStalled(4, 11, 7), state=state)[1] == (ScheduleTelling(),)
+    assert after(Accepted(4), View(4, 3), WorkerStalled(4, 11, 7), state=state)[1] == (ScheduleReport(),)
 
 
 def test_a_group_that_restarts_anyway_is_told_nothing() -> None:
     """The epoch is deprecated before this Pod's moment: the worker that hangs is killed, and nothing is told later."""
     state, actions = after(STALL, View(3, 3))
     assert actions == (StopWorker(Verdict.DEPRECATED, stalled=True),)
-    assert after(TellingDue(), state=state) == (state, ())
-    assert after(STALL, TellingDue(), View(3, 3), FailureTold())[1] == ()
+    assert after(ReportDue(), state=state) == (state, ())
+    assert after(STALL, ReportDue(), View(3, 3), ReportSent())[1] == ()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,13 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response, Stream, TransportError
 from inplace.common.kube.resources import CONFIG_MAPS, LEASES
-from inplace.controller.api.leader import Elector, FencedTransport, LeadershipLostError, LeaseOptions, NotLeaderError
+from inplace.controller.api.leader import (
+    Elector,
+    LeaderOnlyTransport,
+    LeadershipLostError,
+    LeaseOptions,
+    NotLeaderError,
+)
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster.virtual_time import run
 
@@ -260,7 +266,7 @@ def test_a_process_that_slept_does_not_write_before_it_knows() -> None:
         clock = JumpingClock()
         a = Candidate(make_server(), "a", clock)
         await a.elector.acquire()
-        fenced = KubeClient(FencedTransport(a.transport, a.elector), user_agent="a", field_manager="a")
+        fenced = KubeClient(LeaderOnlyTransport(a.transport, a.elector), user_agent="a", field_manager="a")
         await fenced.create(CONFIG_MAPS, "default", CONFIG_MAP)
         clock.jump_s = 11.0
         sent = len(a.transport.timeouts)
@@ -279,7 +285,7 @@ def test_a_write_may_not_outlive_the_leadership() -> None:
         a = Candidate(make_server(), "a")
         await a.elector.acquire()
         await asyncio.sleep(7.0)
-        fenced = KubeClient(FencedTransport(a.transport, a.elector), user_agent="a", field_manager="a")
+        fenced = KubeClient(LeaderOnlyTransport(a.transport, a.elector), user_agent="a", field_manager="a")
         await fenced.create(CONFIG_MAPS, "default", CONFIG_MAP)
         assert a.transport.timeouts[-1] == pytest.approx(3.0)
 

@@ -1,8 +1,8 @@
 """
 Tell the controller with one PATCH how this Pod's worker failed, at a moment of this Pod's own; for both modes.
 
-`common.protocol.telling` decides; this module waits and sends. Whatever becomes of the PATCH, the group learns of the
-failure later by itself: from kubelet, or from the next announcement.
+`common.protocol.failure_report` decides; this module waits and sends. Whatever becomes of the PATCH, the group learns
+of the failure later by itself: from kubelet, or from the next announcement.
 """
 
 from __future__ import annotations
@@ -10,22 +10,29 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from inplace.agent.announce.endings import cause_of, words_of
 from inplace.agent.announce.jobset_requests import failure_request
-from inplace.agent.announce.telling import telling_delay_s
+from inplace.agent.announce.report_delay import report_delay_s
+from inplace.agent.announce.retry_causes import cause_of, words_of
 from inplace.agent.deps import AgentDeps
 from inplace.agent.driver import Driver
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.errors import ApiError, check_answer
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import Busy, ending_of
-from inplace.common.protocol.telling import Action, FailureTold, TellFailure, TellingDue, WorkerFailed, WorkerStalled
+from inplace.common.protocol.failure_report import (
+    Action,
+    ReportDue,
+    ReportSent,
+    SendReport,
+    WorkerFailed,
+    WorkerStalled,
+)
 from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 
-TELLING_S_MAX: Final = 1.0  # by then kubelet has seen a death as well, and nobody need be told
+REPORT_S_MAX: Final = 1.0  # by then kubelet has seen a death as well, and nobody need be told
 
 
-class Teller:
+class FailureReporter:
     """Performs the telling's actions, and reports their outcomes to the driver."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, driver: Driver) -> None:
@@ -42,8 +49,8 @@ class Teller:
     def perform(self, action: Action) -> None:
         """Begin to wait, or to send; what an older worker left unsaid is dropped."""
         self.drop()
-        self._sends = isinstance(action, TellFailure)
-        work = self._tell(action.failure) if isinstance(action, TellFailure) else self._wait()
+        self._sends = isinstance(action, SendReport)
+        work = self._tell(action.failure) if isinstance(action, SendReport) else self._wait()
         self._task = self._driver.start(work)
 
     def keep_silent(self) -> None:
@@ -58,16 +65,16 @@ class Teller:
 
     async def _wait(self) -> None:
         """Let one of a group whose workers all fail go first."""
-        delay_s = telling_delay_s(self._config.herd.size, self._rng.random())
+        delay_s = report_delay_s(self._config.herd.size, self._rng.random())
         self._log.warning("worker_failed", epoch=self._metrics.epoch, tells_in_s=round(delay_s, 3))
         await self._clock.sleep(delay_s)
-        self._driver.take(TellingDue())
+        self._driver.take(ReportDue())
 
     async def _tell(self, failure: WorkerFailed | WorkerStalled) -> None:
         """Send the one PATCH."""
         text = failure_text(_written(failure, self._clock.wall_s()))
         try:
-            response = await self._transport.request(failure_request(self._config, text), timeout_s=TELLING_S_MAX)
+            response = await self._transport.request(failure_request(self._config, text), timeout_s=REPORT_S_MAX)
             check_answer(response)
             self._metrics.requests["patch", "ok"] += 1
         except (ApiError, TransportError) as error:
@@ -77,7 +84,7 @@ class Teller:
             self._log.warning("failure_not_told", message=words_of(ending), then=then)
             if isinstance(ending, Busy):
                 self._driver.hold_back(ending.after_s)
-        self._driver.take(FailureTold())
+        self._driver.take(ReportSent())
 
 
 def _written(failure: WorkerFailed | WorkerStalled, now_s: float) -> WorkerFailure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.agent.announce.endings import cure_of
+from inplace.agent.announce.retry_causes import cure_of
 from inplace.common.kube.errors import error_from_status
 from inplace.common.kube.watch import ending_of
 

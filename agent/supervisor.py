@@ -12,7 +12,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-from inplace.agent.announce.teller import Teller
+from inplace.agent.announce.failure_reporter import FailureReporter
 from inplace.agent.deps import AgentDeps
 from inplace.agent.driver import Driver
 from inplace.agent.link.address import PROGRESS_DIR, SAVE_FILE
@@ -27,6 +27,7 @@ from inplace.agent.worker.process import Worker, WorkerLostError, WorkerStartErr
 from inplace.agent.worker.process_tree import STUCK_S
 from inplace.agent.worker.stop_signal import signal_name
 from inplace.common.protocol.agent import AgentPhase, AgentState, Announce, Verdict, View
+from inplace.common.protocol.failure_report import ScheduleReport, SendReport
 from inplace.common.protocol.supervisor import (
     Event,
     Leave,
@@ -41,8 +42,7 @@ from inplace.common.protocol.supervisor import (
     WorkerNotStarted,
     step,
 )
-from inplace.common.protocol.telling import ScheduleTelling, TellFailure
-from inplace.common.wire.names import PROCESS
+from inplace.common.wire.names import DEPTH_PROCESS
 
 if TYPE_CHECKING:
     from inplace.agent.worker.outside_signals import OutsideSignals
@@ -78,7 +78,7 @@ class SupervisorAgent:
         failures = self._recall_failures()
         self._progress = WorkerProgress(failures.best_step)
         self._began_s = 0.0  # when the newest worker started
-        is_guarded = config.restart_depth == PROCESS
+        is_guarded = config.restart_depth == DEPTH_PROCESS
         self._machine = SupervisorState(
             AgentState(previous=config.previous_epoch, reached=config.reached_epoch, leased=config.fence_after_s == 0),
             final_codes=options.final_codes,
@@ -90,10 +90,10 @@ class SupervisorAgent:
         )
         self._driver = Driver(config, deps, self)
         if config.fence_after_s:
-            from inplace.agent.announce.fence import Fence
+            from inplace.agent.announce.lease_keeper import LeaseKeeper
 
-            self._driver.fence = Fence(config, deps, self._driver, worker.grace_s)
-        self._teller = Teller(config, deps, self._driver)
+            self._driver.lease_keeper = LeaseKeeper(config, deps, self._driver, worker.grace_s)
+        self._reporter = FailureReporter(config, deps, self._driver)
         self._stalls = deps.stalls
         self._saves = deps.saves
         self._saving: asyncio.Task[None] | None = None  # while SIGTERM is held back
@@ -174,8 +174,8 @@ class SupervisorAgent:
                 self._start(epoch)
             case StopWorker():
                 self._stop(action)
-            case ScheduleTelling() | TellFailure():
-                self._teller.perform(action)
+            case ScheduleReport() | SendReport():
+                self._reporter.perform(action)
             case Leave(code):
                 if code == self._machine.clean_code:
                     self._explain(code)
@@ -252,7 +252,7 @@ class SupervisorAgent:
 
     def _stop_watching(self) -> None:
         """Judge this worker no longer: it ends."""
-        self._teller.keep_silent()
+        self._reporter.keep_silent()
         if self._watching is not None and self._watching is not asyncio.current_task():
             self._watching.cancel()
 
@@ -291,7 +291,7 @@ class SupervisorAgent:
 
     def _leave(self, code: int) -> None:
         """End the process, and every task that still waits for the worker."""
-        self._teller.drop()
+        self._reporter.drop()
         for task in (self._patience, self._watch_over, self._watching, self._saving):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.agent.announce.telling import FEW, LEARNED_S, telling_delay_s
+from inplace.agent.announce.report_delay import FEW, LEARNED_S, report_delay_s
 
 TELL_MAX = 16
 
@@ -16,7 +16,7 @@ TELL_MAX = 16
 @given(st.integers(1, 100_000), st.floats(0, 1, exclude_max=True))
 def test_a_moment_lies_in_the_window(size: int, chance: float) -> None:
     """A small group tells at once; 100,000 Pods within 0.7 s."""
-    delay_s = telling_delay_s(size, chance)
+    delay_s = report_delay_s(size, chance)
     assert 0 <= delay_s <= 0.7
     assert size > FEW or delay_s == 0
 
@@ -28,7 +28,7 @@ def test_a_group_that_dies_together_does_not_tell_as_one(size: int, deaths_over_
     tellers = []
     for seed in range(21):
         rng = Random(seed)
-        moments_s = sorted(rng.uniform(0, deaths_over_s) + telling_delay_s(size, rng.random()) for _ in range(size))
+        moments_s = sorted(rng.uniform(0, deaths_over_s) + report_delay_s(size, rng.random()) for _ in range(size))
         tellers.append(sum(moment_s <= moments_s[0] + LEARNED_S for moment_s in moments_s))
     assert sorted(tellers)[10] <= TELL_MAX
     assert min(tellers) >= 1

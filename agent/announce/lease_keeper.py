@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
-from inplace.agent.announce.endings import cause_of, words_of
+from inplace.agent.announce.retry_causes import cause_of, words_of
 from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.errors import ApiError
@@ -31,7 +31,7 @@ RETRY: Final = (1 / 12, 1 / 6)  # of the length, after a read that failed: three
 PATIENCE: Final = 1 / 6  # of the length, for one answer
 
 
-class Leased(Protocol):
+class LeaseHolder(Protocol):
     """The driver of a machine whose worker has a lease."""
 
     @property
@@ -49,7 +49,7 @@ class Leased(Protocol):
         """
 
 
-class Fence:
+class LeaseKeeper:
     """Keep one worker's lease.
 
     Args:
@@ -58,7 +58,7 @@ class Fence:
     """
 
     def __init__(
-        self, config: AgentConfig, deps: AgentDeps, driver: Leased, grace_s: Callable[[], float | None]
+        self, config: AgentConfig, deps: AgentDeps, driver: LeaseHolder, grace_s: Callable[[], float | None]
     ) -> None:
         self._length_s = config.fence_after_s
         self._start_slot_s = config.start_slot_s

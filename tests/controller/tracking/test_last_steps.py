@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
-from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent, silent_of_entry, silent_text
-from inplace.controller.tracking.silence import Silence
+from inplace.controller.spec.furthest_behind import NAMED_MAX, FurthestBehind, silent_of_entry, silent_text
+from inplace.controller.tracking.last_steps import LastSteps
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -27,14 +27,14 @@ told = st.lists(
 @given(told)
 def test_the_fold_is_what_sorting_them_all_says(progresses: list[LastProgress]) -> None:
     """The lowest step, the longest silence first; a Pod without a step only where none has one."""
-    silence = Silence()
+    silence = LastSteps()
     pods = {f"p{number:02}": progress for number, progress in enumerate(progresses)}
     for pod, progress in pods.items():
         silence.note(pod, progress)
     steps = [progress.step for progress in progresses if progress.step is not None]
     lowest = [pod for pod, progress in pods.items() if progress.step == min(steps, default=None)]
     lowest.sort(key=lambda pod: (-pods[pod].quiet_s, pod))
-    expected = FirstSilent(tuple(lowest[:NAMED_MAX]), len(lowest), pods[lowest[0]]) if lowest else None
+    expected = FurthestBehind(tuple(lowest[:NAMED_MAX]), len(lowest), pods[lowest[0]]) if lowest else None
     assert silence.result() == expected
 
 
@@ -190,10 +190,10 @@ def test_a_status_without_it_names_nobody(entry: dict[str, Any]) -> None:
 
 def test_it_is_read_back() -> None:
     """What is written, but for the pace, which a person does not ask for here."""
-    silent = FirstSilent(("a", "b"), 7, LastProgress(1199, 4.012))
+    silent = FurthestBehind(("a", "b"), 7, LastProgress(1199, 4.012))
     assert silent_of_entry({"firstSilent": silent.fields()}) == silent
     assert silent_text(silent) == "pod a was silent first: at step 1199 (one of 7 pods), quiet for 4.0 s"
-    alone = FirstSilent(("a",), 1, LastProgress(None, 60.0))
+    alone = FurthestBehind(("a",), 1, LastProgress(None, 60.0))
     assert silent_text(alone) == "pod a was silent first: before any step, quiet for 60.0 s"
-    unknown = FirstSilent(("a",), 1, LastProgress(None, 0.0))
+    unknown = FurthestBehind(("a",), 1, LastProgress(None, 0.0))
     assert silent_of_entry({"firstSilent": {"pods": ["a"], "step": "x"}}) == unknown

@@ -19,7 +19,7 @@ from inplace.controller.tracking.group import Group, ScopeLedger
 from inplace.controller.tracking.membership import Membership
 
 
-def call_roll(membership: Membership, group: Group, now_s: float) -> Mapping[str, WaitingBarrier]:
+def find_missing_slots(membership: Membership, group: Group, now_s: float) -> Mapping[str, WaitingBarrier]:
     """Return the barriers that wait, by scope."""
     found = {name: _barrier(membership, group, scope_ledger, now_s) for name, scope_ledger in group.ledgers.items()}
     return {name: barrier for name, barrier in found.items() if barrier is not None}

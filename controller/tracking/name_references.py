@@ -16,7 +16,7 @@ _Name = tuple[type, str, str]  # of what kind, in which namespace, under what na
 
 
 @dataclass(slots=True)
-class Users:
+class NameReferences:
     """An index of JobSets, by UID; a spec's names never change while it lives, but are cheap to note again."""
 
     _users: dict[_Name, set[str]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Seats: a new connection always gets one, and only the source with most connections loses one."""
+"""ConnectionLimiter: a new connection always gets one, and only the source with most connections loses one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.seats import Seats
+from inplace.common.connection_limiter import ConnectionLimiter
 
 SEATS, PER_SOURCE = 6, 3
 
@@ -15,7 +15,7 @@ SEATS, PER_SOURCE = 6, 3
 @given(st.lists(st.tuples(st.sampled_from("abcdefgh"), st.booleans()), max_size=60))
 def test_only_the_largest_source_loses_a_seat(arrivals: list[tuple[str, bool]]) -> None:
     """Bounds hold after each arrival; the newcomer's full source, else a largest one, loses its oldest connection."""
-    seats: Seats[int] = Seats(SEATS, PER_SOURCE)
+    seats: ConnectionLimiter[int] = ConnectionLimiter(SEATS, PER_SOURCE)
     seated: dict[int, str] = {}
     for number, (source, one_leaves) in enumerate(arrivals):
         before = Counter(seated.values())

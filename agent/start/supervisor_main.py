@@ -21,7 +21,7 @@ from inplace.agent.start.arguments import RunOptions
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.listener import listen
 from inplace.agent.start.shell import SIGNALS, Shell, begin, run_shell
-from inplace.agent.supervisor_agent import SupervisorAgent
+from inplace.agent.supervisor import SupervisorAgent
 from inplace.agent.worker.cleaning import Cleaning
 from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND, find_program
 from inplace.agent.worker.leftovers import SUPERVISOR, end_leftovers, supervisor_mark

@@ -6,11 +6,11 @@ from bisect import insort
 from dataclasses import dataclass, field
 
 from inplace.common.protocol.stall import LastProgress
-from inplace.controller.spec.first_silent import NAMED_MAX, FirstSilent
+from inplace.controller.spec.furthest_behind import NAMED_MAX, FurthestBehind
 
 
 @dataclass(slots=True)
-class Silence:
+class LastSteps:
     """What the Pods of a scope told since its last sync.
 
     A Pod that tells no step is not compared with those that do, unless none does.
@@ -31,8 +31,8 @@ class Silence:
         insort(self._first, (-progress.quiet_s, pod, progress), key=lambda told: told[:2])
         del self._first[NAMED_MAX:]
 
-    def result(self) -> FirstSilent | None:
+    def result(self) -> FurthestBehind | None:
         """Return who was silent first; None if no Pod told."""
         if not self._first:
             return None
-        return FirstSilent(tuple(pod for _, pod, _ in self._first), self._count, self._first[0][2])
+        return FurthestBehind(tuple(pod for _, pod, _ in self._first), self._count, self._first[0][2])

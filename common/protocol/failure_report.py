@@ -2,7 +2,7 @@
 How a Pod tells the controller that its worker failed: once, at a moment of its own, or not at all.
 
 When one worker dies or hangs, its peers do so a moment later. So an agent waits for a moment of its own before it
-tells (`agent.announce.telling`), and keeps silent if a view deprecates the epoch meanwhile. Sidecar and supervisor
+tells (`agent.announce.report_delay`), and keeps silent if a view deprecates the epoch meanwhile. Sidecar and supervisor
 share this machine. It is pure; the shell performs the returned actions and reports their outcomes.
 """
 
@@ -42,33 +42,33 @@ class WorkerStalled:
 
 
 @record
-class TellingDue:
+class ReportDue:
     """The moment of this Pod has come, and the epoch is not deprecated yet."""
 
 
 @record
-class FailureTold:
+class ReportSent:
     """The server has answered, or did not within its time: this process need not wait any longer."""
 
 
 @record
-class ScheduleTelling:
-    """Report TellingDue after a delay."""
+class ScheduleReport:
+    """Report ReportDue after a delay."""
 
 
 @record
-class TellFailure:
-    """Write on this Pod how its worker failed, and report FailureTold."""
+class SendReport:
+    """Write on this Pod how its worker failed, and report ReportSent."""
 
     failure: WorkerFailed | WorkerStalled
 
 
-Event = WorkerFailed | WorkerStalled | TellingDue | FailureTold
-Action = ScheduleTelling | TellFailure
+Event = WorkerFailed | WorkerStalled | ReportDue | ReportSent
+Action = ScheduleReport | SendReport
 
 
 @record
-class TellingState:
+class ReportState:
     """All that the machine remembers.
 
     Args:
@@ -80,8 +80,8 @@ class TellingState:
     was_due: bool = False
 
 
-def step(state: TellingState, event: Event) -> tuple[TellingState, tuple[Action, ...]]:
-    """Advance the machine by one event; what follows FailureTold is the mode's affair.
+def step(state: ReportState, event: Event) -> tuple[ReportState, tuple[Action, ...]]:
+    """Advance the machine by one event; what follows ReportSent is the mode's affair.
 
     Returns:
         The next state, and the actions to perform in order.
@@ -92,10 +92,10 @@ def step(state: TellingState, event: Event) -> tuple[TellingState, tuple[Action,
     if isinstance(event, WorkerFailed | WorkerStalled):
         if state.failure is not None:
             return state, ()
-        return replace(state, failure=event), (ScheduleTelling(),)
-    expected = FailureTold if state.was_due else TellingDue
+        return replace(state, failure=event), (ScheduleReport(),)
+    expected = ReportSent if state.was_due else ReportDue
     if state.failure is None or not isinstance(event, expected):
         raise InvariantError(f"event {event!r} after failure {state.failure!r}, was due: {state.was_due}")
     if state.was_due:
         return state, ()
-    return replace(state, was_due=True), (TellFailure(state.failure),)
+    return replace(state, was_due=True), (SendReport(state.failure),)

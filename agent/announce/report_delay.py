@@ -20,7 +20,7 @@ FEW: Final = 16  # so many PATCHes at once harm no API server
 LEARNED_S: Final = 0.06  # PATCH, the controller's status write, and its way to 5,000 watches
 
 
-def telling_delay_s(size: int, chance: float) -> float:
+def report_delay_s(size: int, chance: float) -> float:
     """Return the seconds that one Pod of `size` waits before it tells; `chance` is its own, random in [0, 1).
 
     The window grows with the logarithm of the group: 0.28 s for 100 Pods, 0.51 s for 5,000.

@@ -17,7 +17,7 @@ NAMED_MAX: Final = 5  # Pods; it goes into every copy of the JobSet
 
 
 @dataclass(frozen=True, slots=True)
-class FirstSilent:
+class FurthestBehind:
     """The Pods with the lowest last step.
 
     Args:
@@ -38,20 +38,20 @@ class FirstSilent:
         return fields | {"quietMilliseconds": round(self.progress.quiet_s * 1000)}
 
 
-def silent_of_entry(entry: Mapping[str, Any]) -> FirstSilent | None:
+def silent_of_entry(entry: Mapping[str, Any]) -> FurthestBehind | None:
     """Read who was silent first from a status.lastGroupRestart; None if it does not say."""
     found = entry.get("firstSilent")
     if not isinstance(found, Mapping) or not isinstance(pods := found.get("pods"), list) or not pods:
         return None
     step, count, quiet_ms = (_number(found.get(name)) for name in ("step", "count", "quietMilliseconds"))
-    return FirstSilent(tuple(map(str, pods)), count or len(pods), LastProgress(step, (quiet_ms or 0) / 1000))
+    return FurthestBehind(tuple(map(str, pods)), count or len(pods), LastProgress(step, (quiet_ms or 0) / 1000))
 
 
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def silent_text(silent: FirstSilent) -> str:
+def silent_text(silent: FurthestBehind) -> str:
     """Say it in one line, for a person."""
     step = "before any step" if silent.progress.step is None else f"at step {silent.progress.step}"
     others = f" (one of {silent.count:,} pods)" if silent.count > 1 else ""

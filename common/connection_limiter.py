@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 Guest = TypeVar("Guest", bound=Hashable)
 
 
-class Seats(Generic[Guest]):
+class ConnectionLimiter(Generic[Guest]):
     """So many seats, of which one source may have so many.
 
     Args:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from inplace.agent.announce.announcer import _is_leaving
-from inplace.agent.announce.fence import Fence
 from inplace.agent.announce.jobset_requests import announcement_request
+from inplace.agent.announce.lease_keeper import LeaseKeeper
 from inplace.agent.barrier.http import Barrier
 from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig, ConfigError
@@ -87,11 +87,11 @@ class Driven:
         return View(5, 4)
 
 
-async def followed(driven: Driven, grace_s: float | None = None) -> tuple[Fence, Any]:
+async def followed(driven: Driven, grace_s: float | None = None) -> tuple[LeaseKeeper, Any]:
     """Start a fence."""
     barrier: Barrier = ModelBarrier()
     deps = AgentDeps(transport=None, clock=driven.clock, rng=Random(1), barrier=barrier, log=QUIET)  # type: ignore[arg-type]
-    fence = Fence(replace(config(str(LENGTH_S)), start_slot_s=0.0), deps, driven, lambda: grace_s)
+    fence = LeaseKeeper(replace(config(str(LENGTH_S)), start_slot_s=0.0), deps, driven, lambda: grace_s)
     return fence, [asyncio.create_task(work) for work in fence.work()]
 
 

@@ -17,7 +17,7 @@ from inplace.common.kube.http.link import READ_BYTES, Link, no_connection
 from inplace.common.kube.http.request import Request, Response, TransportError
 
 
-class Ahead:
+class EarlyConnection:
     """Ask one server, one request at a time.
 
     Args:
