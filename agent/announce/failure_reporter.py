@@ -33,7 +33,7 @@ REPORT_S_MAX: Final = 1.0  # by then kubelet has seen a death as well, and nobod
 
 
 class FailureReporter:
-    """Performs the telling's actions, and reports their outcomes to the driver."""
+    """Performs the report's actions, and reports their outcomes to the driver."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, driver: Driver) -> None:
         self._config = config

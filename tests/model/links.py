@@ -117,7 +117,7 @@ class LinkWorld:
         if idle and pod.worker and not pod.stopping:
             return G2
         unheard = pod.guard is None and pod.agent is not None and not pod.to_agent and not pod.linked
-        if pod.dead and unheard and pod.agent.agent.epoch == pod.dead and pod.agent.telling.failure is None:
+        if pod.dead and unheard and pod.agent.agent.epoch == pod.dead and pod.agent.report.failure is None:
             return G6
         return ""
 

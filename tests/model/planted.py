@@ -154,7 +154,7 @@ def _starts_again(original: Stepping, state: SupervisorState) -> Any:
 def _keeps_no_view(original: Stepping, state: SupervisorState) -> Any:
     old = state.agent
     new = agent.AgentState(previous=old.epoch, reached=old.reached, leased=old.leased)
-    return replace(state, agent=new, life=WorkerLife.ABSENT, telling=ReportState()), ()
+    return replace(state, agent=new, life=WorkerLife.ABSENT, report=ReportState()), ()
 
 
 def _restarts_the_completed(original: Stepping, state: SupervisorState, code: int, *, was_running: bool) -> Any:

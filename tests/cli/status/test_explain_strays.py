@@ -44,7 +44,7 @@ def test_an_epoch_far_ahead_is_not_the_groups() -> None:
     assert (state.phase, state.used) == (GroupPhase.DEGRADED, 0)
     assert found.headline == "it runs epoch 1 without 1 of its 2 Pods"
     (cause,) = found.causes
-    assert cause.kind == "EarlyConnection"
+    assert cause.kind == "Ahead"
     assert cause.pods == ("train-big-job-0-1",)
     assert "kubectl delete pod train-big-job-0-1" in cause.advice
 
