@@ -232,7 +232,7 @@ def get(address: str, path: str, token: str = "") -> bytes:
 
 @pytest.mark.asyncio
 async def test_the_demo_runs_it_and_its_metrics_pass_the_linter(kept_demo: str, tmp_path: Path) -> None:
-    """Every agent of the demo runs from the file, and promtool accepts its metrics after a restart."""
+    """Every agent and guard of the demo runs from the file, and promtool accepts an agent's metrics after a restart."""
     credentials = read_kubeconfig(kept_demo)
     server = f"{credentials.host}:{credentials.port}"
     pods = json.loads(get(server, "/api/v1/namespaces/default/pods", credentials.token))["items"]
@@ -243,7 +243,7 @@ async def test_the_demo_runs_it_and_its_metrics_pass_the_linter(kept_demo: str, 
         assert b'phase_duration_seconds_count{phase="lift"} 1.0' in exposed
         assert b'phase_duration_seconds_count{phase="kubelet"} 1.0' in exposed
         assert await complaints(exposed) == ""
-    assert len(agents_of_files(tmp_path)) == 2
+    assert len(agents_of_files(tmp_path)) == 2 * len(pods)
 
 
 def agents_of_files(folder: Path) -> list[str]:
