@@ -1,4 +1,4 @@
-"""What an agent works with: connections, clock, log and the worker's end; whoever makes an agent gives them."""
+"""What an agent works with: its connections, clock, log and metrics. Whoever makes an agent passes them in."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from inplace.common.protocol.failure_report import (
 )
 from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 
-REPORT_S_MAX: Final = 1.0  # by then kubelet has seen a death as well, and nobody need be told
+REPORT_S_MAX: Final = 1.0  # kubelet has reported the death by then
 
 
 class FailureReporter:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from inplace.agent.worker.standby import Memory, Readers, Standby
 
     class Owner(Protocol):
-        """Who is told what becomes of the worker."""
+        """Guard or supervisor: the host calls these when something has ended."""
 
         def worker_exited(self, code: int) -> None:
             """The main process ended, with 128 + n after signal n; what is left of its tree is being ended."""
@@ -60,7 +60,7 @@ class WorkerHost:
         options: the worker's command, and what runs beside it.
         env: the environment of every run.
         readers: calls back when there is something to read.
-        memory: told what the standby holds; None where nobody asks.
+        memory: gets the standby's memory, in bytes; None where there is no metric for it.
 
     Attributes:
         main: the process id of the worker's main process until it is reaped, 0 if there is none.
@@ -130,7 +130,7 @@ class WorkerHost:
             self._hold_s = time.monotonic() if holds_next else None
 
     def signal(self, number: int) -> None:
-        """Send a signal to the worker's process group, if it runs; until it is reaped, the number is nobody else's.
+        """Send a signal to the worker's process group, if it runs. Until the reaping the group's number is ours.
 
         A stopped process takes SIGTERM only when it goes on: it would use up its grace.
         """
@@ -171,7 +171,7 @@ class WorkerHost:
             self._stall_command = command
 
     def cut(self, why: str) -> None:
-        """Kill the commands beside the worker, if they run; nobody hears how a check ended."""
+        """Kill the commands beside the worker, if they run. The owner does not hear of a check that was killed."""
         if self._check is not None:
             self._log.info("check_killed", why=why)
             self._check.kill()
@@ -320,4 +320,4 @@ class WorkerHost:
 
 
 def _do_nothing(_entirely: bool) -> None:
-    """Tell nobody."""
+    """Do nothing: the owner is not to hear of this end."""
