@@ -25,7 +25,8 @@ LEVELS: Final = 14
 
 FEW: Final = 100
 ITEMS_MAX: Final = 1000
-"""Items of a list that differs in spelling. A longer one counts as changed: CEL 1.30 makes no numbers for its items."""
+"""Items of a list that differs in spelling. A longer one counts as changed: CEL 1.30 has no numbers for its items, so
+that the policy makes them of digits, two for the numbers up to FEW, three for all."""
 
 NAME_CHARACTERS_MAX: Final = 100
 """Of a field's name in a path, which grows by it on each level."""
@@ -132,8 +133,16 @@ _ROOTS: Final = """\
       expression: "[dyn(0), dyn(false)]"
     - name: noDivisor
       expression: "[dyn(0), dyn('0')]"
-    # Numbers of a list's items.
-ITEMS
+    # Numbers of a list's items, made of digits.
+    - name: digits
+      expression: "['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']"
+    - name: few
+      expression: >-
+        variables.digits.map(a, variables.digits.map(b, a + b).join(' ')).join(' ').split(' ').map(n, int(n))
+    - name: many
+      expression: >-
+        variables.digits.map(a, variables.digits.map(b, variables.digits.map(c, a + b + c).join(' ')).join(' '))
+        .join(' ').split(' ').map(n, int(n))
     # The paths of what changed, each after a line feed. Of two lists or maps the items or fields that differ are
     # compared, for each level inside the one above; any others are equal when both are empty, or equal quantities.
     - name: changed
@@ -204,7 +213,7 @@ spec:
   validationActions: [Deny]
 """
 
-_LISTS: Final[Mapping[str, Sequence[str | int]]] = {
+_LISTS: Final[Mapping[str, Sequence[str]]] = {
     "structs": STRUCTS,
     "mayBeEmpty": STRUCTS + TEXT_MAPS + QUANTITY_MAPS,
     "maps": TEXT_MAPS + QUANTITY_MAPS,
@@ -217,8 +226,7 @@ _LISTS: Final[Mapping[str, Sequence[str | int]]] = {
 
 def render() -> str:
     """Return the manifest."""
-    roots = _ROOTS.replace("ITEMS\n", _variables({"few": range(FEW), "many": range(ITEMS_MAX)}))
-    return _HEADER + _variables(_LISTS) + _filled_in() + roots + _compared(0) + _FOOTER
+    return _HEADER + _variables(_LISTS) + _filled_in() + _ROOTS + _compared(0) + _FOOTER
 
 
 def _filled_in() -> str:
@@ -227,7 +235,7 @@ def _filled_in() -> str:
     return f"    - name: filledIn\n      expression: >-\n        {{{pairs}}}\n"
 
 
-def _variables(lists: Mapping[str, Sequence[str | int]]) -> str:
+def _variables(lists: Mapping[str, Sequence[str]]) -> str:
     """Return variables that are lists."""
     return "".join(f"    - name: {name}\n      expression: {_quoted(values)}\n" for name, values in lists.items())
 
@@ -271,7 +279,7 @@ def _free(level: int, pair: str) -> str:
     return found
 
 
-def _quoted(values: Sequence[str | int]) -> str:
+def _quoted(values: Sequence[str]) -> str:
     """Return a list in CEL, folded as YAML folds a long text."""
     words = textwrap.wrap(", ".join(map(repr, values)), width=100)
     return "\n        ".join((">-", f"[{words[0]}", *words[1:])) + "]"
