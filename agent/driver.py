@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)
 """After so long at the barrier an agent announces again. 5,000 of them then send 20 requests a second, a twenty-fifth
-of their kubelets' Lease renewals; what changes nothing is not stored, and no watch shows it. See docs/adr/0042."""
+of their kubelets' Lease renewals; what changes nothing is not stored, and no watch shows it. See docs/adr/0007."""
 
 
 class AgentRole(Protocol):

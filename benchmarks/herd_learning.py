@@ -1,9 +1,9 @@
 """
-Model consecutive restarts of sidecars that learn their window (ADR 61), also on a server that turns slow between two.
+Model consecutive restarts of sidecars that learn their window, also on a server that turns slow (docs/adr/0010).
 
     python -m benchmarks.herd_learning [--pods 1000] [--seeds 3] [--json]
 
-Compared with a window that learns nothing and counts from each process's start (ADR 10), with upstream's agent and
+Compared with a window that learns nothing and counts from each process's start, with upstream's agent and
 controller in the same model, and with agents that learn but do not look at the server's first answers. Seconds are the
 median of the seeds, 429s per agent those of the worst seed. No deploy/apf: with it there are no windows.
 """
@@ -78,7 +78,7 @@ def learning(profiles: Sequence[Profile], pods: int, seeds: int, *, looks: bool 
 
 
 def alone(profile: Profile, pods: int, seeds: int, mode: Mode = "sidecar") -> Modelled:
-    """Return a restart of agents that learn nothing: ours with ADR 10's window, or upstream's."""
+    """Return a restart of agents that learn nothing: ours with the default window, or upstream's."""
     return _over_seeds([Restarting(profile, pods, mode, seed=seed, windows=None).run() for seed in _seeds(seeds)], pods)
 
 

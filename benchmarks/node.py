@@ -63,7 +63,7 @@ UPSTREAM: Final = "upstream"
 MODES: Final = ("upstream_shape", "sidecar", "guarded", "guarded_process", "supervisor")
 """upstream_shape is our agent in the manifest of upstream's: a startup probe each second, and nothing in the worker.
 sidecar is `inplace inject --barrier probe`, where the agent answers the startup probe at the lift.
-guarded_process is guarded with depth `process` (docs/adr/0064). No Pod gets clean containers here (docs/adr/0079)."""
+guarded_process is guarded with depth `process`. No Pod gets clean containers here (docs/adr/0064)."""
 
 MODELLED: Final = ("sidecar", "supervisor")
 """Of these modes the restart's model knows what it is to be compared with (benchmarks/calibration.py)."""

@@ -40,7 +40,7 @@ class Restarting:
         mode: ours, or upstream's sidecar with its controller. In mode guarded the dead worker's agent tells, guards end
             their workers before kubelet looks, and workers' containers are made while agents announce.
         windows: of the sidecars' last starts; () when they never restarted before. None: sidecars learn nothing, and
-            their slots count from each process's start (ADR 10).
+            their slots count from each process's start.
         looks: a sidecar without a window looks at its first answers before it asks on.
     """
 

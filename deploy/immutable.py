@@ -3,7 +3,7 @@ Write the policy that keeps templates as they are: `python -m deploy.immutable`.
 
 A client with Go types writes back another spelling of what it read: `resources: {}`, `creationTimestamp: null`, nothing
 for `args: []`, `cpu: "1"` for `cpu: 1000m`. So templates are compared as the API's own types would compare them, field
-by field (docs/adr/0050). CEL has no recursion: each level of a template has the same expression, one inside the other,
+by field (docs/adr/0012). CEL has no recursion: each level of a template has the same expression, one inside the other,
 which this program writes. Only what differs literally goes down a level, so an update that leaves templates alone costs
 nothing. Functions that Kubernetes 1.30 lacks, such as flatten, are not used.
 

@@ -2,7 +2,7 @@
 Write what the CRD says about the inside of a Job template, from the OpenAPI document of batch/v1.
 
 Kueue keeps a copy of each template in its Workload, whose CRD fills in defaults such as `protocol: TCP` of a port. It
-compares the two, and would find a difference for ever (docs/adr/0075). So the CRD sets the defaults that upstream's CRD
+compares the two, and would find a difference for ever (docs/adr/0012). So the CRD sets the defaults that upstream's CRD
 and Kueue's set, and names the keys by which server-side apply merges lists. Nothing else is declared: every object
 keeps fields that no schema names.
 

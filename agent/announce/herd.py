@@ -11,7 +11,7 @@ That is the first start. A restart is ordered: all agents learn of it within mil
 from there, and kubelets' own spread is inside the window (2.8 s for 1,000 Pods becomes 3.0 s from the order). And a
 window that the server did not need is not kept: `agent.announce.start_window`.
 On a cluster with deploy/apf the window is worth nothing: switch it off (START_WINDOW_S=0). docs/adr/0010-herd.md says
-why slots, docs/adr/0038-herd-search.md why these numbers, docs/adr/0061-a-window-that-learns.md what agents learn.
+why slots, why these numbers, and what agents learn.
 
 Pure: time, environment and the Pod's identity come as arguments.
 """

@@ -13,7 +13,7 @@ So three things are learned from a start:
 A smaller window is tried after CALM_LEAST calm restarts, and after twice as many each time the try was too early. A
 start alone (a new Pod, a dead worker's own) teaches nothing when it is calm: the group was not there.
 
-docs/adr/0061-a-window-that-learns.md has the evidence. Pure: a record in, a record out, and its text.
+docs/adr/0010-herd.md has the evidence. Pure: a record in, a record out, and its text.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ Watch the worker once somebody sets a limit: the environment, or the JobSet's an
 
 The watchdog (`agent.progress.watchdog`) is loaded at the first limit. The annotations come with the views that an agent
 gets anyway, so they cost no request. A worker that is watched has a new limit at once; one that started without a limit
-was told no folder for its steps, and is watched from its next start on. docs/adr/0065
+was told no folder for its steps, and is watched from its next start on. docs/adr/0060
 """
 
 from __future__ import annotations

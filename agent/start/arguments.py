@@ -313,7 +313,7 @@ _GUARD: Final[Mapping[str, _Option]] = {
     or name.startswith("--before-announce")
 } | {"--save-within": ("save_within_s", "SAVE_WITHIN_S", seconds)}
 _VERBS: Final = {"run": _RUN, "guard": _GUARD}
-_INSTEAD: Final = {  # of a subcommand that an older manifest may have (docs/adr/0080)
+_INSTEAD: Final = {  # of a subcommand that an older manifest may have (docs/adr/0062)
     "wait": ", which is gone: use 'guard -- COMMAND', with LINK_FILE in the worker's and the agent's container "
     "(`inplace inject` writes it), and remove the agent's startupProbe"
 }

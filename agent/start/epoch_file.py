@@ -6,9 +6,9 @@ meets a stale watch cache, a restarted worker could rejoin the running epoch (te
 annotation"). A local file does not lag. Not fsynced: it has to survive the container, not the node.
 
 Beside it, in EPOCH_FILE.ran, stands the last epoch in which the worker ran: no annotation says that, and without it a
-restarted worker could join its own epoch again when the JobSet's status is lost (docs/adr/0053).
+restarted worker could join its own epoch again when the JobSet's status is lost (docs/adr/0007).
 
-In EPOCH_FILE.failures stands what a new container is to know of the last one (docs/adr/0079).
+In EPOCH_FILE.failures stands what a new container is to know of the last one (docs/adr/0064).
 """
 
 from __future__ import annotations

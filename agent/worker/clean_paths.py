@@ -4,7 +4,7 @@ Remove what a dead worker left at paths of its container: lock files, half-writt
 What is removed must belong to the container: its own file system, a tmpfs, or an emptyDir, as /proc/self/mountinfo
 shows them. A hostPath, a claim or a ConfigMap is refused, as are `/`, system folders, links and what this program
 needs. The way to the path is walked by descriptors without following a link, and no mount below it is entered. So a
-worker that puts a link into the way gains nothing. Loaded only with --clean. docs/adr/0077
+worker that puts a link into the way gains nothing. Loaded only with --clean. docs/adr/0081
 """
 
 from __future__ import annotations

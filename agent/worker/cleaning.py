@@ -4,7 +4,7 @@ Clean what outlives a worker, BEFORE its Pod announces the next epoch: guard and
 By default the files that the worker left in /dev/shm (`agent.worker.shared_memory`); what `--clean` names beside it.
 Paths are cleaned only after a worker ran: what init containers put there for the first one is not touched. A mark
 beside the files that outlive the containers says so to a guard whose predecessor was killed. On the guard's start path:
-the rest is loaded where it is asked for. docs/adr/0077
+the rest is loaded where it is asked for. docs/adr/0081
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ signals mean other things as well: SIGUSR1 rotates logs. Four things tell them a
 A handler is not told the sender; sigwaitinfo is. So a thread waits for these signals, which are blocked everywhere
 else. A child must unblock them (`agent.worker.spawn` does). Source: sigwaitinfo(2), pid_namespaces(7), signal(7).
 
-On the guard's start path: it loads no module but C ones. docs/adr/0076
+On the guard's start path: it loads no module but C ones. docs/adr/0081
 """
 
 from __future__ import annotations

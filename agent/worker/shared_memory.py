@@ -4,7 +4,7 @@ Remove the POSIX shared memory that a dead worker left: files in /dev/shm, which
 A Pod's /dev/shm belongs to all of its containers. A file counts as the worker's if it came after the Pod's first
 worker was about to start, is a regular file of this process's user, and no process holds it open or maps it. What was
 there before is kept in a small file in the folder that outlives the containers; if that list cannot be read, nothing is
-removed. Nor is anything where `has_own_ipc` says no. On the guard's start path. docs/adr/0077
+removed. Nor is anything where `has_own_ipc` says no. On the guard's start path. docs/adr/0081
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ RULES: Final[Mapping[str, LintRule]] = {
         "a container that restarts its Pod in place does not fail the Pod, so the rule never applies"
     ),
     "startup-order": _warning(
-        "a replicatedJob that waits for Ready joins later by an uncounted group restart (docs/adr/0022); under "
+        "a replicatedJob that waits for Ready joins later by an uncounted group restart (docs/adr/0023); under "
         "upstream's controller the barrier waits for ever"
     ),
     "exclusive-topology": _warning("the annotation has no effect in this form"),
@@ -119,13 +119,13 @@ RULES: Final[Mapping[str, LintRule]] = {
     ),
     "supervisor-restarts": _warning(
         "a worker that fails again and again gets the same container each time, also where only a new one helps, as "
-        "after the loss of its GPUs (docs/adr/0079)"
+        "after the loss of its GPUs (docs/adr/0064)"
     ),
     "worker-restarts-alone": _error("a worker that restarts alone runs twice in one epoch"),
     "worker-success": _error("a worker that ends with success restarts its group again and again"),
     "worker-recreated": _warning("a failing worker fails its Pod, and the Pod must be recreated"),
     "worker-wait": _error(
-        "`inplace-agent wait` is gone (docs/adr/0080): the program ends with exit code 2 at every start"
+        "`inplace-agent wait` is gone (docs/adr/0062): the program ends with exit code 2 at every start"
     ),
     "worker-start": _warning(
         "kubelet may consider a restarted sidecar started before its barrier lifted (kubernetes #141155)"

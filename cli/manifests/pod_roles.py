@@ -21,7 +21,7 @@ PROGRAM: Final = "inplace-agent"
 UPSTREAM_PROGRAM: Final = "in-place-restart-agent"
 RUN: Final = "run"
 GUARD: Final = "guard"
-REMOVED: Final = "wait"  # a guard does what it did (docs/adr/0080)
+REMOVED: Final = "wait"  # a guard does what it did (docs/adr/0062)
 REMOVED_FIX: Final = (
     "write the worker's command alone and remove the agent's container: `inplace inject` then adds both anew, with a "
     "guard and its LINK_FILE"

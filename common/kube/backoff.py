@@ -3,7 +3,7 @@ Full-jitter exponential backoff: a random wait in [0, min(cap, base * 2^attempt)
 
 Why our own and not tenacity: the agent pays every import 5,000 times, tenacity decides and sleeps in one call (the
 sleeper here is the injected clock), and a server's Retry-After must be a floor under the random wait. See
-docs/adr/0004-backoff.md.
+docs/adr/0002-dependencies.md.
 Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
 """
 

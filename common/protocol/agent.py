@@ -233,7 +233,7 @@ def is_fresh(view: View, previous: int | None, reached: int = 0) -> bool:
     The group cannot have synced past this Pod, so a view with S >= `previous` shows every sync this Pod took part in.
     Any other cheap view may be older than the running epoch, which a restarted worker must not join. A consistent view
     with S < `reached` shows that the status was lost: the controller finds S again in what Pods announced before,
-    this one too, so this Pod says nothing until then. docs/adr/0053
+    this one too, so this Pod says nothing until then. docs/adr/0007
     """
     if previous is not None and view.synced >= previous:
         return True

@@ -23,7 +23,7 @@ from inplace.common.wire.phases import DIGITS_MAX, MILLISECONDS_MAX, VERSION, pa
 
 _LOW: Final = 10**DIGITS_MAX
 STEP_MAX: Final = 10**12 - 1  # as common.wire.progress has it
-LONG_S: Final = 60.0  # where no step is told, a run so long counts as progress: it costs more than the restart (ADR 78)
+LONG_S: Final = 60.0  # where no step is told, so long a run is progress: it costs more than a restart (docs/adr/0021)
 TENTHS_PER_S: Final = 10_000
 BEGINNING: Final = ",quiet="  # a text without it carries no progress
 TEXT_BYTES_MAX: Final = len(",quiet=9999999,step=9999999,high=99999,made=9999999,pace=9999999")  # 64

@@ -75,16 +75,16 @@ RESTART_REQUESTED: Final = "inplace.dev/restart-requested"
 BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"
 BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
 
-# Ours, on the JobSet (docs/adr/0070): which restart comes after which failure.
+# Ours, on the JobSet (docs/adr/0021): which restart comes after which failure.
 CRASH_LOOP_BACKOFF: Final = "inplace.dev/crash-loop-backoff"  # its grammar is controller/spec/crash_loop.py's
 ESCALATION: Final = "inplace.dev/escalation"  # its grammar is controller/spec/escalation.py's
 NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help: controller/spec/no_progress.py
 
-# Ours, on the JobSet (docs/adr/0065): the watchdog's limits in seconds, for agents whose own settings have none.
+# Ours, on the JobSet (docs/adr/0060): the watchdog's limits in seconds, for agents whose own settings have none.
 STALL_AFTER: Final = "inplace.dev/stall-after"
 START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
 
-# Ours, on the JobSet, and the name of its Pods' scheduling gate (docs/adr/0071): which nodes replaced Pods avoid.
+# Ours, on the JobSet, and the name of its Pods' scheduling gate (docs/adr/0024): which nodes replaced Pods avoid.
 BAD_NODES: Final = "inplace.dev/bad-nodes"
 
 # Ours (docs/adr/0072). On the JobSet and its Pods: after how many seconds without the API server an agent ends its
@@ -99,14 +99,14 @@ CURRENT_ATTEMPT: Final = "currentInPlaceRestartAttempt"  # upstream
 PREVIOUS_ATTEMPT: Final = "previousInPlaceRestartAttempt"
 EXEMPT_EPOCHS: Final = "exemptEpochs"  # ours, docs/adr/0021: how many epochs did not use up maxRestarts by themselves
 LAST_EXEMPT_EPOCH: Final = "lastExemptEpoch"  # ours: the newest of them
-RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0027: what restarts together; absent: the whole JobSet
+RESTART_SCOPE_FIELD: Final = "restartScope"  # ours, docs/adr/0023: what restarts together; absent: the whole JobSet
 SCOPED_EPOCHS: Final = "scopedEpochs"  # ours: then the epochs stand here, an entry for each scope
 LAST_GROUP_RESTART: Final = "lastGroupRestart"  # ours, docs/adr/0039: when, why, and who failed first
-NODE_FAILURES: Final = "nodeFailures"  # ours, docs/adr/0071: on which nodes workers failed first, or checks failed
-RUNG_USES: Final = "rungUses"  # ours, docs/adr/0070: which rung of the ladder was used when
+NODE_FAILURES: Final = "nodeFailures"  # ours, docs/adr/0024: on which nodes workers failed first, or checks failed
+RUNG_USES: Final = "rungUses"  # ours, docs/adr/0021: which rung of the ladder was used when
 NO_PROGRESS_FIELD: Final = "noProgress"  # ours: the highest step, and the epochs that ended without a higher one
-CRASH_LOOP: Final = "crashLoop"  # ours, docs/adr/0078: failures in a row without progress, and the wait
-RECREATIONS: Final = "recreations"  # ours, docs/adr/0078: of Jobs for a barrier that waits, which no budget counts
+CRASH_LOOP: Final = "crashLoop"  # ours, docs/adr/0021: failures in a row without progress, and the wait
+RECREATIONS: Final = "recreations"  # ours, docs/adr/0021: of Jobs for a barrier that waits, which no budget counts
 LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
 SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
 
@@ -167,7 +167,7 @@ def epochs_of_status(status: Mapping[str, Any]) -> tuple[int, int]:
     """Read (S, D), the synced and the deprecated epoch of a JobSet status; 0 is never.
 
     A status with D beyond S contradicts itself: no controller deprecates what never ran, so S was lost. Epoch D is
-    over either way: S reads as D, nobody joins an epoch up to D, and the next one is D + 1. docs/adr/0052
+    over either way: S reads as D, nobody joins an epoch up to D, and the next one is D + 1. docs/adr/0007
 
     Raises:
         RemoteProtocolError: a field is not an int32.

@@ -2,7 +2,7 @@
 The annotation that a Pod's announcement carries: the phases of its restart, its moment, and its worker's last progress.
 
 It says what ended since the Pod's last announcement. So the controller can say where the time of a group restart went,
-and who was silent first, without scraping 5,000 Pods. Source of the encoding: docs/adr/0011-phases.md and 0066.
+and who was silent first, without scraping 5,000 Pods. Source of the encoding: docs/adr/0011-phases.md.
 
     text   = "v1" *( "," name "=" number )     e.g. v1,kubelet=1203,view=41,at=4512078
     name   = 1 to 16 small letters, each name at most once, in any order, at most 16 of them

@@ -2,7 +2,7 @@
 A streaming answer on its own connection: what came since the last read is decrypted and split in one go.
 
 A herd's events come one by one, each in a chunk or two and as many TLS records. An event loop's streams and an HTTP
-library would hand up each of them. Who reads seldom (`tracking/gathering.py`) gets many at once here. docs/adr/0046
+library would hand up each of them. Who reads seldom (`tracking/gathering.py`) gets many at once here. docs/adr/0025
 """
 
 from __future__ import annotations

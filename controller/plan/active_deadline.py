@@ -3,7 +3,7 @@ End a JobSet that is active for longer than `spec.activeDeadlineSeconds` (KEP-11
 
 `status.startTime` is when it began to run: at its first pass, at a resume, and when all its Jobs are recreated. While
 it is suspended there is none. Waiting for other replicatedJobs, for a node or at a barrier counts as active. A group
-restart in place and a restart of single Jobs change nothing. docs/adr/0074
+restart in place and a restart of single Jobs change nothing. docs/adr/0029
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ Bad nodes: remember on which nodes workers failed first or checks failed, and le
 
 Pods of a JobSet with the annotation wait behind a scheduling gate of ours, which is lifted at once, with a preference
 for all nodes that are not bad. It is a preference, so that a Pod never waits for a node that is not there: then the
-scheduler takes a bad one, and its verdict is taken back. docs/adr/0071
+scheduler takes a bad one, and its verdict is taken back. docs/adr/0024
 """
 
 from __future__ import annotations

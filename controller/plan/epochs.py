@@ -147,7 +147,7 @@ def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
 
 
 def _restore(draft: Draft, scope: Scope, decision: Decision) -> None:
-    """Write an S that the status had lost; what it proves beyond maxRestarts was not counted. docs/adr/0053."""
+    """Write an S that the status had lost; what it proves beyond maxRestarts was not counted. docs/adr/0007."""
     write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, decision.deprecated))
     policy = draft.jobset.failure_policy
     uncounted = max(0, decision.restarts - policy.restarts_max) if policy is not None else 0

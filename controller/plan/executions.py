@@ -3,7 +3,7 @@ Count the executions of a JobSet (KEP-1282): `status.executionAttempts`, and an 
 
 The first run is execution 0. A resume and a recreation of all Jobs each begin the next one; a restart of single Jobs
 and a group restart in place do not. A Job carries the number of the execution in which it began to run. Jobs that are
-older than this field, or that never ran, carry none; they are left as they are. docs/adr/0074
+older than this field, or that never ran, carry none; they are left as they are. docs/adr/0029
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ for another one to be Ready.
 
 Once its Jobs run, a replicatedJob stays expected, although a group restart makes those before it not Ready for a while.
 It leaves the group when all its Jobs completed and others waited for that: an initializer does not run again because a
-worker died. Source: jobset pkg/controllers/startup_policy.go, depends_on.go; docs/adr/0022.
+worker died. Source: jobset pkg/controllers/startup_policy.go, depends_on.go; docs/adr/0023.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Bound the recreations of Jobs that no budget counts: of those that miss a barrie
 They happen while one barrier waits, so no epoch counts them. A Job that was recreated for this barrier already is
 recreated again after `AGAIN_S` at the earliest, then after twice as long, and so on up to `AGAIN_S_MAX`. Any other Job
 is recreated at once. `status.recreations` (in a divided JobSet one in each scope) remembers it, so another controller
-does not begin anew. docs/adr/0078
+does not begin anew. docs/adr/0021
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Use the ladder of `inplace.dev/escalation`: which rung a counted failure takes, and what that changes of its restart.
 
 A use is written in the same status write as the restart that it is for: with D, or with the count of a recreation. A
-restart that is counted neither way takes no place. docs/adr/0070
+restart that is counted neither way takes no place. docs/adr/0021
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Which nodes the replacements of a JobSet's Pods avoid: the annotation that asks 
 
 A node is bad for 3600 s after the 2nd worker that failed first on it within 3600 s, or after one failed check; at most
 10 % of the nodes in use are avoided. `status.nodeFailures` has an entry for each node, the one that failed last at the
-end. Another JobSet's entries are its own. Pure. docs/adr/0071
+end. Another JobSet's entries are its own. Pure. docs/adr/0024
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ wait. After that the next epoch begins 5 s after the failure at the earliest, th
     inplace.dev/crash-loop-backoff: "0"         never wait
 
 `status.crashLoop` (in a divided JobSet one in each scope) is what is remembered, so another controller waits no longer
-and no shorter. docs/adr/0078. Pure.
+and no shorter. docs/adr/0021. Pure.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The ladder of `inplace.dev/escalation`: what comes after which failure, and how 
 
 Each *rung* may be used at most so many times in any window of so many seconds. A counted failure uses the first rung
 whose window has room. When none has, the JobSet fails. The *uses* stand in `status.rungUses`, written in the status
-write that begins the restart, so neither a crash nor another leader loses or doubles one. docs/adr/0070. Pure: the time
+write that begins the restart, so neither a crash nor another leader loses or doubles one. docs/adr/0021. Pure: the time
 comes from the caller.
 """
 

@@ -5,7 +5,7 @@ Epochs that end without progress: when the JobSet is to fail because restarting 
     inplace.dev/no-progress: "3/600"      the same; an epoch whose step nobody knows counts if it was shorter than 600 s
 
 The steps come with the announcements that end a restart (common/wire/last_progress.py). `status.noProgress` (in a
-divided JobSet one in each scope) has the highest step and the epochs since, written with S. docs/adr/0070. Pure.
+divided JobSet one in each scope) has the highest step and the epochs since, written with S. docs/adr/0021. Pure.
 """
 
 from __future__ import annotations

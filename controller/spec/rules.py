@@ -28,7 +28,7 @@ RESTART: Final = "RestartJobSet"
 RESTART_UNCOUNTED: Final = "RestartJobSetAndIgnoreMaxRestarts"
 RESTART_JOB: Final = "RestartJob"
 RESTART_JOB_UNCOUNTED: Final = "RestartJobAndIgnoreMaxRestarts"
-# KEP-262's future work, docs/adr/0026.
+# KEP-262's future work, docs/adr/0029.
 RESTART_REPLICATED_JOB: Final = "RestartReplicatedJob"
 RESTART_REPLICATED_JOB_UNCOUNTED: Final = "RestartReplicatedJobAndIgnoreMaxRestarts"
 LEAVE_FAILED: Final = "FailJob"

@@ -3,7 +3,7 @@ The scopes of a JobSet: the Pods that restart together in place are all, or thos
 
 Each scope is one instance of the protocol with its own S and D, independent of the others. If the JobSet is one scope,
 its name is "" and its epochs are fields of the status, as upstream has them. Otherwise status.restartScope says how it
-is divided, and status.scopedEpochs has an entry for each scope. docs/adr/0027.
+is divided, and status.scopedEpochs has an entry for each scope. docs/adr/0023.
 """
 
 from __future__ import annotations

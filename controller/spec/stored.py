@@ -4,7 +4,7 @@ A JobSet as the cache keeps it: the parts that a user may fill with a megabyte s
 A parsed template of a megabyte takes ten megabytes of dictionaries. So templates (of Jobs and of claims) are kept as
 `msgspec.Raw` inside the object, and decoded when a Job is built. Of the metadata only the fields that are read are
 kept. A JobSet then takes about as much memory as its JSON, which a ResourceQuota can bound by number:
-docs/operations.md, docs/adr/0057.
+docs/operations.md, docs/adr/0056.
 """
 
 from __future__ import annotations

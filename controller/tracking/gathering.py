@@ -3,7 +3,7 @@ Say how long nothing is read from a watch, so that a herd's events are taken in 
 
 Each wake-up for one event costs twice the event's own work. So a reader rests after a read, and takes what came
 meanwhile in one go. It rests for less the fewer Pods a barrier still waits for: the last one's announcement, on which
-the whole group waits, is read at once. docs/adr/0073
+the whole group waits, is read at once. docs/adr/0025
 """
 
 from __future__ import annotations

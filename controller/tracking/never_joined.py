@@ -3,7 +3,7 @@ Count the Pods of a slot that failed by themselves BEFORE they joined their grou
 
 A supervisor refuses a command that does not exist before it announces, and its Job replaces the Pod, again and again.
 Failed Pods stay until their Job goes, so their number outlives this controller, and nothing has to be written. Only
-ends count that come again in each Pod: a Pod that was killed, deleted or evicted, or whose check failed (ADR 71),
+ends count that come again in each Pod: a Pod that was killed, deleted, evicted, or whose check failed (docs/adr/0024),
 may do better elsewhere. Only Jobs with failed Pods are looked at.
 
 In sidecar mode the Pod stays: the rule RestartAllContainers starts its containers again, and kubelet never pauses. A

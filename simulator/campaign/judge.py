@@ -139,7 +139,7 @@ class Judge(WorkerWatcher):
         self.running[uid] = Running(jobset, slot, name, epoch)
 
     def _runs_elsewhere(self, jobset: str, epoch: int) -> Running | None:
-        """Return a worker of another epoch; a worker whose Pod was deleted by force does not count (ADR 54)."""
+        """Return a worker of another epoch; a worker whose Pod was deleted by force does not count (docs/adr/0006)."""
         running = ((uid, r) for uid, r in self.running.items() if r.jobset == jobset and r.epoch != epoch)
         return next((r for uid, r in running if uid not in self._vanished), None)
 
@@ -235,7 +235,7 @@ class Judge(WorkerWatcher):
         if loop.get("epoch") == synced and self.clocks_agree and left_s > CLOCK_TOLERANCE_S:
             self.breaks(S11, f"epoch {synced} began {left_s:.3f} s too early")
         slots = list(slots_of(jobset))
-        # Nobody can tell a forged announcement of the next epoch from an agent's: docs/adr/0053.
+        # Nobody can tell a forged announcement of the next epoch from an agent's: docs/adr/0007.
         absent = [
             slot
             for slot in slots

@@ -19,7 +19,7 @@ SENTENCES: Final = {
     ),
     "announcing_again": (
         "the agent has waited at the barrier for 200 to 300 s and sends the same PATCH again ([ADR "
-        "42](adr/0042-announce-again.md))"
+        "7](adr/0007-what-the-protocol-assumes.md))"
     ),
     "barrier_lifted": "the epoch, and how long the agent waited for it",
     "barrier_unavailable": "the port cannot be bound; exit 3, no announcement was sent",
@@ -91,7 +91,7 @@ SENTENCES: Final = {
     ),
     "leftovers_killed": (
         "an earlier supervisor in this container was killed, and processes of its worker still ran; this agent "
-        "killed them ([ADR 48](adr/0048-a-killed-supervisor.md))"
+        "killed them ([ADR 81](adr/0081-one-worker-host.md))"
     ),
     "link_refused": "a process of this Pod connected to the link and said something else than a guard does",
     "link_unavailable": "the agent cannot listen at LINK_FILE; a guarded worker does not start",
@@ -107,7 +107,7 @@ SENTENCES: Final = {
     "progress_unreadable": "why the watchdog cannot read the progress files; until it can, nobody's silence is counted",
     "reaper_refused": "the system does not let this process adopt the worker's orphans; exit 2, no request was sent",
     "restart_scope_unknown": (
-        "the JobSet restarts in scopes ([ADR 27](adr/0027-partial-restart.md)) and RESTART_SCOPE names none of "
+        "the JobSet restarts in scopes ([ADR 23](adr/0023-who-is-in-the-group.md)) and RESTART_SCOPE names none of "
         "them; the agent announces nothing and logs which variable the manifest lacks"
     ),
     "restarting_in_place": (
@@ -144,7 +144,7 @@ SENTENCES: Final = {
     "standby_unavailable": "`--standby` has no effect, and why",
     "start_put_off": (
         "a large group's Pod starts without a window, and the server's first answers came late: it goes on at its"
-        " slot ([ADR 61](adr/0061-a-window-that-learns.md))"
+        " slot ([ADR 10](adr/0010-herd.md))"
     ),
     "start_window_not_kept": (
         "EPOCH_FILE.window cannot be written or read; the window stays as it was, or is the default one"

@@ -33,7 +33,7 @@ Generated from the code by `make rewrite`; do not edit.
 
 The controller serves `/metrics` on port 8080; you need no other target. A JobSet's series end when it is deleted.
 Only one Pod of each JobSet is a label value: the Pod that failed first in the last restart. If a JobSet is divided into
-scopes ([ADR 27](adr/0027-partial-restart.md)), the label `scope` names one; otherwise it is empty.
+scopes ([ADR 23](adr/0023-who-is-in-the-group.md)), the label `scope` names one; otherwise it is empty.
 [ADR 39](adr/0039-why-a-group-restarts.md) explains triggers and first failures.
 """
 _AGENT: Final = """

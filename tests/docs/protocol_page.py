@@ -26,7 +26,7 @@ slash.
 ## The agent's machine
 
 `S` is the JobSet's synced epoch, `D` its deprecated epoch, `e` the epoch that the Pod announced. If a JobSet is divided
-into scopes ([ADR 27](adr/0027-partial-restart.md)), `S` and `D` are those of the Pod's scope. An agent that starts
+into scopes ([ADR 23](adr/0023-who-is-in-the-group.md)), `S` and `D` are those of the Pod's scope. An agent that starts
 reads `S` and `D` and announces `e = S + 1` from a fresh view ([GLOSSARY.md](GLOSSARY.md)). After that each view gives a
 verdict. The first verdict of this table that holds wins:
 
@@ -43,7 +43,7 @@ verdict. The first verdict of this table that holds wins:
 _OUTCOMES = """
 In `announcing` every verdict except bypass waits for the outcome of the announcement. So a write in flight can never
 arrive after its process has ended. *Long at the barrier* is the reminder after 200 to 300 s
-([ADR 42](adr/0042-announce-again.md)): the agent sends its announcement again.
+([ADR 7](adr/0007-what-the-protocol-assumes.md)): the agent sends its announcement again.
 
 This table says to which phase a view's verdict leads:
 

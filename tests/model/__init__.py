@@ -30,7 +30,7 @@ decides for every controller. Only the environment is modelled here:
   conflict.
 * The status. With `lost` a person removes it, or writes an older one; with `torn` a person writes D beyond S, which
   production's `common.wire.names` reads. A process that saw the loss sees no older version. After a loss, S2 is checked
-  for each Pod instead of each slot, and one Pod that stays ahead of all others is deleted in the end (docs/adr/0053).
+  for each Pod instead of each slot, and one Pod that stays ahead of all others is deleted in the end (docs/adr/0007).
 * With `fence`, nodes are cut off and heal, and time passes in ticks. What the group may rely on of a Pod's lease is in
   `tests.model.leases`; that an agent keeps it is shown for one Pod, read by read (`tests.model.promises`). One Pod of
   a slot is LEAVING at a time: where its replacement is cut off, too, the first node ends before the second Pod leaves.

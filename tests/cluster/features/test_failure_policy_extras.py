@@ -1,4 +1,4 @@
-"""Parts of KEP-262 that upstream leaves for later and this controller has: docs/adr/0026."""
+"""Parts of KEP-262 that upstream leaves for later and this controller has: docs/adr/0029."""
 
 from __future__ import annotations
 

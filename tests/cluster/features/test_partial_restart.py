@@ -1,4 +1,4 @@
-"""The annotation inplace.dev/restart-scope: a group or a replicatedJob restarts in place by itself (docs/adr/0027)."""
+"""The annotation inplace.dev/restart-scope: a group or a replicatedJob restarts in place by itself (docs/adr/0023)."""
 
 from __future__ import annotations
 
