@@ -14,12 +14,13 @@ HIDDEN_OR_MADE: Final = ("build", "dist")  # besides names that begin with a dot
 FOLDERS: Final = sorted(
     path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != "." and path.name not in HIDDEN_OR_MADE
 )
-PAGES: Final = sorted(
+PAGES: Final = sorted(  # without past decisions, which name the paths of their time
     {*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *(page for name in FOLDERS for page in (ROOT / name).glob("*.md"))}
+    - {*ROOT.glob("docs/adr/history/*.md")}
 )
 _PATH: Final = re.compile(rf"(?<![\w/.:*{{<@$-])(?:{'|'.join(FOLDERS)})/[\w.*/-]*[\w*]")
 _MODULE: Final = re.compile(rf"-m ((?:{'|'.join(FOLDERS)})(?:\.\w+)*)")
-_DECISION: Final = re.compile(r"docs/adr/\d{4}")
+_DECISION: Final = re.compile(r"docs/adr/(?:history/)?\d{4}")
 
 
 def missing(text: str, here: Path) -> Iterator[str]:
@@ -47,7 +48,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
         ("see docs/adr/9999.", ["docs/adr/9999"]),
         ("tests/scripts/nothing*.txt", ["tests/scripts/nothing*.txt"]),
         ("    python -m benchmarks.nothing --json", ["benchmarks.nothing"]),
-        ("`Makefile`, grafana/build.py, docs/adr/0001, images/timeline.svg, tests/scripts/*.txt, -m tests.model", []),
+        ("`Makefile`, grafana/build.py, docs/adr/0051, images/timeline.svg, tests/scripts/*.txt, -m tests.model", []),
     ],
 )
 def test_what_does_not_exist_is_seen(text: str, found: list[str]) -> None:
