@@ -29,7 +29,7 @@ class AgentDeps:
         transport: carries requests to the API server; the caller closes it.
         clock: the only source of time.
         rng: the only source of jitter.
-        barrier: what holds the worker back; started and stopped by `Driver.run`.
+        barrier: what holds the worker back; started and stopped by `Agent.run`.
         log: where events go.
         metrics: counted into.
         link: a sidecar's, to the guards of its workers.

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from inplace.agent.barrier.http import Barrier, BarrierState, HttpBarrier, renderer
 from inplace.agent.deps import AgentDeps
@@ -32,23 +31,11 @@ from inplace.common.kube.http.request import Request
 from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
+    from inplace.agent.agent import Agent
     from inplace.agent.worker.save_requests import SaveRequests
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from the exit code to the exit; kubelet's shortest grace period is 2 s
-
-
-class Agent(Protocol):
-    """What a mode runs in the loop."""
-
-    async def run(self) -> int:
-        """Run until the process must end; return its exit code."""
-
-    def terminate(self, number: signal.Signals) -> None:
-        """End soon: this process got a signal."""
-
-    def runs(self) -> bool:
-        """Say whether a worker of this Pod was started, and has not begun to end."""
 
 
 class NoBarrier:

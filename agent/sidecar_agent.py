@@ -8,30 +8,23 @@ It does the same when its watchdog finds that the worker hangs.
 
 from __future__ import annotations
 
-import asyncio
 import signal
 
-from inplace.agent.announce.failure_reporter import FailureReporter
+from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
-from inplace.agent.driver import Driver
 from inplace.agent.start.config import AgentConfig
 from inplace.common.protocol.agent import AgentState, LiftBarrier, RestartInPlace
-from inplace.common.protocol.failure_report import ScheduleReport, SendReport, WorkerFailed, WorkerStalled
+from inplace.common.protocol.failure_report import WorkerFailed, WorkerStalled
 from inplace.common.protocol.sidecar import Event, RestartPod, SidecarState, step
 
 
-class SidecarAgent:
+class SidecarAgent(Agent):
     """One Pod's agent beside its worker's container."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps) -> None:
-        self._config = config
+        super().__init__(config, deps)
         self._machine = SidecarState(AgentState(previous=config.previous_epoch, reached=config.reached_epoch))
         self._link = deps.link
-        self._log = deps.log
-        self._stalls = deps.stalls
-        self._driver = Driver(config, deps, self)
-        self._reporter = FailureReporter(config, deps, self._driver)
-        self._watching: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> AgentState:
@@ -42,14 +35,14 @@ class SidecarAgent:
         """Run until the Pod must restart in place, or cannot; return the process's exit code."""
         await self._link.start(self._worker_ended)
         try:
-            return await self._driver.run()
+            return await super().run()
         finally:
             await self._link.stop()
 
     def terminate(self, number: signal.Signals) -> None:
         """End by a signal."""
         self._log.info("signalled", signal=number.name, then=f"exit {128 + number}")
-        self._end(128 + number)
+        self.end(128 + number)
 
     def runs(self) -> bool:
         """Say whether some guard's worker runs."""
@@ -61,12 +54,10 @@ class SidecarAgent:
         return actions
 
     def perform(self, action: object) -> None:
-        """Let the worker start, tell of its failure, or end this process."""
+        """Let the worker start, or end this process."""
         match action:
             case LiftBarrier(epoch):
                 self._lift(epoch)
-            case ScheduleReport() | SendReport():
-                self._reporter.perform(action)
             case RestartInPlace(epoch, verdict):
                 view = self.state.view
                 seen = {"synced": view.synced, "deprecated": view.deprecated} if view else {}
@@ -83,32 +74,25 @@ class SidecarAgent:
     def _worker_ended(self, epoch: int, code: int | None) -> None:
         """Tell the machine of a failure, and the next announcement of a completion: that is none by itself."""
         if code == 0:
-            self._driver.phases.worker_completed()
+            self.phases.worker_completed()
         else:
-            self._driver.take(WorkerFailed(epoch, code))
+            self.take(WorkerFailed(epoch, code))
 
     def _lift(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the guards may start the next one."""
-        self._driver.remember_run(epoch)
+        self.remember_run(epoch)
         if self._stalls is not None:
             self._stalls.begin(epoch)
-            watching = self._stalls.watch(self._driver.take, self._link.runs, self._link.examine)
-            self._watching = self._driver.start(watching)
+            watching = self._stalls.watch(self.take, self._link.runs, self._link.examine)
+            self._watching = self.start_task(watching)
         self._link.lift(epoch)
-        self._driver.lift(epoch)
+        self.lift(epoch)
 
     def _leave(self, epoch: int, **why: object) -> None:
         """End this process, and let the guards end their workers NOW: kubelet restarts what has ended together."""
         code = self._config.restart_exit_code
         self._link.leave()
         if self._stalls is not None:
-            self._driver.phases.worker_stepped(self._stalls.finish())
+            self.phases.worker_stepped(self._stalls.finish())
         self._log.warning("restarting_in_place", epoch=epoch, **why, exit_code=code)
-        self._end(code)
-
-    def _end(self, code: int) -> None:
-        """End this process; what still would be told, kubelet shows."""
-        self._reporter.drop()
-        if self._watching is not None and self._watching is not asyncio.current_task():
-            self._watching.cancel()
-        self._driver.end(code)
+        self.end(code)

@@ -12,9 +12,8 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
-from inplace.agent.announce.failure_reporter import FailureReporter
+from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
-from inplace.agent.driver import Driver
 from inplace.agent.link.address import PROGRESS_DIR, SAVE_FILE
 from inplace.agent.progress.worker_progress import WorkerProgress
 from inplace.agent.start.arguments import RunOptions
@@ -27,7 +26,6 @@ from inplace.agent.worker.process import Worker, WorkerLostError, WorkerStartErr
 from inplace.agent.worker.process_tree import STUCK_S
 from inplace.agent.worker.stop_signal import signal_name
 from inplace.common.protocol.agent import AgentPhase, AgentState, Announce, Verdict, View
-from inplace.common.protocol.failure_report import ScheduleReport, SendReport
 from inplace.common.protocol.supervisor import (
     Event,
     Leave,
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
     from inplace.agent.worker.save_requests import SaveRequests
 
 
-class SupervisorAgent:
+class SupervisorAgent(Agent):
     """One Pod's agent, which is its worker's parent.
 
     Args:
@@ -68,13 +66,10 @@ class SupervisorAgent:
         options: RunOptions,
         outside: OutsideSignals | None = None,
     ) -> None:
-        self._config = config
+        super().__init__(config, deps)
         self._worker = worker
         self._options = options
         self._outside = outside
-        self._clock = deps.clock
-        self._log = deps.log
-        self._memory = deps.memory
         failures = self._recall_failures()
         self._progress = WorkerProgress(failures.best_step)
         self._began_s = 0.0  # when the newest worker started
@@ -88,17 +83,11 @@ class SupervisorAgent:
             clean_after=config.clean_after,
             failures=failures.count,
         )
-        self._driver = Driver(config, deps, self)
         if config.fence_after_s:
             from inplace.agent.announce.lease_keeper import LeaseKeeper
 
-            self._driver.lease_keeper = LeaseKeeper(config, deps, self._driver, worker.grace_s)
-        self._reporter = FailureReporter(config, deps, self._driver)
-        self._stalls = deps.stalls
-        self._saves = deps.saves
+            self.lease_keeper = LeaseKeeper(config, deps, self, worker.grace_s)
         self._saving: asyncio.Task[None] | None = None  # while SIGTERM is held back
-        self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
-        self._phases = self._driver.phases
         self._stop_signal = int(signal.SIGTERM)
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
         self._watch_over: asyncio.Task[None] | None = None  # of the newest worker
@@ -114,7 +103,7 @@ class SupervisorAgent:
         """Run until the Pod ends; return the exit code. Whatever happens, no process of the worker is left."""
         await self._worker.prepare()
         try:
-            return await self._driver.run()
+            return await super().run()
         finally:
             await self._worker.close()
 
@@ -124,7 +113,7 @@ class SupervisorAgent:
         epoch = self.state.epoch if runs else 0
         if self._saves is not None and self._saves.hold(number, epoch, self._clock.monotonic_s()):
             self._stop_signal = number
-            self._saving = self._driver.start(self._end_saving(self._saves))
+            self._saving = self.start_task(self._end_saving(self._saves))
             return
         if self._saving is not None:
             self._saving.cancel()
@@ -139,7 +128,7 @@ class SupervisorAgent:
     def _terminate(self, number: int) -> None:
         self._log.info("signalled", signal=signal_name(number), then="the worker is ended first")
         self._stop_signal = number
-        self._driver.take(Terminate(number))
+        self.take(Terminate(number))
 
     def take_signals(self) -> None:
         """Pass signals on to the worker, and end with it by one that ends the Pod."""
@@ -168,14 +157,12 @@ class SupervisorAgent:
         return actions
 
     def perform(self, action: object) -> None:
-        """Start or stop the worker, tell that it hangs, or end this process."""
+        """Start or stop the worker, or end this process."""
         match action:
             case StartWorker(epoch):
                 self._start(epoch)
             case StopWorker():
                 self._stop(action)
-            case ScheduleReport() | SendReport():
-                self._reporter.perform(action)
             case Leave(code):
                 if code == self._machine.clean_code:
                     self._explain(code)
@@ -205,7 +192,7 @@ class SupervisorAgent:
         """Start the worker BEFORE anything else is done; then watch over it."""
         env = epoch_variables(epoch)
         self._is_fit = False
-        self._driver.remember_run(epoch)
+        self.remember_run(epoch)
         if self._stalls is not None:
             self._stalls.begin(epoch)
             if self._stalls.folder:
@@ -217,18 +204,18 @@ class SupervisorAgent:
             self._worker.start(env)
         except WorkerStartError as error:
             self._log.error("worker_not_started", message=str(error), then=f"exit {error.code}")
-            asyncio.get_running_loop().call_soon(self._driver.take, WorkerNotStarted(error.code))
+            asyncio.get_running_loop().call_soon(self.take, WorkerNotStarted(error.code))
             return
-        self._phases.worker_runs(self._clock.monotonic_s() - began_s)
-        self._watch_over = self._driver.start(self._see_off())
+        self.phases.worker_runs(self._clock.monotonic_s() - began_s)
+        self._watch_over = self.start_task(self._see_off())
         if self._stalls is not None:
-            watching = self._stalls.watch(self._driver.take, self._worker.runs, self._worker.examine)
-            self._watching = self._driver.start(watching)
-        self._driver.lift(epoch)
+            watching = self._stalls.watch(self.take, self._worker.runs, self._worker.examine)
+            self._watching = self.start_task(watching)
+        self.lift(epoch)
 
     def _stop(self, action: StopWorker) -> None:
         """Tell the worker to end, and be patient for a while, or not."""
-        self._phases.worker_down()
+        self.phases.worker_down()
         self._stop_watching()
         if action.stalled:
             why = "it hangs" if action.verdict is None else f"it hangs, and its epoch is {action.verdict.value}"
@@ -247,7 +234,7 @@ class SupervisorAgent:
         self._worker.signal(number)
         if self._patience is not None:
             self._patience.cancel()
-        self._patience = self._driver.start(self._kill_after(grace_s))
+        self._patience = self.start_task(self._kill_after(grace_s))
         self._log.info("worker_stopping", why=why, signal=signal_name(number), grace_s=grace_s)
 
     def _stop_watching(self) -> None:
@@ -291,11 +278,10 @@ class SupervisorAgent:
 
     def _leave(self, code: int) -> None:
         """End the process, and every task that still waits for the worker."""
-        self._reporter.drop()
-        for task in (self._patience, self._watch_over, self._watching, self._saving):
+        for task in (self._patience, self._watch_over, self._saving):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
-        self._driver.end(code)
+        self.end(code)
 
     async def _see_off(self) -> None:
         """Report the worker's end, and then that nothing is left of it: only then may the next epoch be announced."""
@@ -304,13 +290,13 @@ class SupervisorAgent:
         except WorkerLostError as lost:
             code = None
             if lost.completed:
-                self._phases.worker_completed()
+                self.phases.worker_completed()
         self._stop_watching()
-        self._phases.worker_down()
+        self.phases.worker_down()
         stepped = self._stalls.finish() if self._stalls is not None else ""
         if self._stalls is not None:
-            self._phases.worker_stepped(stepped)
-        self._driver.begin_run()
+            self.phases.worker_stepped(stepped)
+        self.begin_run()
         if self._saving is not None and self._saves is not None and self._saves.let_go():
             self._saving.cancel()
             self._terminate(self._saves.held)  # BEFORE its end, which is no completion then, and no failure
@@ -322,10 +308,10 @@ class SupervisorAgent:
             self._patience = None
         progressed = self._progress.after_run(stepped, ended_s - self._began_s)
         before = self._machine.failures
-        self._driver.take(WorkerLost() if code is None else WorkerExited(code, progressed))
+        self.take(WorkerLost() if code is None else WorkerExited(code, progressed))
         if self._machine.failures and (progressed or self._machine.failures != before):
             self._remember_failures()
-        self._driver.lower()
+        self.lower()
         try:
             await self._worker.gone()
         except WorkerStuckError as error:
@@ -333,10 +319,10 @@ class SupervisorAgent:
             return
         except WorkerLostError:
             if code is not None:
-                self._driver.take(WorkerLost())
+                self.take(WorkerLost())
             return
         gone_s = self._clock.monotonic_s()
-        self._phases.worker_gone()
-        self._driver.take(WorkerGone())
+        self.phases.worker_gone()
+        self.take(WorkerGone())
         await asyncio.sleep(0)  # the announcement goes first
         self._log.info("worker_exited", exit_code=code, leftovers_s=round(gone_s - ended_s, 4))

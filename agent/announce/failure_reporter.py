@@ -8,13 +8,13 @@ of the failure later by itself: from kubelet, or from the next announcement.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from inplace.agent.announce.jobset_requests import failure_request
 from inplace.agent.announce.report_delay import report_delay_s
 from inplace.agent.announce.retry_causes import cause_of, words_of
 from inplace.agent.deps import AgentDeps
-from inplace.agent.driver import Driver
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.errors import ApiError, check_answer
 from inplace.common.kube.http.request import TransportError
@@ -33,16 +33,32 @@ REPORT_S_MAX: Final = 1.0  # kubelet has reported the death by then
 
 
 class FailureReporter:
-    """Performs the report's actions, and reports their outcomes to the driver."""
+    """Performs the report's actions, and reports their outcomes to the machine.
 
-    def __init__(self, config: AgentConfig, deps: AgentDeps, driver: Driver) -> None:
+    Args:
+        take: advances the machine by an event.
+        start_task: starts a task that the agent's end waits for.
+        hold_back: lets nothing be announced for so many seconds.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        deps: AgentDeps,
+        *,
+        take: Callable[[ReportDue | ReportSent], None],
+        start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        hold_back: Callable[[float], None],
+    ) -> None:
         self._config = config
         self._transport = deps.transport
         self._clock = deps.clock
         self._rng = deps.rng
         self._log = deps.log
         self._metrics = deps.metrics
-        self._driver = driver
+        self._take = take
+        self._start_task = start_task
+        self._hold_back = hold_back
         self._task: asyncio.Task[None] | None = None
         self._sends = False
 
@@ -51,7 +67,7 @@ class FailureReporter:
         self.drop()
         self._sends = isinstance(action, SendReport)
         work = self._tell(action.failure) if isinstance(action, SendReport) else self._wait()
-        self._task = self._driver.start(work)
+        self._task = self._start_task(work)
 
     def keep_silent(self) -> None:
         """Wait no longer: the group restarts anyway. A PATCH that is out keeps its connection until it is answered."""
@@ -68,7 +84,7 @@ class FailureReporter:
         delay_s = report_delay_s(self._config.herd.size, self._rng.random())
         self._log.warning("worker_failed", epoch=self._metrics.epoch, tells_in_s=round(delay_s, 3))
         await self._clock.sleep(delay_s)
-        self._driver.take(ReportDue())
+        self._take(ReportDue())
 
     async def _tell(self, failure: WorkerFailed | WorkerStalled) -> None:
         """Send the one PATCH."""
@@ -83,8 +99,8 @@ class FailureReporter:
             then = "the group learns of it later, from kubelet or the next announcement"
             self._log.warning("failure_not_told", message=words_of(ending), then=then)
             if isinstance(ending, Busy):
-                self._driver.hold_back(ending.after_s)
-        self._driver.take(ReportSent())
+                self._hold_back(ending.after_s)
+        self._take(ReportSent())
 
 
 def _written(failure: WorkerFailed | WorkerStalled, now_s: float) -> WorkerFailure:

@@ -21,9 +21,9 @@ from inplace.common.bare.typed import TYPE_CHECKING, Final
 from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
+    from inplace.agent.agent import Agent
     from inplace.agent.announce.herd_start import HerdStart
     from inplace.agent.deps import AgentDeps
-    from inplace.agent.loop import Agent
     from inplace.agent.start.config import AgentConfig
 
 UNWATCHED: Final = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs, but LINK_FILE is not set"

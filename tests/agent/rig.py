@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from inplace.agent.agent import REMINDER
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
-from inplace.agent.driver import REMINDER
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.sidecar_agent import SidecarAgent

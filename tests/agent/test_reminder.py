@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from inplace.agent.driver import REMINDER_S
+from inplace.agent.agent import REMINDER_S
 from tests.agent.rig import ImpatientClock, Rig
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, resets, until_patched
 

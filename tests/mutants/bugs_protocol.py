@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from inplace.agent.agent import Agent
 from inplace.agent.announce.announcer import Announcer
 from inplace.agent.announce.jobset_events import is_of
 from inplace.agent.announce.jobset_requests import list_request
-from inplace.agent.driver import Driver
 from inplace.agent.supervisor import SupervisorAgent
 from inplace.common.bare.record import replace
 from inplace.common.protocol.agent import Accepted, AgentPhase
@@ -40,7 +40,7 @@ async def _announces_by_hope(original: Callable[..., Coroutine[Any, Any, Any]], 
     return Accepted(epoch)
 
 
-async def _never(original: Callable[..., Coroutine[Any, Any, None]], self: Driver) -> None:
+async def _never(original: Callable[..., Coroutine[Any, Any, None]], self: Agent) -> None:
     await asyncio.Event().wait()
 
 
@@ -167,7 +167,7 @@ AGENT = (
     Mutant(
         "a lost reply is taken for a success, and nothing is announced again",
         Area.AGENT,
-        (instead_of(Announcer.announce, _announces_by_hope), instead_of(Driver._remind, _never)),
+        (instead_of(Announcer.announce, _announces_by_hope), instead_of(Agent._remind, _never)),
         faults=("api-timeout-before-commit",),
     ),
     Mutant(

@@ -129,4 +129,5 @@ def test_one_command_looks_at_a_worker_at_a_time(tmp_path: Path) -> None:
     assert [problem for _, problem in owner.heard] == ["the worker ended before", "it runs already", ""]
     assert (tmp_path / "said").read_text() == "3 12\n"
     owner.host.end()
+    owner.until(lambda: len(owner.heard) == 5)
     assert owner.heard[3:] == [("exited", 137), ("gone", True)]

@@ -1,11 +1,11 @@
 """
-Drive a protocol machine: events in, actions out.
+An agent drives a protocol machine: events in, actions out.
 
 One task group holds two tasks: the watch, whose views are events, and (until it is accepted) the announcement, whose
-outcome is an event. The driver takes events one at a time on the loop's thread and performs the machine's actions in
+outcome is an event. The agent takes events one at a time on the loop's thread and performs the machine's actions in
 order. It makes no decision of the protocol; the machines of `common.protocol` make them all.
 
-`Driver` serves both agents. `agent.sidecar_agent` and `agent.supervisor` each bring a machine, and perform the
+`Agent` is what both modes share. `agent.sidecar_agent` and `agent.supervisor` each bring a machine, and perform the
 actions that only this machine has. None of them owns a process: they read no environment and never exit, so that
 thousands of agents can run in one loop under virtual time.
 """
@@ -13,10 +13,13 @@ thousands of agents can run in one loop under virtual time.
 from __future__ import annotations
 
 import asyncio
+import signal
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from inplace.agent.announce.announcer import Announcer
+from inplace.agent.announce.failure_reporter import FailureReporter
 from inplace.agent.announce.jobset_watch import JobSetWatch
 from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.barrier.http import BarrierState
@@ -34,6 +37,7 @@ from inplace.common.protocol.agent import (
     StillWaiting,
     TakeConsistentView,
 )
+from inplace.common.protocol.failure_report import ScheduleReport, SendReport
 
 if TYPE_CHECKING:
     from inplace.agent.announce.lease_keeper import LeaseKeeper
@@ -45,34 +49,22 @@ REMINDER_S: Final = (200.0, 300.0)
 of their kubelets' Lease renewals; what changes nothing is not stored, and no watch shows it. See docs/adr/0007."""
 
 
-class AgentRole(Protocol):
-    """A machine, and what only its mode does."""
+class Agent(ABC):
+    """One Pod's agent, whatever its mode.
 
-    @property
-    def state(self) -> AgentState:
-        """Return where the agent's own machine stands."""
+    Args:
+        config: settings, already checked.
+    """
 
-    def step(self, event: Any) -> tuple[object, ...]:
-        """Advance the machine by one of its events; return its actions in order."""
-
-    def perform(self, action: object) -> None:
-        """Perform an action that `Driver` does not know."""
-
-    async def before_announcement(self) -> None:
-        """Wait until this agent may send, or end it."""
-
-
-class Driver:
-    """Drive one agent's machine."""
-
-    def __init__(self, config: AgentConfig, deps: AgentDeps, mode: AgentRole) -> None:
-        self._mode = mode
+    def __init__(self, config: AgentConfig, deps: AgentDeps) -> None:
+        self._config = config
         self._clock = deps.clock
         self._rng = deps.rng
         self._barrier = deps.barrier
         self._log = deps.log
         self._metrics = deps.metrics
         self._memory = deps.memory
+        self._stalls = deps.stalls
         self._saves = deps.saves
         self._on_end = deps.on_end
         self.phases = deps.phases or RestartPhases(
@@ -87,6 +79,7 @@ class Driver:
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
         self._reminder: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
         self.lease_keeper: LeaseKeeper | None = None  # where the worker has a lease
         budget = RetryBudget(deps.rng, config.spread_s)
         self._watch = JobSetWatch(
@@ -113,6 +106,34 @@ class Driver:
             phases=self.phases,
             on_problem=lambda problem: self._note_problem("patch", problem),
         )
+        self._reporter = FailureReporter(
+            config, deps, take=self.take, start_task=self.start_task, hold_back=self._announcer.hold_back
+        )
+
+    @property
+    @abstractmethod
+    def state(self) -> AgentState:
+        """Return where the agent's own machine stands."""
+
+    @abstractmethod
+    def step(self, event: Any) -> tuple[object, ...]:
+        """Advance the machine by one of its events; return its actions in order."""
+
+    @abstractmethod
+    def perform(self, action: object) -> None:
+        """Perform an action that only this mode has."""
+
+    @abstractmethod
+    async def before_announcement(self) -> None:
+        """Wait until this agent may send, or end it."""
+
+    @abstractmethod
+    def terminate(self, number: signal.Signals) -> None:
+        """End soon: this process got a signal."""
+
+    @abstractmethod
+    def runs(self) -> bool:
+        """Say whether a worker of this Pod was started, and has not begun to end."""
 
     async def run(self) -> int:
         """Run until an action ends the agent; return the process's exit code.
@@ -129,11 +150,6 @@ class Driver:
         finally:
             await self._barrier.stop()
 
-    @property
-    def state(self) -> AgentState:
-        """Return where the agent's own machine stands."""
-        return self._mode.state
-
     async def look(self, timeout_s: float) -> View:
         """Read the JobSet consistently, beside the watch.
 
@@ -142,21 +158,20 @@ class Driver:
         """
         return await self._watch.look(timeout_s)
 
-    def hold_back(self, after_s: float) -> None:
-        """Announce nothing for so many seconds."""
-        self._announcer.hold_back(after_s)
-
     def begin_run(self) -> None:
         """Count the wait at the barrier from now: the last worker ended, or there was none."""
         self._started_s = self._clock.monotonic_s()
 
     def end(self, code: int) -> None:
-        """End the agent with this exit code, unless it has an end."""
+        """End the agent with this exit code, unless it has an end. What still would be told, kubelet shows."""
+        self._reporter.drop()
+        if self._watching is not None and self._watching is not asyncio.current_task():
+            self._watching.cancel()
         if not self._exit.done():
             self._exit.set_result(code)
             self._on_end(code)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that the agent's end waits for."""
         return self._tasks.create_task(work)
 
@@ -183,9 +198,9 @@ class Driver:
             return  # the same chunk of the watch held more lines; the machine has ended
         if self.lease_keeper is not None and not isinstance(event, Lease):
             self.lease_keeper.check()  # a process that was stopped may find a view and the end of its lease at once
-        before = self._mode.state
-        actions = self._mode.step(event)
-        if self._mode.state.phase is not before.phase:
+        before = self.state
+        actions = self.step(event)
+        if self.state.phase is not before.phase:
             self._since_s = self._clock.monotonic_s()
             self._set_reminder()
         for action in actions:
@@ -195,7 +210,7 @@ class Driver:
     def _perform(self, action: object) -> None:
         match action:
             case TakeConsistentView():
-                self._log.info("consistent_view_wanted", previous=self._mode.state.previous)
+                self._log.info("consistent_view_wanted", previous=self.state.previous)
                 self._watch.take_consistent_view()
             case Announce(epoch):
                 self._remember(epoch)
@@ -203,8 +218,10 @@ class Driver:
             case GiveUp(synced):
                 self._log.error("epochs_exhausted", synced=synced, cure="recreate the JobSet")
                 self.end(ExitCode.EPOCHS_EXHAUSTED)
+            case ScheduleReport() | SendReport():
+                self._reporter.perform(action)
             case _:
-                self._mode.perform(action)
+                self.perform(action)
 
     def _remember(self, epoch: int) -> None:
         """Keep the epoch BEFORE the server can know it. A full disk costs the second safety, not the start."""
@@ -221,7 +238,7 @@ class Driver:
 
     async def _announce(self, epoch: int) -> None:
         """Make one attempt; its outcome is the machine's next event."""
-        await self._mode.before_announcement()
+        await self.before_announcement()
         if self._exit.done():
             return  # this Pod may not join
         self.take(await self._announcer.announce(epoch))
@@ -231,12 +248,12 @@ class Driver:
         if self._reminder is not None:
             self._reminder.cancel()
             self._reminder = None
-        if self._mode.state.phase is AgentPhase.WAITING:
+        if self.state.phase is AgentPhase.WAITING:
             self._reminder = self._tasks.create_task(self._remind(), name=REMINDER)
 
     async def _remind(self) -> None:
         await self._clock.sleep(self._rng.uniform(*REMINDER_S))
-        epoch = self._mode.state.epoch
+        epoch = self.state.epoch
         self._log.info("announcing_again", epoch=epoch, why="the agent has waited at the barrier for long")
         self._reminder = None
         self.take(StillWaiting())
@@ -261,7 +278,7 @@ class Driver:
 
     def _ask_to_save(self, epoch: int) -> None:
         """Ask the worker to save if its epoch is meant; the status goes on to say an older one."""
-        if self._saves is not None and epoch == self._mode.state.epoch:
+        if self._saves is not None and epoch == self.state.epoch:
             self._saves.ask(epoch)
 
     def _note_problem(self, source: str, problem: str | None) -> None:
@@ -276,7 +293,7 @@ class Driver:
 
     def _send_report(self) -> None:
         """Tell the barrier and the metrics where this Pod stands."""
-        state, view = self._mode.state, self._mode.state.view
+        state, view = self.state, self.state.view
         self._metrics.epoch = state.epoch
         self._metrics.synced = view.synced if view else 0
         self._metrics.deprecated = view.deprecated if view else 0
