@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from inplace.agent.link.server import LinkServer
+from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.report.log import Log
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.link import (
-    LINK_CONTAINERS,
     Ended,
     Ending,
     Failed,
@@ -81,17 +80,16 @@ class NoLink:
         """Do nothing."""
 
 
-class SocketLink:
-    """Serve the guards of this Pod on a Unix socket.
+class GuardLink:
+    """The guards of this Pod.
 
     Args:
-        path: where; what lay there before is replaced.
-        checks: how many guards run a check before each announcement.
+        checks: how many of them run a check before each announcement.
     """
 
-    def __init__(self, path: str, *, clock: Clock, log: Log, checks: int = 0) -> None:
-        self._server = LinkServer(path, LINK_CONTAINERS, clock=clock, log=log)
-        self._side_jobs = SideJobs(self._server, checks=checks, clock=clock, log=log)
+    def __init__(self, server: GuardServer, *, clock: Clock, log: Log, checks: int = 0) -> None:
+        self._server = server
+        self._side_jobs = SideJobs(server, checks=checks, clock=clock, log=log)
         self._running: dict[int, int] = {}  # connection -> the epoch in which its worker runs
         self._lifted: Lifted | None = None
         self._on_end: OnEnd
@@ -124,7 +122,7 @@ class SocketLink:
         self._on_end = _ignore
 
     async def stop(self) -> None:
-        """Close the socket and every connection."""
+        """Close every connection."""
         await self._server.stop()
 
     def greeted(self, peer: int) -> None:

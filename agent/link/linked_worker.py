@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
-from inplace.agent.link.server import Listener
-from inplace.agent.link.side_jobs import Server as Carrier
+from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.report.log import Log
 from inplace.agent.worker.command import EPOCH
@@ -37,16 +36,6 @@ from inplace.common.protocol.stall import Stalled
 GONE_S_MAX: Final = STUCK_S + 5.0  # a guard gives up after STUCK_S, unless it is stopped itself
 
 
-class Server(Carrier, Protocol):
-    """Carries messages to and from the guards of this Pod."""
-
-    async def start(self, listener: Listener) -> None:
-        """Begin to listen."""
-
-    async def stop(self) -> None:
-        """Close every connection."""
-
-
 class LinkedWorker:
     """The workers of this Pod's guards as one, see `agent.worker.process.Worker`.
 
@@ -54,7 +43,7 @@ class LinkedWorker:
         checks: how many guards run a check before each announcement.
     """
 
-    def __init__(self, server: Server, *, clock: Clock, log: Log, checks: int = 0) -> None:
+    def __init__(self, server: GuardServer, *, clock: Clock, log: Log, checks: int = 0) -> None:
         self._server = server
         self._side_jobs = SideJobs(server, checks=checks, clock=clock, log=log)
         self._clock = clock

@@ -43,8 +43,24 @@ class Listener(Protocol):
         """Take note of the end of a connection that was greeted."""
 
 
+class GuardServer(Protocol):
+    """Carries messages to and from the guards of this Pod."""
+
+    async def start(self, listener: Listener) -> None:
+        """Begin to listen."""
+
+    def tell(self, peer: int, message: Message) -> None:
+        """Say something to one guard, if it is there."""
+
+    def tell_all(self, message: Message) -> None:
+        """Say something to every guard that is there."""
+
+    async def stop(self) -> None:
+        """Close every connection; what ends by that is no news. Idempotent."""
+
+
 class LinkServer:
-    """Serve the guards of this Pod.
+    """Serve the guards of this Pod on a Unix socket.
 
     Args:
         path: where; what lay there before is replaced.

@@ -9,8 +9,9 @@ The command of `--on-stall`: each guard looks into its own container, where the 
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final
 
+from inplace.agent.link.server import GuardServer
 from inplace.agent.report.log import Log
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import Clock
@@ -23,16 +24,6 @@ COMMAND_ANSWER_S: Final = 0.5  # and a command that takes COMMAND_S_MAX
 PATIENCE_S: Final = 10.0  # says once that it waits
 
 
-class Server(Protocol):
-    """Carries messages to the guards of this Pod."""
-
-    def tell(self, peer: int, message: Message) -> None:
-        """Say something to one guard, if it is there."""
-
-    def tell_all(self, message: Message) -> None:
-        """Say something to every guard that is there."""
-
-
 class SideJobs:
     """Waits for the guards' checks, and lets them look at workers that hang.
 
@@ -40,7 +31,7 @@ class SideJobs:
         checks: how many guards have a check; 0 for nothing to wait for.
     """
 
-    def __init__(self, server: Server, *, checks: int, clock: Clock, log: Log) -> None:
+    def __init__(self, server: GuardServer, *, checks: int, clock: Clock, log: Log) -> None:
         self._server = server
         self._wanted = checks
         self._clock = clock

@@ -9,20 +9,21 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
 
+from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.agent_end import Link, NoLink
+from inplace.agent.link.agent_end import GuardLink
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import Failures
-from inplace.agent.supervisor import SupervisorAgent
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.link import LINK_CONTAINERS
 from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process, outside
 from inplace.simulator.campaign.ranks import WatchedPods
 from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine
-from inplace.simulator.cluster.model_link import ModelLink
+from inplace.simulator.cluster.model_link import ModelServer
 from inplace.simulator.cluster.model_runtime import ModelBarrier, QuietLog
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
@@ -211,6 +212,7 @@ class WorkerContainer(ModelContainer):
 class AgentContainer(ModelContainer):
     """A sidecar: the real agent as a coroutine, in the place of its process."""
 
+    version = LINK_CONTAINERS
     _machine: Machine
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
@@ -222,8 +224,7 @@ class AgentContainer(ModelContainer):
             f"{self.client}#{machine.agents_made}", crash_at=machine.crash_at.pop(self.client, None), on_exit=self._died
         )
         self.barrier = ModelBarrier()
-        self._link: Link = NoLink()
-        self._connect()
+        self._server = ModelServer(machine.link(self.uid), self.version)
         self.agent = self._make(self._config(run), run)
         machine.agents[self.uid] = self
 
@@ -237,7 +238,7 @@ class AgentContainer(ModelContainer):
             return await asyncio.shield(self._ended)
         finally:
             self.end(SIGKILL_EXIT)
-            self._leave_link()
+            self._server.leave()
             self.process.kill()
             if machine.agents.get(self.uid) is self:
                 del machine.agents[self.uid]
@@ -248,15 +249,10 @@ class AgentContainer(ModelContainer):
         await super().probe(probe)
         return self.barrier.lifted
 
-    def _connect(self) -> None:
-        """Make the agent's end of the link."""
-        self._link = ModelLink(self._machine.link(self.uid))
-
-    def _leave_link(self) -> None:
-        self._link.leave()
-
-    def _make(self, config: AgentConfig, run: ContainerRun) -> SidecarAgent | SupervisorAgent:  # noqa: ARG002
-        return SidecarAgent(config, self._deps(config))
+    def _make(self, config: AgentConfig, run: ContainerRun) -> Agent:  # noqa: ARG002
+        deps = self._deps(config)
+        deps.link = GuardLink(self._server, clock=deps.clock, log=deps.log)
+        return SidecarAgent(config, deps)
 
     def _deps(self, config: AgentConfig) -> AgentDeps:
         machine = self._machine
@@ -267,7 +263,6 @@ class AgentContainer(ModelContainer):
             clock=machine.clock,
             rng=Random(machine.rng.random()),
             barrier=self.barrier,
-            link=self._link,
             stalls=watched.stalls(config, machine.clock, QUIET) if watched is not None else None,
             saves=saves if config.save_within_s > 0 else None,
             log=QUIET,

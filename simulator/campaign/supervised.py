@@ -8,9 +8,9 @@ from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.start.arguments import RunOptions, parse
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.supervisor import SupervisorAgent
+from inplace.common.protocol.link import LINK_PROCESS
 from inplace.simulator.campaign.containers import AgentContainer, Training
 from inplace.simulator.cluster.model_container import StayingContainer
-from inplace.simulator.cluster.model_link import ModelServer
 from inplace.simulator.cluster.model_worker import SupervisedWorker
 from inplace.simulator.cluster.runtime import ContainerRun
 
@@ -50,13 +50,9 @@ class SupervisorContainer(StayingAgent):
 class LinkedAgentContainer(StayingAgent):
     """A sidecar of depth `process`: the agent stays, and its worker is at the other end of the link."""
 
+    version = LINK_PROCESS
+
     def _make(self, config: AgentConfig, run: ContainerRun) -> SupervisorAgent:  # noqa: ARG002
         deps = self._deps(config)
         worker = LinkedWorker(self._server, clock=deps.clock, log=deps.log)
         return SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
-
-    def _connect(self) -> None:
-        self._server = ModelServer(self._machine.link(self.uid))
-
-    def _leave_link(self) -> None:
-        self._server.leave()

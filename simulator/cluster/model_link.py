@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from inplace.agent.link.agent_end import OnEnd
 from inplace.agent.link.server import Listener
 from inplace.agent.start.arguments import GRACE_S
 from inplace.common.protocol.guard import (
     GONE,
-    RUNNING,
     WAITING,
     AgentSignal,
     BarrierLifted,
@@ -34,6 +32,7 @@ from inplace.common.protocol.guard import (
     step,
 )
 from inplace.common.protocol.link import (
+    LINK_PROCESS,
     Absent,
     Ended,
     Ending,
@@ -43,9 +42,7 @@ from inplace.common.protocol.link import (
     Message,
     Signal,
     Started,
-    is_completion,
 )
-from inplace.common.protocol.stall import Stalled
 
 
 class GuardedWorker(Protocol):
@@ -68,92 +65,35 @@ class PodLink:
     """The socket in one Pod's folder: it connects the agent that listens with the guard that is there."""
 
     def __init__(self) -> None:
-        self.agent: ModelLink | ModelServer | None = None
+        self.agent: ModelServer | None = None
         self.guard: ModelGuard | None = None
 
     def connect(self) -> None:
-        """Let a guard that waits meet its agent."""
-        if self.agent is not None and self.guard is not None:
+        """Let a guard that waits meet its agent; with a worker it looks for no other."""
+        if self.agent is not None and self.guard is not None and self.guard.waits:
             self.agent.meet(self.guard)
 
 
-class ModelLink:
-    """An agent's end, in depth `containers`."""
-
-    def __init__(self, link: PodLink) -> None:
-        self._link = link
-        self._ends: asyncio.Queue[tuple[int, int | None]] = asyncio.Queue()
-        self._listening: asyncio.Task[None] | None = None
-        self.lifted: int | None = None
-
-    async def start(self, on_end: OnEnd) -> None:
-        """Listen, in a task of the agent's own process."""
-        self._listening = asyncio.create_task(self._listen(on_end), name="link")
-        self._link.agent = self
-        self._link.connect()
-
-    async def until_fit(self) -> None:
-        """Return at once: no guard here has a check."""
-
-    def lift(self, epoch: int | None) -> None:
-        """Let the guard start its worker."""
-        self.lifted = epoch or 0
-        self._link.connect()
-
-    def runs(self) -> bool:
-        """Say whether the guard's worker runs, and neither it nor its Pod has begun to end."""
-        return self._link.guard is not None and self._link.guard.runs
-
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
-        """Say that there is no command."""
-
-    def leave(self) -> None:
-        """End the connection: the agent leaves, or was killed."""
-        if self._link.agent is self:
-            self._link.agent = None
-            if self._link.guard is not None:
-                self._link.guard.hear(LinkEnded())
-
-    async def stop(self) -> None:
-        """End the connection."""
-        self.leave()
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait([self._listening])
-
-    def meet(self, guard: ModelGuard) -> None:
-        """Let a guard hear of a lift."""
-        if self.lifted is not None:
-            guard.hear(BarrierLifted(self.lifted))
-
-    def said(self, message: Message) -> None:
-        """Hear of a failure, or of a completion."""
-        if isinstance(message, Failed) or is_completion(message):
-            self._ends.put_nowait((message.epoch, message.code))
-
-    def gone(self, epoch: int) -> None:
-        """Hear that a guard ended without a word; 0 if its worker's end is no news."""
-        if epoch:
-            self._ends.put_nowait((epoch, None))
-
-    async def _listen(self, on_end: OnEnd) -> None:
-        while True:
-            on_end(*await self._ends.get())
-
-
 class ModelServer:
-    """An agent's end, in depth `process`; implements `agent.link.linked_worker.Server`."""
+    """An agent's end; implements `agent.link.server.GuardServer`.
 
-    def __init__(self, link: PodLink) -> None:
+    Args:
+        version: the depth of a restart, which each guard is told.
+    """
+
+    def __init__(self, link: PodLink, version: int) -> None:
         self._link = link
+        self._version = version
         self._heard: asyncio.Queue[tuple[int, Message | None]] = asyncio.Queue()  # None: the guard left
+        self._listener: Listener
         self._listening: asyncio.Task[None] | None = None
         self._met: ModelGuard | None = None
         self._number = 0  # of the connection
 
     async def start(self, listener: Listener) -> None:
         """Listen, in a task of the agent's own process."""
-        self._listening = asyncio.create_task(self._listen(listener), name="link")
+        self._listener = listener
+        self._listening = asyncio.create_task(self._listen(), name="link")
         self._link.agent = self
         self._link.connect()
 
@@ -162,32 +102,38 @@ class ModelServer:
         if self._met is not guard:
             self._met = guard
             self._number += 1
-            guard.hear(StayOn())
+            if self._version == LINK_PROCESS:
+                guard.hear(StayOn())
+            self._listener.greeted(self._number)
 
     def tell(self, peer: int, message: Message) -> None:
         """Say something to the guard, if that connection is still there."""
-        if self._met is None or peer != self._number or self._link.agent is not self:
+        guard = self._met
+        if guard is None or peer != self._number or self._link.agent is not self:
             return
         match message:
             case Lifted(epoch):
-                self._met.hear(BarrierLifted(epoch))
+                guard.hear(BarrierLifted(epoch))
             case Signal(number):
-                self._met.hear(AgentSignal(number))
+                guard.hear(AgentSignal(number))
             case Leaving():
-                self._met.hear(LinkEnded())
+                self._met = None
+                guard.hear(LinkEnded())
 
     def tell_all(self, message: Message) -> None:
         """Say something to the guard."""
         self.tell(self._number, message)
 
-    def said(self, message: Message) -> None:
-        """Hear what the guard says."""
-        self._heard.put_nowait((self._number, message))
+    def said(self, guard: ModelGuard, message: Message) -> None:
+        """Hear what the guard says, if it is at the other end."""
+        if self._met is guard:
+            self._heard.put_nowait((self._number, message))
 
-    def gone(self, _epoch: int) -> None:
+    def gone(self, guard: ModelGuard) -> None:
         """Hear that the guard's process is gone."""
-        self._met = None
-        self._heard.put_nowait((self._number, None))
+        if self._met is guard:
+            self._met = None
+            self._heard.put_nowait((self._number, None))
 
     def leave(self) -> None:
         """End the connection: the agent leaves, or was killed."""
@@ -202,13 +148,13 @@ class ModelServer:
             self._listening.cancel()
             await asyncio.wait([self._listening])
 
-    async def _listen(self, listener: Listener) -> None:
+    async def _listen(self) -> None:
         while True:
             peer, message = await self._heard.get()
             if message is None:
-                listener.left(peer)
+                self._listener.left(peer)
             else:
-                listener.heard(peer, message)
+                self._listener.heard(peer, message)
 
 
 class ModelGuard:
@@ -218,12 +164,11 @@ class ModelGuard:
         self._link = link
         self._worker = worker
         self._state = GuardState()
-        self._told = False
 
     @property
-    def runs(self) -> bool:
-        """Say whether the worker runs, and does not end."""
-        return self._state.phase == RUNNING
+    def waits(self) -> bool:
+        """Say whether it waits for a lift."""
+        return self._state.phase == WAITING
 
     @property
     def stays(self) -> bool:
@@ -246,7 +191,6 @@ class ModelGuard:
         for action in actions:
             match action:
                 case StartWorker(epoch):
-                    self._told = False
                     self._worker.start_worker(epoch)
                     self._say(Started(epoch))
                 case StopWorker():
@@ -256,10 +200,8 @@ class ModelGuard:
                 case PassOn(number):
                     self._worker.signal_worker(number)
                 case TellEnding(epoch):
-                    self._told = True
                     self._say(Ending(epoch))
                 case TellEnd(epoch, code, failed):
-                    self._told = True
                     self._say((Failed if failed else Ended)(epoch, code))
                 case TellAbsent():
                     self._say(Absent(round(GRACE_S * 1000)))
@@ -271,9 +213,8 @@ class ModelGuard:
         if self._link.guard is self:
             self._link.guard = None
             if self._link.agent is not None:
-                unheard = not self._told and self._state.phase != WAITING
-                self._link.agent.gone(self._state.epoch if unheard else 0)
+                self._link.agent.gone(self)
 
     def _say(self, message: Message) -> None:
         if self._link.agent is not None:
-            self._link.agent.said(message)
+            self._link.agent.said(self, message)

@@ -16,9 +16,10 @@ from pathlib import PurePosixPath
 from random import Random
 from typing import Any
 
+from inplace.agent.agent import Agent
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.agent_end import Link, NoLink
+from inplace.agent.link.agent_end import GuardLink
 from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.start.arguments import ArgumentsError, RunOptions, parse
@@ -29,11 +30,12 @@ from inplace.common.guard_command import AGENT_COMMAND, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.link import LINK_CONTAINERS, LINK_PROCESS
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine, StayingContainer
 from inplace.simulator.cluster.model_guarded import GuardedContainer
-from inplace.simulator.cluster.model_link import ModelLink, ModelServer
+from inplace.simulator.cluster.model_link import ModelServer
 from inplace.simulator.cluster.model_worker import SupervisedWorker, TimedRun
 from inplace.simulator.cluster.pod_spec import Probe, Role
 from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
@@ -84,7 +86,7 @@ class ModelAgent(StayingContainer):
         self,
         machine: ModelMachine,
         run: ContainerRun,
-        agent: SidecarAgent | SupervisorAgent,
+        agent: Agent,
         barrier: ModelBarrier,
         on_end: Callable[[], None],
     ) -> None:
@@ -265,21 +267,24 @@ class ModelRuntime:
     def _sidecar(self, run: ContainerRun, config: AgentConfig) -> ModelAgent:
         """Return the agent of a Pod's depth."""
         machine, barrier = self._machine, ModelBarrier()
+        link = machine.link(run.sandbox.uid)
+        deps = self._deps(run, barrier)
         if config.restart_depth == wire.DEPTH_CONTAINERS:
-            link = ModelLink(machine.link(run.sandbox.uid))
-            return ModelAgent(machine, run, SidecarAgent(config, self._deps(run, barrier, link)), barrier, link.leave)
-        server, deps = ModelServer(machine.link(run.sandbox.uid)), self._deps(run, barrier)
-        worker = LinkedWorker(server, clock=deps.clock, log=deps.log)
-        agent = SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
+            server = ModelServer(link, LINK_CONTAINERS)
+            deps.link = GuardLink(server, clock=deps.clock, log=deps.log)
+            agent: Agent = SidecarAgent(config, deps)
+        else:
+            server = ModelServer(link, LINK_PROCESS)
+            worker = LinkedWorker(server, clock=deps.clock, log=deps.log)
+            agent = SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
         return ModelAgent(machine, run, agent, barrier, server.leave)
 
-    def _deps(self, run: ContainerRun, barrier: ModelBarrier, link: Link | None = None) -> AgentDeps:
+    def _deps(self, run: ContainerRun, barrier: ModelBarrier) -> AgentDeps:
         return AgentDeps(
             transport=self._transport_for(run.pod),
             clock=self._machine.clock,
             rng=self._machine.rng,
             barrier=barrier,
-            link=link or NoLink(),
             log=QuietLog(),
         )
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from inplace.agent.agent import REMINDER
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
+from inplace.agent.link.agent_end import GuardLink
+from inplace.agent.link.server import LinkServer, Listener
+from inplace.agent.report.log import Log
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.sidecar_agent import SidecarAgent
@@ -20,12 +24,30 @@ from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.protocol.link import LINK_CONTAINERS
 from tests.agent.scripted_server import ScriptedServer
 
 CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")
 RUN_S_MAX = 20.0  # a test that takes longer has failed
 BOUND_S_MAX = 60.0  # bounds above this one are waits for the next event, not for an answer
 QUIET_S = 0.05
+
+
+def guard_link(path: Path, *, clock: LoopClock | None = None, log: Log, checks: int = 0) -> GuardLink:
+    """Return an agent's end of the link in depth `containers`, on a socket."""
+    clock = clock or LoopClock()
+    server = LinkServer(str(path), LINK_CONTAINERS, clock=clock, log=log)
+    return GuardLink(server, clock=clock, log=log, checks=checks)
+
+
+class SilentServer:
+    """What of a `GuardServer` needs a socket."""
+
+    async def start(self, listener: Listener) -> None:
+        """Do nothing."""
+
+    async def stop(self) -> None:
+        """Do nothing."""
 
 
 class ImpatientClock(LoopClock):

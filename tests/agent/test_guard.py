@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.link.agent_end import SocketLink
-from inplace.common.kube.clock import LoopClock
+from inplace.agent.link.agent_end import GuardLink
 from tests.agent.process import ROOT, modules_loaded_by, process
-from tests.agent.rig import NotedLog
+from tests.agent.rig import NotedLog, guard_link
 from tests.agent.supervisor_rig import DEAF, MARK, PRELUDE, RUN, marked, takes, until
 from tests.agent.test_start_path import FORBIDDEN, rss_mb
 
@@ -30,7 +29,7 @@ RSS_MB_MAX = 13.0  # 12 and a bit: the guard of these tests is not process 1, an
 class Agent:
     """The agent's end of the link, and what it heard."""
 
-    link: SocketLink
+    link: GuardLink
     log: NotedLog
     deaths: list[tuple[int, int | None]] = field(default_factory=list)
 
@@ -43,7 +42,7 @@ class Agent:
 async def agent_at(path: Path) -> AsyncIterator[Agent]:
     """Serve the link."""
     log = NotedLog()
-    agent = Agent(SocketLink(str(path), clock=LoopClock(), log=log), log)
+    agent = Agent(guard_link(path, log=log), log)
     await agent.start()
     try:
         yield agent

@@ -11,7 +11,6 @@ import pytest
 
 from inplace.agent.announce.herd import Herd
 from inplace.agent.announce.herd_start import HerdStart
-from inplace.agent.link.agent_end import SocketLink
 from inplace.agent.report.log import LazyLog
 from inplace.agent.report.phases import PhaseFile
 from inplace.agent.shared_file import read_shared, write_shared
@@ -19,9 +18,8 @@ from inplace.agent.start.agent_file import leave_agent_file
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import EpochFile
 from inplace.agent.start.shell import EPOCHS_AHEAD_MAX, with_kept_epoch
-from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Failed, Hello, Lifted, Started, line_of
-from tests.agent.rig import NotedLog
+from tests.agent.rig import NotedLog, guard_link
 
 SECRET = "2\n"  # what a followed link would show as an epoch
 
@@ -111,7 +109,7 @@ def test_a_forged_epoch_holds_nobody_back(tmp_path: Path, kept: int, previous: i
 async def test_the_sockets_mode_is_set_without_its_name(tmp_path: Path) -> None:
     """A link in place of the new socket does not open its target to everybody."""
     victim = plant("link", tmp_path / "link.new")
-    link = SocketLink(str(tmp_path / "link"), clock=LoopClock(), log=NotedLog())
+    link = guard_link(tmp_path / "link", log=NotedLog())
     await link.start(lambda _epoch, _code: None)
     await link.stop()
     assert stat.S_IMODE((tmp_path / "link").stat().st_mode) == 0o666
@@ -122,7 +120,7 @@ async def test_the_sockets_mode_is_set_without_its_name(tmp_path: Path) -> None:
 async def test_a_death_in_another_epoch_is_passed_on_to_nobody(tmp_path: Path) -> None:
     """Whoever connects tells of the epoch that was lifted, or is refused."""
     log, deaths = NotedLog(), list[tuple[int, int | None]]()
-    link = SocketLink(str(tmp_path / "link"), clock=LoopClock(), log=log)
+    link = guard_link(tmp_path / "link", log=log)
     await link.start(lambda epoch, code: deaths.append((epoch, code)))
     link.lift(3)
     for message in (Failed(2, 1), Failed(2_000_000_000, 1), Started(4)):

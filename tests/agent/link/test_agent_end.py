@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.link.agent_end import SocketLink
 from inplace.agent.link.server import GUARDS_MAX
 from inplace.agent.report.line_limit import LINES_A_MINUTE, PERIOD_S, LineLimit
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Ended, Ending, Failed, Hello, Lifted, Message, Started, line_of
-from tests.agent.rig import NotedLog
+from tests.agent.rig import NotedLog, guard_link
 from tests.agent.supervisor_rig import until
 from tests.agent.test_guard import Agent, agent_at
 
@@ -87,7 +86,7 @@ async def test_it_knows_while_a_worker_runs(tmp_path: Path, last: Message | None
 async def test_a_silent_peer_is_dropped(tmp_path: Path) -> None:
     """Who does not say hello gets no place for long."""
     log = NotedLog()
-    agent = Agent(SocketLink(str(tmp_path / "link"), clock=ShortClock(), log=log), log)
+    agent = Agent(guard_link(tmp_path / "link", clock=ShortClock(), log=log), log)
     await agent.start()
     async with connected(tmp_path) as (reader, _):
         assert await ended(reader)
@@ -142,7 +141,7 @@ async def test_a_long_path_works(tmp_path: Path) -> None:
 async def test_nonsense_by_the_thousand_costs_ten_lines_a_minute(tmp_path: Path) -> None:
     """And a count of the lines that were left out."""
     log = NotedLog()
-    link = SocketLink(str(tmp_path / "link"), clock=LoopClock(), log=log)
+    link = guard_link(tmp_path / "link", log=log)
     await link.start(lambda _epoch, _code: None)
     for _ in range(30):
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "link"))

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.link.agent_end import SocketLink
+from inplace.agent.link.agent_end import GuardLink
 from inplace.agent.link.side_jobs import CHECK_ANSWER_S, SideJobs
 from inplace.agent.start.exit_code import ExitCode
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Checking, Fit, Message, Unfit
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, process
-from tests.agent.rig import NotedLog
+from tests.agent.rig import NotedLog, SilentServer, guard_link
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import RUN, number_in, until
 from tests.agent.test_guard import guarded
@@ -27,10 +27,10 @@ from tests.agent.worker.test_on_stall import until_gone
 
 
 @asynccontextmanager
-async def link_at(folder: Path, checks: int = 1) -> AsyncIterator[tuple[SocketLink, NotedLog]]:
+async def link_at(folder: Path, checks: int = 1) -> AsyncIterator[tuple[GuardLink, NotedLog]]:
     """Serve the link of an agent that waits for checks."""
     log = NotedLog()
-    link = SocketLink(str(folder / "link"), clock=LoopClock(), log=log, checks=checks)
+    link = guard_link(folder / "link", log=log, checks=checks)
     await link.start(lambda _epoch, _code: None)
     try:
         yield link, log
@@ -153,7 +153,7 @@ async def test_a_lift_and_an_end_cut_the_check_short(tmp_path: Path) -> None:
         await until_gone(child)
 
 
-class Said:
+class Said(SilentServer):
     """What the agent says to all guards."""
 
     def __init__(self) -> None:
