@@ -8,7 +8,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from inplace.agent.barrier.http import Barrier
-from inplace.agent.link.agent_end import Link, NoLink
 from inplace.agent.report.log import Log
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
@@ -32,7 +31,6 @@ class AgentDeps:
         barrier: what holds the worker back; started and stopped by `Agent.run`.
         log: where events go.
         metrics: counted into.
-        link: a sidecar's, to the guards of its workers.
         memory: keeps each epoch BEFORE it is announced.
         stalls: finds a worker that hangs; None where no worker can be watched.
         saves: asks the worker to save before a planned stop; None where nobody wants that.
@@ -47,7 +45,6 @@ class AgentDeps:
     barrier: Barrier
     log: Log
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
-    link: Link = field(default_factory=NoLink)
     memory: EpochMemory = field(default_factory=NoMemory)
     stalls: StallWatch | None = None
     saves: SaveRequests | None = None

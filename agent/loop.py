@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 from inplace.agent.barrier.http import Barrier, BarrierState, HttpBarrier, renderer
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.agent_end import GuardLink, Link, NoLink
-from inplace.agent.link.server import LinkServer
 from inplace.agent.progress.stall_watch import StallWatch
 from inplace.agent.report.line_limit import LimitedLog
 from inplace.agent.report.line_writer import STDERR
@@ -29,8 +27,6 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.early_connection import EarlyConnection
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import Request
-from inplace.common.protocol.link import LINK_CONTAINERS
-from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.agent import Agent
@@ -107,10 +103,6 @@ async def _run(
     if listener is not None:
         render_metrics = renderer(shell.metrics, log, clock)
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
-    link: Link = NoLink()
-    if config.link_file and config.restart_depth == DEPTH_CONTAINERS:
-        server = LinkServer(config.link_file, LINK_CONTAINERS, clock=clock, log=peers)
-        link = GuardLink(server, checks=config.checks_awaited, clock=clock, log=peers)
     saves: SaveRequests | None = None
     if config.save_within_s > 0:
         from inplace.agent.worker.save_requests import SaveFile, SaveRequests
@@ -123,7 +115,6 @@ async def _run(
             clock=clock,
             rng=Random(),
             barrier=barrier,
-            link=link,
             stalls=StallWatch(config, clock=clock, log=peers, problem=unwatched),
             saves=saves,
             log=log,

@@ -12,6 +12,7 @@ import signal
 
 from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
+from inplace.agent.link.agent_end import Link, NoLink
 from inplace.agent.start.config import AgentConfig
 from inplace.common.protocol.agent import AgentState, LiftBarrier, RestartInPlace
 from inplace.common.protocol.failure_report import WorkerFailed, WorkerStalled
@@ -19,12 +20,16 @@ from inplace.common.protocol.sidecar import Event, RestartPod, SidecarState, ste
 
 
 class SidecarAgent(Agent):
-    """One Pod's agent beside its worker's container."""
+    """One Pod's agent beside its worker's container.
 
-    def __init__(self, config: AgentConfig, deps: AgentDeps) -> None:
+    Args:
+        link: to the guards of its workers.
+    """
+
+    def __init__(self, config: AgentConfig, deps: AgentDeps, link: Link | None = None) -> None:
         super().__init__(config, deps)
         self._machine = SidecarState(AgentState(previous=config.previous_epoch, reached=config.reached_epoch))
-        self._link = deps.link
+        self._link = link or NoLink()
 
     @property
     def state(self) -> AgentState:

@@ -19,7 +19,8 @@ from inplace.agent.report.line_limit import LimitedLog
 from inplace.agent.report.log import Log
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.link import Hello, LineReader, Message, line_of
+from inplace.common.protocol.link import LINK_CONTAINERS, LINK_PROCESS, Hello, LineReader, Message, line_of
+from inplace.common.wire.names import DEPTH_PROCESS
 
 GUARDS_MAX: Final = 16  # containers of a Pod with a guard; the next connection is closed at once
 HELLO_S_MAX: Final = 5.0  # a guard says who it is at once
@@ -64,12 +65,12 @@ class LinkServer:
 
     Args:
         path: where; what lay there before is replaced.
-        version: the depth of a restart, which each guard is told.
+        depth: of a restart, `containers` or `process`, which each guard is told.
     """
 
-    def __init__(self, path: str, version: int, *, clock: Clock, log: Log) -> None:
+    def __init__(self, path: str, depth: str, *, clock: Clock, log: Log) -> None:
         self._path = path
-        self._version = version
+        self._version = LINK_PROCESS if depth == DEPTH_PROCESS else LINK_CONTAINERS
         self._clock = clock
         self._log = LimitedLog(log, clock.monotonic_s)
         self._server: asyncio.Server | None = None

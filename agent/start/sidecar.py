@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from inplace.agent.agent import Agent
     from inplace.agent.announce.herd_start import HerdStart
     from inplace.agent.deps import AgentDeps
+    from inplace.agent.link.server import GuardServer
     from inplace.agent.start.config import AgentConfig
 
 UNWATCHED: Final = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs, but LINK_FILE is not set"
@@ -78,21 +79,29 @@ def _start(shell: Shell) -> int:
 
 
 def _make(config: AgentConfig, deps: AgentDeps) -> Agent:
-    """Return the agent of this Pod's depth."""
-    if config.restart_depth == DEPTH_CONTAINERS:
+    """Return the agent, and let it serve the guards of this Pod on a socket."""
+    from inplace.agent.link.server import LinkServer
+
+    path, depth = config.link_file, config.restart_depth
+    return agent_of(config, deps, LinkServer(path, depth, clock=deps.clock, log=deps.log) if path else None)
+
+
+def agent_of(config: AgentConfig, deps: AgentDeps, server: GuardServer | None) -> Agent:
+    """Return the agent of this Pod's depth; `server` serves the Pod's guards, None where it has none."""
+    from inplace.agent.report.line_limit import LimitedLog
+
+    checks, peers = config.checks_awaited, LimitedLog(deps.log, deps.clock.monotonic_s)
+    if config.restart_depth == DEPTH_CONTAINERS or server is None:
+        from inplace.agent.link.agent_end import GuardLink
         from inplace.agent.sidecar_agent import SidecarAgent
 
-        return SidecarAgent(config, deps)
+        link = GuardLink(server, clock=deps.clock, log=peers, checks=checks) if server is not None else None
+        return SidecarAgent(config, deps, link)
     from inplace.agent.link.linked_worker import LinkedWorker
-    from inplace.agent.link.server import LinkServer
-    from inplace.agent.report.line_limit import LimitedLog
     from inplace.agent.start.arguments import RunOptions
     from inplace.agent.supervisor import SupervisorAgent
-    from inplace.common.protocol.link import LINK_PROCESS
 
-    peers = LimitedLog(deps.log, deps.clock.monotonic_s)
-    server = LinkServer(config.link_file, LINK_PROCESS, clock=deps.clock, log=peers)
-    worker = LinkedWorker(server, clock=deps.clock, log=peers, checks=config.checks_awaited)
+    worker = LinkedWorker(server, clock=deps.clock, log=peers, checks=checks)
     return SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
 
 

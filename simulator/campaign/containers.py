@@ -11,14 +11,12 @@ from random import Random
 
 from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.agent_end import GuardLink
-from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import Failures
+from inplace.agent.start.sidecar import agent_of
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.link import LINK_CONTAINERS
 from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process, outside
 from inplace.simulator.campaign.ranks import WatchedPods
@@ -212,7 +210,6 @@ class WorkerContainer(ModelContainer):
 class AgentContainer(ModelContainer):
     """A sidecar: the real agent as a coroutine, in the place of its process."""
 
-    version = LINK_CONTAINERS
     _machine: Machine
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
@@ -224,8 +221,9 @@ class AgentContainer(ModelContainer):
             f"{self.client}#{machine.agents_made}", crash_at=machine.crash_at.pop(self.client, None), on_exit=self._died
         )
         self.barrier = ModelBarrier()
-        self._server = ModelServer(machine.link(self.uid), self.version)
-        self.agent = self._make(self._config(run), run)
+        config = self._config(run)
+        self._server = ModelServer(machine.link(self.uid), config.restart_depth)
+        self.agent = self._make(config, run)
         machine.agents[self.uid] = self
 
     async def wait(self) -> int:
@@ -250,9 +248,7 @@ class AgentContainer(ModelContainer):
         return self.barrier.lifted
 
     def _make(self, config: AgentConfig, run: ContainerRun) -> Agent:  # noqa: ARG002
-        deps = self._deps(config)
-        deps.link = GuardLink(self._server, clock=deps.clock, log=deps.log)
-        return SidecarAgent(config, deps)
+        return agent_of(config, self._deps(config), self._server)
 
     def _deps(self, config: AgentConfig) -> AgentDeps:
         machine = self._machine

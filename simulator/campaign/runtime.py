@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.campaign.containers import AgentContainer, Machine, Training, WorkerContainer
-from inplace.simulator.campaign.supervised import LinkedAgentContainer, SupervisorContainer
+from inplace.simulator.campaign.supervised import StayingAgent, SupervisorContainer
 from inplace.simulator.cluster.model_guarded import GuardedContainer
 from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
 
@@ -50,7 +50,7 @@ class CampaignRuntime:
         if verb == "run":
             return SupervisorContainer(self._machine, run)
         stays = run.env.get("RESTART_DEPTH") == wire.DEPTH_PROCESS
-        return LinkedAgentContainer(self._machine, run) if stays else AgentContainer(self._machine, run)
+        return (StayingAgent if stays else AgentContainer)(self._machine, run)
 
     def read_log(
         self,

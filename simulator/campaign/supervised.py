@@ -1,14 +1,12 @@
-"""Agents that end their worker before themselves: a supervisor, and the agent of a guard that stays."""
+"""Agents that end their worker before themselves: the agent of a guard that stays, and a supervisor."""
 
 from __future__ import annotations
 
 import signal
 
-from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.start.arguments import RunOptions, parse
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.supervisor import SupervisorAgent
-from inplace.common.protocol.link import LINK_PROCESS
 from inplace.simulator.campaign.containers import AgentContainer, Training
 from inplace.simulator.cluster.model_container import StayingContainer
 from inplace.simulator.cluster.model_worker import SupervisedWorker
@@ -16,7 +14,7 @@ from inplace.simulator.cluster.runtime import ContainerRun
 
 
 class StayingAgent(AgentContainer, StayingContainer):
-    """An agent that ends its worker before itself."""
+    """An agent that ends its worker before itself; without a worker of its own, that of a guard that stays."""
 
     agent: SupervisorAgent
 
@@ -45,14 +43,3 @@ class SupervisorContainer(StayingAgent):
 
     def _clean_up(self) -> None:
         self._worker.kill()
-
-
-class LinkedAgentContainer(StayingAgent):
-    """A sidecar of depth `process`: the agent stays, and its worker is at the other end of the link."""
-
-    version = LINK_PROCESS
-
-    def _make(self, config: AgentConfig, run: ContainerRun) -> SupervisorAgent:  # noqa: ARG002
-        deps = self._deps(config)
-        worker = LinkedWorker(self._server, clock=deps.clock, log=deps.log)
-        return SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))

@@ -32,7 +32,6 @@ from inplace.common.protocol.guard import (
     step,
 )
 from inplace.common.protocol.link import (
-    LINK_PROCESS,
     Absent,
     Ended,
     Ending,
@@ -43,6 +42,7 @@ from inplace.common.protocol.link import (
     Signal,
     Started,
 )
+from inplace.common.wire.names import DEPTH_PROCESS
 
 
 class GuardedWorker(Protocol):
@@ -78,12 +78,12 @@ class ModelServer:
     """An agent's end; implements `agent.link.server.GuardServer`.
 
     Args:
-        version: the depth of a restart, which each guard is told.
+        depth: of a restart, `containers` or `process`, which each guard is told.
     """
 
-    def __init__(self, link: PodLink, version: int) -> None:
+    def __init__(self, link: PodLink, depth: str) -> None:
         self._link = link
-        self._version = version
+        self._depth = depth
         self._heard: asyncio.Queue[tuple[int, Message | None]] = asyncio.Queue()  # None: the guard left
         self._listener: Listener
         self._listening: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ class ModelServer:
         if self._met is not guard:
             self._met = guard
             self._number += 1
-            if self._version == LINK_PROCESS:
+            if self._depth == DEPTH_PROCESS:
                 guard.hear(StayOn())
             self._listener.greeted(self._number)
 

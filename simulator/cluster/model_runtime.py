@@ -19,19 +19,16 @@ from typing import Any
 from inplace.agent.agent import Agent
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.agent_end import GuardLink
-from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.start.arguments import ArgumentsError, RunOptions, parse
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.start.sidecar import agent_of
 from inplace.agent.supervisor import SupervisorAgent
 from inplace.common.guard_command import AGENT_COMMAND, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.link import LINK_CONTAINERS, LINK_PROCESS
-from inplace.common.wire import names as wire
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine, StayingContainer
 from inplace.simulator.cluster.model_guarded import GuardedContainer
@@ -266,18 +263,9 @@ class ModelRuntime:
 
     def _sidecar(self, run: ContainerRun, config: AgentConfig) -> ModelAgent:
         """Return the agent of a Pod's depth."""
-        machine, barrier = self._machine, ModelBarrier()
-        link = machine.link(run.sandbox.uid)
-        deps = self._deps(run, barrier)
-        if config.restart_depth == wire.DEPTH_CONTAINERS:
-            server = ModelServer(link, LINK_CONTAINERS)
-            deps.link = GuardLink(server, clock=deps.clock, log=deps.log)
-            agent: Agent = SidecarAgent(config, deps)
-        else:
-            server = ModelServer(link, LINK_PROCESS)
-            worker = LinkedWorker(server, clock=deps.clock, log=deps.log)
-            agent = SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
-        return ModelAgent(machine, run, agent, barrier, server.leave)
+        barrier, server = ModelBarrier(), ModelServer(self._machine.link(run.sandbox.uid), config.restart_depth)
+        agent = agent_of(config, self._deps(run, barrier), server)
+        return ModelAgent(self._machine, run, agent, barrier, server.leave)
 
     def _deps(self, run: ContainerRun, barrier: ModelBarrier) -> AgentDeps:
         return AgentDeps(

@@ -24,7 +24,7 @@ from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.protocol.link import LINK_CONTAINERS
+from inplace.common.wire.names import DEPTH_CONTAINERS
 from tests.agent.scripted_server import ScriptedServer
 
 CONFIG = AgentConfig(namespace="ns", pod_name="train-w-0-0", jobset_name="train", pod_uid="pod-uid")
@@ -36,7 +36,7 @@ QUIET_S = 0.05
 def guard_link(path: Path, *, clock: LoopClock | None = None, log: Log, checks: int = 0) -> GuardLink:
     """Return an agent's end of the link in depth `containers`, on a socket."""
     clock = clock or LoopClock()
-    server = LinkServer(str(path), LINK_CONTAINERS, clock=clock, log=log)
+    server = LinkServer(str(path), DEPTH_CONTAINERS, clock=clock, log=log)
     return GuardLink(server, clock=clock, log=log, checks=checks)
 
 

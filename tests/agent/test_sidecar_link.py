@@ -92,12 +92,11 @@ class Scene:
             rng=Random(7),
             barrier=NotedBarrier(),
             log=self.log,
-            link=self.link,
             phases=phases,
         )
         try:
             async with asyncio.timeout(20):
-                return await SidecarAgent(replace(CONFIG, **config), deps).run()
+                return await SidecarAgent(replace(CONFIG, **config), deps, self.link).run()
         finally:
             await transport.close()
 
@@ -202,9 +201,8 @@ async def test_a_signal_ends_an_agent_that_is_about_to_tell() -> None:
             rng=Random(7),
             barrier=NotedBarrier(),
             log=scene.log,
-            link=scene.link,
         )
-        agent = SidecarAgent(replace(CONFIG, herd=Herd(10**9)), deps)
+        agent = SidecarAgent(replace(CONFIG, herd=Herd(10**9)), deps, scene.link)
 
         async def die() -> None:
             await scene.link.worker_dies(9)

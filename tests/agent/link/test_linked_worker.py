@@ -18,6 +18,7 @@ from inplace.agent.worker.process import WorkerLostError, WorkerStuckError
 from inplace.agent.worker.process_tree import STUCK_S
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import LINK_PROCESS, Absent, Failed, Hello, Lifted, Signal, Started, line_of
+from inplace.common.wire.names import DEPTH_PROCESS
 from tests.agent.link.test_agent_end import ShortClock, connected, ended
 from tests.agent.rig import NotedLog
 from tests.agent.supervisor_rig import DEAF, RUN, until
@@ -32,7 +33,7 @@ class Linked(LinkedWorker):
 
     def __init__(self, path: Path, clock: LoopClock) -> None:
         self.log = NotedLog()
-        server = LinkServer(str(path / "link"), LINK_PROCESS, clock=clock, log=self.log)
+        server = LinkServer(str(path / "link"), DEPTH_PROCESS, clock=clock, log=self.log)
         super().__init__(server, clock=clock, log=self.log)
 
     def lift(self, epoch: int) -> None:
