@@ -25,7 +25,9 @@ ANNOTATION_BYTES: Final = (
 )  # source: apimachinery TotalAnnotationSizeLimitB, which our keys do not fit beside
 
 POLICIES: Final = {  # the annotations with numbers, each at its maximum
-    wire.ESCALATION: ", ".join(f"{rung}={escalation.USES_MAX}/{escalation.WINDOW_S_MAX}" for rung in escalation.RUNGS),
+    wire.ESCALATION: ", ".join(
+        f"{step}={escalation.USES_MAX}/{escalation.WINDOW_S_MAX}" for step in escalation.STEP_NAMES
+    ),
     wire.NO_PROGRESS: f"{no_progress.EPOCHS_MAX}/{no_progress.SHORT_S_MAX}",
     wire.BAD_NODES: f"{bad_nodes.FAILURES_MAX}/{bad_nodes.WINDOW_S_MAX}/100",
     wire.RESTART_REQUESTED: f"{'r' * requests.ID_CHARS_MAX},save={requests.SAVE_S_MAX}",

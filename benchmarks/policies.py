@@ -79,14 +79,14 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
 }
 NONE: Final = "none"
 ADVISED: Final = "all three"
-_LADDER: Final = "InPlace=4/3600, ReplacePod=4/86400, RecreateJobs=2/86400"
+_ESCALATION: Final = "InPlace=4/3600, ReplacePod=4/86400, RecreateJobs=2/86400"
 POLICIES: Final[Mapping[str, Mapping[str, str]]] = {
     NONE: {},
     "budget in time": {wire.ESCALATION: "InPlace=5/3600"},
     "no progress": {wire.NO_PROGRESS: "6/240"},
-    "ladder": {wire.ESCALATION: _LADDER},
+    "escalation": {wire.ESCALATION: _ESCALATION},
     "bad nodes": {wire.BAD_NODES: "2/86400/30"},
-    ADVISED: {wire.ESCALATION: _LADDER, wire.BAD_NODES: "2/86400/30", wire.NO_PROGRESS: "6/240"},
+    ADVISED: {wire.ESCALATION: _ESCALATION, wire.BAD_NODES: "2/86400/30", wire.NO_PROGRESS: "6/240"},
 }
 """The annotations of the JobSet under each policy; docs/policies.md says what they mean."""
 

@@ -29,7 +29,7 @@ from inplace.controller.serving.exposition import SteppedCollector, pieces
 from inplace.controller.spec import conditions
 from inplace.controller.spec.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.escalation import FAIL, RUNGS
+from inplace.controller.spec.escalation import FAIL, STEP_NAMES
 from inplace.controller.tracking.accepted_status import AcceptedStatus
 from inplace.controller.tracking.counts import GroupCount
 
@@ -132,7 +132,7 @@ class Metrics:
             (*NAMES, "verdict"),
             registry=r,
         )
-        self.rungs = Counter(
+        self.escalation_steps = Counter(
             "inplace_restart_rungs",
             "Uses of the rungs of inplace.dev/escalation; Fail: none had room.",
             (*NAMES, "rung"),
@@ -218,8 +218,8 @@ class Metrics:
         for note in planned.notes:
             if note.reason in (AVOIDED, TAKEN_BACK):
                 self.node_verdicts.labels(*names, note.reason).inc()
-        for rung in planned.rungs:
-            self.rungs.labels(*names, rung).inc()
+        for step in planned.escalation_steps:
+            self.escalation_steps.labels(*names, step).inc()
         ended = {conditions.COMPLETED: self.completed, conditions.FAILED: self.failed}
         if (metric := ended.get(planned.status.get("terminalState", ""))) is not None:
             metric.labels(*upstream).inc()
@@ -232,8 +232,8 @@ class Metrics:
             self.restarts.remove(namespace, jobset, outcome, trigger.value)
         for verdict in (AVOIDED, TAKEN_BACK):
             self.node_verdicts.remove(namespace, jobset, verdict)
-        for rung in (*RUNGS, FAIL):
-            self.rungs.remove(namespace, jobset, rung)
+        for step in (*STEP_NAMES, FAIL):
+            self.escalation_steps.remove(namespace, jobset, step)
         for metric in (self.last_restart_seconds, self.lost_pod_seconds, self.deadlines, self.barrier_recreations):
             metric.remove(namespace, jobset)
         for metric in (self.failed, self.completed, self.deadline_exceeded):

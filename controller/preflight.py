@@ -63,7 +63,7 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
             wire.LAST_RESTART_REQUEST,
             wire.SAVING,
             wire.NODE_FAILURES,
-            wire.RUNG_USES,
+            wire.ESCALATION_USES,
             wire.NO_PROGRESS_FIELD,
             wire.CRASH_LOOP,
             wire.RECREATIONS,

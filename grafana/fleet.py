@@ -24,7 +24,7 @@ def fleet() -> Board:
                 "How often, and how long",
                 (shared.restarts_by_trigger(), shared.duration_quantiles(), shared.duration_heatmap()),
             ),
-            Row("When restarting in place is not enough", (shared.rungs(), shared.node_verdicts())),
+            Row("When restarting in place is not enough", (shared.escalation_steps(), shared.node_verdicts())),
             Row("Where the time goes, and what is left", (shared.duration_by_phase(), shared.budget())),
         ),
     )

@@ -18,7 +18,7 @@ def jobset() -> Board:
             Row("Is it training, and what did it cost?", _answers(), height=4),
             Row("What it waits for", (shared.pods_by_state(), _wait(), _epochs())),
             Row("Who failed first, and why", (shared.first_failures(), shared.restarts_by_trigger())),
-            Row("When restarting in place is not enough", (shared.rungs(), shared.node_verdicts())),
+            Row("When restarting in place is not enough", (shared.escalation_steps(), shared.node_verdicts())),
             Row(
                 "What restarts cost in training time",
                 (shared.training_time(), shared.training_time_lost(), shared.first_silent()),

@@ -31,7 +31,7 @@ _FINISHED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="finished"}}
 _EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}'
 QUIET: Final = "no group restart in this range"
 UNWATCHED: Final = "no restart whose Pods told their steps; that needs a watchdog"
-WITHOUT_LADDER: Final = "no rung was used: no JobSet has inplace.dev/escalation, or none failed"
+WITHOUT_ESCALATION: Final = "no rung was used: no JobSet has inplace.dev/escalation, or none failed"
 CLUSTERS: Final = variable("cluster", "Cluster", "label_values(inplace_build_info, cluster)")
 JOBSETS: Final[tuple[Json, ...]] = (
     CLUSTERS,
@@ -211,8 +211,8 @@ def budget() -> Panel:
     )
 
 
-def rungs() -> Panel:
-    """Return the panel of the rungs that were used."""
+def escalation_steps() -> Panel:
+    """Return the panel of the steps that were used."""
     uses = counted(f"inplace_restart_rungs_total{{{JOBSET}}}", RANGE)
     return Panel(
         "bargauge",
@@ -221,7 +221,7 @@ def rungs() -> Panel:
         "short",
         "InplaceLastRung",
         (Query(f"topk(10, sum by ({BY_JOBSET}, rung) ({uses}) > 0)", "{{namespace}}/{{jobset}} {{rung}}"),),
-        empty=WITHOUT_LADDER,
+        empty=WITHOUT_ESCALATION,
     )
 
 

@@ -98,7 +98,7 @@ class LastRestart:
         first_failure: pod, node, container, exitCode, reason and message, as far as known.
         request: the id of a manual restart.
         first_silent: the Pods whose workers were furthest behind; None if no Pod told.
-        rung: of the escalation; None where there is no ladder.
+        escalation_step: that it used; None where the JobSet has no escalation.
         seconds: how long it took; None while it is under way.
     """
 
@@ -110,7 +110,7 @@ class LastRestart:
     scope: str | None = None
     request: str | None = None
     first_silent: FurthestBehind | None = None
-    rung: str | None = None
+    escalation_step: str | None = None
     seconds: float | None = None
 
 

@@ -14,7 +14,7 @@ from inplace.cli.lint.pod_policy import pod_sentences
 from inplace.cli.lint.words import absence, duration, number
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOBS, REPLACE_POD, Ladder
+from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOBS, REPLACE_POD, Escalation
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.scopes import BY_GROUP, BY_REPLICATED_JOB
 
@@ -50,8 +50,8 @@ def _sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
         return
     if policy.rules:
         yield "If a Job fails, the rules of the failurePolicy come first; what follows is for Jobs that fit none."
-    if jobset.ladder:
-        yield from _ladder_sentences(jobset.ladder, policy.restarts_max)
+    if jobset.escalation:
+        yield from _escalation_sentences(jobset.escalation, policy.restarts_max)
     else:
         yield from _budget_sentences(DONE[IN_PLACE if jobset.is_in_place else RECREATE_JOBS], policy.restarts_max)
     if not jobset.is_in_place:
@@ -72,11 +72,11 @@ def _budget_sentences(done: str, restarts_max: int) -> Iterator[str]:
     yield "The next failure fails the JobSet, with the reason ReachedMaxRestarts."
 
 
-def _ladder_sentences(ladder: Ladder, restarts_max: int) -> Iterator[str]:
-    first, *others = ladder
+def _escalation_sentences(escalation: Escalation, restarts_max: int) -> Iterator[str]:
+    first, *others = escalation
     yield f"After a failure {DONE[first.name]}: {_often(first.uses_max)} in any {duration(first.window_s)}."
-    for rung in others:
-        yield f"Beyond that {DONE[rung.name]}: {_often(rung.uses_max)} in any {duration(rung.window_s)}."
+    for step in others:
+        yield f"Beyond that {DONE[step.name]}: {_often(step.uses_max)} in any {duration(step.window_s)}."
     yield "Beyond that the JobSet fails, with the reason RestartLimitExceeded."
     total = number(restarts_max, "restart")
     yield f"After {total} in all (maxRestarts) it fails at the next failure, whatever the windows say."

@@ -74,7 +74,7 @@ def _restart_data(state: GroupState) -> dict[str, Any] | None:
     return {
         "epoch": last.epoch,
         "trigger": last.trigger,
-        "rung": last.rung,
+        "rung": last.escalation_step,
         "startedAt": last.started_at,
         "syncedAt": last.synced_at,
         "seconds": last.seconds,

@@ -152,9 +152,9 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         yield Moment(seen.at_s, f"first failure, guessed from the Pods: {failure_text(seen.as_data())}")
     if last is not None:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
-        rung = f", rung {last.rung}" if last.rung else ""
+        escalation_step = f", rung {last.escalation_step}" if last.escalation_step else ""
         whose = f" of scope {last.scope}" if last.scope else ""
-        yield Moment(began_s, f"group restart{whose} to epoch {last.epoch} began: {cause}{rung}")
+        yield Moment(began_s, f"group restart{whose} to epoch {last.epoch} began: {cause}{escalation_step}")
         if words := recreated_text(facts.state):
             yield Moment(began_s, words)
         for scope in facts.state.scopes:

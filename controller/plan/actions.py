@@ -191,7 +191,7 @@ class Plan:
         does not wait for, (replicatedJob, job index). requeue_after_s: look
         again by then, whether or not something changes. causes: by scope, why it restarts. overdue: by scope
         whose barrier missed its deadline, how many Jobs are recreated for that. paused: by scope
-        whose next epoch waits after failures without progress, for how many seconds. rungs: of the escalation,
+        whose next epoch waits after failures without progress, for how many seconds. escalation_steps: names of those
         that this pass uses. deadline_exceeded: the JobSet fails for its activeDeadlineSeconds.
     """
 
@@ -207,7 +207,7 @@ class Plan:
     causes: Mapping[str, Cause] = field(default_factory=dict)
     overdue: Mapping[str, int] = field(default_factory=dict)
     paused: Mapping[str, float] = field(default_factory=dict)
-    rungs: tuple[str, ...] = ()
+    escalation_steps: tuple[str, ...] = ()
     deadline_exceeded: bool = False
 
     @property

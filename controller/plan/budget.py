@@ -33,8 +33,8 @@ def exempt_next_epoch(
     for scope in scopes:
         is_restart = scope.synced > 0 and scope.last_exempt <= scope.synced
         write_scope(draft.status, scope, exemption(scope))
-        if is_restart and wire.RUNG_USES in draft.status:
-            draft.status[wire.RUNG_USES] = without_epoch(draft.status, scope.name, scope.synced + 1)
+        if is_restart and wire.ESCALATION_USES in draft.status:
+            draft.status[wire.ESCALATION_USES] = without_epoch(draft.status, scope.name, scope.synced + 1)
         draft.blame(scope, trigger, failure, request)
 
 

@@ -40,7 +40,7 @@ class Draft:
         self.causes: dict[str, Cause] = dict(observed.causes)
         self.overdue: dict[str, int] = {}
         self.paused: dict[str, float] = {}
-        self.rungs: list[str] = []
+        self.escalation_steps: list[str] = []
         self.requeue_after_s: float | None = None
         self.deadline_exceeded = False
         self._carried: dict[str, Any] = {}
@@ -147,7 +147,7 @@ class Draft:
             causes=self.causes,
             overdue=self.overdue,
             paused=self.paused,
-            rungs=tuple(self.rungs),
+            escalation_steps=tuple(self.escalation_steps),
             deadline_exceeded=self.deadline_exceeded,
         )
 

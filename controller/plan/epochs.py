@@ -11,10 +11,10 @@ from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.crash_loop import lead_on, pace
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
+from inplace.controller.plan.escalation import climb
 from inplace.controller.plan.finish import fail
 from inplace.controller.plan.no_progress import judge_progress
 from inplace.controller.plan.recreations import recreate
-from inplace.controller.plan.rungs import climb
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import COMPLETED, Cause, Trigger, unix_time
 from inplace.controller.spec.escalation import FAIL, led_on
@@ -66,8 +66,10 @@ def decide_epochs(draft: Draft) -> bool:
         for scope in exceeded:
             _note_restart(draft, scope, is_over=False)  # it never comes, but who wanted it is what people ask
         is_last = any(scope.synced == INT32_MAX for scope in exceeded)
-        has_no_rung = any(draft.jobset.has_no_rung(scope) for scope in exceeded) or FAIL in draft.rungs
-        limit = conditions.restart_limit_exceeded(draft.jobset.ladder) if has_no_rung else None
+        has_no_step_left = (
+            any(draft.jobset.has_no_step_left(scope) for scope in exceeded) or FAIL in draft.escalation_steps
+        )
+        limit = conditions.restart_limit_exceeded(draft.jobset.escalation) if has_no_step_left else None
         fail(draft, conditions.NO_EPOCH_LEFT if is_last else limit or conditions.reached_max_restarts())
         return True
     decisions = {name: pace(draft, scopes[name], decision) for name, decision in decisions.items()}
@@ -139,8 +141,8 @@ def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
     skipped = replace(scope, synced=epoch, deprecated=epoch, exempt=scope.exempt + 1, last_exempt=after)
     exemption = {wire.EXEMPT_EPOCHS: skipped.exempt, wire.LAST_EXEMPT_EPOCH: skipped.last_exempt}
     write_scope(draft.status, scope, fields_of_epochs(scope, epoch, epoch) | exemption)
-    if wire.RUNG_USES in draft.status:
-        draft.status[wire.RUNG_USES] = led_on(draft.status, scope.name, epoch, after)
+    if wire.ESCALATION_USES in draft.status:
+        draft.status[wire.ESCALATION_USES] = led_on(draft.status, scope.name, epoch, after)
     lead_on(draft, scope, epoch, after)
     cause = draft.causes.setdefault(scope.name, Cause(Trigger.POD_LOST, now))
     draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, skipped, cause, now)

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.escalation import count_recreation
 from inplace.controller.plan.executions import recreate_all_jobs
 from inplace.controller.plan.finish import fail
-from inplace.controller.plan.rungs import count_recreation
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Failure, Trigger
-from inplace.controller.spec.escalation import FAIL as FAIL_RUNG
+from inplace.controller.spec.escalation import FAIL as FAIL_STEP
 from inplace.controller.spec.escalation import RECREATE_JOBS
 from inplace.controller.spec.jobset import COUNTERS
 from inplace.controller.spec.kinds import Job
@@ -71,18 +71,18 @@ def fail_or_restart(draft: Draft) -> bool:
         fail(draft, conditions.failed(verdict.reason or f"{action}FailurePolicyAction", message, job))
     elif action in COUNTED and draft.jobset.restarts_so_far >= policy.restarts_max:
         fail(draft, conditions.reached_max_restarts(job))
-    elif (rung := _rung_of(draft, verdict)) == FAIL_RUNG:
-        fail(draft, conditions.restart_limit_exceeded(draft.jobset.ladder))
-    elif rung == RECREATE_JOBS and action in WIDER:
+    elif (step := _step_of(draft, verdict)) == FAIL_STEP:
+        fail(draft, conditions.restart_limit_exceeded(draft.jobset.escalation))
+    elif step == RECREATE_JOBS and action in WIDER:
         wider = replace(verdict, action=WIDER[action])
-        _restart(draft, wider, f"{message}, rung {rung}: all jobs (first failed job: {job})")
+        _restart(draft, wider, f"{message}, rung {step}: all jobs (first failed job: {job})")
     else:
         _restart(draft, verdict, f"{message} (first failed job: {job})")
     return True
 
 
-def _rung_of(draft: Draft, verdict: PolicyVerdict) -> str:
-    """Return the rung of the escalation that a recreation takes; "" for none."""
+def _step_of(draft: Draft, verdict: PolicyVerdict) -> str:
+    """Return the step of the escalation that a recreation takes; "" for none."""
     if verdict.action not in COUNTED:
         return ""
     replicated_job = draft.jobset.places[verdict.job.metadata.name][0]

@@ -53,7 +53,7 @@ class Observed:
         causes: by scope, the first sign of its restart, where there is one.
         barriers: by scope, the barriers that wait.
         silent: by scope, who was silent first in the epoch that ended, where Pods told.
-        failed_pods: by scope, the Pod that failed first and lives, or that is being replaced; only with a ladder.
+        failed_pods: by scope, the Pod that failed first and lives, or that is being replaced; only with an escalation.
         never_joined: the slot whose Pods failed most often before they joined; None where none did.
         now_micro: as `now`, with microseconds.
         gated: Pods that wait until it is said which nodes they avoid.

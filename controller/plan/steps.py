@@ -18,6 +18,7 @@ from inplace.controller.plan.claims import ensure_claims
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.elastic import resize_jobs
 from inplace.controller.plan.epochs import decide_epochs, divide_into_scopes, mend_contradictions
+from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.plan.executions import count_executions
 from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.finish import complete, delete_active_when_finished, delete_after_ttl
@@ -28,7 +29,6 @@ from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.placement import lift_gates
 from inplace.controller.plan.problems.report import refuse_oversize, report_problems
 from inplace.controller.plan.progress import count_jobs, note_jobs_ready
-from inplace.controller.plan.rungs import replace_pods
 from inplace.controller.plan.service import ensure_service
 from inplace.controller.plan.startup import note_startup
 from inplace.controller.plan.suspend import follow_suspend

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.controller.spec.causes import Cause
-from inplace.controller.spec.escalation import Ladder
+from inplace.controller.spec.escalation import Escalation
 
 COMPLETED: Final = "Completed"
 FAILED: Final = "Failed"
@@ -102,9 +102,9 @@ def deadline_exceeded(deadline_s: int) -> Condition:
     return failed("DeadlineExceeded", message)
 
 
-def restart_limit_exceeded(ladder: Ladder) -> Condition:
-    """Return Failed for a failure for which no rung of the escalation had room."""
-    windows = ", ".join(map(str, ladder))
+def restart_limit_exceeded(escalation: Escalation) -> Condition:
+    """Return Failed for a failure for which no step of the escalation had room."""
+    windows = ", ".join(map(str, escalation))
     return failed("RestartLimitExceeded", f"jobset failed: no rung of its escalation had room: {windows}")
 
 

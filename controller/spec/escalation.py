@@ -1,12 +1,12 @@
 """
-The ladder of `inplace.dev/escalation`: what comes after which failure, and how often in how many seconds.
+The annotation `inplace.dev/escalation`: what comes after which failure, and how often in how many seconds.
 
     inplace.dev/escalation: "InPlace=3/21600, ReplacePod=2/21600, RecreateJobs=1/86400"
 
-Each *rung* may be used at most so many times in any window of so many seconds. A counted failure uses the first rung
-whose window has room. When none has, the JobSet fails. The *uses* stand in `status.rungUses`, written in the status
-write that begins the restart, so neither a crash nor another leader loses or doubles one. docs/adr/0021. Pure: the time
-comes from the caller.
+Each *escalation step* (on the wire: rung) may be used at most so many times in any window of so many seconds. A counted
+failure uses the first step whose window has room. When none has, the JobSet fails. The *uses* stand in
+`status.rungUses`, written in the status write that begins the restart, so neither a crash nor another leader loses or
+doubles one. docs/adr/0021. Pure: the time comes from the caller.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from inplace.controller.spec.causes import unix_time
 IN_PLACE: Final = "InPlace"
 REPLACE_POD: Final = "ReplacePod"  # the Pod that failed first is replaced, the others restart in place
 RECREATE_JOBS: Final = "RecreateJobs"
-FAIL: Final = "Fail"  # no rung had room; a use's word, never the user's
-LEAVE_NODE: Final = "LeaveNode"  # no rung: the Pod that failed first leaves a bad node (controller/spec/bad_nodes.py)
-RUNGS: Final = (IN_PLACE, REPLACE_POD, RECREATE_JOBS)
-USES_MAX: Final = 64  # of one rung; each is 60 to 400 bytes of the status
+FAIL: Final = "Fail"  # no step had room; a use's word, never the user's
+LEAVE_NODE: Final = "LeaveNode"  # no step: the Pod that failed first leaves a bad node (controller/spec/bad_nodes.py)
+STEP_NAMES: Final = (IN_PLACE, REPLACE_POD, RECREATE_JOBS)
+USES_MAX: Final = 64  # of one step; each is 60 to 400 bytes of the status
 WINDOW_S_MAX: Final = 30 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class EscalationStep:
     """One way to restart, and how often it may be used in any window of `window_s` seconds."""
 
     name: str
@@ -42,15 +42,15 @@ class Rung:
         return f"{self.name} {self.uses_max} times in {self.window_s} s"
 
 
-Ladder = tuple[Rung, ...]
+Escalation = tuple[EscalationStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One use of a rung.
+    """One use of a step.
 
     Args:
-        rung: its name, or FAIL or LEAVE_NODE.
+        step: its name, or FAIL or LEAVE_NODE.
         started_at: when the restart was decided, by the controller's clock; RFC 3339.
         epoch: to which the restart leads.
         scope: that restarts; "" for the whole JobSet.
@@ -59,7 +59,7 @@ class Use:
         pod_uid: its UID.
     """
 
-    rung: str
+    step: str
     started_at: str
     epoch: int
     scope: str = ""
@@ -70,7 +70,7 @@ class Use:
     def fields(self) -> dict[str, Any]:
         """Return an item of status.rungUses."""
         fields = {
-            "rung": self.rung,
+            "rung": self.step,
             "startedAt": self.started_at,
             "epoch": self.epoch,
             "scope": self.scope,
@@ -85,8 +85,8 @@ class Use:
         return (self.scope, self.epoch) == (scope, epoch)
 
 
-def read_ladder(annotations: Mapping[str, Any]) -> Ladder:
-    """Return the rungs in the user's order; none where the annotation is absent.
+def read_escalation(annotations: Mapping[str, Any]) -> Escalation:
+    """Return the steps in the user's order; none where the annotation is absent.
 
     Raises:
         RemoteProtocolError: it cannot be read.
@@ -94,39 +94,39 @@ def read_ladder(annotations: Mapping[str, Any]) -> Ladder:
     text = annotations.get(wire.ESCALATION)
     if text is None:
         return ()
-    rungs = tuple(_read_rung(part.strip()) for part in str(text)[:200].split(","))
-    names = [rung.name for rung in rungs]
+    steps = tuple(_read_step(part.strip()) for part in str(text)[:200].split(","))
+    names = [step.name for step in steps]
     if len(set(names)) < len(names):
         raise _unreadable("each rung once", str(text))
-    return rungs
+    return steps
 
 
 def uses_of(status: Mapping[str, Any]) -> tuple[Use, ...]:
     """Read status.rungUses, the oldest first; what another program wrote there is passed over."""
-    found = status.get(wire.RUNG_USES)
+    found = status.get(wire.ESCALATION_USES)
     items = found if isinstance(found, list) else ()
     return tuple(_read_use(item) for item in items if isinstance(item, Mapping))
 
 
-def fitting(ladder: Ladder, uses: Sequence[Use], now_s: float) -> Rung | None:
-    """Return the first rung whose window has room; None where none has."""
-    return next((rung for rung in ladder if count_uses(rung, uses, now_s) < rung.uses_max), None)
+def fitting(escalation: Escalation, uses: Sequence[Use], now_s: float) -> EscalationStep | None:
+    """Return the first step whose window has room; None where none has."""
+    return next((step for step in escalation if count_uses(step, uses, now_s) < step.uses_max), None)
 
 
-def count_uses(rung: Rung, uses: Sequence[Use], now_s: float) -> int:
-    """Return how many uses lie in a rung's window; a time in the future, from another clock, counts as now."""
-    return sum(use.rung == rung.name and _age_s(use, now_s) < rung.window_s for use in uses)
+def count_uses(step: EscalationStep, uses: Sequence[Use], now_s: float) -> int:
+    """Return how many uses lie in a step's window; a time in the future, from another clock, counts as now."""
+    return sum(use.step == step.name and _age_s(use, now_s) < step.window_s for use in uses)
 
 
-def kept(ladder: Ladder, uses: Sequence[Use], now_s: float, now: str) -> tuple[Use, ...]:
-    """Return the uses that may still count: at most `uses_max` for each rung. Times in the future become now."""
-    rungs = {rung.name: rung for rung in ladder}
-    left = {rung.name: rung.uses_max for rung in ladder}
+def kept(escalation: Escalation, uses: Sequence[Use], now_s: float, now: str) -> tuple[Use, ...]:
+    """Return the uses that may still count: at most `uses_max` for each step. Times in the future become now."""
+    steps = {step.name: step for step in escalation}
+    left = {step.name: step.uses_max for step in escalation}
     newest_first = []
     for use in reversed(uses):
-        rung = rungs.get(use.rung)
-        if rung is not None and left[use.rung] and _age_s(use, now_s) < rung.window_s:
-            left[use.rung] -= 1
+        step = steps.get(use.step)
+        if step is not None and left[use.step] and _age_s(use, now_s) < step.window_s:
+            left[use.step] -= 1
             newest_first.append(replace(use, started_at=now) if _age_s(use, now_s) <= 0 else use)
     return tuple(reversed(newest_first))
 
@@ -153,18 +153,18 @@ def _age_s(use: Use, now_s: float) -> float:
     return 0.0 if at_s is None else now_s - at_s
 
 
-def _read_rung(part: str) -> Rung:
+def _read_step(part: str) -> EscalationStep:
     name, _, numbers = part.partition("=")
     uses, _, window = numbers.partition("/")
-    if name not in RUNGS:
-        raise _unreadable(f"a rung of {', '.join(RUNGS)}", part)
+    if name not in STEP_NAMES:
+        raise _unreadable(f"a rung of {', '.join(STEP_NAMES)}", part)
     where = f"metadata.annotations[{wire.ESCALATION}]: rung {name}"
     try:
         uses_max = wire.parse_int32(uses, f"{where}, number of uses", least=1, most=USES_MAX)
         window_s = wire.parse_int32(window, f"{where}, window in seconds", least=1, most=WINDOW_S_MAX)
     except RemoteProtocolError as error:
         raise RemoteProtocolError(f"{error}; {_EFFECT}") from error
-    return Rung(name, uses_max, window_s)
+    return EscalationStep(name, uses_max, window_s)
 
 
 def _unreadable(expected: str, seen: str) -> RemoteProtocolError:
@@ -179,11 +179,8 @@ _EFFECT: Final = "maxRestarts alone bounds restarts; correct it"
 
 def _read_use(item: Mapping[str, Any]) -> Use:
     epoch = item.get("epoch")
-    words = {name: str(item.get(name) or "") for name in ("rung", "scope", "pod")}
-    return Use(
-        started_at=str(item.get("startedAt") or ""),
-        epoch=epoch if isinstance(epoch, int) else 0,
-        recreation=item.get("recreation") is True,
-        pod_uid=str(item.get("podUid") or ""),
-        **words,
+    step, started_at, scope, pod, pod_uid = (
+        str(item.get(name) or "") for name in ("rung", "startedAt", "scope", "pod", "podUid")
     )
+    epoch = epoch if isinstance(epoch, int) else 0
+    return Use(step, started_at, epoch, scope, recreation=item.get("recreation") is True, pod=pod, pod_uid=pod_uid)

@@ -19,7 +19,7 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Shape
 from inplace.common.wire import names as wire
 from inplace.controller.spec.bad_nodes import BadNodes, read_bad_nodes
-from inplace.controller.spec.escalation import FAIL, Ladder, Use, read_ladder, use_of_restart, uses_of
+from inplace.controller.spec.escalation import FAIL, Escalation, Use, read_escalation, use_of_restart, uses_of
 from inplace.controller.spec.fields import (
     Claim,
     Coordinator,
@@ -224,9 +224,9 @@ class JobSet:
         return self._asked(read_bad_nodes) if self.is_in_place else None
 
     @cached_property
-    def ladder(self) -> Ladder:
-        """Return the rungs of the escalation; none where there is no ladder, or it cannot be read."""
-        return (self._asked(read_ladder) if self.is_in_place else None) or ()
+    def escalation(self) -> Escalation:
+        """Return the steps of the escalation; none where there is no escalation, or it cannot be read."""
+        return (self._asked(read_escalation) if self.is_in_place else None) or ()
 
     @cached_property
     def fence_after_s(self) -> int | None:
@@ -240,14 +240,14 @@ class JobSet:
         except RemoteProtocolError:
             return None
 
-    def has_no_rung(self, scope: Scope) -> bool:
-        """Say whether the status says that no rung had room for the restart to a scope's next epoch."""
-        use = use_of_restart(self.rung_uses, scope.name, scope.synced + 1) if self.ladder else None
-        return use is not None and use.rung == FAIL
+    def has_no_step_left(self, scope: Scope) -> bool:
+        """Say whether the status says that no step had room for the restart to a scope's next epoch."""
+        use = use_of_restart(self.escalation_uses, scope.name, scope.synced + 1) if self.escalation else None
+        return use is not None and use.step == FAIL
 
     @cached_property
-    def rung_uses(self) -> tuple[Use, ...]:
-        """Return which rung was used when, the oldest first."""
+    def escalation_uses(self) -> tuple[Use, ...]:
+        """Return which step was used when, the oldest first."""
         return uses_of(self.status)
 
     @cached_property
@@ -258,13 +258,13 @@ class JobSet:
     @property
     def replaces_pods(self) -> bool:
         """Say whether a restart in place may replace a Pod."""
-        return bool(self.ladder) or self.bad_nodes is not None
+        return bool(self.escalation) or self.bad_nodes is not None
 
     @cached_property
     def replaced_pods(self) -> frozenset[str]:
         """Return the UIDs of the Pods that are being replaced in restarts that are under way."""
         next_epochs = {name: scope.synced + 1 for name, scope in self.scopes.items()}
-        uses = self.rung_uses if self.replaces_pods else ()
+        uses = self.escalation_uses if self.replaces_pods else ()
         return frozenset(use.pod_uid for use in uses if use.pod_uid and use.epoch == next_epochs.get(use.scope))
 
     @property

@@ -31,9 +31,9 @@ def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> di
     entry["startedAt"] = (cause.seen_at or now) if cause.trigger.is_failure else now
     if cause.request:
         entry["request"] = cause.request
-    use = use_of_restart(uses_of(status), scope.name, scope.synced + 1) if wire.RUNG_USES in status else None
+    use = use_of_restart(uses_of(status), scope.name, scope.synced + 1) if wire.ESCALATION_USES in status else None
     if use is not None:
-        entry["rung"] = use.rung
+        entry["rung"] = use.step
     failure = cause.failure if cause.failure is not None else failure_of_entry(old)
     if failure is not None:
         entry["firstFailure"] = failure.fields()

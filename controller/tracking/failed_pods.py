@@ -1,4 +1,4 @@
-"""Find the Pods that the rung ReplacePod may replace, or is replacing: of each scope the one that failed first."""
+"""Find the Pods that the step ReplacePod may replace, or is replacing: of each scope the one that failed first."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def failed_pods(
     likely healthy, and a Pod that is lost has a replacement already.
 
     Args:
-        group: with a ladder.
+        group: with an escalation.
         pod_named: finds a Pod of its namespace by name.
         home_of: finds who counts a Pod, by its UID.
     """
     found, jobset = {}, group.jobset
     for name, scope_ledger in group.ledgers.items():
-        use = use_of_restart(jobset.rung_uses, name, jobset.scopes[name].synced + 1)
+        use = use_of_restart(jobset.escalation_uses, name, jobset.scopes[name].synced + 1)
         cause = scope_ledger.cause
         has_exited = cause is not None and cause.trigger is Trigger.WORKER_EXIT
         failure = cause.failure if cause is not None and has_exited else None

@@ -171,7 +171,7 @@ class Group:
             if other.name != name:
                 ledger = other.ledger
                 elsewhere += self.jobset.scopes[other.name].restarts_at(max(ledger.announced, ledger.synced))
-        restarts_max = -1 if self.jobset.has_no_rung(scope) else policy.restarts_max
+        restarts_max = -1 if self.jobset.has_no_step_left(scope) else policy.restarts_max
         return self.ledgers[name].ledger.decide(restarts_max=restarts_max, uncounted=scope.exempt - elsewhere)
 
     def causes(self) -> Mapping[str, Cause]:

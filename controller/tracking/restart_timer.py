@@ -40,7 +40,7 @@ class RestartTimer:
             if before and after and (before.synced, before.deprecated) != (after.synced, after.deprecated):
                 self._note_epochs(accepted, scope_ledger, before, after)
         if planned.status.get("terminalState") == conditions.FAILED and (
-            FAIL in planned.rungs or any(decision.exceeded for decision in group.decisions().values())
+            FAIL in planned.escalation_steps or any(decision.exceeded for decision in group.decisions().values())
         ):
             trigger = next((cause.trigger for cause in group.causes().values()), Trigger.UNKNOWN)
             self._count(group, EXCEEDED, trigger)

@@ -22,7 +22,7 @@ from typing import Final
 
 from grafana.build import RULES
 from grafana.herd import AGENTS, PRIORITY, SERVER
-from grafana.shared import WITHOUT_LADDER
+from grafana.shared import WITHOUT_ESCALATION
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
@@ -37,7 +37,7 @@ SCRAPE_S: Final = 1  # Prometheus reads durations with a unit
 STEP_S_MAX: Final = 120.0  # a start or a restart of four Pods takes some seconds; the machine may be busy
 TRAINS_S: Final = 6.0  # between failures, so that a rate has samples on both sides
 AGENT_PORT: Final = 8080
-LADDER: Final = "InPlace=8/3600"  # room for every failure of the scene, so that each uses it
+ESCALATION: Final = "InPlace=8/3600"  # room for every failure of the scene, so that each uses it
 STALL_AFTER_S: Final = 60.0  # nobody hangs; but a watchdog sees the steps, which goodput is made of
 
 
@@ -93,7 +93,7 @@ async def scene(program: str, say: Callable[[str], None], *, with_api_server: bo
         running = await stack.enter_async_context(prometheus(program, folder, config))
         start_s = time.time()
         await _play(cluster, folder / "agents.json", say)
-        no_excuse = {AGENTS, WITHOUT_LADDER, *((SERVER, PRIORITY) if with_api_server else ())}
+        no_excuse = {AGENTS, WITHOUT_ESCALATION, *((SERVER, PRIORITY) if with_api_server else ())}
         yield Played(running, start_s, time.time(), frozenset(no_excuse))
 
 
@@ -112,7 +112,7 @@ async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
 async def _play(cluster: Cluster, agents: Path, say: Callable[[str], None]) -> None:
     manifest = read_demo_manifest(None, PODS_OF_TRAIN, len(_FAILURES), "guarded", STALL_AFTER_S)
     train = next(each for each in manifest.documents if each["kind"] == "JobSet")
-    train["metadata"].setdefault("annotations", {})[wire.ESCALATION] = LADDER
+    train["metadata"].setdefault("annotations", {})[wire.ESCALATION] = ESCALATION
     await cluster.apply(manifest.documents)
     say(f"JobSet train starts with {PODS_OF_TRAIN} Pods")
     await _trains(cluster, 1)

@@ -68,9 +68,15 @@ def _targets(names: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
 @cache
 def _policies() -> st.SearchStrategy[dict[str, str]]:
     """Draw what comes after which failure."""
-    ladders = ("InPlace=1/60", "RecreateJobs=1/60", "ReplacePod=1/1,RecreateJobs=2/60, InPlace=64/2592000", "garbage")
+    escalations = (
+        "InPlace=1/60",
+        "RecreateJobs=1/60",
+        "ReplacePod=1/1,RecreateJobs=2/60, InPlace=64/2592000",
+        "garbage",
+    )
     return st.fixed_dictionaries(
-        {}, optional={wire.ESCALATION: st.sampled_from(ladders), wire.NO_PROGRESS: st.sampled_from(["1/60", "2", "x"])}
+        {},
+        optional={wire.ESCALATION: st.sampled_from(escalations), wire.NO_PROGRESS: st.sampled_from(["1/60", "2", "x"])},
     )
 
 

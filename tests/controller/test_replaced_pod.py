@@ -1,4 +1,4 @@
-"""The rung ReplacePod with the simulator's kubelets and real agents: the Pod that failed is another one after."""
+"""The step ReplacePod with the simulator's kubelets and real agents: the Pod that failed is another one after."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_the_pod_that_failed_first_is_replaced_and_no_other(guarded: bool) -> No
         documents = [*others, jobset if guarded else held_by_probe(jobset)]
         for document in documents:
             if document["kind"] == wire.KIND:
-                ladder = {wire.ESCALATION: "ReplacePod=1/3600, InPlace=2/3600"}
-                document["metadata"].setdefault("annotations", {}).update(ladder)
+                escalation = {wire.ESCALATION: "ReplacePod=1/3600, InPlace=2/3600"}
+                document["metadata"].setdefault("annotations", {}).update(escalation)
         async with Cluster(runtime="model", clock=clock, nodes=5, pods_per_node=1) as cluster:
             await cluster.apply(documents)
             await cluster.until(lambda: status(cluster).get(wire.SYNCED_EPOCH) == 1, timeout_s=TIMEOUT_S)
@@ -51,11 +51,11 @@ def test_the_pod_that_failed_first_is_replaced_and_no_other(guarded: bool) -> No
             assert victim not in after
             assert before.items() - after.items() == {(victim, before[victim])}
             assert len(after) == len(before)
-            assert status(cluster)[wire.RUNG_USES][0]["pod"] == victim
+            assert status(cluster)[wire.ESCALATION_USES][0]["pod"] == victim
             cluster.kill_worker("default", next(iter(after)))
             await cluster.until(lambda: status(cluster).get(wire.SYNCED_EPOCH) == 3, timeout_s=TIMEOUT_S)
             await clock.sleep(60.0)
             assert pods(cluster) == after
-            assert [use["rung"] for use in status(cluster)[wire.RUNG_USES]] == ["ReplacePod", "InPlace"]
+            assert [use["rung"] for use in status(cluster)[wire.ESCALATION_USES]] == ["ReplacePod", "InPlace"]
 
     virtual_time.run(main())

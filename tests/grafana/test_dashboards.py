@@ -46,7 +46,7 @@ def controller_metrics() -> Metrics:
     metrics.restart_seconds.labels("worker_exit").observe(1)
     for counter in (metrics.lost_pod_seconds, metrics.deadlines, metrics.barrier_recreations):
         counter.labels("ns", "train").inc()
-    metrics.rungs.labels("ns", "train", "InPlace").inc()
+    metrics.escalation_steps.labels("ns", "train", "InPlace").inc()
     metrics.node_verdicts.labels("ns", "train", "NodeAvoided").inc()
     metrics.restart_phase_seconds.labels("sync").observe(1)
     metrics.pod_phase_seconds.labels("view").observe(0.1)

@@ -6,8 +6,8 @@ from typing import Final
 
 from tests.model.bug import Bug
 from tests.model.planted import BUGS
+from tests.model.planted_escalations import ESCALATION_BUGS
 from tests.model.planted_fences import FENCE_BUGS
-from tests.model.planted_ladders import LADDER_BUGS
 from tests.model.planted_pacing import PACING_BUGS
 
-ALL_BUGS: Final[tuple[Bug, ...]] = (*BUGS, *FENCE_BUGS, *LADDER_BUGS, *PACING_BUGS)
+ALL_BUGS: Final[tuple[Bug, ...]] = (*BUGS, *FENCE_BUGS, *ESCALATION_BUGS, *PACING_BUGS)

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 from tests.model.bug import Bug
 from tests.model.catalogue import ALL_BUGS
+from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.model.explore import Result, explore
-from tests.model.ladders import LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
 from tests.model.pacing import PACING_CONFIGS, explore_pacing
@@ -19,7 +19,7 @@ from tests.model.pods import Config
 from tests.model.promises import explore_promises
 
 _Item = TypeVar("_Item")
-LADDER_RUNS: Final = tuple(itertools.product(LADDERS, (False, True)))  # and whether a failed Job counts
+ESCALATION_RUNS: Final = tuple(itertools.product(ESCALATIONS, (False, True)))  # and whether a failed Job counts
 PROCESSES_MAX = 2  # each holds one configuration in memory, up to about 1.5 GiB
 
 
@@ -28,7 +28,7 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
     pods = [explore_links(), explore_linked_workers(), explore_promises()]
-    plans = (_in_parallel(_climb, LADDER_RUNS), _in_parallel(explore_pacing, PACING_CONFIGS))
+    plans = (_in_parallel(_climb, ESCALATION_RUNS), _in_parallel(explore_pacing, PACING_CONFIGS))
     for result in itertools.chain(pods, *plans, _in_parallel(explore, configs)):
         results.append(result)
         print(_line(result), flush=True)
@@ -55,7 +55,7 @@ def _hunt(name: str) -> Result:
 
 
 def _climb(run: tuple[str, bool]) -> Result:
-    return explore_ladders(run[0], uncounted=run[1])
+    return explore_escalations(run[0], uncounted=run[1])
 
 
 def _in_parallel(task: Callable[[_Item], Result], items: Iterable[_Item]) -> Iterable[Result]:

@@ -16,9 +16,9 @@ from tests.mistakes.mistake import planted
 from tests.model.bug import Bug
 from tests.model.catalogue import ALL_BUGS
 from tests.model.configurations import QUICK, kinds
+from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.model.explore import Result, explore
 from tests.model.frozen import freeze, thaw
-from tests.model.ladders import LADDERS, explore_ladders
 from tests.model.linked_workers import explore_linked_workers
 from tests.model.links import explore_links
 from tests.model.pacing import ALL_KINDS, PACING_CONFIGS, PacingConfig, explore_pacing
@@ -41,18 +41,18 @@ def test_no_reachable_state_breaks_a_rule(config: Config) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("uncounted", [False, True])
-@pytest.mark.parametrize("ladder", LADDERS)
-def test_no_reachable_state_of_a_ladder_breaks_a_rule(ladder: str, uncounted: bool) -> None:
+@pytest.mark.parametrize("annotation", ESCALATIONS)
+def test_no_reachable_state_of_an_escalation_breaks_a_rule(annotation: str, uncounted: bool) -> None:
     """No window overflows, no restart is counted twice, no healthy Pod is replaced."""
-    result = explore_ladders(ladder=ladder, uncounted=uncounted)
+    result = explore_escalations(annotation=annotation, uncounted=uncounted)
 
     assert (result.rule, result.trace) == ("", ())
     assert result.complete
 
 
-def test_a_ladder_with_one_fault_breaks_no_rule() -> None:
+def test_an_escalation_with_one_fault_breaks_no_rule() -> None:
     """The same at a bound that every run can afford."""
-    assert explore_ladders(faults=1).rule == ""
+    assert explore_escalations(faults=1).rule == ""
 
 
 @pytest.mark.slow

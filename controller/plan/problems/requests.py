@@ -10,7 +10,7 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.stall_limit import EXPECTED, parse_limit
 from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.crash_loop import read_backoff
-from inplace.controller.spec.escalation import read_ladder
+from inplace.controller.spec.escalation import read_escalation
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.no_progress import read_no_progress
 from inplace.controller.spec.requests import read_deadline, read_fence, read_request
@@ -33,7 +33,7 @@ READERS: Final = (
     read_deadline,
     read_fence,
     read_bad_nodes,
-    read_ladder,
+    read_escalation,
     read_no_progress,
     read_backoff,
 )
@@ -71,7 +71,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
 def _wider_than_the_budget(jobset: JobSet) -> Iterator[str]:
     """Yield that the last places of the escalation can never be used: maxRestarts is reached before."""
     restarts_max = jobset.failure_policy.restarts_max if jobset.failure_policy is not None else 0
-    uses_max = sum(rung.uses_max for rung in jobset.ladder)
+    uses_max = sum(step.uses_max for step in jobset.escalation)
     if uses_max > restarts_max:
         yield (
             f"metadata.annotations[{wire.ESCALATION}]: expected at most maxRestarts ({restarts_max}) uses of all rungs "

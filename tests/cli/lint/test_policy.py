@@ -36,8 +36,8 @@ def of_example(name: str, **annotations: str) -> dict[str, Any]:
     return document
 
 
-def test_a_ladder_is_told_rung_by_rung() -> None:
-    """Each rung with what it does, how often and in which window; then what ends the JobSet."""
+def test_an_escalation_is_told_step_by_step() -> None:
+    """Each step with what it does, how often and in which window; then what ends the JobSet."""
     manifest = annotated(ESCALATION="InPlace=3/21600, ReplacePod=1/90, RecreateJobs=1/86400")
     assert list(policy_sentences(manifest)[:5]) == [
         "After a failure all workers restart in their Pods: up to 3 times in any 6 h.",
@@ -123,7 +123,7 @@ def test_a_switch_and_a_scope_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ladder", "found"),
+    ("escalation", "found"),
     [
         ("InPlace=3/0", "'0'"),
         ("InPlace=3/315360000", "'315360000'"),
@@ -131,9 +131,9 @@ def test_a_switch_and_a_scope_are_told() -> None:
         ("InPlace=64/60,RecreateJobs=64/60", "128"),
     ],
 )
-def test_a_bad_ladder_is_a_finding(ladder: str, found: str) -> None:
-    """Windows of 0 or 10 years, rungs that do not exist, and more uses than maxRestarts."""
-    (finding,) = [one for one in check_jobset(annotated(ESCALATION=ladder)) if one.rule == "spec-problem"]
+def test_a_bad_escalation_is_a_finding(escalation: str, found: str) -> None:
+    """Windows of 0 or 10 years, steps that do not exist, and more uses than maxRestarts."""
+    (finding,) = [one for one in check_jobset(annotated(ESCALATION=escalation)) if one.rule == "spec-problem"]
     assert finding.found == found
     assert wire.ESCALATION in finding.path
 

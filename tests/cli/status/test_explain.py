@@ -99,7 +99,7 @@ async def test_what_restarts_cost_is_said() -> None:
 LAST = {wire.LAST_GROUP_RESTART: {"epoch": 3, "trigger": "worker_exit", "startedAt": "2026-01-01T00:00:00Z"}}
 
 
-def test_the_rung_of_a_restart_is_told() -> None:
+def test_the_step_of_a_restart_is_told() -> None:
     """In the moment at which it began, and for programs."""
     last = LAST[wire.LAST_GROUP_RESTART] | {"rung": "ReplacePod"}
     state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last}), ())

@@ -1,4 +1,4 @@
-"""The rung ReplacePod on a real node: kubelet ends the Pod whose worker failed, and its Job makes another one."""
+"""The step ReplacePod on a real node: kubelet ends the Pod whose worker failed, and its Job makes another one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.node.group import Group, running_group
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-def with_ladder(jobset: KubeObject) -> None:
+def with_escalation(jobset: KubeObject) -> None:
     """Replace the first Pod that fails, then restart in place."""
     annotations = jobset["metadata"].setdefault("annotations", {})
     annotations[wire.ESCALATION] = "ReplacePod=1/3600, InPlace=2/3600"
@@ -25,7 +25,7 @@ def not_over(group: Group) -> set[str]:
 
 async def test_the_pod_that_failed_is_another_one_after(cluster: Cluster, mode: str) -> None:
     """One Pod is new and the others are the same; no two epochs ever ran at once; the next failure is in place."""
-    async with running_group(cluster, mode, change=with_ladder) as group:
+    async with running_group(cluster, mode, change=with_escalation) as group:
         await group.until_runs(1)
         before, failing = group.uids(), group.pods()[0]
         group.expect_lost([failing])

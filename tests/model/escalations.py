@@ -1,5 +1,5 @@
 """
-The ladder of one JobSet, explored: the real steps of the plan and the real ledger, two Pods, windows, and leaders.
+The escalation of one JobSet, explored: the real steps of the plan and the real ledger, two Pods, windows, and leaders.
 
 Checked is what stands in the status, whoever wrote it: every accepted write is compared with the world's own record
 of what was used when. Leaders crash between the write and its actions, an old one goes on with what it saw last, and
@@ -23,10 +23,10 @@ from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import ReplacePod
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.epochs import decide_epochs
+from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.observed import Observed
-from inplace.controller.plan.rungs import replace_pods
 from inplace.controller.spec import escalation
 from inplace.controller.spec.causes import Cause, Failure, Trigger
 from inplace.controller.spec.jobset import JobSet, parse_jobset
@@ -40,7 +40,7 @@ from tests.controller.spec.test_escalation import time_of
 from tests.model.explore import Result
 from tests.model.search import search
 
-LADDERS: Final = ("InPlace=1/2, ReplacePod=1/2", "ReplacePod=1/3, RecreateJobs=1/2", "InPlace=1/3")
+ESCALATIONS: Final = ("InPlace=1/2, ReplacePod=1/2", "ReplacePod=1/3, RecreateJobs=1/2", "InPlace=1/3")
 WORKERS: Final = "workers"
 JOB: Final = f"train-{WORKERS}-0"
 START_S: Final = 1_700_000_000
@@ -48,10 +48,10 @@ SET_BACK_S: Final = 2
 TIME_MAX: Final = 3  # seconds: as long as the longest window
 EPOCHS_MAX: Final = 5
 
-R1: Final = "R1 a window holds more uses than its rung allows"
-R2: Final = "R2 a counted restart took no place in the ladder, or two"
+R1: Final = "R1 a window holds more uses than its step allows"
+R2: Final = "R2 a counted restart took no place in the escalation, or two"
 R3: Final = "R3 a Pod was replaced whose worker did not exit first"
-R4: Final = "R4 a rung had room, and the restart got none"
+R4: Final = "R4 a step had room, and the restart got none"
 R5: Final = "R5 S grew although a Pod that is to be replaced was there"
 
 
@@ -86,11 +86,11 @@ class Place(NamedTuple):
     """One use as the world saw it written."""
 
     at_s: int
-    rung: str
+    step: str
     epoch: int
 
 
-class LadderState(NamedTuple):
+class EscalationState(NamedTuple):
     """The world."""
 
     status: str
@@ -105,27 +105,27 @@ class LadderState(NamedTuple):
     rule: str = ""
 
 
-def explore_ladders(
-    ladder: str = LADDERS[0], *, faults: int = 2, uncounted: bool = False, forgets: bool = False
+def explore_escalations(
+    annotation: str = ESCALATIONS[0], *, faults: int = 2, uncounted: bool = False, forgets: bool = False
 ) -> Result:
-    """Visit every state of a JobSet with a ladder.
+    """Visit every state of a JobSet with an escalation.
 
     Args:
-        ladder: the annotation.
+        annotation: the escalation of the JobSet.
         faults: how many of them a run has.
         uncounted: the failure of a Job does not count towards maxRestarts.
         forgets: a leader keeps the uses in its memory, not in the status.
     """
-    world = LadderWorld(ladder, faults, uncounted=uncounted, forgets=forgets)
-    name = f"ladder {ladder} faults={faults}{' failed Jobs do not count' if uncounted else ''}"
+    world = EscalationWorld(annotation, faults, uncounted=uncounted, forgets=forgets)
+    name = f"escalation {annotation} faults={faults}{' failed Jobs do not count' if uncounted else ''}"
     return search(name, world, is_last=world.is_last, may_be=lambda state: state.now_s <= TIME_MAX)
 
 
 @dataclass
-class LadderWorld:
+class EscalationWorld:
     """Knows every move."""
 
-    ladder: str
+    annotation: str
     faults: int
     uncounted: bool
     forgets: bool
@@ -134,22 +134,22 @@ class LadderWorld:
         self._jobset = lru_cache(maxsize=None)(self._parse)
         self._planned = lru_cache(maxsize=None)(self._plan)
 
-    def first(self) -> LadderState:
+    def first(self) -> EscalationState:
         """Return a group at work in epoch 1."""
         status = _text(wire.status_of_epochs(1, 0))
         pods = (Pod("0.0", 1), Pod("1.0", 1))
-        return LadderState(status, pods, (Leader(status),), faults=self.faults)
+        return EscalationState(status, pods, (Leader(status),), faults=self.faults)
 
-    def is_last(self, state: LadderState) -> bool:
+    def is_last(self, state: EscalationState) -> bool:
         """Say whether nothing more is explored: the JobSet failed, or has restarted often."""
         status = json.loads(state.status)
         return "terminalState" in status or wire.epochs_of_status(status)[0] >= EPOCHS_MAX
 
-    def judge(self, state: LadderState) -> str:
+    def judge(self, state: EscalationState) -> str:
         """Name the rule that the last move broke, or return ""."""
         return state.rule
 
-    def moves(self, state: LadderState) -> Iterator[tuple[str, LadderState]]:
+    def moves(self, state: EscalationState) -> Iterator[tuple[str, EscalationState]]:
         """Yield every move."""
         jobset = self._jobset(state.status)
         (synced, deprecated), attempt = jobset.epochs, jobset.restarts
@@ -171,8 +171,8 @@ class LadderWorld:
                 yield f"{who} writes the status", after
 
     def _faults(
-        self, state: LadderState, synced: int, deprecated: int, attempt: int
-    ) -> Iterator[tuple[str, LadderState]]:
+        self, state: EscalationState, synced: int, deprecated: int, attempt: int
+    ) -> Iterator[tuple[str, EscalationState]]:
         """Yield the moves that cost a fault."""
         if not state.faults:
             return
@@ -194,7 +194,7 @@ class LadderWorld:
         if len(state.leaders) == 1:
             yield "another leader begins, the old one goes on", paid._replace(leaders=(fresh, *state.leaders))
 
-    def _ended(self, state: LadderState, number: int, synced: int) -> LadderState:
+    def _ended(self, state: EscalationState, number: int, synced: int) -> EscalationState:
         leader = state.leaders[number]
         uid, *rest = leader.pending
         state = _with_leader(state, number, leader._replace(pending=tuple(rest)))
@@ -204,7 +204,7 @@ class LadderWorld:
                 return _with_pod(state, index, pod._replace(is_ending=True))._replace(rule=rule)
         return state
 
-    def _written(self, state: LadderState, number: int) -> LadderState | None:
+    def _written(self, state: EscalationState, number: int) -> EscalationState | None:
         """Return the world after one pass of a leader; None if it has nothing to do."""
         leader = state.leaders[number]
         planned, replaced = self._planned(
@@ -214,7 +214,7 @@ class LadderWorld:
             if not replaced:
                 return None
             return _with_leader(state, number, leader._replace(pending=replaced))
-        uses = json.dumps(json.loads(planned).get(wire.RUNG_USES, [])) if self.forgets else "[]"
+        uses = json.dumps(json.loads(planned).get(wire.ESCALATION_USES, [])) if self.forgets else "[]"
         moved = self._jobset(planned).epochs[0] > self._jobset(state.status).epochs[0]
         cause = ("", "") if moved else leader.cause
         after = leader._replace(view=planned, pending=replaced, cause=cause, uses=uses)
@@ -224,19 +224,21 @@ class LadderWorld:
             leaders = [one._replace(cause=("", "")) for one in leaders]
         return self._recorded(state, planned)._replace(status=planned, leaders=tuple(leaders))
 
-    def _recorded(self, state: LadderState, planned: str) -> LadderState:
+    def _recorded(self, state: EscalationState, planned: str) -> EscalationState:
         """Return the world's own record after a write, with the rule that the write broke."""
         old, new = self._jobset(state.status), self._jobset(planned)
-        before, now = _counted(old.rung_uses), _counted(new.rung_uses)
+        before, now = _counted(old.escalation_uses), _counted(new.escalation_uses)
         places, taken, synced = list(state.places), state.taken, old.epochs[0]
         if (new.status.get(wire.EXEMPT_EPOCHS) or 0) > (old.status.get(wire.EXEMPT_EPOCHS) or 0):
-            for (rung, epoch, _), count in (before - now).items():
+            for (step, epoch, _), count in (before - now).items():
                 given_back = count if epoch == synced + 1 else 0
                 taken -= given_back
-                for place in [one for one in places if (one.rung, one.epoch) == (rung, epoch)][:given_back]:
+                for place in [one for one in places if (one.step, one.epoch) == (step, epoch)][:given_back]:
                     places.remove(place)
         # A pass takes one place at most and appends it; only then times in the future are set to now.
-        added = [Place(state.now_s, new.rung_uses[-1].rung, new.rung_uses[-1].epoch)] if now - before else []
+        added = (
+            [Place(state.now_s, new.escalation_uses[-1].step, new.escalation_uses[-1].epoch)] if now - before else []
+        )
         rule = self._broken_by(state, [*places, *added], added, old, new)
         taken += len(added)
         is_over = bool(new.status.get("terminalState"))
@@ -244,23 +246,25 @@ class LadderWorld:
             rule = R2
         return state._replace(places=(*places, *added), taken=taken, rule=rule)
 
-    def _broken_by(self, state: LadderState, places: list[Place], added: list[Place], old: JobSet, new: JobSet) -> str:
-        for rung in new.ladder:
-            held = sum(one.rung == rung.name and state.now_s - one.at_s < rung.window_s for one in places)
-            if held > rung.uses_max:
+    def _broken_by(
+        self, state: EscalationState, places: list[Place], added: list[Place], old: JobSet, new: JobSet
+    ) -> str:
+        for step in new.escalation:
+            held = sum(one.step == step.name and state.now_s - one.at_s < step.window_s for one in places)
+            if held > step.uses_max:
                 return R1
-            if held < rung.uses_max and any(one.rung == escalation.FAIL for one in added) and not state.set_back:
+            if held < step.uses_max and any(one.step == escalation.FAIL for one in added) and not state.set_back:
                 return R4
-        begun = [use for use in old.rung_uses if use.leads_to("", old.epochs[0] + 1)]
-        if added and added[0].rung == escalation.FAIL and any(not use.recreation for use in begun):
+        begun = [use for use in old.escalation_uses if use.leads_to("", old.epochs[0] + 1)]
+        if added and added[0].step == escalation.FAIL and any(not use.recreation for use in begun):
             return R2
-        doomed = {use.pod_uid for use in (*begun, *new.rung_uses[-1:]) if use.pod_uid}
+        doomed = {use.pod_uid for use in (*begun, *new.escalation_uses[-1:]) if use.pod_uid}
         is_there = any(pod is not None and pod.uid in doomed for pod in state.pods)
         return R5 if new.epochs[0] > old.epochs[0] and is_there else ""
 
     def _parse(self, status: str) -> JobSet:
         manifest = jobset_manifest(restarts_max=90)
-        manifest["metadata"] |= {"uid": "js", "resourceVersion": "1", "annotations": {wire.ESCALATION: self.ladder}}
+        manifest["metadata"] |= {"uid": "js", "resourceVersion": "1", "annotations": {wire.ESCALATION: self.annotation}}
         if self.uncounted:
             manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": "RestartJobSetAndIgnoreMaxRestarts"}]
         return parse_jobset(manifest | {"status": json.loads(status)})
@@ -275,7 +279,7 @@ class LadderWorld:
         clock_s: int,
     ) -> tuple[str, tuple[str, ...]]:
         """Return the status after one pass, and the UIDs of the Pods that it ends."""
-        believed = json.loads(status) | ({wire.RUNG_USES: json.loads(uses)} if self.forgets else {})
+        believed = json.loads(status) | ({wire.ESCALATION_USES: json.loads(uses)} if self.forgets else {})
         jobset = self._jobset(_text(believed))
         group = Group(jobset)
         group.open_ledgers()
@@ -309,15 +313,15 @@ class LadderWorld:
         planned = draft.finish()
         replaced = tuple(action.pod.metadata.uid for action in planned.actions if isinstance(action, ReplacePod))
         kept = {name: value for name, value in planned.status.items() if name in _KEPT}
-        if wire.RUNG_USES in believed and self.forgets and kept:
-            kept.setdefault(wire.RUNG_USES, believed[wire.RUNG_USES])
+        if wire.ESCALATION_USES in believed and self.forgets and kept:
+            kept.setdefault(wire.ESCALATION_USES, believed[wire.ESCALATION_USES])
         return _text(json.loads(status) | kept), replaced
 
 
 # Times, names and messages of the status that decide nothing would only multiply the states.
 _KEPT: Final = (
     *(wire.SYNCED_EPOCH, wire.DEPRECATED_EPOCH, wire.CURRENT_ATTEMPT, wire.PREVIOUS_ATTEMPT, wire.EXEMPT_EPOCHS),
-    *(wire.LAST_EXEMPT_EPOCH, wire.RUNG_USES, "restarts", "restartsCountTowardsMax", "terminalState"),
+    *(wire.LAST_EXEMPT_EPOCH, wire.ESCALATION_USES, "restarts", "restartsCountTowardsMax", "terminalState"),
 )
 
 
@@ -350,36 +354,36 @@ def _kube_pod(pod: Pod) -> KubePod:
 
 
 def _counted(uses: Sequence[escalation.Use]) -> Counter[tuple[str, int, str]]:
-    return Counter((use.rung, use.epoch, use.started_at) for use in uses)
+    return Counter((use.step, use.epoch, use.started_at) for use in uses)
 
 
 def _text(status: Mapping[str, Any]) -> str:
     return json.dumps(status, sort_keys=True)
 
 
-def _clock(state: LadderState) -> int:
+def _clock(state: EscalationState) -> int:
     return state.now_s - SET_BACK_S * state.set_back
 
 
-def _seen(state: LadderState, trigger: Trigger, pod: str) -> LadderState:
+def _seen(state: EscalationState, trigger: Trigger, pod: str) -> EscalationState:
     """Let every controller see the first sign."""
     sign = (trigger.value, pod)
     leaders = tuple(one if one.cause[0] else one._replace(cause=sign) for one in state.leaders)
     return state._replace(leaders=leaders)
 
 
-def _with_pod(state: LadderState, index: int, pod: Pod) -> LadderState:
+def _with_pod(state: EscalationState, index: int, pod: Pod) -> EscalationState:
     pods = (pod, state.pods[1]) if index == 0 else (state.pods[0], pod)
     return state._replace(pods=pods)
 
 
-def _with_leader(state: LadderState, number: int, leader: Leader) -> LadderState:
+def _with_leader(state: EscalationState, number: int, leader: Leader) -> EscalationState:
     leaders = list(state.leaders)
     leaders[number] = leader
     return state._replace(leaders=tuple(leaders))
 
 
-def _successor(index: int, state: LadderState, attempt: int) -> Pod:
+def _successor(index: int, state: EscalationState, attempt: int) -> Pod:
     """Return the next Pod of a slot; its UID says which epoch's and attempt's successor it is, to be bounded."""
     synced = wire.epochs_of_status(json.loads(state.status))[0]
     return Pod(f"{index}.{attempt}.{synced}", attempt=attempt)

@@ -1,4 +1,4 @@
-"""The ladder at work: the whole controller, windows in virtual time, other leaders, recreations."""
+"""The escalation at work: the whole controller, windows in virtual time, other leaders, recreations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.controller.rig import Rig
 pytestmark = pytest.mark.virtual_time
 
 
-def climbing(ladder: str, *, restarts_max: int = 10, **options: Any) -> KubeObject:
-    """Return a JobSet with a ladder."""
+def climbing(escalation: str, *, restarts_max: int = 10, **options: Any) -> KubeObject:
+    """Return a JobSet with an escalation."""
     manifest = jobset(restarts_max=restarts_max, **options)
-    manifest["metadata"]["annotations"] = {wire.ESCALATION: ladder, wire.CRASH_LOOP_BACKOFF: "0"}
+    manifest["metadata"]["annotations"] = {wire.ESCALATION: escalation, wire.CRASH_LOOP_BACKOFF: "0"}
     return manifest
 
 
@@ -34,9 +34,9 @@ async def fail_one(rig: Rig, crew: Crew) -> None:
         await rig.settle(0.1)
 
 
-async def rungs(crew: Crew) -> list[str]:
-    """Return the rungs of the uses that the status holds."""
-    return [use["rung"] for use in (await crew.status()).get(wire.RUNG_USES, [])]
+async def steps(crew: Crew) -> list[str]:
+    """Return the steps of the uses that the status holds."""
+    return [use["rung"] for use in (await crew.status()).get(wire.ESCALATION_USES, [])]
 
 
 async def failed_reason(crew: Crew) -> str | None:
@@ -52,7 +52,7 @@ async def test_without_the_annotation_nothing_is_written() -> None:
         crew = await rig.started(jobset())
         await fail_one(rig, crew)
         status = await crew.status()
-        assert wire.RUNG_USES not in status
+        assert wire.ESCALATION_USES not in status
         assert "rung" not in status[wire.LAST_GROUP_RESTART]
         assert await rig.events("RestartRung") == []
 
@@ -67,7 +67,7 @@ async def test_a_window_without_room_ends_the_jobset() -> None:
         await rig.settle(30.0)
         await fail_one(rig, crew)
         assert rig.writes("/jobsets/train/status") == before + 4
-        assert await rungs(crew) == ["InPlace", "InPlace"]
+        assert await steps(crew) == ["InPlace", "InPlace"]
         assert (await crew.status())[wire.LAST_GROUP_RESTART]["rung"] == "InPlace"
         await rig.settle(30.0)
         await fail_one(rig, crew)
@@ -78,21 +78,21 @@ async def test_a_window_without_room_ends_the_jobset() -> None:
         assert await crew.epochs() == (3, 3)
         labels = {"namespace": "default", "jobset": "train"}
         registry = rig.controllers[0].metrics.registry
-        for rung, uses in (("InPlace", 2), ("Fail", 1)):
-            assert registry.get_sample_value("inplace_restart_rungs_total", labels | {"rung": rung}) == uses
+        for step, uses in (("InPlace", 2), ("Fail", 1)):
+            assert registry.get_sample_value("inplace_restart_rungs_total", labels | {"rung": step}) == uses
         assert "use 1 of 2 in 100 s" in (await rig.events("RestartRung"))[0]["note"]
 
 
 @pytest.mark.slow
 async def test_a_window_that_has_passed_is_forgotten() -> None:
-    """Twice in 100 s is allowed again and again; the status holds no more than the rung allows."""
+    """Twice in 100 s is allowed again and again; the status holds no more than the step allows."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(climbing("InPlace=2/100"))
         for _ in range(6):
             await fail_one(rig, crew)
             await rig.settle(60.0)
-            assert len(await rungs(crew)) <= 2
+            assert len(await steps(crew)) <= 2
         assert await failed_reason(crew) is None
         assert (await crew.epochs())[0] == 7
 
@@ -105,13 +105,13 @@ async def test_another_leader_forgets_no_use() -> None:
         await fail_one(rig, crew)
         await crew.announce(next(iter(crew.pods.values())), 3)
         await rig.settle(0.1)
-        assert await rungs(crew) == ["InPlace", "InPlace"]
+        assert await steps(crew) == ["InPlace", "InPlace"]
     async with rig.running(rig.controller()):
         await rig.settle(20.0)
         await crew.announce_all(3)
         await rig.settle(0.1)
         assert await crew.epochs() == (3, 2)
-        assert await rungs(crew) == ["InPlace", "InPlace"]
+        assert await steps(crew) == ["InPlace", "InPlace"]
         await fail_one(rig, crew)
         assert await failed_reason(crew) == "RestartLimitExceeded"
 
@@ -132,7 +132,7 @@ async def test_a_restart_that_nobody_saw_begin_is_counted() -> None:
 
 @pytest.mark.slow
 async def test_a_request_takes_no_place() -> None:
-    """What maxRestarts does not count, the ladder does not count."""
+    """What maxRestarts does not count, the escalation does not count."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(climbing("InPlace=1/1000"))
@@ -143,7 +143,7 @@ async def test_a_request_takes_no_place() -> None:
             await crew.announce_all(epoch)
             await rig.settle(0.1)
             assert (await crew.epochs())[0] == epoch
-        assert await rungs(crew) == []
+        assert await steps(crew) == []
 
 
 @pytest.mark.slow
@@ -155,13 +155,13 @@ async def test_max_restarts_goes_on_to_bound_everything() -> None:
         await fail_one(rig, crew)
         await fail_one(rig, crew)
         assert await failed_reason(crew) == "ReachedMaxRestarts"
-        assert await rungs(crew) == ["InPlace"]
+        assert await steps(crew) == ["InPlace"]
         assert (await crew.status())["restarts"] == 0
         assert "saw 64; maxRestarts ends" in (await crew.condition("SpecProblem") or {})["message"]
 
 
 async def test_recreate_jobs_is_counted_once() -> None:
-    """The second failure recreates every Job; maxRestarts and the ladder count it once each."""
+    """The second failure recreates every Job; maxRestarts and the escalation count it once each."""
     rig = Rig()
     async with rig.running():
         crew = await rig.started(climbing("InPlace=1/1000, RecreateJobs=1/1000", restarts_max=3))
@@ -173,7 +173,7 @@ async def test_recreate_jobs_is_counted_once() -> None:
         assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
         assert await crew.epochs() == (2, 2)
         assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_EXEMPT_EPOCH]) == (1, 3)
-        assert await rungs(crew) == ["InPlace", "RecreateJobs"]
+        assert await steps(crew) == ["InPlace", "RecreateJobs"]
         assert (await crew.condition("RestartingJobSet") or {})["reason"] == "Escalation"
         await renew(rig, crew)
         made = await crew.jobs()
@@ -189,9 +189,9 @@ async def test_recreate_jobs_is_counted_once() -> None:
         assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
-def with_rule(ladder: str, action: str) -> KubeObject:
+def with_rule(escalation: str, action: str) -> KubeObject:
     """Return a JobSet whose Jobs' failures have an action."""
-    manifest = climbing(ladder, jobs=[replicated_job(pods=1, replicas=2)])
+    manifest = climbing(escalation, jobs=[replicated_job(pods=1, replicas=2)])
     manifest["spec"]["failurePolicy"]["rules"] = [{"name": "all", "action": action}]
     return manifest
 
@@ -216,20 +216,20 @@ async def test_a_failed_job_is_the_same_failure_as_its_workers_death(action: str
         (job, _), pod = next(iter(crew.pods.items()))
         await crew.set_worker(pod, exit_code=1)
         await rig.settle(0.1)
-        assert await rungs(crew) == ["InPlace"]
+        assert await steps(crew) == ["InPlace"]
         await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
         await rig.settle(0.1)
-        assert await rungs(crew) == kept
+        assert await steps(crew) == kept
         await renew(rig, crew)
         await crew.announce_all(2)
         await rig.settle()
         assert await crew.epochs() == (2, 1)
         assert await failed_reason(crew) is None
-        assert await rungs(crew) == kept
+        assert await steps(crew) == kept
 
 
 @pytest.mark.slow
-async def test_a_death_without_a_rung_waits_for_its_job_to_decide() -> None:
+async def test_a_death_without_a_step_waits_for_its_job_to_decide() -> None:
     """The window is full when a worker dies; its Job then fails under a rule that does not count: nothing fails."""
     rig = Rig()
     async with rig.running():
@@ -242,7 +242,7 @@ async def test_a_death_without_a_rung_waits_for_its_job_to_decide() -> None:
         await crew.set_worker(pod, run=2, exit_code=1)
         await rig.settle(0.1)
         assert await crew.epochs() == (2, 2)
-        assert await rungs(crew) == ["Fail", "InPlace"] or await rungs(crew) == ["InPlace", "Fail"]
+        assert await steps(crew) == ["Fail", "InPlace"] or await steps(crew) == ["InPlace", "Fail"]
         assert await failed_reason(crew) is None
         await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
         await renew(rig, crew)
@@ -250,11 +250,11 @@ async def test_a_death_without_a_rung_waits_for_its_job_to_decide() -> None:
         await rig.settle()
         assert await crew.epochs() == (3, 2)
         assert await failed_reason(crew) is None
-        assert await rungs(crew) == ["InPlace"]
+        assert await steps(crew) == ["InPlace"]
 
 
 @pytest.mark.slow
-async def test_a_failed_job_takes_the_rung_recreate_jobs() -> None:
+async def test_a_failed_job_takes_the_step_recreate_jobs() -> None:
     """A rule that restarts one Job is widened to all, and counted once."""
     rig = Rig()
     async with rig.running():
@@ -264,7 +264,7 @@ async def test_a_failed_job_takes_the_rung_recreate_jobs() -> None:
         await rig.settle(0.1)
         status = await crew.status()
         assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
-        assert await rungs(crew) == ["RecreateJobs"]
+        assert await steps(crew) == ["RecreateJobs"]
         await renew(rig, crew)
         (job, _) = next(iter(crew.pods))
         await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
@@ -273,7 +273,7 @@ async def test_a_failed_job_takes_the_rung_recreate_jobs() -> None:
 
 
 @pytest.mark.slow
-async def test_scopes_share_one_ladder() -> None:
+async def test_scopes_share_one_escalation() -> None:
     """The windows count the failures of all scopes; a use names its own."""
     rig = Rig()
     async with rig.running():
@@ -284,7 +284,7 @@ async def test_scopes_share_one_ladder() -> None:
         for pod, epoch in ((left, 2), (right, 2)):
             await crew.announce(pod, epoch)
             await rig.settle(0.1)
-        uses = (await crew.status())[wire.RUNG_USES]
+        uses = (await crew.status())[wire.ESCALATION_USES]
         assert [(use["rung"], use["scope"]) for use in uses] == [("InPlace", "left"), ("InPlace", "right")]
         await crew.announce(left, 3)
         await rig.settle(0.1)
@@ -298,14 +298,14 @@ async def test_the_annotation_may_change_at_any_time() -> None:
     async with rig.running():
         crew = await rig.started(climbing("InPlace=1/1000"))
         await fail_one(rig, crew)
-        for epoch, ladder in ((3, "InPlace=2/1000"), (4, "garbage"), (5, None)):
-            annotations = {wire.ESCALATION: ladder}
+        for epoch, escalation in ((3, "InPlace=2/1000"), (4, "garbage"), (5, None)):
+            annotations = {wire.ESCALATION: escalation}
             await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
             await rig.settle(0.1)
             await fail_one(rig, crew)
             assert (await crew.epochs())[0] == epoch
             problem = await crew.condition("SpecProblem")
-            assert (problem is not None and problem["status"] == "True") == (ladder == "garbage")
+            assert (problem is not None and problem["status"] == "True") == (escalation == "garbage")
 
 
 async def end(rig: Rig, crew: Crew, slot: tuple[str, int]) -> str:
@@ -335,7 +335,7 @@ async def test_replace_pod_ends_the_pod_that_failed_first(is_seen_early: bool) -
         else:
             await crew.announce(first, 2)
         await rig.settle(0.1)
-        (use,) = (await crew.status())[wire.RUNG_USES]
+        (use,) = (await crew.status())[wire.ESCALATION_USES]
         assert (use["rung"], use["pod"], use["epoch"]) == ("ReplacePod", first, 2)
         assert await deadlines(rig) == {first: 1, other: None}
         await crew.announce_all(2)
@@ -387,7 +387,7 @@ async def test_a_controller_that_crashes_before_the_patch_lets_its_successor_do_
         await rig.settle(20.0)
         assert await deadlines(rig) == {first: 1, other: None}
         assert await crew.epochs() == (1, 1)
-        assert len((await crew.status())[wire.RUNG_USES]) == 1
+        assert len((await crew.status())[wire.ESCALATION_USES]) == 1
 
 
 def refused(request: Request, pod: str) -> Response | None:
@@ -410,7 +410,7 @@ async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long() -> None:
         assert await crew.epochs() == (1, 1)
         await rig.settle(30.0)
         assert await crew.epochs() == (2, 1)
-        (use,) = (await crew.status())[wire.RUNG_USES]
+        (use,) = (await crew.status())[wire.ESCALATION_USES]
         assert (use["rung"], use.get("pod")) == ("ReplacePod", None)
         assert first in (await rig.events("PodNotReplaced"))[0]["note"]
         assert await rig.events("PodReplacementFailed")
@@ -418,7 +418,7 @@ async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["lost", "stalled"])
-async def test_where_nobody_is_to_blame_the_rung_restarts_in_place(how: str) -> None:
+async def test_where_nobody_is_to_blame_the_step_restarts_in_place(how: str) -> None:
     """A Pod that is gone has its replacement already; after a hang no Pod is known to be the one that hung."""
     rig = Rig()
     async with rig.running():
@@ -438,5 +438,5 @@ async def test_where_nobody_is_to_blame_the_rung_restarts_in_place(how: str) -> 
         await rig.settle(0.1)
         assert await crew.epochs() == (2, 1)
         assert set((await deadlines(rig)).values()) == {None}
-        assert await rungs(crew) == ["ReplacePod"]
+        assert await steps(crew) == ["ReplacePod"]
         assert "all restart in place" in (await rig.events("RestartRung"))[0]["note"]

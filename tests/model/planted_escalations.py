@@ -1,4 +1,4 @@
-"""Planted bugs of the ladder, which its exploration must find."""
+"""Planted bugs of the escalation, which its exploration must find."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ from functools import partial
 from typing import Final
 
 from inplace.common.protocol.decision import Decision
-from inplace.controller.plan import rungs
+from inplace.controller.plan import escalation as plan_escalation
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec import escalation
+from inplace.controller.spec import escalation as spec_escalation
 from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.escalation import FAIL, Ladder, Use, kept
+from inplace.controller.spec.escalation import FAIL, Escalation, Use, kept
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.spec.scopes import Scope
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group, ScopeLedger
 from tests.mistakes.mistake import instead_of, within
 from tests.model.bug import Bug
-from tests.model.ladders import LADDERS, explore_ladders
+from tests.model.escalations import ESCALATIONS, explore_escalations
 
-_BY_POD: Final = partial(explore_ladders, LADDERS[1])
+_BY_POD: Final = partial(explore_escalations, ESCALATIONS[1])
 
 
 def _keeps_half(
-    original: Callable[..., tuple[Use, ...]], ladder: Ladder, uses: Sequence[Use], now_s: float, now: str
+    original: Callable[..., tuple[Use, ...]], escalation: Escalation, uses: Sequence[Use], now_s: float, now: str
 ) -> tuple[Use, ...]:
-    return original([replace(rung, window_s=(rung.window_s + 1) // 2) for rung in ladder], uses, now_s, now)
+    return original([replace(step, window_s=(step.window_s + 1) // 2) for step in escalation], uses, now_s, now)
 
 
 def _forgets_the_future(
-    original: Callable[..., tuple[Use, ...]], ladder: Ladder, uses: Sequence[Use], now_s: float, now: str
+    original: Callable[..., tuple[Use, ...]], escalation: Escalation, uses: Sequence[Use], now_s: float, now: str
 ) -> tuple[Use, ...]:
-    return original(ladder, [use for use in uses if escalation._age_s(use, now_s) >= 0], now_s, now)
+    return original(escalation, [use for use in uses if spec_escalation._age_s(use, now_s) >= 0], now_s, now)
 
 
 def _blames_any(
@@ -55,54 +55,54 @@ def _blames_any(
 
 def _goes_on(original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision) -> Decision:
     climbed = original(draft, scope, decision)
-    return climbed if FAIL in draft.rungs else decision
+    return climbed if FAIL in draft.escalation_steps else decision
 
 
-LADDER_BUGS: Final = (
-    Bug("ladder: the window forgets at a leader change", partial(explore_ladders, forgets=True)),
+ESCALATION_BUGS: Final = (
+    Bug("escalation: the window forgets at a leader change", partial(explore_escalations, forgets=True)),
     Bug(
-        "ladder: a use is dropped when half its window is over",
-        explore_ladders,
+        "escalation: a use is dropped when half its window is over",
+        explore_escalations,
         instead_of(kept, _keeps_half),
     ),
     Bug(
-        "ladder: a clock that is set back forgets",
-        partial(explore_ladders, LADDERS[2], faults=3),
+        "escalation: a clock that is set back forgets",
+        partial(explore_escalations, ESCALATIONS[2], faults=3),
         instead_of(kept, _forgets_the_future),
     ),
     Bug(
-        "ladder: replaces a healthy Pod after a hang",
+        "escalation: replaces a healthy Pod after a hang",
         _BY_POD,
         instead_of(failed_pods, _blames_any),
     ),
     Bug(
-        "ladder: a death and the failure of its Job are counted twice",
-        partial(explore_ladders, LADDERS[2]),
+        "escalation: a death and the failure of its Job are counted twice",
+        partial(explore_escalations, ESCALATIONS[2]),
         instead_of(
-            rungs.count_recreation,
+            plan_escalation.count_recreation,
             lambda original, draft, scope: (
-                rungs._take(draft, scope, recreation=True).rung if draft.jobset.ladder else ""
+                plan_escalation._take(draft, scope, recreation=True).step if draft.jobset.escalation else ""
             ),
         ),
     ),
     Bug(
-        "ladder: a restart is counted again when S grows",
-        explore_ladders,
+        "escalation: a restart is counted again when S grows",
+        explore_escalations,
         instead_of(
-            rungs._begins_counted,
+            plan_escalation._begins_counted,
             lambda original, draft, scope, decision: original(
                 draft, replace(scope, deprecated=scope.synced - 1), decision
             ),
         ),
     ),
     Bug(
-        "ladder: maxRestarts counts what RecreateJobs recreates twice",
+        "escalation: maxRestarts counts what RecreateJobs recreates twice",
         _BY_POD,
-        within(rungs._recreate, instead_of(exempt_next_epoch, lambda original, *_, **__: None)),
+        within(plan_escalation._recreate, instead_of(exempt_next_epoch, lambda original, *_, **__: None)),
     ),
     Bug(
-        "ladder: S grows past the Pod that is to be replaced",
+        "escalation: S grows past the Pod that is to be replaced",
         _BY_POD,
-        instead_of(rungs.climb, _goes_on),
+        instead_of(plan_escalation.climb, _goes_on),
     ),
 )

@@ -1,5 +1,5 @@
 """
-Use the ladder of `inplace.dev/escalation`: which rung a counted failure takes, and what that changes of its restart.
+Obey `inplace.dev/escalation`: which step a counted failure takes, and what that changes of its restart.
 
 A use is written in the same status write as the restart that it is for: with D, or with the count of a recreation. A
 restart that is counted neither way takes no place. docs/adr/0021
@@ -39,25 +39,25 @@ REPLACE_S_MAX: Final = 60.0  # a controller that comes back, a throttled server;
 
 
 def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
-    """Take a rung for the restart that a decision begins; return the decision as the rung changes it."""
+    """Take a step for the restart that a decision begins; return the decision as the step changes it."""
     if not _begins_counted(draft, scope, decision):
         return decision
     leaves_node = note_first_failure(draft, draft.causes.get(scope.name))
-    if not draft.jobset.ladder and not leaves_node:
+    if not draft.jobset.escalation and not leaves_node:
         return decision
     use = _take(draft, scope, pod=draft.observed.failed_pods.get(scope.name), leaves_node=leaves_node)
     stays = replace(decision, synced=scope.synced, deprecated=scope.synced)
-    if use.rung == FAIL:
+    if use.step == FAIL:
         # Where all announced, no failed Job is about to decide otherwise (controller/plan/budget.py).
         return replace(stays, exceeded=decision.synced > scope.synced)
-    if use.rung == RECREATE_JOBS:
+    if use.step == RECREATE_JOBS:
         _recreate(draft, scope)
     is_skipped = decision.synced == decision.deprecated > scope.synced
-    return decision if is_skipped or not (use.pod_uid or use.rung == RECREATE_JOBS) else stays
+    return decision if is_skipped or not (use.pod_uid or use.step == RECREATE_JOBS) else stays
 
 
 def replace_pods(draft: Draft) -> bool:
-    """End the Pods that the rung ReplacePod names; where one cannot be patched for a while, restart in place."""
+    """End the Pods that the step ReplacePod names; where one cannot be patched for a while, restart in place."""
     scopes = draft.jobset.scopes_in(draft.status)
     uses = uses_of(draft.status) if draft.jobset.replaces_pods else ()
     for use in uses:
@@ -91,21 +91,21 @@ def _now(draft: Draft) -> str:
 
 
 def count_recreation(draft: Draft, scope: Scope | None) -> str:
-    """Take a rung for a recreation that counts towards maxRestarts; return its name, "" where there is no ladder.
+    """Take a step for a recreation that counts towards maxRestarts; return its name, "" where there is no escalation.
 
     A failure that took one when its epoch was deprecated is counted already: its use becomes that of the recreation.
 
     The scope is that of the Job that failed; None where its replicatedJob opted out.
     """
-    if not draft.jobset.ladder:
+    if not draft.jobset.escalation:
         return ""
     uses = uses_of(draft.status)
     known = use_of_restart(uses, scope.name, scope.synced + 1) if scope is not None else None
     if known is None or known.recreation:
-        return _take(draft, scope, recreation=True).rung
+        return _take(draft, scope, recreation=True).step
     changed = replace(known, recreation=True, pod="", pod_uid="")
     _write(draft, (changed if use is known else use for use in uses))
-    return known.rung
+    return known.step
 
 
 def _begins_counted(draft: Draft, scope: Scope, decision: Decision) -> bool:
@@ -126,25 +126,25 @@ def _take(
     pod: Pod | None = None,
     leaves_node: bool = False,
 ) -> Use:
-    """Write a use of the first rung that has room, or that none has; tell it.
+    """Write a use of the first step that has room, or that none has; tell it.
 
-    Without a ladder it is a Pod that leaves its node (controller/plan/bad_nodes.py).
+    Without an escalation it is a Pod that leaves its node (controller/plan/bad_nodes.py).
     """
-    ladder, now = draft.jobset.ladder, _now(draft)
+    escalation, now = draft.jobset.escalation, _now(draft)
     now_s = unix_time(now) or 0.0
     old = uses_of(draft.status)
-    uses = (*(use for use in old if _is_undecided(draft, use)), *kept(ladder, old, now_s, now))
-    rung = fitting(ladder, uses, now_s)
+    uses = (*(use for use in old if _is_undecided(draft, use)), *kept(escalation, old, now_s, now))
+    step = fitting(escalation, uses, now_s)
     name, epoch = (scope.name, scope.synced + 1) if scope is not None else ("", 0)
     use = Use(
-        rung.name if rung is not None else FAIL if ladder else LEAVE_NODE,
+        step.name if step is not None else FAIL if escalation else LEAVE_NODE,
         now,
         epoch,
         name,
-        recreation=recreation or (rung is not None and rung.name == RECREATE_JOBS),
+        recreation=recreation or (step is not None and step.name == RECREATE_JOBS),
     )
     told = ""
-    if (use.rung == REPLACE_POD or (leaves_node and use.rung not in (FAIL, RECREATE_JOBS))) and not recreation:
+    if (use.step == REPLACE_POD or (leaves_node and use.step not in (FAIL, RECREATE_JOBS))) and not recreation:
         told = ": no pod that could be replaced is known or there, so all restart in place"
         if pod is not None:
             use = replace(use, pod=pod.metadata.name, pod_uid=pod.metadata.uid)
@@ -152,18 +152,18 @@ def _take(
             if leaves_node:
                 draft.note("PodLeavesNode", f"pod {use.pod} is replaced: it is to leave node {pod.spec.node_name}")
     _write(draft, (*uses, use))
-    if use.rung != LEAVE_NODE:
-        draft.rungs.append(use.rung)
-    if rung is not None:
-        used = count_uses(rung, uses, now_s) + 1
-        draft.note("RestartRung", f"rung {rung.name}, use {used} of {rung.uses_max} in {rung.window_s} s{told}")
+    if use.step != LEAVE_NODE:
+        draft.escalation_steps.append(use.step)
+    if step is not None:
+        used = count_uses(step, uses, now_s) + 1
+        draft.note("RestartRung", f"rung {step.name}, use {used} of {step.uses_max} in {step.window_s} s{told}")
     return use
 
 
 def _is_undecided(draft: Draft, use: Use) -> bool:
-    """Say whether another scope found no rung a moment ago, or its Pod is about to leave its node."""
+    """Say whether another scope found no step a moment ago, or its Pod is about to leave its node."""
     scope = draft.jobset.scopes.get(use.scope)
-    return use.rung in (FAIL, LEAVE_NODE) and scope is not None and use.epoch == scope.synced + 1
+    return use.step in (FAIL, LEAVE_NODE) and scope is not None and use.epoch == scope.synced + 1
 
 
 def _recreate(draft: Draft, scope: Scope) -> None:
@@ -177,4 +177,4 @@ def _recreate(draft: Draft, scope: Scope) -> None:
 
 
 def _write(draft: Draft, uses: Iterable[Use]) -> None:
-    draft.status[wire.RUNG_USES] = [use.fields() for use in uses]
+    draft.status[wire.ESCALATION_USES] = [use.fields() for use in uses]
