@@ -1,8 +1,11 @@
 """Events: a repeated Event is one object, and Events never delay the controller's work."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 
+import pytest
 import structlog
 from structlog.testing import capture_logs
 
@@ -20,7 +23,8 @@ from inplace.controller.api.events import (
 )
 from inplace.controller.spec.note import Note
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
-from inplace.simulator.cluster.virtual_time import run
+
+pytestmark = pytest.mark.virtual_time
 
 JOBSET: KubeObject = {
     "apiVersion": "jobset.x-k8s.io/v1alpha2",
@@ -53,165 +57,128 @@ class Rig:
         return Response(500, {}, b"no") if self.broken else None
 
 
-def scenario(play: "object") -> None:
-    """Run `play(rig)` beside the recorder."""
-
-    async def main() -> None:
-        rig = Rig()
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(rig.recorder.run())
-            await play(rig)  # type: ignore[operator]
-            task.cancel()
-
-    run(main())
+@asynccontextmanager
+async def recording() -> AsyncIterator[Rig]:
+    """Run a recorder."""
+    rig = Rig()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(rig.recorder.run())
+        yield rig
+        task.cancel()
 
 
-def test_an_event_has_upstreams_form() -> None:
+@pytest.fixture
+def rig() -> AbstractAsyncContextManager[Rig]:
+    """Return a recorder that runs; a test gets the `Rig` itself."""
+    return recording()
+
+
+async def test_an_event_has_upstreams_form(rig: Rig) -> None:
     """An Event has upstream's reason, note, type, action and regarding object."""
-
-    async def play(rig: Rig) -> None:
-        rig.recorder.emit(JOBSET, Note("ReachedMaxRestarts", "100 % over", warning=True))
-        await rig.clock.sleep(1.0)
-        (event,) = await rig.events()
-        assert event["type"] == "Warning"
-        assert event["reason"] == "ReachedMaxRestarts"
-        assert event["note"] == "100 % over"
-        assert event["action"] == "Reconciling"
-        assert event["regarding"]["uid"] == "u"
-        assert event["metadata"]["name"].startswith("train.")
-        assert "series" not in event
-
-    scenario(play)
+    rig.recorder.emit(JOBSET, Note("ReachedMaxRestarts", "100 % over", warning=True))
+    await rig.clock.sleep(1.0)
+    (event,) = await rig.events()
+    assert event["type"] == "Warning"
+    assert event["reason"] == "ReachedMaxRestarts"
+    assert event["note"] == "100 % over"
+    assert event["action"] == "Reconciling"
+    assert event["regarding"]["uid"] == "u"
+    assert event["metadata"]["name"].startswith("train.")
+    assert "series" not in event
 
 
-def test_repeats_are_one_event_with_a_count() -> None:
+async def test_repeats_are_one_event_with_a_count(rig: Rig) -> None:
     """Fifty repeats within ten seconds are one Event and a few writes."""
-
-    async def play(rig: Rig) -> None:
-        for _ in range(50):
-            rig.recorder.emit(JOBSET, Note("JobCreationFailed", "no"))
-            await rig.clock.sleep(0.2)
-        await rig.clock.sleep(10.0)
-        (event,) = await rig.events()
-        assert event["series"]["count"] == 50
-        assert rig.writes <= 5
-
-    scenario(play)
+    for _ in range(50):
+        rig.recorder.emit(JOBSET, Note("JobCreationFailed", "no"))
+        await rig.clock.sleep(0.2)
+    await rig.clock.sleep(10.0)
+    (event,) = await rig.events()
+    assert event["series"]["count"] == 50
+    assert rig.writes <= 5
 
 
-def test_a_repeat_after_a_while_is_news() -> None:
+async def test_a_repeat_after_a_while_is_news(rig: Rig) -> None:
     """After six minutes without repeats the same note makes a new Event."""
-
-    async def play(rig: Rig) -> None:
-        for _ in range(2):
-            rig.recorder.emit(JOBSET, Note("A", "b"))
-            await rig.clock.sleep(SERIES_LIFE_S + 1)
-        assert len(await rig.events()) == 2
-
-    scenario(play)
+    for _ in range(2):
+        rig.recorder.emit(JOBSET, Note("A", "b"))
+        await rig.clock.sleep(SERIES_LIFE_S + 1)
+    assert len(await rig.events()) == 2
 
 
-def test_one_that_waits_does_not_hold_up_another() -> None:
+async def test_one_that_waits_does_not_hold_up_another(rig: Rig) -> None:
     """A series that was written lately waits; a new Event behind it does not."""
-
-    async def play(rig: Rig) -> None:
-        rig.recorder.emit(JOBSET, Note("A", "b"))
-        await rig.clock.sleep(0.1)
-        rig.recorder.emit(JOBSET, Note("A", "b"))
-        rig.recorder.emit(JOBSET, Note("C", "d"))
-        await rig.clock.sleep(1.5)
-        assert {event["reason"] for event in await rig.events()} == {"A", "C"}
-
-    scenario(play)
+    rig.recorder.emit(JOBSET, Note("A", "b"))
+    await rig.clock.sleep(0.1)
+    rig.recorder.emit(JOBSET, Note("A", "b"))
+    rig.recorder.emit(JOBSET, Note("C", "d"))
+    await rig.clock.sleep(1.5)
+    assert {event["reason"] for event in await rig.events()} == {"A", "C"}
 
 
-def test_a_server_that_refuses_events_stops_nothing() -> None:
+async def test_a_server_that_refuses_events_stops_nothing(rig: Rig) -> None:
     """Refused Events are logged and dropped; later ones are written when the server is back."""
-
-    async def play(rig: Rig) -> None:
-        rig.broken = True
-        for number in range(QUEUE_MAX + 500):
-            rig.recorder.emit(JOBSET, Note("A", str(number)))
-        await rig.clock.sleep(10.0)
-        rig.broken = False
-        rig.recorder.emit(JOBSET, Note("B", "x" * 5000))
-        await rig.clock.sleep(1.0)
-        (event,) = await rig.events()
-        assert len(event["note"]) == NOTE_BYTES_MAX
-
-    scenario(play)
+    rig.broken = True
+    for number in range(QUEUE_MAX + 500):
+        rig.recorder.emit(JOBSET, Note("A", str(number)))
+    await rig.clock.sleep(10.0)
+    rig.broken = False
+    rig.recorder.emit(JOBSET, Note("B", "x" * 5000))
+    await rig.clock.sleep(1.0)
+    (event,) = await rig.events()
+    assert len(event["note"]) == NOTE_BYTES_MAX
 
 
-def test_a_long_note_is_cut_by_bytes() -> None:
+async def test_a_long_note_is_cut_by_bytes(rig: Rig) -> None:
     """The API counts bytes: a note of 1,000 wide characters is cut between two of them, and is not refused."""
-
-    async def play(rig: Rig) -> None:
-        rig.recorder.emit(JOBSET, Note("A", "\u6f22" * 1000))
-        await rig.clock.sleep(1.0)
-        (event,) = await rig.events()
-        assert NOTE_BYTES_MAX - 3 < len(event["note"].encode()) <= NOTE_BYTES_MAX
-        assert set(event["note"]) == {"\u6f22", "."}
-
-    scenario(play)
+    rig.recorder.emit(JOBSET, Note("A", "\u6f22" * 1000))
+    await rig.clock.sleep(1.0)
+    (event,) = await rig.events()
+    assert NOTE_BYTES_MAX - 3 < len(event["note"].encode()) <= NOTE_BYTES_MAX
+    assert set(event["note"]) == {"\u6f22", "."}
 
 
-def test_what_finds_no_place_is_counted_in_one_line() -> None:
+async def test_what_finds_no_place_is_counted_in_one_line(rig: Rig) -> None:
     """When a thousand JobSets make more Events than can be written, one log line counts the dropped ones."""
-
-    async def play(rig: Rig) -> None:
-        with capture_logs() as logs:
-            for number in range(OF_NAMESPACE_MAX + 300):
-                rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
-            await rig.clock.sleep(1.0)
-        assert [(line["event"], line["count"]) for line in logs] == [("events_dropped", 300)]
-
-    scenario(play)
+    with capture_logs() as logs:
+        for number in range(OF_NAMESPACE_MAX + 300):
+            rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+        await rig.clock.sleep(1.0)
+    assert [(line["event"], line["count"]) for line in logs] == [("events_dropped", 300)]
 
 
-def test_a_namespace_that_says_too_much_keeps_no_other_out() -> None:
+async def test_a_namespace_that_says_too_much_keeps_no_other_out(rig: Rig) -> None:
     """A thousand Events of one namespace do not delay an Event of another namespace."""
-
-    async def play(rig: Rig) -> None:
-        other: KubeObject = {**JOBSET, "metadata": {**JOBSET["metadata"], "namespace": "kube-public", "uid": "other"}}
-        for number in range(QUEUE_MAX):
-            rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
-        rig.recorder.emit(other, Note("Told", "once", warning=False))
-        await rig.clock.sleep(1.0)
-        assert [event["note"] for event in (await rig.client.list(EVENTS, "kube-public"))["items"]] == ["once"]
-
-    scenario(play)
+    other: KubeObject = {**JOBSET, "metadata": {**JOBSET["metadata"], "namespace": "kube-public", "uid": "other"}}
+    for number in range(QUEUE_MAX):
+        rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+    rig.recorder.emit(other, Note("Told", "once", warning=False))
+    await rig.clock.sleep(1.0)
+    assert [event["note"] for event in (await rig.client.list(EVENTS, "kube-public"))["items"]] == ["once"]
 
 
-def test_a_series_that_is_forgotten_while_it_waits_harms_nobody() -> None:
+async def test_a_series_that_is_forgotten_while_it_waits_harms_nobody(rig: Rig) -> None:
     """A repeat whose series is dropped while it waits causes no error."""
-
-    async def play(rig: Rig) -> None:
-        for _ in range(2):
-            rig.recorder.emit(JOBSET, Note("Again", "and again", warning=True))
-            await rig.clock.sleep(0.5)
-        for number in range(SERIES_MAX):
-            rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
-        await rig.clock.sleep(10.0)
-        rig.recorder.emit(JOBSET, Note("Last", "and it is written", warning=False))
-        await rig.clock.sleep(1.0)
-        assert "Last" in {event["reason"] for event in await rig.events()}
-
-    scenario(play)
+    for _ in range(2):
+        rig.recorder.emit(JOBSET, Note("Again", "and again", warning=True))
+        await rig.clock.sleep(0.5)
+    for number in range(SERIES_MAX):
+        rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+    await rig.clock.sleep(10.0)
+    rig.recorder.emit(JOBSET, Note("Last", "and it is written", warning=False))
+    await rig.clock.sleep(1.0)
+    assert "Last" in {event["reason"] for event in await rig.events()}
 
 
-def test_two_series_that_wait_do_not_spin() -> None:
+async def test_two_series_that_wait_do_not_spin(rig: Rig) -> None:
     """While everything queued must wait for its next write the recorder sleeps; then both counts are written."""
-
-    async def play(rig: Rig) -> None:
-        notes = (Note("Suspended", "a"), Note("Resumed", "b"))
-        for _ in range(2):
-            for note in notes:
-                rig.recorder.emit(JOBSET, note)
-            await rig.clock.sleep(0.5)
-        before = rig.clock.monotonic_s()
-        await rig.clock.sleep(10.0)
-        assert rig.clock.monotonic_s() - before < 10.1
-        assert sorted(event["series"]["count"] for event in await rig.events()) == [2, 2]
-        assert rig.writes == 4
-
-    scenario(play)
+    notes = (Note("Suspended", "a"), Note("Resumed", "b"))
+    for _ in range(2):
+        for note in notes:
+            rig.recorder.emit(JOBSET, note)
+        await rig.clock.sleep(0.5)
+    before = rig.clock.monotonic_s()
+    await rig.clock.sleep(10.0)
+    assert rig.clock.monotonic_s() - before < 10.1
+    assert sorted(event["series"]["count"] for event in await rig.events()) == [2, 2]
+    assert rig.writes == 4

@@ -1,8 +1,8 @@
 """Two candidates and one Lease: leaders never overlap, whatever happens to requests and clocks."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
 
 import pytest
@@ -20,7 +20,8 @@ from inplace.controller.api.leader import (
     NotLeaderError,
 )
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
-from inplace.simulator.cluster.virtual_time import run
+
+pytestmark = pytest.mark.virtual_time
 
 LEASE = ("default", "inplace-controller")
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
@@ -99,6 +100,9 @@ class Candidate:
                 self.lost.append(str(error))
 
 
+Pair = tuple[Candidate, Candidate]
+
+
 def make_server() -> ApiServer:
     """Return a server."""
     server = ApiServer(clock=LoopClock(1_700_000_000.0), rng=Random(1))
@@ -121,202 +125,155 @@ async def watch_for_overlap(candidates: list[Candidate], seconds: float) -> floa
     return nobody
 
 
-def scenario(steps: Callable[[Candidate, Candidate], "asyncio.Future[None] | object"]) -> None:
-    """Run steps with two living candidates; `a` leads first."""
-
-    async def play() -> None:
-        server = make_server()
-        a, b = Candidate(server, "a"), Candidate(server, "b")
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(a.live())]
-            await asyncio.sleep(1.0)
-            tasks.append(group.create_task(b.live()))
-            await asyncio.sleep(5.0)
-            assert a.elector.is_leader
-            await steps(a, b)  # type: ignore[misc]
-            for task in tasks:
-                task.cancel()
-
-    run(play())
-
-
-def test_a_leader_that_renews_leads_for_ever() -> None:
-    """A leader that renews keeps the Lease."""
-
-    async def steps(a: Candidate, b: Candidate) -> None:
-        assert await watch_for_overlap([a, b], 300.0) == 0.0
+@asynccontextmanager
+async def living(clock: LoopClock | None = None) -> AsyncIterator[Pair]:
+    """Run two candidates; `a`, which may have another clock, leads first."""
+    server = make_server()
+    a, b = Candidate(server, "a", clock), Candidate(server, "b")
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(a.live())]
+        await asyncio.sleep(1.0)
+        tasks.append(group.create_task(b.live()))
+        await asyncio.sleep(5.0)
         assert a.elector.is_leader
+        yield a, b
+        for task in tasks:
+            task.cancel()
 
-    scenario(steps)
+
+@pytest.fixture
+def pair() -> AbstractAsyncContextManager[Pair]:
+    """Return two living candidates, the first of which leads."""
+    return living()
+
+
+async def test_a_leader_that_renews_leads_for_ever(pair: Pair) -> None:
+    """A leader that renews keeps the Lease."""
+    a, b = pair
+    assert await watch_for_overlap([a, b], 300.0) == 0.0
+    assert a.elector.is_leader
 
 
 @pytest.mark.parametrize("mode", ["refuse", "hang", "lose reply"])
-def test_a_leader_that_cannot_renew_stops_before_anybody_takes_over(mode: str) -> None:
+async def test_a_leader_that_cannot_renew_stops_before_anybody_takes_over(pair: Pair, mode: str) -> None:
     """It stops 10 s after it sent its last good renewal; the other waits 15 s from the renewal it saw."""
-
-    async def steps(a: Candidate, b: Candidate) -> None:
-        a.transport.mode = mode
-        nobody = await watch_for_overlap([a, b], 60.0)
-        assert b.elector.is_leader
-        assert 3.0 < nobody < 20.0
-        assert a.lost
-
-    scenario(steps)
+    a, b = pair
+    a.transport.mode = mode
+    nobody = await watch_for_overlap([a, b], 60.0)
+    assert b.elector.is_leader
+    assert 3.0 < nobody < 20.0
+    assert a.lost
 
 
-def test_every_request_is_bounded_below_the_renew_deadline() -> None:
+async def test_every_request_is_bounded_below_the_renew_deadline(pair: Pair) -> None:
     """A leader with a request that hangs for ever stops leading in time."""
-
-    async def steps(a: Candidate, b: Candidate) -> None:
-        a.transport.mode = "hang"
-        await asyncio.sleep(10.1)
-        assert not a.elector.is_leader
-        assert max(a.transport.timeouts) <= 30.0
-
-    scenario(steps)
+    a, _ = pair
+    a.transport.mode = "hang"
+    await asyncio.sleep(10.1)
+    assert not a.elector.is_leader
+    assert max(a.transport.timeouts) <= 30.0
 
 
-def test_a_lost_reply_is_made_good_by_looking() -> None:
+async def test_a_lost_reply_is_made_good_by_looking(pair: Pair) -> None:
     """A renewal that was stored although its reply was lost costs one read, not the leadership."""
-
-    async def steps(a: Candidate, b: Candidate) -> None:
-        a.transport.mode = "lose reply"
-        await asyncio.sleep(3.0)
-        a.transport.mode = ""
-        assert await watch_for_overlap([a, b], 60.0) == 0.0
-        assert a.elector.is_leader
-        assert a.lost == []
-
-    scenario(steps)
+    a, b = pair
+    a.transport.mode = "lose reply"
+    await asyncio.sleep(3.0)
+    a.transport.mode = ""
+    assert await watch_for_overlap([a, b], 60.0) == 0.0
+    assert a.elector.is_leader
+    assert a.lost == []
 
 
-def test_a_released_lease_is_taken_at_the_next_look() -> None:
+async def test_a_released_lease_is_taken_at_the_next_look() -> None:
     """A released Lease is taken at the next look, without the wait of 15 seconds."""
-
-    async def play() -> None:
-        server = make_server()
-        a, b = Candidate(server, "a"), Candidate(server, "b")
-        await a.elector.acquire()
-        await a.elector.release()
-        assert not a.elector.is_leader
-        started_s = a.clock.monotonic_s()
-        await b.elector.acquire()
-        assert a.clock.monotonic_s() - started_s < 3.0
-
-    run(play())
+    server = make_server()
+    a, b = Candidate(server, "a"), Candidate(server, "b")
+    await a.elector.acquire()
+    await a.elector.release()
+    assert not a.elector.is_leader
+    started_s = a.clock.monotonic_s()
+    await b.elector.acquire()
+    assert a.clock.monotonic_s() - started_s < 3.0
 
 
-def test_a_lease_is_released_although_a_renewal_was_stored_unseen() -> None:
+async def test_a_lease_is_released_although_a_renewal_was_stored_unseen() -> None:
     """When a shutdown interrupts a renewal, the Lease is still released and the successor need not wait 15 seconds."""
-
-    async def play() -> None:
-        server = make_server()
-        a, b = Candidate(server, "a"), Candidate(server, "b")
-        await a.elector.acquire()
-        stored = await b.client.get(LEASES, *LEASE)
-        await b.client.replace(
-            LEASES, *LEASE, stored | {"spec": stored["spec"] | {"renewTime": "2026-01-01T00:00:00.000000Z"}}
-        )
-        await a.elector.release()
-        assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == ""
-
-    run(play())
+    server = make_server()
+    a, b = Candidate(server, "a"), Candidate(server, "b")
+    await a.elector.acquire()
+    stored = await b.client.get(LEASES, *LEASE)
+    await b.client.replace(
+        LEASES, *LEASE, stored | {"spec": stored["spec"] | {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+    )
+    await a.elector.release()
+    assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == ""
 
 
-def test_a_lease_that_somebody_else_took_is_not_released() -> None:
+async def test_a_lease_that_somebody_else_took_is_not_released() -> None:
     """A Lease that another candidate took is not released."""
-
-    async def play() -> None:
-        server = make_server()
-        a, b = Candidate(server, "a"), Candidate(server, "b")
-        await a.elector.acquire()
-        stored = await b.client.get(LEASES, *LEASE)
-        await b.client.replace(LEASES, *LEASE, stored | {"spec": stored["spec"] | {"holderIdentity": "b"}})
-        await a.elector.release()
-        assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == "b"
-
-    run(play())
+    server = make_server()
+    a, b = Candidate(server, "a"), Candidate(server, "b")
+    await a.elector.acquire()
+    stored = await b.client.get(LEASES, *LEASE)
+    await b.client.replace(LEASES, *LEASE, stored | {"spec": stored["spec"] | {"holderIdentity": "b"}})
+    await a.elector.release()
+    assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == "b"
 
 
-def test_wall_clocks_do_not_matter() -> None:
+async def test_wall_clocks_do_not_matter() -> None:
     """A leader whose wall clock jumps by a year keeps leading, and nobody takes over."""
-
-    async def play() -> None:
-        server = make_server()
-        clock = JumpingClock()
-        a, b = Candidate(server, "a", clock), Candidate(server, "b")
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(a.live())]
-            await asyncio.sleep(1.0)
-            tasks.append(group.create_task(b.live()))
-            for jump in (-3.15e7, 3.15e7):
-                clock.wall_jump_s = jump
-                assert await watch_for_overlap([a, b], 60.0) == 0.0
-            assert a.elector.is_leader
-            for task in tasks:
-                task.cancel()
-
-    run(play())
+    clock = JumpingClock()
+    async with living(clock) as (a, b):
+        for jump in (-3.15e7, 3.15e7):
+            clock.wall_jump_s = jump
+            assert await watch_for_overlap([a, b], 60.0) == 0.0
+        assert a.elector.is_leader
 
 
-def test_a_process_that_slept_does_not_write_before_it_knows() -> None:
+async def test_a_process_that_slept_does_not_write_before_it_knows() -> None:
     """When time has jumped past the deadline, the process refuses its own next write."""
-
-    async def play() -> None:
-        clock = JumpingClock()
-        a = Candidate(make_server(), "a", clock)
-        await a.elector.acquire()
-        fenced = KubeClient(LeaderOnlyTransport(a.transport, a.elector), user_agent="a", field_manager="a")
-        await fenced.create(CONFIG_MAPS, "default", CONFIG_MAP)
-        clock.jump_s = 11.0
-        sent = len(a.transport.timeouts)
-        with pytest.raises(NotLeaderError):
-            await fenced.delete(CONFIG_MAPS, "default", "a")
-        assert len(a.transport.timeouts) == sent
-        await fenced.get(CONFIG_MAPS, "default", "a")
-
-    run(play())
+    clock = JumpingClock()
+    a = Candidate(make_server(), "a", clock)
+    await a.elector.acquire()
+    fenced = KubeClient(LeaderOnlyTransport(a.transport, a.elector), user_agent="a", field_manager="a")
+    await fenced.create(CONFIG_MAPS, "default", CONFIG_MAP)
+    clock.jump_s = 11.0
+    sent = len(a.transport.timeouts)
+    with pytest.raises(NotLeaderError):
+        await fenced.delete(CONFIG_MAPS, "default", "a")
+    assert len(a.transport.timeouts) == sent
+    await fenced.get(CONFIG_MAPS, "default", "a")
 
 
-def test_a_write_may_not_outlive_the_leadership() -> None:
+async def test_a_write_may_not_outlive_the_leadership() -> None:
     """A write's timeout is the remaining time of the leadership."""
-
-    async def play() -> None:
-        a = Candidate(make_server(), "a")
-        await a.elector.acquire()
-        await asyncio.sleep(7.0)
-        fenced = KubeClient(LeaderOnlyTransport(a.transport, a.elector), user_agent="a", field_manager="a")
-        await fenced.create(CONFIG_MAPS, "default", CONFIG_MAP)
-        assert a.transport.timeouts[-1] == pytest.approx(3.0)
-
-    run(play())
+    a = Candidate(make_server(), "a")
+    await a.elector.acquire()
+    await asyncio.sleep(7.0)
+    fenced = KubeClient(LeaderOnlyTransport(a.transport, a.elector), user_agent="a", field_manager="a")
+    await fenced.create(CONFIG_MAPS, "default", CONFIG_MAP)
+    assert a.transport.timeouts[-1] == pytest.approx(3.0)
 
 
-def test_a_lease_deleted_by_hand_is_made_again() -> None:
+async def test_a_lease_deleted_by_hand_is_made_again(pair: Pair) -> None:
     """After the Lease is deleted by hand the leader notices at its next renewal, and one candidate leads again."""
-
-    async def steps(a: Candidate, b: Candidate) -> None:
-        await a.client.delete(LEASES, "default", "inplace-controller")
-        await watch_for_overlap([a, b], 60.0)
-        assert a.elector.is_leader or b.elector.is_leader
-
-    scenario(steps)
+    a, b = pair
+    await a.client.delete(LEASES, "default", "inplace-controller")
+    await watch_for_overlap([a, b], 60.0)
+    assert a.elector.is_leader or b.elector.is_leader
 
 
-def test_two_that_start_together_agree() -> None:
+async def test_two_that_start_together_agree() -> None:
     """Of two candidates that find no Lease, the one whose creation succeeds leads."""
-
-    async def play() -> None:
-        server = make_server()
-        candidates = [Candidate(server, identity) for identity in "abcde"]
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(candidate.live()) for candidate in candidates]
-            await watch_for_overlap(candidates, 60.0)
-            assert sum(candidate.elector.is_leader for candidate in candidates) == 1
-            for task in tasks:
-                task.cancel()
-
-    run(play())
+    server = make_server()
+    candidates = [Candidate(server, identity) for identity in "abcde"]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(candidate.live()) for candidate in candidates]
+        await watch_for_overlap(candidates, 60.0)
+        assert sum(candidate.elector.is_leader for candidate in candidates) == 1
+        for task in tasks:
+            task.cancel()
 
 
 def test_times_that_cannot_be_safe_are_refused() -> None:

@@ -20,8 +20,9 @@ from inplace.controller.tracking.gathering import REST_S_MAX, REST_S_PER_SLOT
 from inplace.controller.tracking.group import Key
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.pods import life_of, read_pod, worker_of
-from inplace.simulator.cluster.virtual_time import run
 from tests.controller.manifests import jobset, replicated_job
+
+pytestmark = pytest.mark.virtual_time
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -78,33 +79,20 @@ class World:
         return (decision.synced, decision.deprecated) if decision is not None else None
 
 
-def in_virtual_time(play: Any) -> None:
-    """Run a plain function where a clock can be read."""
-
-    async def scenario() -> None:
-        play()
-
-    run(scenario())
-
-
-def test_the_order_in_which_things_become_known_does_not_matter() -> None:
+async def test_the_order_in_which_things_become_known_does_not_matter() -> None:
     """JobSet, Job and Pods in any order give the same decision."""
-
-    def play() -> None:
-        for order in permutations(range(4)):
-            world = World()
-            events = (
-                lambda membership: membership.jobset_changed(None, make_jobset()),
-                lambda membership: membership.job_changed(None, make_job()),
-                lambda membership: membership.pod_changed(None, make_pod(0, 1)),
-                lambda membership: membership.pod_changed(None, make_pod(1, 1)),
-            )
-            for position in order:
-                events[position](world.membership)
-            assert world.decided() == (1, 0), order
-            assert world.woken
-
-    in_virtual_time(play)
+    for order in permutations(range(4)):
+        world = World()
+        events = (
+            lambda membership: membership.jobset_changed(None, make_jobset()),
+            lambda membership: membership.job_changed(None, make_job()),
+            lambda membership: membership.pod_changed(None, make_pod(0, 1)),
+            lambda membership: membership.pod_changed(None, make_pod(1, 1)),
+        )
+        for position in order:
+            events[position](world.membership)
+        assert world.decided() == (1, 0), order
+        assert world.woken
 
 
 def filled(**status: Any) -> World:
@@ -119,197 +107,149 @@ def filled(**status: Any) -> World:
     return world
 
 
-def test_a_pod_event_that_changes_nothing_wakes_nobody() -> None:
+async def test_a_pod_event_that_changes_nothing_wakes_nobody() -> None:
     """A status update of a running group's Pod causes no pass."""
-
-    def play() -> None:
-        world = filled()
-        status = {
-            "phase": "Running",
-            "containerStatuses": [{"name": "w", "containerID": "c", "state": {"running": {}}}],
-        }
-        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, status=status))
-        assert world.woken == []
-        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
-        assert world.woken == [(("default", "train"), 0.0)]
-
-    in_virtual_time(play)
+    world = filled()
+    status = {
+        "phase": "Running",
+        "containerStatuses": [{"name": "w", "containerID": "c", "state": {"running": {}}}],
+    }
+    world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, status=status))
+    assert world.woken == []
+    world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
+    assert world.woken == [(("default", "train"), 0.0)]
 
 
-def test_the_reader_is_told_how_many_pods_a_barrier_waits_for() -> None:
+async def test_the_reader_is_told_how_many_pods_a_barrier_waits_for() -> None:
     """An announcement shortens the rest to what the missing Pods are worth; a status update does not."""
-
-    def play() -> None:
-        world = filled()
-        gathering = world.membership.gathering
-        gathering.rest_s(0)  # begins anew
-        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, status={"phase": "Running"}))
-        assert gathering.rest_s(0) == REST_S_MAX
-        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
-        assert gathering.rest_s(0) == REST_S_PER_SLOT
-        world.membership.pod_changed(make_pod(1, 1), make_pod(1, 2))
-        assert gathering.rest_s(0) == 0.0
-
-    in_virtual_time(play)
+    world = filled()
+    gathering = world.membership.gathering
+    gathering.rest_s(0)  # begins anew
+    world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, status={"phase": "Running"}))
+    assert gathering.rest_s(0) == REST_S_MAX
+    world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
+    assert gathering.rest_s(0) == REST_S_PER_SLOT
+    world.membership.pod_changed(make_pod(1, 1), make_pod(1, 2))
+    assert gathering.rest_s(0) == 0.0
 
 
-def test_pods_of_a_job_that_is_leaving_do_not_complete_a_group() -> None:
+async def test_pods_of_a_job_that_is_leaving_do_not_complete_a_group() -> None:
     """Pods of a Job that is being deleted do not complete a group; their replacements do, once they are gone."""
-
-    def play() -> None:
-        world = filled()
-        world.membership.job_changed(make_job(), make_job(deletionTimestamp=NOW))
-        replacement = make_job("job-2")
-        for index in range(2):
-            world.membership.pod_changed(make_pod(index, 1), make_pod(index, 2))
-        assert world.decided() == (1, 0)
-        world.membership.job_changed(make_job(deletionTimestamp=NOW), None)
-        assert world.decided() == (1, 0)
-        world.membership.job_changed(None, replacement)
-        for index in range(2):
-            world.membership.pod_changed(None, make_pod(index, 2, uid=f"new-{index}", job="job-2"))
-        assert world.decided() == (1, 1)
-        for index in range(2):
-            world.membership.pod_changed(make_pod(index, 2), None)
-        assert world.decided() == (2, 0)
-
-    in_virtual_time(play)
+    world = filled()
+    world.membership.job_changed(make_job(), make_job(deletionTimestamp=NOW))
+    replacement = make_job("job-2")
+    for index in range(2):
+        world.membership.pod_changed(make_pod(index, 1), make_pod(index, 2))
+    assert world.decided() == (1, 0)
+    world.membership.job_changed(make_job(deletionTimestamp=NOW), None)
+    assert world.decided() == (1, 0)
+    world.membership.job_changed(None, replacement)
+    for index in range(2):
+        world.membership.pod_changed(None, make_pod(index, 2, uid=f"new-{index}", job="job-2"))
+    assert world.decided() == (1, 1)
+    for index in range(2):
+        world.membership.pod_changed(make_pod(index, 2), None)
+    assert world.decided() == (2, 0)
 
 
-def test_a_job_of_an_earlier_restart_does_not_count() -> None:
+async def test_a_job_of_an_earlier_restart_does_not_count() -> None:
     """When status.restarts grows, the Pods of the old Jobs count as leaving at once."""
-
-    def play() -> None:
-        world = filled()
-        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
-        assert world.decided() == (1, 1)
-        world.membership.jobset_changed(None, make_jobset(version=3, syncedEpoch=1, restarts=1))
-        assert world.decided() == (1, 0)
-        for index in range(2):
-            world.membership.pod_changed(make_pod(index, 1), make_pod(index, 2))
-        assert world.decided() == (1, 0)
-
-    in_virtual_time(play)
+    world = filled()
+    world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
+    assert world.decided() == (1, 1)
+    world.membership.jobset_changed(None, make_jobset(version=3, syncedEpoch=1, restarts=1))
+    assert world.decided() == (1, 0)
+    for index in range(2):
+        world.membership.pod_changed(make_pod(index, 1), make_pod(index, 2))
+    assert world.decided() == (1, 0)
 
 
-def test_another_jobsets_pods_are_ignored_whatever_their_labels_say() -> None:
+async def test_another_jobsets_pods_are_ignored_whatever_their_labels_say() -> None:
     """A Pod counts for the JobSet that owns its Job."""
-
-    def play() -> None:
-        world = filled()
-        world.membership.job_changed(None, make_job("foreign", owner="other"))
-        world.membership.pod_changed(None, make_pod(0, 2, uid="spy", job="foreign"))
-        assert world.decided() == (1, 0)
-        assert world.woken == []
-
-    in_virtual_time(play)
+    world = filled()
+    world.membership.job_changed(None, make_job("foreign", owner="other"))
+    world.membership.pod_changed(None, make_pod(0, 2, uid="spy", job="foreign"))
+    assert world.decided() == (1, 0)
+    assert world.woken == []
 
 
-def test_a_pod_that_loses_its_owner_is_forgotten() -> None:
+async def test_a_pod_that_loses_its_owner_is_forgotten() -> None:
     """A Pod that loses its owner is forgotten; its slot waits for another Pod."""
-
-    def play() -> None:
-        world = filled()
-        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, metadata={"ownerReferences": []}))
-        group = world.membership.get(("default", "train"))
-        assert group is not None
-        assert group.ledgers[WHOLE].ledger.histogram() == {1: 1}
-
-    in_virtual_time(play)
+    world = filled()
+    world.membership.pod_changed(make_pod(0, 1), make_pod(0, 1, metadata={"ownerReferences": []}))
+    group = world.membership.get(("default", "train"))
+    assert group is not None
+    assert group.ledgers[WHOLE].ledger.histogram() == {1: 1}
 
 
-def test_a_deleted_jobset_is_forgotten_and_cleaned_up_after() -> None:
+async def test_a_deleted_jobset_is_forgotten_and_cleaned_up_after() -> None:
     """A deleted JobSet gets one pass for cleaning up; its later events are ignored."""
-
-    def play() -> None:
-        world = filled()
-        world.membership.jobset_changed(make_jobset(version=2), None)
-        assert world.woken == [(("default", "train"), 0.0)]
-        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
-        assert world.membership.get(("default", "train")) is None
-
-    in_virtual_time(play)
+    world = filled()
+    world.membership.jobset_changed(make_jobset(version=2), None)
+    assert world.woken == [(("default", "train"), 0.0)]
+    world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
+    assert world.membership.get(("default", "train")) is None
 
 
-def test_an_unreadable_status_is_reported_and_left_alone() -> None:
+async def test_an_unreadable_status_is_reported_and_left_alone() -> None:
     """A JobSet with unreadable epochs is reported, and not decided on until it changes."""
-
-    def play() -> None:
-        world = World()
-        world.membership.jobset_changed(None, make_jobset(syncedEpoch="many"))
-        assert world.membership.get(("default", "train")) is None
-        assert [note.reason for note in world.warnings] == ["UnreadableJobSet"]
-        world.membership.jobset_changed(None, make_jobset(version=2, syncedEpoch=1))
-        assert world.membership.get(("default", "train")) is not None
-
-    in_virtual_time(play)
+    world = World()
+    world.membership.jobset_changed(None, make_jobset(syncedEpoch="many"))
+    assert world.membership.get(("default", "train")) is None
+    assert [note.reason for note in world.warnings] == ["UnreadableJobSet"]
+    world.membership.jobset_changed(None, make_jobset(version=2, syncedEpoch=1))
+    assert world.membership.get(("default", "train")) is not None
 
 
-def test_a_jobset_of_a_billion_jobs_is_left_alone() -> None:
+async def test_a_jobset_of_a_billion_jobs_is_left_alone() -> None:
     """A JobSet of a billion Jobs is not counted and takes no memory for its slots."""
-
-    def play() -> None:
-        world = World()
-        huge = make_jobset()
-        huge["spec"]["replicatedJobs"][0]["replicas"] = 10**9
-        world.membership.jobset_changed(None, huge)
-        group = world.membership.get(("default", "train"))
-        assert group is not None
-        assert (group.ledgers, len(group.jobset.places)) == ({}, 10**9)
-        world.membership.job_changed(None, make_job())
-        world.membership.pod_changed(None, make_pod(0, 1))
-        assert (group.is_due, world.warnings) == (False, [])
-
-    in_virtual_time(play)
+    world = World()
+    huge = make_jobset()
+    huge["spec"]["replicatedJobs"][0]["replicas"] = 10**9
+    world.membership.jobset_changed(None, huge)
+    group = world.membership.get(("default", "train"))
+    assert group is not None
+    assert (group.ledgers, len(group.jobset.places)) == ({}, 10**9)
+    world.membership.job_changed(None, make_job())
+    world.membership.pod_changed(None, make_pod(0, 1))
+    assert (group.is_due, world.warnings) == (False, [])
 
 
 @pytest.mark.parametrize("claims_job", [False, True])
-def test_pods_of_another_namespace_are_nobodys(claims_job: bool) -> None:
+async def test_pods_of_another_namespace_are_nobodys(claims_job: bool) -> None:
     """A Pod of another namespace that claims our Job or JobSet is no ghost, no double and no announcement."""
-
-    def play() -> None:
-        world = filled()
-        elsewhere = {"namespace": "elsewhere"}
-        owner = "job" if claims_job else "no-such-job"
-        for index in (0, 1, 7):
-            stranger = make_pod(index, 2, uid=f"stranger-{index}", job=owner, metadata=elsewhere)
-            world.membership.pod_changed(None, stranger)
-        assert world.decided() == (1, 0)
-        world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
-        world.membership.pod_changed(make_pod(1, 1), make_pod(1, 2))
-        assert world.decided() == (2, 0)
-        assert len(world.membership.pods_of(make_job())) == 2
-
-    in_virtual_time(play)
+    world = filled()
+    elsewhere = {"namespace": "elsewhere"}
+    owner = "job" if claims_job else "no-such-job"
+    for index in (0, 1, 7):
+        stranger = make_pod(index, 2, uid=f"stranger-{index}", job=owner, metadata=elsewhere)
+        world.membership.pod_changed(None, stranger)
+    assert world.decided() == (1, 0)
+    world.membership.pod_changed(make_pod(0, 1), make_pod(0, 2))
+    world.membership.pod_changed(make_pod(1, 1), make_pod(1, 2))
+    assert world.decided() == (2, 0)
+    assert len(world.membership.pods_of(make_job())) == 2
 
 
-def test_a_job_of_another_namespace_is_nobodys() -> None:
+async def test_a_job_of_another_namespace_is_nobodys() -> None:
     """A Job of another namespace that claims our JobSet neither takes a place nor frees one."""
-
-    def play() -> None:
-        world = filled()
-        group = world.membership.get(("default", "train"))
-        assert group is not None
-        stranger = make_job("stranger", namespace="elsewhere")
-        world.woken.clear()
-        world.membership.job_changed(None, stranger)
-        world.membership.job_changed(stranger, None)
-        assert [job.metadata.uid for job in world.membership.jobs_of(group.jobset).values()] == ["job"]
-        assert world.woken == []
-
-    in_virtual_time(play)
+    world = filled()
+    group = world.membership.get(("default", "train"))
+    assert group is not None
+    stranger = make_job("stranger", namespace="elsewhere")
+    world.woken.clear()
+    world.membership.job_changed(None, stranger)
+    world.membership.job_changed(stranger, None)
+    assert [job.metadata.uid for job in world.membership.jobs_of(group.jobset).values()] == ["job"]
+    assert world.woken == []
 
 
-def test_a_broken_pod_is_reported_once() -> None:
+async def test_a_broken_pod_is_reported_once() -> None:
     """The Warning comes with the broken annotation, not with every later event of the Pod."""
-
-    def play() -> None:
-        world = filled()
-        world.membership.pod_changed(make_pod(0, 1), make_pod(0, "junk"))
-        world.membership.pod_changed(make_pod(0, "junk"), make_pod(0, "junk", status={"phase": "Running"}))
-        assert [note.reason for note in world.warnings] == ["UnreadablePod"]
-
-    in_virtual_time(play)
+    world = filled()
+    world.membership.pod_changed(make_pod(0, 1), make_pod(0, "junk"))
+    world.membership.pod_changed(make_pod(0, "junk"), make_pod(0, "junk", status={"phase": "Running"}))
+    assert [note.reason for note in world.warnings] == ["UnreadablePod"]
 
 
 @pytest.mark.parametrize(
