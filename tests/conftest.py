@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import inspect
 import signal
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -32,5 +35,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     function = pyfuncitem.obj
     if pyfuncitem.get_closest_marker("virtual_time") is None or not inspect.iscoroutinefunction(function):
         return None
-    run(function(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(function).parameters}))
+    run(_play(function, {name: pyfuncitem.funcargs[name] for name in inspect.signature(function).parameters}))
     return True
+
+
+async def _play(function: Callable[..., Awaitable[None]], arguments: Mapping[str, Any]) -> None:
+    """Call a test inside those of its fixtures that are asynchronous context managers."""
+    async with AsyncExitStack() as stack:
+        entered = {
+            name: await stack.enter_async_context(value) if isinstance(value, AbstractAsyncContextManager) else value
+            for name, value in arguments.items()
+        }
+        await function(**entered)

@@ -174,7 +174,7 @@ async def test_max_restarts(control_plane: ControlPlane, admin: KubeClient, name
         await crew.announce_all(3)
 
         async def reason() -> str | None:
-            return (await crew.condition("Failed") or {}).get("reason")
+            return (await crew.find_condition("Failed") or {}).get("reason")
 
         await eventually(reason, "ReachedMaxRestarts")
         assert await crew.epochs() == (2, 1)

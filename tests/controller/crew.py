@@ -46,12 +46,18 @@ class Crew:
         """Return (S, D)."""
         return wire.epochs_of_status(await self.status())
 
-    async def condition(self, kind: str) -> KubeObject | None:
-        """Return a condition of the JobSet."""
-        for condition in (await self.status()).get("conditions") or ():
-            if condition["type"] == kind:
-                return dict(condition)
-        return None
+    async def find_condition(self, kind: str) -> KubeObject | None:
+        """Return a condition of the JobSet; None where it has none of this type."""
+        return (await self._conditions()).get(kind)
+
+    async def condition(self, kind: str) -> KubeObject:
+        """Return a condition that the JobSet must have."""
+        conditions = await self._conditions()
+        assert kind in conditions, f"expected a condition {kind}, saw {conditions}"
+        return conditions[kind]
+
+    async def _conditions(self) -> dict[str, KubeObject]:
+        return {condition["type"]: condition for condition in (await self.status()).get("conditions") or ()}
 
     async def has_only_leaving_jobs(self) -> bool:
         """Return whether every Job is being deleted."""
@@ -65,6 +71,10 @@ class Crew:
             for job in found["items"]
             if job["metadata"].get("labels", {}).get(wire.JOBSET_NAME) == self.name
         }
+
+    async def job_uids(self) -> dict[str, str]:
+        """Return the UIDs of the JobSet's Jobs by name."""
+        return {name: job["metadata"]["uid"] for name, job in (await self.jobs()).items()}
 
     async def make_pods(self) -> None:
         """Make a Pod in every slot of every Job that has none."""
@@ -105,6 +115,16 @@ class Crew:
         name: str = created["metadata"]["name"]
         self.pods[job_name, index] = name
         return name
+
+    async def replace(self, job: str, index: int) -> str:
+        """Make another Pod in a slot, as the Job controller does; return its name."""
+        return await self.make_pod((await self.jobs())[job], index)
+
+    async def bind(self, pod: str, node: str) -> None:
+        """Bring a Pod to a node, as the scheduler does."""
+        metadata, target = {"name": pod}, {"kind": "Node", "name": node}
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        await self.client.raw("POST", PODS.path(self.namespace, pod, subresource="binding"), body=binding)
 
     async def announce(self, pod: str, epoch: int) -> None:
         """Write the announcement of an agent."""

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass
 
 from inplace.common.kube.errors import NotFound
-from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -128,11 +128,6 @@ class Player:
             return await self.rig.admin.get(PODS, self.crew.namespace, name)
         except NotFound:
             return None
-
-
-async def edit(rig: Rig, patch: KubeObject) -> None:
-    """Edit the JobSet."""
-    await rig.admin.patch(JOBSETS, "default", "train", patch)
 
 
 def _owner(pod: KubeObject) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -97,17 +97,37 @@ class Rig:
         """Create a JobSet and bring it to epoch 1 with running workers."""
         crew = await self.submit(manifest)
         await crew.make_pods()
-        await crew.announce_all(1)
-        await self.settle(0.01)
-        for pod in crew.pods.values():
-            await crew.set_worker(pod)
-        await self.settle()
+        await self.run_epoch(crew, 1)
         return crew
+
+    async def meet(self, crew: Crew, epoch: int, seconds: float = 1.0) -> None:
+        """Let every Pod announce an epoch, and time pass."""
+        await crew.announce_all(epoch)
+        await self.settle(seconds)
+
+    async def run_epoch(self, crew: Crew, epoch: int) -> None:
+        """Let every Pod announce an epoch, and every worker run in it."""
+        await self.meet(crew, epoch, 0.01)
+        for pod in crew.pods.values():
+            await crew.set_worker(pod, run=epoch)
+        await self.settle()
+
+    async def edit(self, patch: KubeObject, **options: Any) -> None:
+        """Patch the JobSet `train`."""
+        await self.admin.patch(JOBSETS, "default", "train", patch, **options)
+
+    async def annotate(self, annotations: Mapping[str, str | None]) -> None:
+        """Annotate the JobSet `train`, as kubectl does."""
+        await self.edit({"metadata": {"annotations": annotations}})
 
     async def events(self, reason: str) -> list[KubeObject]:
         """Return the Events with a reason."""
         found = await self.admin.list(EVENTS)
         return [event for event in found["items"] if event["reason"] == reason]
+
+    def sample(self, name: str, *, number: int = 0, **labels: str) -> float:
+        """Return one sample of the metrics of a controller, by its number; 0 where it has none."""
+        return self.controllers[number].metrics.registry.get_sample_value(name, labels) or 0.0
 
     def writes(self, part: str, method: str = "PATCH") -> int:
         """Return how many writes of the controllers had a path that ends in `part`."""
@@ -120,3 +140,11 @@ class Rig:
         if (latency_s := self.latency_s(request)) > 0:
             await self.clock.sleep(latency_s)
         return self.fault(request)
+
+
+@asynccontextmanager
+async def running_rig() -> AsyncIterator[Rig]:
+    """Run an API server and one controller."""
+    rig = Rig()
+    async with rig.running():
+        yield rig

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
 from tests.controller.crew import Crew
@@ -24,16 +22,10 @@ def annotated(text: str = "2/3600", name: str = "train") -> KubeObject:
     return changed(manifest, "metadata.annotations", {wire.BAD_NODES: text, wire.CRASH_LOOP_BACKOFF: "0"})
 
 
-async def bind(rig: Rig, pod: str, node: str) -> None:
+async def bind(crew: Crew, pod: str, node: str) -> None:
     """Bring a Pod to a node, and let it run."""
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": pod},
-        "target": {"kind": "Node", "name": node},
-    }
-    await rig.admin.raw("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", body=binding)
-    await rig.admin.patch(PODS, "default", pod, {"status": {"phase": "Running"}}, subresource="status")
+    await crew.bind(pod, node)
+    await crew.set_phase(pod, "Running")
 
 
 async def started(rig: Rig, manifest: KubeObject) -> Crew:
@@ -42,18 +34,9 @@ async def started(rig: Rig, manifest: KubeObject) -> Crew:
     await crew.make_pods()
     await rig.settle()
     for (_, index), pod in crew.pods.items():
-        await bind(rig, pod, f"n{index}")
-    await meet(rig, crew, 1)
+        await bind(crew, pod, f"n{index}")
+    await rig.run_epoch(crew, 1)
     return crew
-
-
-async def meet(rig: Rig, crew: Crew, epoch: int) -> None:
-    """Let every Pod announce an epoch, and every worker run in it."""
-    await crew.announce_all(epoch)
-    await rig.settle(0.01)
-    for pod in crew.pods.values():
-        await crew.set_worker(pod, run=epoch)
-    await rig.settle()
 
 
 async def fail(rig: Rig, crew: Crew, index: int, to: str = "spare") -> None:
@@ -65,15 +48,15 @@ async def fail(rig: Rig, crew: Crew, index: int, to: str = "spare") -> None:
     assert await crew.epochs() == (synced, synced)
     if "activeDeadlineSeconds" in await spec_of(rig, failed):
         await end(rig, crew, index)
-        await bind(rig, pod_of(crew, index), to)
+        await bind(crew, pod_of(crew, index), to)
         await rig.settle()
-    await meet(rig, crew, synced + 1)
+    await rig.run_epoch(crew, synced + 1)
 
 
 async def end(rig: Rig, crew: Crew, index: int) -> KubeObject:
     """Let kubelet end a Pod, and its Job replace it; return the spec of the replacement."""
     await crew.set_phase(pod_of(crew, index), "Failed")
-    await crew.make_pod(next(iter((await crew.jobs()).values())), index)
+    await crew.replace(f"{crew.name}-workers-0", index)
     await rig.settle()
     return await spec_of(rig, pod_of(crew, index))
 
@@ -136,36 +119,32 @@ async def test_without_the_annotation_nothing_changes() -> None:
             requests[name] = sum(
                 f"/pods/{pod}" in request.path for request in rig.requests for pod in crew.pods.values()
             )
-            assert bool(await crew.condition("SpecProblem")) is (text is not None)
+            assert bool(await crew.find_condition("SpecProblem")) is (text is not None)
     assert requests == {"plain": 0, "unread": 0}
 
 
-async def test_a_node_that_fails_its_worker_again_is_left() -> None:
+async def test_a_node_that_fails_its_worker_again_is_left(rig: Rig) -> None:
     """The second first failure is the verdict: the Pod is ended, and the group waits for its replacement elsewhere."""
-    rig = Rig()
-    async with rig.running():
-        crew = await started(rig, annotated())
-        assert [shunned(await spec_of(rig, pod)) for pod in crew.pods.values()] == [[], [], []]
-        assert sum("/pods/" in request.path and request.method != "GET" for request in rig.requests) == 3
-        await fail(rig, crew, 0)
-        await fail(rig, crew, 1)
-        assert await nodes_told(crew) == []
-        bad = pod_of(crew, 0)
-        await crew.set_worker(bad, run=3, exit_code=1)
-        await rig.settle()
-        assert await crew.epochs() == (3, 3)
-        assert await nodes_told(crew) == ["n0"]
-        (event,) = await rig.events("NodeAvoided")
-        assert "node n0: 2 first failures within 3600 s, the last: pod train-workers-0-0-" in event["note"]
-        assert (await spec_of(rig, bad))["activeDeadlineSeconds"] == 1
-        assert len(await rig.events("PodLeavesNode")) == 1
-        await crew.announce_all(4)
-        await rig.settle()
-        assert await crew.epochs() == (3, 3), "it must not sync with a Pod that is about to end"
-        assert shunned(await end(rig, crew, 0)) == ["n0"]
-        await crew.announce_all(4)
-        await rig.settle()
-        assert await crew.epochs() == (4, 3)
+    crew = await started(rig, annotated())
+    assert [shunned(await spec_of(rig, pod)) for pod in crew.pods.values()] == [[], [], []]
+    assert sum("/pods/" in request.path and request.method != "GET" for request in rig.requests) == 3
+    await fail(rig, crew, 0)
+    await fail(rig, crew, 1)
+    assert await nodes_told(crew) == []
+    bad = pod_of(crew, 0)
+    await crew.set_worker(bad, run=3, exit_code=1)
+    await rig.settle()
+    assert await crew.epochs() == (3, 3)
+    assert await nodes_told(crew) == ["n0"]
+    (event,) = await rig.events("NodeAvoided")
+    assert "node n0: 2 first failures within 3600 s, the last: pod train-workers-0-0-" in event["note"]
+    assert (await spec_of(rig, bad))["activeDeadlineSeconds"] == 1
+    assert len(await rig.events("PodLeavesNode")) == 1
+    await rig.meet(crew, 4)
+    assert await crew.epochs() == (3, 3), "it must not sync with a Pod that is about to end"
+    assert shunned(await end(rig, crew, 0)) == ["n0"]
+    await rig.meet(crew, 4)
+    assert await crew.epochs() == (4, 3)
 
 
 async def test_a_new_leader_knows_what_the_old_one_counted() -> None:
@@ -180,134 +159,114 @@ async def test_a_new_leader_knows_what_the_old_one_counted() -> None:
     async with rig.running(rig.controller(identity="two")):
         await rig.settle(60)
         assert (await crew.status())[wire.NODE_FAILURES] == before[wire.NODE_FAILURES]
-        await crew.make_pod(next(iter((await crew.jobs()).values())), 2)
+        await crew.replace("train-workers-0", 2)
         await rig.settle()
         assert shunned(await spec_of(rig, pod_of(crew, 2))) == ["n2"]
 
 
-async def test_a_failed_check_is_a_verdict() -> None:
+async def test_a_failed_check_is_a_verdict(rig: Rig) -> None:
     """At the first start, too; the reason is told, and one status write tells it."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(annotated())
-        await crew.make_pods()
-        await rig.settle()
-        await bind(rig, pod_of(crew, 1), "n1")
-        await fail_check(rig, pod_of(crew, 1))
-        assert await nodes_told(crew) == ["n1"]
-        (event,) = await rig.events("NodeAvoided")
-        assert "a failed check: pod train-workers-0-1-" in event["note"]
-        assert "GPU 3" in event["note"]
-        assert shunned(await replaced(rig, crew, 1)) == ["n1"]
+    crew = await rig.submit(annotated())
+    await crew.make_pods()
+    await rig.settle()
+    await bind(crew, pod_of(crew, 1), "n1")
+    await fail_check(rig, pod_of(crew, 1))
+    assert await nodes_told(crew) == ["n1"]
+    (event,) = await rig.events("NodeAvoided")
+    assert "a failed check: pod train-workers-0-1-" in event["note"]
+    assert "GPU 3" in event["note"]
+    assert shunned(await replaced(rig, crew, 1)) == ["n1"]
 
 
-async def test_a_program_that_exits_with_that_code_is_no_failed_check() -> None:
+async def test_a_program_that_exits_with_that_code_is_no_failed_check(rig: Rig) -> None:
     """Its message does not say so."""
-    rig = Rig()
-    async with rig.running():
-        crew = await started(rig, annotated())
-        state = {"terminated": {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": "mine"}}
-        container = {"name": "worker", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
-        status = {"phase": "Failed", "containerStatuses": [container]}
-        await rig.admin.patch(PODS, "default", pod_of(crew, 1), {"status": status}, subresource="status")
-        await rig.settle()
-        assert await nodes_told(crew) == []
+    crew = await started(rig, annotated())
+    state = {"terminated": {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": "mine"}}
+    container = {"name": "worker", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": "Failed", "containerStatuses": [container]}
+    await rig.admin.patch(PODS, "default", pod_of(crew, 1), {"status": status}, subresource="status")
+    await rig.settle()
+    assert await nodes_told(crew) == []
 
 
-async def test_without_a_better_node_the_verdict_is_taken_back() -> None:
+async def test_without_a_better_node_the_verdict_is_taken_back(rig: Rig) -> None:
     """The scheduler brings the replacement there again: that is said, and the node's failures are forgotten."""
-    rig = Rig()
-    async with rig.running():
-        crew = await started(rig, annotated("1/3600"))
-        await fail(rig, crew, 0, to="n0")
-        assert shunned(await spec_of(rig, pod_of(crew, 0))) == ["n0"]
-        assert await nodes_told(crew) == []
-        assert len(await rig.events("NodeVerdictTakenBack")) == 1
-        assert shunned(await replaced(rig, crew, 0)) == []
-        await bind(rig, pod_of(crew, 0), "n0")
-        await rig.settle()
-        assert len(await rig.events("NodeVerdictTakenBack")) == 1
-        await meet(rig, crew, (await crew.epochs())[0] + 1)
-        await fail(rig, crew, 0)
-        assert await nodes_told(crew) == ["n0"]
-        assert len(await rig.events("NodeVerdictTakenBack")) == 1
+    crew = await started(rig, annotated("1/3600"))
+    await fail(rig, crew, 0, to="n0")
+    assert shunned(await spec_of(rig, pod_of(crew, 0))) == ["n0"]
+    assert await nodes_told(crew) == []
+    assert len(await rig.events("NodeVerdictTakenBack")) == 1
+    assert shunned(await replaced(rig, crew, 0)) == []
+    await bind(crew, pod_of(crew, 0), "n0")
+    await rig.settle()
+    assert len(await rig.events("NodeVerdictTakenBack")) == 1
+    await rig.run_epoch(crew, (await crew.epochs())[0] + 1)
+    await fail(rig, crew, 0)
+    assert await nodes_told(crew) == ["n0"]
+    assert len(await rig.events("NodeVerdictTakenBack")) == 1
 
 
-async def test_a_verdict_ends() -> None:
+async def test_a_verdict_ends(rig: Rig) -> None:
     """After its window nobody avoids the node; nothing need be written for that."""
-    rig = Rig()
-    async with rig.running():
-        crew = await started(rig, annotated("1/60"))
-        await fail(rig, crew, 0)
-        await rig.settle(50)
-        assert shunned(await replaced(rig, crew, 0)) == ["n0"]
-        await rig.settle(20)
-        assert shunned(await replaced(rig, crew, 0)) == []
+    crew = await started(rig, annotated("1/60"))
+    await fail(rig, crew, 0)
+    await rig.settle(50)
+    assert shunned(await replaced(rig, crew, 0)) == ["n0"]
+    await rig.settle(20)
+    assert shunned(await replaced(rig, crew, 0)) == []
 
 
-async def test_all_nodes_are_bad() -> None:
+async def test_all_nodes_are_bad(rig: Rig) -> None:
     """One of three is avoided, the one that failed last; the Event says which is avoided no longer."""
-    rig = Rig()
-    async with rig.running():
-        crew = await started(rig, annotated("1/3600"))
-        for index in (0, 1, 2):
-            await fail(rig, crew, index, to=f"spare-{index}")
-        assert await nodes_told(crew) == ["n0", "n1", "n2"]
-        assert any("and node n1 no longer: at most 1 of 3 nodes" in e["note"] for e in await rig.events("NodeAvoided"))
-        assert shunned(await replaced(rig, crew, 1)) == ["n2"]
+    crew = await started(rig, annotated("1/3600"))
+    for index in (0, 1, 2):
+        await fail(rig, crew, index, to=f"spare-{index}")
+    assert await nodes_told(crew) == ["n0", "n1", "n2"]
+    assert any("and node n1 no longer: at most 1 of 3 nodes" in e["note"] for e in await rig.events("NodeAvoided"))
+    assert shunned(await replaced(rig, crew, 1)) == ["n2"]
 
 
-async def test_two_jobsets_judge_for_themselves() -> None:
+async def test_two_jobsets_judge_for_themselves(rig: Rig) -> None:
     """What one blames does not concern the other, on the same nodes."""
-    rig = Rig()
-    async with rig.running():
-        one, other = await started(rig, annotated("2/3600", "one")), await started(rig, annotated("2/3600", "other"))
-        await fail(rig, one, 0)
-        await fail(rig, other, 0)
-        await fail(rig, one, 0)
-        assert (await nodes_told(one), await nodes_told(other)) == (["n0"], [])
-        assert shunned(await replaced(rig, other, 0)) == []
+    one, other = await started(rig, annotated("2/3600", "one")), await started(rig, annotated("2/3600", "other"))
+    await fail(rig, one, 0)
+    await fail(rig, other, 0)
+    await fail(rig, one, 0)
+    assert (await nodes_told(one), await nodes_told(other)) == (["n0"], [])
+    assert shunned(await replaced(rig, other, 0)) == []
 
 
 @pytest.mark.parametrize("value", [None, "nonsense"])
-async def test_an_annotation_that_goes_lets_pods_go(value: str | None) -> None:
+async def test_an_annotation_that_goes_lets_pods_go(rig: Rig, value: str | None) -> None:
     """Their templates have the gate for ever: it is lifted, and nothing is avoided."""
-    rig = Rig()
-    async with rig.running():
-        crew = await started(rig, annotated("1/3600"))
-        await fail(rig, crew, 0)
-        patch = {"metadata": {"annotations": {wire.BAD_NODES: value}}}
-        await rig.admin.patch(JOBSETS, "default", "train", patch)
-        await rig.settle()
-        assert shunned(await replaced(rig, crew, 0)) == []
+    crew = await started(rig, annotated("1/3600"))
+    await fail(rig, crew, 0)
+    await rig.annotate({wire.BAD_NODES: value})
+    await rig.settle()
+    assert shunned(await replaced(rig, crew, 0)) == []
 
 
-async def test_what_is_asked_for_by_a_person_blames_no_node() -> None:
+async def test_what_is_asked_for_by_a_person_blames_no_node(rig: Rig) -> None:
     """Nor does a Pod that is deleted."""
-    rig = Rig()
-    async with rig.running():
-        crew = await started(rig, annotated("1/3600"))
-        patch: dict[str, Any] = {"metadata": {"annotations": {wire.RESTART_REQUESTED: "a"}}}
-        await rig.admin.patch(JOBSETS, "default", "train", patch)
-        await rig.settle()
-        assert await crew.epochs() == (1, 1)
-        await meet(rig, crew, 2)
-        assert shunned(await replaced(rig, crew, 1)) == []
-        await bind(rig, pod_of(crew, 1), "n1")
-        await meet(rig, crew, 3)
-        status = await crew.status()
-        assert status[wire.LAST_GROUP_RESTART]["trigger"] == "pod_lost"
-        assert wire.NODE_FAILURES not in status
+    crew = await started(rig, annotated("1/3600"))
+    await rig.annotate({wire.RESTART_REQUESTED: "a"})
+    await rig.settle()
+    assert await crew.epochs() == (1, 1)
+    await rig.run_epoch(crew, 2)
+    assert shunned(await replaced(rig, crew, 1)) == []
+    await bind(crew, pod_of(crew, 1), "n1")
+    await rig.run_epoch(crew, 3)
+    status = await crew.status()
+    assert status[wire.LAST_GROUP_RESTART]["trigger"] == "pod_lost"
+    assert wire.NODE_FAILURES not in status
 
 
-async def test_both_gates_of_ours() -> None:
+async def test_both_gates_of_ours(rig: Rig) -> None:
     """Exclusive placement follows when the other gate is lifted."""
-    rig = Rig()
-    async with rig.running():
-        manifest = annotated()
-        manifest["metadata"]["annotations"][wire.EXCLUSIVE_TOPOLOGY] = "rack"
-        crew = await rig.submit(manifest)
-        await crew.make_pods()
-        await rig.settle()
-        assert not (await spec_of(rig, pod_of(crew, 0))).get("schedulingGates")
-        assert (await spec_of(rig, pod_of(crew, 1)))["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]
+    manifest = annotated()
+    manifest["metadata"]["annotations"][wire.EXCLUSIVE_TOPOLOGY] = "rack"
+    crew = await rig.submit(manifest)
+    await crew.make_pods()
+    await rig.settle()
+    assert not (await spec_of(rig, pod_of(crew, 0))).get("schedulingGates")
+    assert (await spec_of(rig, pod_of(crew, 1)))["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]

@@ -17,59 +17,51 @@ TWO_BY_TWO = jobset(jobs=[replicated_job(replicas=2, pods=2)])
 
 
 @pytest.mark.parametrize("text", ["2147483648", "-1", "abc", "", "1e3", "0"])
-async def test_a_broken_annotation_holds_up_its_own_group_and_tells_why(text: str) -> None:
+async def test_a_broken_annotation_holds_up_its_own_group_and_tells_why(rig: Rig, text: str) -> None:
     """A Pod with an unreadable epoch counts as not announced, with a Warning, until it is valid; other groups go on."""
-    rig = Rig()
-    async with rig.running():
-        other = await rig.started(jobset("other"))
-        crew = await rig.submit(jobset())
-        await crew.make_pods()
-        good, bad = crew.pods.values()
-        await crew.announce(good, 1)
-        await crew.annotate(bad, {wire.EPOCH: text})
-        await rig.settle()
-        assert await crew.epochs() == (0, 0)
-        (event,) = await rig.events("UnreadablePod")
-        assert event["type"] == "Warning"
-        assert bad in event["note"]
-        assert "expected an integer from 1 to 2147483647" in event["note"]
-        await crew.announce(bad, 1)
-        await other.announce_all(2)
-        await rig.settle()
-        assert await crew.epochs() == (1, 0)
-        assert await other.epochs() == (2, 1)
+    other = await rig.started(jobset("other"))
+    crew = await rig.submit(jobset())
+    await crew.make_pods()
+    good, bad = crew.pods.values()
+    await crew.announce(good, 1)
+    await crew.annotate(bad, {wire.EPOCH: text})
+    await rig.settle()
+    assert await crew.epochs() == (0, 0)
+    (event,) = await rig.events("UnreadablePod")
+    assert event["type"] == "Warning"
+    assert bad in event["note"]
+    assert "expected an integer from 1 to 2147483647" in event["note"]
+    await crew.announce(bad, 1)
+    await rig.meet(other, 2)
+    assert await crew.epochs() == (1, 0)
+    assert await other.epochs() == (2, 1)
 
 
-async def test_garbage_in_labels_stops_nobody() -> None:
+async def test_garbage_in_labels_stops_nobody(rig: Rig) -> None:
     """Garbage in labels changes nothing: membership follows from owner, name and index."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset())
-        garbage = {wire.JOB_INDEX: "x", wire.REPLICATED_JOB_NAME: "y", wire.RESTART_ATTEMPT: "z"}
-        await rig.admin.patch(JOBS, "default", "train-workers-0", {"metadata": {"labels": garbage}})
-        await crew.make_pods()
-        one, _ = crew.pods.values()
-        broken = {wire.JOB_COMPLETION_INDEX: "x", wire.JOB_INDEX: "y", wire.JOBSET_UID: "z"}
-        await rig.admin.patch(PODS, "default", one, {"metadata": {"labels": broken}})
-        await crew.announce_all(1)
-        await rig.settle()
-        assert await crew.epochs() == (1, 0)
+    crew = await rig.submit(jobset())
+    garbage = {wire.JOB_INDEX: "x", wire.REPLICATED_JOB_NAME: "y", wire.RESTART_ATTEMPT: "z"}
+    await rig.admin.patch(JOBS, "default", "train-workers-0", {"metadata": {"labels": garbage}})
+    await crew.make_pods()
+    one, _ = crew.pods.values()
+    broken = {wire.JOB_COMPLETION_INDEX: "x", wire.JOB_INDEX: "y", wire.JOBSET_UID: "z"}
+    await rig.admin.patch(PODS, "default", one, {"metadata": {"labels": broken}})
+    await rig.meet(crew, 1)
+    assert await crew.epochs() == (1, 0)
 
 
-async def test_foreign_pods_do_not_count() -> None:
+async def test_foreign_pods_do_not_count(rig: Rig) -> None:
     """A Pod with our labels and another JobSet's owner, or none, changes nothing."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        other = await rig.submit(jobset("other"))
-        (ours,) = (await crew.jobs()).values()
-        (theirs,) = (await other.jobs()).values()
-        labels = ours["spec"]["template"]["metadata"]["labels"] | {wire.JOB_COMPLETION_INDEX: "0"}
-        await other.make_pod(theirs, 0, labels=labels, annotations=wire.epoch_annotations(2))
-        alone = {"name": "alone", "labels": labels, "annotations": wire.epoch_annotations(2), "ownerReferences": []}
-        await other.make_pod(theirs, 1, **alone)
-        await rig.settle()
-        assert await crew.epochs() == (1, 0)
+    crew = await rig.started(jobset())
+    other = await rig.submit(jobset("other"))
+    (ours,) = (await crew.jobs()).values()
+    (theirs,) = (await other.jobs()).values()
+    labels = ours["spec"]["template"]["metadata"]["labels"] | {wire.JOB_COMPLETION_INDEX: "0"}
+    await other.make_pod(theirs, 0, labels=labels, annotations=wire.epoch_annotations(2))
+    alone = {"name": "alone", "labels": labels, "annotations": wire.epoch_annotations(2), "ownerReferences": []}
+    await other.make_pod(theirs, 1, **alone)
+    await rig.settle()
+    assert await crew.epochs() == (1, 0)
 
 
 async def test_a_foreign_job_with_our_name_is_reported_and_waited_for() -> None:
@@ -97,21 +89,19 @@ async def test_a_foreign_job_with_our_name_is_reported_and_waited_for() -> None:
         assert set(await crew.jobs()) == {"train-workers-0", "train-workers-1"}
 
 
-async def test_a_jobset_that_vanishes_in_the_middle_leaves_nothing_behind() -> None:
+async def test_a_jobset_that_vanishes_in_the_middle_leaves_nothing_behind(rig: Rig) -> None:
     """A JobSet deleted while its Jobs are created and its Pods announce leaves no error, no series and no Job."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(jobs=[replicated_job(replicas=20, pods=1)]))
-        assert b'jobset="train"' in rig.controllers[0].metrics.text()
-        await rig.admin.delete(JOBSETS, "default", "train")
-        for pod in list(crew.pods.values())[:5]:
-            with contextlib.suppress(NotFound):
-                await crew.announce(pod, 2)
-        await rig.settle(30.0)
-        assert await crew.jobs() == {}
-        assert b'jobset="train"' not in rig.controllers[0].metrics.text()
-        again = await rig.started(jobset())
-        assert await again.epochs() == (1, 0)
+    crew = await rig.started(jobset(jobs=[replicated_job(replicas=20, pods=1)]))
+    assert b'jobset="train"' in rig.controllers[0].metrics.text()
+    await rig.admin.delete(JOBSETS, "default", "train")
+    for pod in list(crew.pods.values())[:5]:
+        with contextlib.suppress(NotFound):
+            await crew.announce(pod, 2)
+    await rig.settle(30.0)
+    assert await crew.jobs() == {}
+    assert b'jobset="train"' not in rig.controllers[0].metrics.text()
+    again = await rig.started(jobset())
+    assert await again.epochs() == (1, 0)
 
 
 async def test_one_bad_jobset_does_not_stop_the_others() -> None:
@@ -154,11 +144,9 @@ async def test_a_manifest_that_cannot_work_is_refused_at_the_door() -> None:
         await rig.admin.create(JOBSETS, "default", manifest)
 
 
-async def test_another_managers_jobset_is_never_touched() -> None:
+async def test_another_managers_jobset_is_never_touched(rig: Rig) -> None:
     """A JobSet of another manager gets no Jobs, status or Event, even for Pods that look like ours."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset(managedBy="example.com/other"))
-        await rig.settle(30.0)
-        assert await crew.jobs() == {}
-        assert "status" not in await crew.jobset()
+    crew = await rig.submit(jobset(managedBy="example.com/other"))
+    await rig.settle(30.0)
+    assert await crew.jobs() == {}
+    assert "status" not in await crew.jobset()

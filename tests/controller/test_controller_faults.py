@@ -80,56 +80,47 @@ async def test_a_conflict_is_decided_again_on_fresh_state() -> None:
 
         rig.fault = fault
         with capture_logs() as logs:
-            await crew.announce_all(1)
-            await rig.settle(0.5)
+            await rig.meet(crew, 1, 0.5)
         assert await crew.epochs() == (1, 0)
         assert not [entry for entry in logs if entry["log_level"] in ("error", "warning")]
     assert b"inplace_api_conflicts_total 2.0" in rig.controllers[0].metrics.text()
 
 
-async def test_a_status_write_that_fails_is_tried_again() -> None:
+async def test_a_status_write_that_fails_is_tried_again(rig: Rig) -> None:
     """A failed or throttled status write delays the epoch and is repeated."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset())
-        await crew.make_pods()
-        answers = [refusal(500, "InternalError"), refusal(429, "TooManyRequests")]
+    crew = await rig.submit(jobset())
+    await crew.make_pods()
+    answers = [refusal(500, "InternalError"), refusal(429, "TooManyRequests")]
 
-        def fault(request: Request) -> Response | None:
-            return answers.pop() if request.path.split("?")[0].endswith("/status") and answers else None
+    def fault(request: Request) -> Response | None:
+        return answers.pop() if request.path.split("?")[0].endswith("/status") and answers else None
 
-        rig.fault = fault
-        await crew.announce_all(1)
-        await rig.settle(1.0)
-        assert await crew.epochs() == (1, 0)
+    rig.fault = fault
+    await rig.meet(crew, 1, 1.0)
+    assert await crew.epochs() == (1, 0)
 
 
-async def test_a_deleted_service_comes_back() -> None:
+async def test_a_deleted_service_comes_back(rig: Rig) -> None:
     """A deleted headless Service is created again."""
-    rig = Rig()
-    async with rig.running():
-        await rig.submit(jobset())
-        await rig.admin.delete(SERVICES, "default", "train")
-        await rig.settle(1.0)
-        assert await exists(rig.admin, SERVICES, "default", "train")
+    await rig.submit(jobset())
+    await rig.admin.delete(SERVICES, "default", "train")
+    await rig.settle(1.0)
+    assert await exists(rig.admin, SERVICES, "default", "train")
 
 
-async def test_a_job_deleted_by_hand_comes_back() -> None:
+async def test_a_job_deleted_by_hand_comes_back(rig: Rig) -> None:
     """A Job deleted by hand is created again; the group waits for its new Pods."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(TWO_BY_TWO)
-        await rig.admin.delete(JOBS, "default", "train-workers-0")
-        await rig.settle(5.0)
-        assert set(await crew.jobs()) == {"train-workers-0", "train-workers-1"}
-        crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] == "train-workers-1"}
-        await crew.make_pods()
-        await crew.announce(crew.pods["train-workers-0", 0], 2)
-        await rig.settle()
-        assert await crew.epochs() == (1, 1)
-        await crew.announce_all(2)
-        await rig.settle()
-        assert await crew.epochs() == (2, 1)
+    crew = await rig.started(TWO_BY_TWO)
+    await rig.admin.delete(JOBS, "default", "train-workers-0")
+    await rig.settle(5.0)
+    assert set(await crew.jobs()) == {"train-workers-0", "train-workers-1"}
+    crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] == "train-workers-1"}
+    await crew.make_pods()
+    await crew.announce(crew.pods["train-workers-0", 0], 2)
+    await rig.settle()
+    assert await crew.epochs() == (1, 1)
+    await rig.meet(crew, 2)
+    assert await crew.epochs() == (2, 1)
 
 
 async def test_an_unreachable_server_is_waited_for() -> None:
@@ -183,7 +174,7 @@ async def test_a_service_that_the_cache_does_not_show_is_not_asked_for_by_each_e
         await rig.admin.create(SERVICES, "default", old)
         await rig.submit(jobset())
         for number in range(100):
-            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": str(number)}}})
+            await rig.edit({"metadata": {"labels": {"edited": str(number)}}})
             await rig.settle(0.01)
         assert 1 <= rig.writes("/services", "POST") <= (1.0 + 100 * 0.01) / AGAIN_S + 2
         await rig.admin.delete(SERVICES, "default", "train")
@@ -209,20 +200,18 @@ async def test_a_late_jobset_does_not_make_the_garbage_collector_work() -> None:
         assert (await rig.admin.list(JOBS))["items"] == []
 
 
-async def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing() -> None:
+async def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing(rig: Rig) -> None:
     """When history is compacted and all watches end while Pods announce, new lists correct the caches."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(TWO_BY_TWO)
-        first, *rest = crew.pods.values()
-        await crew.announce(first, 2)
-        for group, plural in (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"), ("", "services")):
-            rig.server.drop_watches(group, plural)
-        for pod in rest:
-            await crew.announce(pod, 2)
-        rig.server.compact()
-        await rig.settle(5.0)
-        assert await crew.epochs() in [(2, 0), (2, 1)]
+    crew = await rig.started(TWO_BY_TWO)
+    first, *rest = crew.pods.values()
+    await crew.announce(first, 2)
+    for group, plural in (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"), ("", "services")):
+        rig.server.drop_watches(group, plural)
+    for pod in rest:
+        await crew.announce(pod, 2)
+    rig.server.compact()
+    await rig.settle(5.0)
+    assert await crew.epochs() in [(2, 0), (2, 1)]
 
 
 async def test_a_conflict_does_not_wait_for_a_slow_watch() -> None:
@@ -232,9 +221,8 @@ async def test_a_conflict_does_not_wait_for_a_slow_watch() -> None:
         crew = await rig.submit(jobset())
         await rig.settle(40.0)
         await crew.make_pods()
-        await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"labels": {"edited": "yes"}}})
-        await crew.announce_all(1)
-        await rig.settle(0.5)
+        await rig.edit({"metadata": {"labels": {"edited": "yes"}}})
+        await rig.meet(crew, 1, 0.5)
         assert await crew.epochs() == (1, 0)
 
 

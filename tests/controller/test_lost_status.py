@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -23,15 +23,14 @@ async def ran_to_epoch_3(rig: Rig, restarts_max: int) -> Crew:
     async with rig.running():
         crew = await rig.started(group(restarts_max=restarts_max))
         for epoch in (2, 3):
-            await crew.announce_all(epoch)
-            await rig.settle()
+            await rig.meet(crew, epoch)
         assert await crew.epochs() == (3, 2)
     return crew
 
 
 async def lose_status(rig: Rig) -> None:
     """Remove the status, as a restore from a backup without it does."""
-    await rig.admin.patch(JOBSETS, "default", "train", {"status": None}, subresource="status")
+    await rig.edit({"status": None}, subresource="status")
 
 
 @pytest.mark.parametrize("restarts_max", [5, 2])
@@ -52,20 +51,16 @@ async def test_what_every_pod_announced_is_the_groups_epoch(restarts_max: int) -
         assert len(await rig.events("GroupRestartFinished")) == 2
 
 
-async def test_a_controller_that_remembers_writes_the_status_again() -> None:
+async def test_a_controller_that_remembers_writes_the_status_again(rig: Rig) -> None:
     """A running controller writes a lost status again at once, as it was."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(group())
-        await crew.announce_all(2)
-        await rig.settle()
-        assert await crew.epochs() == (2, 1)
-        await lose_status(rig)
-        await rig.settle()
-        assert await crew.epochs() == (2, 1)
-        await crew.announce_all(3)
-        await rig.settle()
-        assert await crew.epochs() == (3, 2)
+    crew = await rig.started(group())
+    await rig.meet(crew, 2)
+    assert await crew.epochs() == (2, 1)
+    await lose_status(rig)
+    await rig.settle()
+    assert await crew.epochs() == (2, 1)
+    await rig.meet(crew, 3)
+    assert await crew.epochs() == (3, 2)
 
 
 async def test_one_tampered_pod_alone_decides_nothing() -> None:
@@ -98,8 +93,7 @@ async def test_pods_of_two_generations_meet_in_the_epoch_after() -> None:
         assert await crew.epochs() == (3, 3)
         (event,) = await rig.events("StatusRestored")
         assert "the group meets in the epoch after" in event["note"]
-        await crew.announce_all(4)
-        await rig.settle()
+        await rig.meet(crew, 4)
         assert await crew.epochs() == (4, 3)
 
 
@@ -109,15 +103,13 @@ async def test_a_budget_that_was_lost_too_fails_nobody_before_the_next_restart()
     async with rig.running():
         crew = await rig.started(group(restarts_max=1))
         for epoch in (2, 3):  # restarts on request are not counted
-            annotations = {wire.RESTART_REQUESTED: f"request-{epoch}"}
-            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
+            await rig.annotate({wire.RESTART_REQUESTED: f"request-{epoch}"})
             await rig.settle()
-            await crew.announce_all(epoch)
-            await rig.settle()
+            await rig.meet(crew, epoch)
         assert await crew.epochs() == (3, 2)
     await lose_status(rig)
     async with rig.running():
         await rig.settle()
         assert (await crew.epochs())[0] == 3
         assert (await crew.status())[wire.EXEMPT_EPOCHS] == 1
-        assert await crew.condition("Failed") is None
+        assert await crew.find_condition("Failed") is None

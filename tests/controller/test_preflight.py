@@ -59,37 +59,33 @@ def denying(*denied: tuple[str, str]) -> Any:
     return answer
 
 
-async def test_a_whole_installation_is_called_whole() -> None:
+async def test_a_whole_installation_is_called_whole(rig: Rig) -> None:
     """With a whole installation the preflight ends at once, reports nothing, and the controller is ready."""
-    rig = Rig()
-    async with rig.running():
-        await install_guards(rig)
-        looking = preflight(rig)
-        with capture_logs() as logs:
-            await looking.run()
-        assert (logs, looking.why_not_ready) == ([WHOLE], None)
+    await install_guards(rig)
+    looking = preflight(rig)
+    with capture_logs() as logs:
+        await looking.run()
+    assert (logs, looking.why_not_ready) == ([WHOLE], None)
 
 
-async def test_a_missing_crd_is_named_until_it_is_installed() -> None:
+async def test_a_missing_crd_is_named_until_it_is_installed(rig: Rig) -> None:
     """A missing CRD is reported once with a command; the controller is ready within a minute of its installation."""
-    rig = Rig()
-    async with rig.running():
-        await install_guards(rig)
-        await rig.admin.delete(CUSTOM_RESOURCE_DEFINITIONS, None, CRD)
-        looking = preflight(rig)
-        with capture_logs() as logs:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(looking.run())
-                await rig.settle(3 * AGAIN_S)
-                assert looking.why_not_ready == (f"expected the CustomResourceDefinition {CRD}, found none; {CRD_CURE}")
-                await rig.admin.create(CUSTOM_RESOURCE_DEFINITIONS, None, crd())
-                await rig.settle(AGAIN_S)
-                assert looking.why_not_ready is None
-        ours = [entry for entry in logs if entry["event"].startswith("installation")]  # a controller runs, too
-        assert [(entry["log_level"], entry["event"]) for entry in ours] == [
-            ("error", "installation_incomplete"),
-            ("info", "installation_complete"),
-        ]
+    await install_guards(rig)
+    await rig.admin.delete(CUSTOM_RESOURCE_DEFINITIONS, None, CRD)
+    looking = preflight(rig)
+    with capture_logs() as logs:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(looking.run())
+            await rig.settle(3 * AGAIN_S)
+            assert looking.why_not_ready == (f"expected the CustomResourceDefinition {CRD}, found none; {CRD_CURE}")
+            await rig.admin.create(CUSTOM_RESOURCE_DEFINITIONS, None, crd())
+            await rig.settle(AGAIN_S)
+            assert looking.why_not_ready is None
+    ours = [entry for entry in logs if entry["event"].startswith("installation")]  # a controller runs, too
+    assert [(entry["log_level"], entry["event"]) for entry in ours] == [
+        ("error", "installation_incomplete"),
+        ("info", "installation_complete"),
+    ]
 
 
 # Source: config/components/crd of sigs.k8s.io/jobset v0.12.0.
@@ -125,82 +121,70 @@ def test_every_field_of_ours_is_looked_for(part: str) -> None:
     assert set(parts[part]["properties"]) - UPSTREAMS[part] == OUR_FIELDS[part]
 
 
-async def test_another_projects_crd_is_a_warning() -> None:
+async def test_another_projects_crd_is_a_warning(rig: Rig) -> None:
     """With upstream's CRD the controller works and warns about the missing fields and the consequence."""
-    rig = Rig()
-    async with rig.running():
-        await install_guards(rig)
-        stored = await rig.admin.get(CUSTOM_RESOURCE_DEFINITIONS, None, CRD)
-        parts = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-        for name in (wire.SYNCED_EPOCH, wire.EXEMPT_EPOCHS):
-            del parts["status"]["properties"][name]
-        del parts["spec"]["properties"]["activeDeadlineSeconds"]
-        await rig.admin.replace(CUSTOM_RESOURCE_DEFINITIONS, None, CRD, stored)
-        (line,), ready = await look_once(rig)
-        absent = "exemptEpochs, syncedEpoch, spec.activeDeadlineSeconds"
-        assert line["message"].endswith(f"found one without {absent}: what is written there is lost")
-        assert (line["log_level"], line["cure"], ready) == ("warning", CRD_CURE, None)
+    await install_guards(rig)
+    stored = await rig.admin.get(CUSTOM_RESOURCE_DEFINITIONS, None, CRD)
+    parts = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    for name in (wire.SYNCED_EPOCH, wire.EXEMPT_EPOCHS):
+        del parts["status"]["properties"][name]
+    del parts["spec"]["properties"]["activeDeadlineSeconds"]
+    await rig.admin.replace(CUSTOM_RESOURCE_DEFINITIONS, None, CRD, stored)
+    (line,), ready = await look_once(rig)
+    absent = "exemptEpochs, syncedEpoch, spec.activeDeadlineSeconds"
+    assert line["message"].endswith(f"found one without {absent}: what is written there is lost")
+    assert (line["log_level"], line["cure"], ready) == ("warning", CRD_CURE, None)
 
 
-async def test_missing_rights_are_listed_with_who_lacks_them() -> None:
+async def test_missing_rights_are_listed_with_who_lacks_them(rig: Rig) -> None:
     """One line names the account, all missing rights and their namespaces; the controller is not ready."""
-    rig = Rig()
-    async with rig.running():
-        await install_guards(rig)
-        rig.fault = denying(("patch", "pods"), ("update", "leases"))
-        (line,), ready = await look_once(rig, namespace="team")
-        assert line["message"] == (
-            f"expected {USER} to be allowed to patch pods in namespace team, update leases in namespace s; "
-            "the API server says no"
-        )
-        assert "kubectl apply --server-side -k deploy/rbac" in line["cure"]
-        assert ready == f"{line['message']}; {line['cure']}"
+    await install_guards(rig)
+    rig.fault = denying(("patch", "pods"), ("update", "leases"))
+    (line,), ready = await look_once(rig, namespace="team")
+    assert line["message"] == (
+        f"expected {USER} to be allowed to patch pods in namespace team, update leases in namespace s; "
+        "the API server says no"
+    )
+    assert "kubectl apply --server-side -k deploy/rbac" in line["cure"]
+    assert ready == f"{line['message']}; {line['cure']}"
 
 
-async def test_one_namespace_needs_no_right_to_read_nodes() -> None:
+async def test_one_namespace_needs_no_right_to_read_nodes(rig: Rig) -> None:
     """With --namespace the preflight does not check rights that only a ClusterRole can grant."""
-    rig = Rig()
-    async with rig.running():
-        await install_guards(rig)
-        rig.fault = denying(("get", "nodes"))
-        assert await look_once(rig, namespace="team") == ([WHOLE], None)
-        assert len((await look_once(rig))[0]) == 1
+    await install_guards(rig)
+    rig.fault = denying(("get", "nodes"))
+    assert await look_once(rig, namespace="team") == ([WHOLE], None)
+    assert len((await look_once(rig))[0]) == 1
 
 
-async def test_missing_policies_are_warnings() -> None:
+async def test_missing_policies_are_warnings(rig: Rig) -> None:
     """Each missing policy is a warning with its consequence, and the controller is ready without them."""
-    rig = Rig()
-    async with rig.running():
-        lines, ready = await look_once(rig)
-        assert [line["cure"] for line in lines] == [POLICIES_CURE] * len(POLICIES)
-        assert "JobSets are not checked" in lines[0]["message"]
-        assert "templates of a JobSet that runs may change" in lines[1]["message"]
-        assert "an agent may change any Pod" in lines[2]["message"]
-        assert ready is None
+    lines, ready = await look_once(rig)
+    assert [line["cure"] for line in lines] == [POLICIES_CURE] * len(POLICIES)
+    assert "JobSets are not checked" in lines[0]["message"]
+    assert "templates of a JobSet that runs may change" in lines[1]["message"]
+    assert "an agent may change any Pod" in lines[2]["message"]
+    assert ready is None
 
 
-async def test_what_may_not_be_asked_counts_as_there() -> None:
+async def test_what_may_not_be_asked_counts_as_there(rig: Rig) -> None:
     """Without the right to read the CRD or the policies they count as present, so an older role gives no alarm."""
-    rig = Rig()
-    async with rig.running():
-        rig.fault = lambda request: refusal(403, "Forbidden") if request.method == "GET" else None
-        assert await look_once(rig) == ([WHOLE], None)
+    rig.fault = lambda request: refusal(403, "Forbidden") if request.method == "GET" else None
+    assert await look_once(rig) == ([WHOLE], None)
 
 
-async def test_a_server_that_is_away_is_asked_again() -> None:
+async def test_a_server_that_is_away_is_asked_again(rig: Rig) -> None:
     """When the server does not answer, the preflight asks again and reports nothing as missing."""
-    rig = Rig()
-    async with rig.running():
-        rig.fault = lambda _: refusal(503, "ServiceUnavailable")
-        looking = preflight(rig)
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(looking.run())
-            await rig.settle()
-            assert looking.why_not_ready is None
-            await install_guards(rig)
-            rig.fault = lambda _: None
-            await rig.settle(AGAIN_S)
-            assert task.done()
+    rig.fault = lambda _: refusal(503, "ServiceUnavailable")
+    looking = preflight(rig)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(looking.run())
+        await rig.settle()
+        assert looking.why_not_ready is None
+        await install_guards(rig)
+        rig.fault = lambda _: None
+        await rig.settle(AGAIN_S)
+        assert task.done()
 
 
 async def look_once(rig: Rig, **settings: Any) -> tuple[list[Any], str | None]:

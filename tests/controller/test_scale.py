@@ -46,57 +46,53 @@ async def create_many(rig: Rig, jobsets: int) -> None:
 
 
 @pytest.mark.slow
-async def test_a_burst_of_jobsets_starves_no_restart() -> None:
+async def test_a_burst_of_jobsets_starves_no_restart(rig: Rig) -> None:
     """While a slow server creates 100 JobSets, another group's restart takes only the time of its two writes."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        rig.latency_s = write_latency_s
-        await create_many(rig, 100)
-        first, *others = crew.pods.values()
-        for epoch in (2, 3, 4):
-            began_s = rig.clock.monotonic_s()
-            await crew.announce(first, epoch)
-            while (await crew.epochs())[1] < epoch - 1:
-                await rig.settle(0.001)
-            for pod in others:
-                await crew.announce(pod, epoch)
-            while (await crew.epochs())[0] < epoch:
-                await rig.settle(0.001)
-            assert rig.clock.monotonic_s() - began_s < RESTART_S_MAX
-        assert len((await rig.admin.list(JOBS, "default"))["items"]) < 100, "the burst ended too soon to prove it"
-        await rig.settle(60.0)
-        assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
+    crew = await rig.started(jobset())
+    rig.latency_s = write_latency_s
+    await create_many(rig, 100)
+    first, *others = crew.pods.values()
+    for epoch in (2, 3, 4):
+        began_s = rig.clock.monotonic_s()
+        await crew.announce(first, epoch)
+        while (await crew.epochs())[1] < epoch - 1:
+            await rig.settle(0.001)
+        for pod in others:
+            await crew.announce(pod, epoch)
+        while (await crew.epochs())[0] < epoch:
+            await rig.settle(0.001)
+        assert rig.clock.monotonic_s() - began_s < RESTART_S_MAX
+    assert len((await rig.admin.list(JOBS, "default"))["items"]) < 100, "the burst ended too soon to prove it"
+    await rig.settle(60.0)
+    assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
 
 
 @pytest.mark.slow
-async def test_an_overloaded_server_is_spared_and_every_job_is_made_once() -> None:
+async def test_an_overloaded_server_is_spared_and_every_job_is_made_once(rig: Rig) -> None:
     """While each write gets Retry-After for 20 s, few are sent; then every Job is made exactly once."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        overloaded_until_s = rig.clock.monotonic_s() + 20.0
-        refused: list[float] = []
+    crew = await rig.started(jobset())
+    overloaded_until_s = rig.clock.monotonic_s() + 20.0
+    refused: list[float] = []
 
-        def fault(request: Request) -> Response | None:
-            now_s = rig.clock.monotonic_s()
-            if request.method == "GET" or "/leases" in request.path or now_s > overloaded_until_s:
-                return None
-            refused.append(now_s)
-            busy = refusal(429, "TooManyRequests")
-            return Response(busy.status, {**busy.headers, "retry-after": "2"}, busy.body)
+    def fault(request: Request) -> Response | None:
+        now_s = rig.clock.monotonic_s()
+        if request.method == "GET" or "/leases" in request.path or now_s > overloaded_until_s:
+            return None
+        refused.append(now_s)
+        busy = refusal(429, "TooManyRequests")
+        return Response(busy.status, {**busy.headers, "retry-after": "2"}, busy.body)
 
-        rig.latency_s = write_latency_s
-        rig.fault = fault
-        await create_many(rig, 100)
-        for pod in crew.pods.values():
-            await crew.announce(pod, 2)
-        await rig.settle(120.0)
-        assert (await crew.epochs())[0] == 2
-        assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
-        pauses_s = [after - before for before, after in pairwise(refused)]
-        assert all(pause_s < 2 * WRITE_S or pause_s >= 2.0 for pause_s in pauses_s)  # sent together, or after it
-        assert len(refused) <= 40, f"{len(refused)} writes were sent to a server that asked for peace"
+    rig.latency_s = write_latency_s
+    rig.fault = fault
+    await create_many(rig, 100)
+    for pod in crew.pods.values():
+        await crew.announce(pod, 2)
+    await rig.settle(120.0)
+    assert (await crew.epochs())[0] == 2
+    assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
+    pauses_s = [after - before for before, after in pairwise(refused)]
+    assert all(pause_s < 2 * WRITE_S or pause_s >= 2.0 for pause_s in pauses_s)  # sent together, or after it
+    assert len(refused) <= 40, f"{len(refused)} writes were sent to a server that asked for peace"
 
 
 async def test_jobs_of_one_jobset_are_created_in_parallel_and_not_without_bound() -> None:
@@ -114,28 +110,26 @@ async def test_jobs_of_one_jobset_are_created_in_parallel_and_not_without_bound(
 
 
 @pytest.mark.parametrize("pods", [2, 40])
-async def test_a_group_restart_writes_the_status_twice_however_many_pods_there_are(pods: int) -> None:
+async def test_a_group_restart_writes_the_status_twice_however_many_pods_there_are(rig: Rig, pods: int) -> None:
     """A restart writes the epochs twice, and Jobs' counters a bounded number of times, for any number of Pods."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=pods // 2)]))
-        await rig.settle(10.0)
-        before = rig.writes("/jobsets/train/status")
-        first, *others = crew.pods.values()
-        await crew.announce(first, 2)
-        await rig.settle(0.1)
-        for name in await crew.jobs():
-            for ready in range(pods // 2):
-                counted = {"status": {"active": pods // 2, "ready": ready}}
-                await rig.admin.patch(JOBS, "default", name, counted, subresource="status")
-                await rig.settle(0.02)
-        for pod in others:
-            await crew.announce(pod, 2)
-            await rig.settle(0.01)
-        assert await crew.epochs() == (2, 1)
-        assert rig.writes("/jobsets/train/status") - before == 2
-        await rig.settle(10.0)
-        assert rig.writes("/jobsets/train/status") - before <= 2 + 2
+    crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=pods // 2)]))
+    await rig.settle(10.0)
+    before = rig.writes("/jobsets/train/status")
+    first, *others = crew.pods.values()
+    await crew.announce(first, 2)
+    await rig.settle(0.1)
+    for name in await crew.jobs():
+        for ready in range(pods // 2):
+            counted = {"status": {"active": pods // 2, "ready": ready}}
+            await rig.admin.patch(JOBS, "default", name, counted, subresource="status")
+            await rig.settle(0.02)
+    for pod in others:
+        await crew.announce(pod, 2)
+        await rig.settle(0.01)
+    assert await crew.epochs() == (2, 1)
+    assert rig.writes("/jobsets/train/status") - before == 2
+    await rig.settle(10.0)
+    assert rig.writes("/jobsets/train/status") - before <= 2 + 2
 
 
 class Listed:

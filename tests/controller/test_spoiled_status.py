@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.kube.resources import JOBSETS
 from inplace.common.protocol.agent import AgentState, Announce, Verdict, View, judge, step
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.protocol.ledger import Ledger
@@ -17,7 +16,7 @@ from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
 from inplace.controller.spec.scopes import WHOLE
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -28,8 +27,7 @@ SLOTS = tuple(Slot("workers", 0, index) for index in range(PODS))
 
 def spoiled(status: dict[str, Any], *epochs: int | None) -> PlannerWorld:
     """Return a JobSet with this status, and its ledger's decision for Pods at these epochs."""
-    world = PlannerWorld(jobset(jobs=[replicated_job(pods=PODS)]))
-    world.settle()
+    world = settled(jobset(jobs=[replicated_job(pods=PODS)]))
     world.status.update(status)
     decide(world, *epochs)
     return world
@@ -83,17 +81,13 @@ def test_without_an_epoch_left_the_jobset_fails_and_says_so(synced: int) -> None
     assert "create the JobSet anew" in failed["message"]
 
 
-async def test_a_running_group_without_an_epoch_left_fails() -> None:
+async def test_a_running_group_without_an_epoch_left_fails(rig: Rig) -> None:
     """A running group whose status is set to the last epoch fails."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        status = wire.status_of_epochs(INT32_MAX, INT32_MAX)
-        await rig.admin.patch(JOBSETS, "default", "train", {"status": status}, subresource="status")
-        await rig.settle()
-        failed = await crew.condition("Failed")
-        assert failed is not None
-        assert failed["reason"] == "NoEpochLeft"
+    crew = await rig.started(jobset())
+    status = wire.status_of_epochs(INT32_MAX, INT32_MAX)
+    await rig.edit({"status": status}, subresource="status")
+    await rig.settle()
+    assert (await crew.condition("Failed"))["reason"] == "NoEpochLeft"
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50))

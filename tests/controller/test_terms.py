@@ -30,8 +30,7 @@ async def test_stopping_finishes_and_releases_the_lease() -> None:
         lease = await rig.admin.get(LEASES, "default", "inplace-controller")
         assert lease["spec"]["holderIdentity"] == ""
         successor = group.create_task(second.run())
-        await crew.announce_all(1)
-        await rig.settle(0.5)
+        await rig.meet(crew, 1, 0.5)
         assert await crew.epochs() == (1, 0)
         successor.cancel()
         server.cancel()
@@ -57,8 +56,7 @@ async def test_two_controllers_take_turns() -> None:
         await rig.settle(0.1)
         assert await crew.epochs() == (1, 1)
         await _vanish(rig, tasks[1])
-        await crew.announce_all(2)
-        await rig.settle(30.0)
+        await rig.meet(crew, 2, 30.0)
         assert second.is_leader
         assert await crew.epochs() == (2, 1)
         for task in tasks:

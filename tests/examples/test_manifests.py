@@ -125,8 +125,7 @@ async def test_ten_lines_are_enough(tmp_path: Path) -> None:
         (job,) = (await crew.jobs()).values()
         for index in range(8):
             await crew.make_pod(job, index)
-        await crew.announce_all(1)
-        await rig.settle(0.2)
+        await rig.meet(crew, 1, 0.2)
         assert await crew.epochs() == (1, 0)
 
 

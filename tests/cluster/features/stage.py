@@ -89,7 +89,7 @@ class Stage(Crew):
 
     async def words(self, kind: str) -> tuple[str, str, str] | None:
         """Return status, reason and message of a condition; None when there is none."""
-        found = await self.condition(kind)
+        found = await self.find_condition(kind)
         return None if found is None else (found["status"], found["reason"], found["message"])
 
     async def becomes(self, kind: str, status: str, reason: str, message: str) -> None:

@@ -40,7 +40,6 @@ async def test_a_job_is_left_failed(stage: Stage) -> None:
     await stage.fail("train-a-1")
     await stage.says_soon("BadInput")
     condition = await stage.condition("JobsLeftFailed")
-    assert condition is not None
     assert (condition["status"], condition["reason"]) == ("True", "BadInput")
     await stage.succeed("train-a-0", "train-b-0")
     await stage.becomes("Completed", "True", "AllJobsCompleted", "jobset completed successfully")

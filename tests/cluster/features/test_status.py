@@ -114,7 +114,6 @@ async def test_a_condition_says_for_which_generation(stage: Stage) -> None:
     await stage.edit({"spec": {"suspend": True}})
     await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
     condition = await stage.condition("Suspended")
-    assert condition is not None
     assert condition["observedGeneration"] == (await stage.jobset())["metadata"]["generation"] == 2
 
 
@@ -123,13 +122,13 @@ async def test_the_end_is_final(stage: Stage) -> None:
     await stage.start(jobset(strategy=None, jobs=[replicated_job("a", replicas=2)]))
     await stage.fail("train-a-0")
     await stage.becomes_terminal("Failed")
-    before = await stage.condition("Failed")
+    before = await stage.find_condition("Failed")
     await stage.has_jobs("train-a-0")
     patch = {"metadata": {"labels": {"seen": "again"}}}
     await stage.client.patch(JOBS, stage.namespace, "train-a-0", patch)
     await stage.client.delete(JOBS, stage.namespace, "train-a-0")
     await stage.counts_are("a")
-    assert await stage.condition("Failed") == before
+    assert await stage.find_condition("Failed") == before
     assert (await stage.status())["terminalState"] == "Failed"
 
 

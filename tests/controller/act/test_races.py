@@ -13,7 +13,7 @@ from inplace.common.wire import names as wire
 from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew, exists
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.player import FOUR, PHASES, Player, edit
+from tests.controller.player import FOUR, PHASES, Player
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -40,10 +40,10 @@ async def playing(rig: Rig, manifest: KubeObject = FOUR) -> AsyncIterator[Player
 
 async def suspend_and_resume(rig: Rig, player: Player) -> None:
     """Suspend the JobSet, let its Pods go, and resume it."""
-    await edit(rig, {"spec": {"suspend": True}})
+    await rig.edit({"spec": {"suspend": True}})
     await player.turn()
-    assert (await player.crew.condition("Suspended") or {})["status"] == "True"
-    await edit(rig, {"spec": {"suspend": False}})
+    assert (await player.crew.condition("Suspended"))["status"] == "True"
+    await rig.edit({"spec": {"suspend": False}})
 
 
 async def resize(rig: Rig, player: Player, pods: int) -> None:
@@ -51,7 +51,7 @@ async def resize(rig: Rig, player: Player, pods: int) -> None:
     jobs = (await player.crew.jobset())["spec"]["replicatedJobs"]
     for job in jobs:
         job["template"]["spec"] |= {"parallelism": pods, "completions": pods}
-    await edit(rig, {"spec": {"replicatedJobs": jobs}})
+    await rig.edit({"spec": {"replicatedJobs": jobs}})
 
 
 async def edit_jobset(rig: Rig, player: Player, how: str) -> None:
@@ -64,11 +64,11 @@ async def edit_jobset(rig: Rig, player: Player, how: str) -> None:
         case "shrink":
             await resize(rig, player, 1)
         case "ttl":
-            await edit(rig, {"spec": {"ttlSecondsAfterFinished": 0}})
+            await rig.edit({"spec": {"ttlSecondsAfterFinished": 0}})
         case "coordinator":
-            await edit(rig, {"spec": {"coordinator": {"replicatedJob": "workers"}}})
+            await rig.edit({"spec": {"coordinator": {"replicatedJob": "workers"}}})
         case "metadata":
-            await edit(rig, {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}})
+            await rig.edit({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}})
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ async def test_a_job_of_ours_may_be_changed_by_hand_in_every_phase(how: str, pha
     rig = Rig()
     async with playing(rig) as player:
         await player.bring(phase)
-        before = {name: job["metadata"]["uid"] for name, job in (await player.crew.jobs()).items()}
+        before = await player.crew.job_uids()
         await disturb_job(rig, how)
         await rig.settle(5.0)
         if how == "orphaned":
@@ -125,8 +125,7 @@ async def test_a_job_of_ours_may_be_changed_by_hand_in_every_phase(how: str, pha
             await rig.admin.delete(JOBS, "default", JOB)
             await rig.settle(60.0)
         await player.play()
-        jobs = await player.crew.jobs()
-        after = {name: job["metadata"]["uid"] for name, job in jobs.items()}
+        after = await player.crew.job_uids()
         is_kept = how in ("resized", "suspended")
         assert "train-workers-1" in after
         assert how == "relabelled" or (after[JOB] == before[JOB]) == is_kept
@@ -250,14 +249,13 @@ async def test_a_foreign_claim_serves_and_is_compared() -> None:
     await rig.admin.create(claims, "default", foreign | {"spec": small})
     async with playing(rig, changed(manifest, path, mounts)) as player:
         condition = await player.crew.condition("SpecProblem")
-        assert condition is not None
         assert "expected spec.resources.requests.storage '1Gi', saw '1Mi'" in condition["message"]
         await player.play()
         await rig.admin.delete(claims, "default", "cache-train")
         await rig.settle(60.0)
         ours = await rig.admin.get(claims, "default", "cache-train")
         assert ours["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
-        assert (await player.crew.condition("SpecProblem") or {})["status"] == "False"
+        assert (await player.crew.condition("SpecProblem"))["status"] == "False"
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -302,7 +300,7 @@ async def test_an_in_order_start_does_not_deadlock_and_joins_uncounted() -> None
         status = await player.crew.status()
         assert await player.crew.epochs() == (3, 2)
         assert "terminalState" not in status
-        assert (await player.crew.condition("StartupPolicyCompleted") or {})["status"] == "True"
+        assert (await player.crew.condition("StartupPolicyCompleted"))["status"] == "True"
 
 
 async def test_a_restart_of_another_container_alone_is_nobodys_business() -> None:

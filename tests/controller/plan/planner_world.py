@@ -190,13 +190,15 @@ class PlannerWorld:
             }
             self.jobs[name]["status"]["conditions"] = [entry]
 
-    def condition(self, kind: str) -> Mapping[str, Any] | None:
-        """Return a condition of the JobSet."""
-        for condition in self.status.get("conditions") or ():
-            if condition["type"] == kind:
-                found: Mapping[str, Any] = condition
-                return found
-        return None
+    def find_condition(self, kind: str) -> Mapping[str, Any] | None:
+        """Return a condition of the JobSet; None where it has none of this type."""
+        return next((found for found in self.status.get("conditions") or () if found["type"] == kind), None)
+
+    def condition(self, kind: str) -> Mapping[str, Any]:
+        """Return a condition that the JobSet must have."""
+        found = self.find_condition(kind)
+        assert found is not None, f"expected a condition {kind}, saw {self.status.get('conditions')}"
+        return found
 
     def _create(self, manifest: KubeObject) -> None:
         name = manifest["metadata"]["name"]
@@ -206,8 +208,13 @@ class PlannerWorld:
         self.jobs[name] = manifest | {"metadata": metadata}
 
 
-def settled_world(**spec: Any) -> PlannerWorld:
-    """Return a world whose JobSet recreates its Jobs and has them all."""
-    world = PlannerWorld(jobset(**({"strategy": "Recreate"} | spec)))
+def settled(manifest: KubeObject, **parts: Any) -> PlannerWorld:
+    """Return the world of a JobSet in which nothing is left to do."""
+    world = PlannerWorld(manifest, **parts)
     world.settle()
     return world
+
+
+def settled_world(**spec: Any) -> PlannerWorld:
+    """Return a world whose JobSet recreates its Jobs and has them all."""
+    return settled(jobset(**({"strategy": "Recreate"} | spec)))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from inplace.common.kube.resources import KubeObject
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld, settled
 
 TWO_JOBS: Final = (replicated_job("a", replicas=2), replicated_job("b", replicas=2))
 
@@ -22,9 +22,7 @@ def with_rules(*rules: KubeObject, strategy: str = "Recreate", restarts_max: int
 
 def started(*rules: KubeObject, **options: Any) -> PlannerWorld:
     """Return a world whose Jobs were created."""
-    world = PlannerWorld(with_rules(*rules, **options))
-    world.settle()
-    return world
+    return settled(with_rules(*rules, **options))
 
 
 def uids(world: PlannerWorld) -> dict[str, str]:

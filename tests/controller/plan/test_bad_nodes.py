@@ -11,14 +11,13 @@ from inplace.common.wire import names as wire
 from inplace.controller.plan.steps import plan
 from inplace.controller.spec.causes import Cause, Failure, Trigger
 from tests.controller.manifests import changed, jobset
-from tests.controller.plan.planner_world import NOW, PlannerWorld
+from tests.controller.plan.planner_world import NOW, settled
 
 
 @pytest.mark.parametrize("trigger", Trigger)
 def test_a_worker_that_failed_or_hangs_blames_its_node(trigger: Trigger) -> None:
     """Nothing else does, whichever Pod is named: one that was evicted says nothing of its node."""
-    world = PlannerWorld(changed(jobset(restarts_max=9), "metadata.annotations", {wire.BAD_NODES: "1/3600"}))
-    world.settle()
+    world = settled(changed(jobset(restarts_max=9), "metadata.annotations", {wire.BAD_NODES: "1/3600"}))
     world.decision = Decision(1, 0)
     world.settle()
     world.decision = Decision(1, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -39,21 +39,19 @@ async def waited_s(rig: Rig, crew: Crew, epoch: int) -> float:
     raise AssertionError(f"epoch {epoch} did not begin: {await crew.status()}")
 
 
-async def test_each_restart_in_vain_waits_twice_as_long() -> None:
+async def test_each_restart_in_vain_waits_twice_as_long(rig: Rig) -> None:
     """The first failure never waits; then 5, 10 and 20 s, told by an Event; S is held back, D is not."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(failing())
-        waits = []
-        for _ in range(4):
-            epoch = await fail(rig, crew)
-            assert await crew.epochs() in ((epoch, epoch - 2), (epoch, epoch - 1), (epoch - 1, epoch - 1))
-            waits.append(await waited_s(rig, crew, epoch))
-        assert waits[0] == 0.0
-        assert waits[1:] == pytest.approx([5.0, 10.0, 20.0], abs=1.0)
-        found = (await crew.status())[wire.CRASH_LOOP]
-        assert (found["failures"], found["epoch"]) == (4, 5)
-        assert any("crash loop: 3 restarts in " in str(event.get("note")) for event in await rig.events("CrashLoop"))
+    crew = await rig.started(failing())
+    waits = []
+    for _ in range(4):
+        epoch = await fail(rig, crew)
+        assert await crew.epochs() in ((epoch, epoch - 2), (epoch, epoch - 1), (epoch - 1, epoch - 1))
+        waits.append(await waited_s(rig, crew, epoch))
+    assert waits[0] == 0.0
+    assert waits[1:] == pytest.approx([5.0, 10.0, 20.0], abs=1.0)
+    found = (await crew.status())[wire.CRASH_LOOP]
+    assert (found["failures"], found["epoch"]) == (4, 5)
+    assert any("crash loop: 3 restarts in " in str(event.get("note")) for event in await rig.events("CrashLoop"))
 
 
 async def test_the_wait_survives_the_controller() -> None:
@@ -94,8 +92,7 @@ async def test_a_person_ends_the_count_and_zero_turns_it_off() -> None:
     async with rig.running():
         crew = await rig.started(failing())
         await waited_s(rig, crew, await fail(rig, crew))
-        asked = {"metadata": {"annotations": {wire.RESTART_REQUESTED: "a"}}}
-        await rig.admin.patch(JOBSETS, "default", "train", asked)
+        await rig.annotate({wire.RESTART_REQUESTED: "a"})
         await rig.settle(0.5)
         assert await waited_s(rig, crew, await fail(rig, crew)) == 0.0
         assert await waited_s(rig, crew, await fail(rig, crew)) == 0.0
@@ -106,22 +103,20 @@ async def test_a_person_ends_the_count_and_zero_turns_it_off() -> None:
             assert await waited_s(rig, crew, await fail(rig, crew)) == 0.0
 
 
-async def test_a_rank_that_completes_early_is_named() -> None:
+async def test_a_rank_that_completes_early_is_named(rig: Rig) -> None:
     """A Pod completes, then a peer fails: the trigger and the first failure name the one that completed; it counts."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(failing())
-        early, peer = crew.pods.values()
-        await crew.set_phase(early, "Succeeded")
-        await rig.settle()
-        assert await crew.epochs() == (1, 0)
-        await crew.set_worker(peer, exit_code=1)
-        await rig.settle()
-        assert await crew.epochs() == (1, 1)
-        last = (await crew.status())[wire.LAST_GROUP_RESTART]
-        assert last["trigger"] == "completed_early"
-        assert last["firstFailure"]["pod"] == early
-        assert f"then pod {peer}" in last["firstFailure"]["message"]
-        (event,) = await rig.events("CompletedPodsRecreated")
-        assert f"pod {early} completed (exit code 0)" in event["note"]
-        assert "train-workers-0; what their emptyDir volumes held is gone" in event["note"]
+    crew = await rig.started(failing())
+    early, peer = crew.pods.values()
+    await crew.set_phase(early, "Succeeded")
+    await rig.settle()
+    assert await crew.epochs() == (1, 0)
+    await crew.set_worker(peer, exit_code=1)
+    await rig.settle()
+    assert await crew.epochs() == (1, 1)
+    last = (await crew.status())[wire.LAST_GROUP_RESTART]
+    assert last["trigger"] == "completed_early"
+    assert last["firstFailure"]["pod"] == early
+    assert f"then pod {peer}" in last["firstFailure"]["message"]
+    (event,) = await rig.events("CompletedPodsRecreated")
+    assert f"pod {early} completed (exit code 0)" in event["note"]
+    assert "train-workers-0; what their emptyDir volumes held is gone" in event["note"]

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common.kube.errors import Invalid
-from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob, ResizeJob
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -25,9 +25,7 @@ def resized(pods: int, **spec: Any) -> KubeObject:
 
 def world_of(pods: int, *, strategy: str = "Recreate", **spec: Any) -> PlannerWorld:
     """Return a settled world of two Jobs."""
-    world = PlannerWorld(jobset(strategy=strategy, jobs=[replicated_job(replicas=2, pods=pods, **spec)]))
-    world.settle()
-    return world
+    return settled(jobset(strategy=strategy, jobs=[replicated_job(replicas=2, pods=pods, **spec)]))
 
 
 @given(st.integers(1, 5), st.integers(1, 5))
@@ -81,8 +79,7 @@ def test_a_job_that_is_recreated_is_not_resized_as_well() -> None:
 
 def test_suspended_groups_are_resized_in_their_sleep() -> None:
     """A suspended group is resized without a deprecation and without an exempt epoch."""
-    world = PlannerWorld(jobset(suspend=True, jobs=[replicated_job(replicas=2, pods=3)]))
-    world.settle()
+    world = settled(jobset(suspend=True, jobs=[replicated_job(replicas=2, pods=3)]))
     world.status.update(wire.status_of_epochs(2, 1))
     world.manifest["spec"] |= resized(1)["spec"]
     planned = world.plan()
@@ -95,8 +92,8 @@ async def test_a_group_grows_and_shrinks_in_the_cluster() -> None:
     rig = Rig()
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(jobset(restarts_max=0, jobs=[replicated_job(replicas=2, pods=2)]))
-        uids = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
-        await rig.admin.patch(JOBSETS, "default", "train", resized(3))
+        uids = await crew.job_uids()
+        await rig.edit(resized(3))
         await rig.settle()
         assert [job["spec"]["completions"] for job in (await crew.jobs()).values()] == [3, 3]
         assert await crew.epochs() == (1, 0)
@@ -104,15 +101,13 @@ async def test_a_group_grows_and_shrinks_in_the_cluster() -> None:
         await crew.announce(crew.pods["train-workers-0", 2], 2)
         await rig.settle()
         assert await crew.epochs() == (1, 1)
-        await crew.announce_all(2)
-        await rig.settle()
+        await rig.meet(crew, 2)
         assert await crew.epochs() == (2, 1)
 
-        await rig.admin.patch(JOBSETS, "default", "train", resized(1))
+        await rig.edit(resized(1))
         await rig.settle()
         assert await crew.epochs() == (2, 2)
-        await crew.announce_all(3)
-        await rig.settle()
+        await rig.meet(crew, 3)
         assert await crew.epochs() == (2, 2)  # those who must go are still there
         for (_, index), pod in list(crew.pods.items()):
             if index >= 1:
@@ -121,16 +116,14 @@ async def test_a_group_grows_and_shrinks_in_the_cluster() -> None:
         assert await crew.epochs() == (3, 2)
         assert (await crew.status())["exemptEpochs"] == 2
         assert "terminalState" not in await crew.status()
-        assert {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()} == uids
+        assert await crew.job_uids() == uids
 
 
-async def test_a_finished_jobset_is_not_resized() -> None:
+async def test_a_finished_jobset_is_not_resized(rig: Rig) -> None:
     """The API server refuses to resize a finished JobSet, with upstream's message."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset(jobs=[replicated_job(replicas=2, pods=2)]))
-        for name in await crew.jobs():
-            await crew.finish_job(name, "Complete")
-        await rig.settle()
-        with pytest.raises(Invalid, match="Cannot mutate parallelism or completions when JobSet is in a terminal"):
-            await rig.admin.patch(JOBSETS, "default", "train", resized(3))
+    crew = await rig.submit(jobset(jobs=[replicated_job(replicas=2, pods=2)]))
+    for name in await crew.jobs():
+        await crew.finish_job(name, "Complete")
+    await rig.settle()
+    with pytest.raises(Invalid, match="Cannot mutate parallelism or completions when JobSet is in a terminal"):
+        await rig.edit(resized(3))

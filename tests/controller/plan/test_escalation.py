@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inplace.common.kube.http.request import Request, Response
-from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew
@@ -30,8 +30,7 @@ async def fail_one(rig: Rig, crew: Crew) -> None:
     await crew.announce(next(iter(crew.pods.values())), synced + 1)
     await rig.settle(0.1)
     if (await crew.status()).get("terminalState") is None:
-        await crew.announce_all(synced + 1)
-        await rig.settle(0.1)
+        await rig.meet(crew, synced + 1, 0.1)
 
 
 async def steps(crew: Crew) -> list[str]:
@@ -41,60 +40,52 @@ async def steps(crew: Crew) -> list[str]:
 
 async def failed_reason(crew: Crew) -> str | None:
     """Return why the JobSet failed; None while it did not."""
-    condition = await crew.condition("Failed")
+    condition = await crew.find_condition("Failed")
     return condition["reason"] if condition is not None else None
 
 
-async def test_without_the_annotation_nothing_is_written() -> None:
+async def test_without_the_annotation_nothing_is_written(rig: Rig) -> None:
     """No field of the status, no Event."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        await fail_one(rig, crew)
-        status = await crew.status()
-        assert wire.ESCALATION_USES not in status
-        assert "rung" not in status[wire.LAST_GROUP_RESTART]
-        assert await rig.events("RestartRung") == []
+    crew = await rig.started(jobset())
+    await fail_one(rig, crew)
+    status = await crew.status()
+    assert wire.ESCALATION_USES not in status
+    assert "rung" not in status[wire.LAST_GROUP_RESTART]
+    assert await rig.events("RestartRung") == []
 
 
-async def test_a_window_without_room_ends_the_jobset() -> None:
+async def test_a_window_without_room_ends_the_jobset(rig: Rig) -> None:
     """The third failure in 100 s ends it; the two status writes of a restart stay two."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("InPlace=2/100"))
-        before = rig.writes("/jobsets/train/status")
-        await fail_one(rig, crew)
-        await rig.settle(30.0)
-        await fail_one(rig, crew)
-        assert rig.writes("/jobsets/train/status") == before + 4
-        assert await steps(crew) == ["InPlace", "InPlace"]
-        assert (await crew.status())[wire.LAST_GROUP_RESTART]["rung"] == "InPlace"
-        await rig.settle(30.0)
-        await fail_one(rig, crew)
-        assert await failed_reason(crew) == "RestartLimitExceeded"
-        assert (await crew.condition("Failed") or {})["message"] == (
-            "jobset failed: no rung of its escalation had room: InPlace 2 times in 100 s"
-        )
-        assert await crew.epochs() == (3, 3)
-        labels = {"namespace": "default", "jobset": "train"}
-        registry = rig.controllers[0].metrics.registry
-        for step, uses in (("InPlace", 2), ("Fail", 1)):
-            assert registry.get_sample_value("inplace_restart_rungs_total", labels | {"rung": step}) == uses
-        assert "use 1 of 2 in 100 s" in (await rig.events("RestartRung"))[0]["note"]
+    crew = await rig.started(climbing("InPlace=2/100"))
+    before = rig.writes("/jobsets/train/status")
+    await fail_one(rig, crew)
+    await rig.settle(30.0)
+    await fail_one(rig, crew)
+    assert rig.writes("/jobsets/train/status") == before + 4
+    assert await steps(crew) == ["InPlace", "InPlace"]
+    assert (await crew.status())[wire.LAST_GROUP_RESTART]["rung"] == "InPlace"
+    await rig.settle(30.0)
+    await fail_one(rig, crew)
+    assert await failed_reason(crew) == "RestartLimitExceeded"
+    assert (await crew.condition("Failed"))["message"] == (
+        "jobset failed: no rung of its escalation had room: InPlace 2 times in 100 s"
+    )
+    assert await crew.epochs() == (3, 3)
+    for step, uses in (("InPlace", 2), ("Fail", 1)):
+        assert rig.sample("inplace_restart_rungs_total", namespace="default", jobset="train", rung=step) == uses
+    assert "use 1 of 2 in 100 s" in (await rig.events("RestartRung"))[0]["note"]
 
 
 @pytest.mark.slow
-async def test_a_window_that_has_passed_is_forgotten() -> None:
+async def test_a_window_that_has_passed_is_forgotten(rig: Rig) -> None:
     """Twice in 100 s is allowed again and again; the status holds no more than the step allows."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("InPlace=2/100"))
-        for _ in range(6):
-            await fail_one(rig, crew)
-            await rig.settle(60.0)
-            assert len(await steps(crew)) <= 2
-        assert await failed_reason(crew) is None
-        assert (await crew.epochs())[0] == 7
+    crew = await rig.started(climbing("InPlace=2/100"))
+    for _ in range(6):
+        await fail_one(rig, crew)
+        await rig.settle(60.0)
+        assert len(await steps(crew)) <= 2
+    assert await failed_reason(crew) is None
+    assert (await crew.epochs())[0] == 7
 
 
 async def test_another_leader_forgets_no_use() -> None:
@@ -108,8 +99,7 @@ async def test_another_leader_forgets_no_use() -> None:
         assert await steps(crew) == ["InPlace", "InPlace"]
     async with rig.running(rig.controller()):
         await rig.settle(20.0)
-        await crew.announce_all(3)
-        await rig.settle(0.1)
+        await rig.meet(crew, 3, 0.1)
         assert await crew.epochs() == (3, 2)
         assert await steps(crew) == ["InPlace", "InPlace"]
         await fail_one(rig, crew)
@@ -131,62 +121,51 @@ async def test_a_restart_that_nobody_saw_begin_is_counted() -> None:
 
 
 @pytest.mark.slow
-async def test_a_request_takes_no_place() -> None:
+async def test_a_request_takes_no_place(rig: Rig) -> None:
     """What maxRestarts does not count, the escalation does not count."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("InPlace=1/1000"))
-        for epoch in (2, 3, 4):
-            annotations = {wire.RESTART_REQUESTED: f"request-{epoch}"}
-            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
-            await rig.settle(0.1)
-            await crew.announce_all(epoch)
-            await rig.settle(0.1)
-            assert (await crew.epochs())[0] == epoch
-        assert await steps(crew) == []
+    crew = await rig.started(climbing("InPlace=1/1000"))
+    for epoch in (2, 3, 4):
+        await rig.annotate({wire.RESTART_REQUESTED: f"request-{epoch}"})
+        await rig.settle(0.1)
+        await rig.meet(crew, epoch, 0.1)
+        assert (await crew.epochs())[0] == epoch
+    assert await steps(crew) == []
 
 
 @pytest.mark.slow
-async def test_max_restarts_goes_on_to_bound_everything() -> None:
+async def test_max_restarts_goes_on_to_bound_everything(rig: Rig) -> None:
     """A restart beyond maxRestarts takes no place, and fails as it did."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("InPlace=60/1000, RecreateJobs=4/1000", restarts_max=1))
-        await fail_one(rig, crew)
-        await fail_one(rig, crew)
-        assert await failed_reason(crew) == "ReachedMaxRestarts"
-        assert await steps(crew) == ["InPlace"]
-        assert (await crew.status())["restarts"] == 0
-        assert "saw 64; maxRestarts ends" in (await crew.condition("SpecProblem") or {})["message"]
+    crew = await rig.started(climbing("InPlace=60/1000, RecreateJobs=4/1000", restarts_max=1))
+    await fail_one(rig, crew)
+    await fail_one(rig, crew)
+    assert await failed_reason(crew) == "ReachedMaxRestarts"
+    assert await steps(crew) == ["InPlace"]
+    assert (await crew.status())["restarts"] == 0
+    assert "saw 64; maxRestarts ends" in (await crew.condition("SpecProblem"))["message"]
 
 
-async def test_recreate_jobs_is_counted_once() -> None:
+async def test_recreate_jobs_is_counted_once(rig: Rig) -> None:
     """The second failure recreates every Job; maxRestarts and the escalation count it once each."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("InPlace=1/1000, RecreateJobs=1/1000", restarts_max=3))
-        await fail_one(rig, crew)
-        jobs = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
-        await crew.announce(next(iter(crew.pods.values())), 3)
-        await rig.settle(0.1)
-        status = await crew.status()
-        assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
-        assert await crew.epochs() == (2, 2)
-        assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_EXEMPT_EPOCH]) == (1, 3)
-        assert await steps(crew) == ["InPlace", "RecreateJobs"]
-        assert (await crew.condition("RestartingJobSet") or {})["reason"] == "Escalation"
-        await renew(rig, crew)
-        made = await crew.jobs()
-        assert made.keys() == jobs.keys()
-        assert all(job["metadata"]["uid"] != jobs[name] for name, job in made.items())
-        await crew.announce_all(3)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (3, 2)
-        labels = {"namespace": "default", "jobset": "train"}
-        registry = rig.controllers[0].metrics.registry
-        assert registry.get_sample_value("inplace_restart_budget_remaining", labels) == 1
-        await fail_one(rig, crew)
-        assert await failed_reason(crew) == "RestartLimitExceeded"
+    crew = await rig.started(climbing("InPlace=1/1000, RecreateJobs=1/1000", restarts_max=3))
+    await fail_one(rig, crew)
+    jobs = await crew.job_uids()
+    await crew.announce(next(iter(crew.pods.values())), 3)
+    await rig.settle(0.1)
+    status = await crew.status()
+    assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
+    assert await crew.epochs() == (2, 2)
+    assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_EXEMPT_EPOCH]) == (1, 3)
+    assert await steps(crew) == ["InPlace", "RecreateJobs"]
+    assert (await crew.condition("RestartingJobSet"))["reason"] == "Escalation"
+    await renew(rig, crew)
+    made = await crew.jobs()
+    assert made.keys() == jobs.keys()
+    assert all(job["metadata"]["uid"] != jobs[name] for name, job in made.items())
+    await rig.meet(crew, 3, 0.1)
+    assert await crew.epochs() == (3, 2)
+    assert rig.sample("inplace_restart_budget_remaining", namespace="default", jobset="train") == 1
+    await fail_one(rig, crew)
+    assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
 def with_rule(escalation: str, action: str) -> KubeObject:
@@ -208,112 +187,98 @@ async def renew(rig: Rig, crew: Crew) -> None:
     ("action", "kept"),
     [("RestartJob", ["InPlace"]), ("RestartJobAndIgnoreMaxRestarts", [])],
 )
-async def test_a_failed_job_is_the_same_failure_as_its_workers_death(action: str, kept: list[str]) -> None:
+async def test_a_failed_job_is_the_same_failure_as_its_workers_death(rig: Rig, action: str, kept: list[str]) -> None:
     """A worker dies and takes a place; then its Job fails: counted, it stays one use, uncounted, none."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(with_rule("InPlace=1/1000", action))
-        (job, _), pod = next(iter(crew.pods.items()))
-        await crew.set_worker(pod, exit_code=1)
-        await rig.settle(0.1)
-        assert await steps(crew) == ["InPlace"]
-        await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
-        await rig.settle(0.1)
-        assert await steps(crew) == kept
-        await renew(rig, crew)
-        await crew.announce_all(2)
-        await rig.settle()
-        assert await crew.epochs() == (2, 1)
-        assert await failed_reason(crew) is None
-        assert await steps(crew) == kept
+    crew = await rig.started(with_rule("InPlace=1/1000", action))
+    (job, _), pod = next(iter(crew.pods.items()))
+    await crew.set_worker(pod, exit_code=1)
+    await rig.settle(0.1)
+    assert await steps(crew) == ["InPlace"]
+    await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
+    await rig.settle(0.1)
+    assert await steps(crew) == kept
+    await renew(rig, crew)
+    await rig.meet(crew, 2)
+    assert await crew.epochs() == (2, 1)
+    assert await failed_reason(crew) is None
+    assert await steps(crew) == kept
 
 
 @pytest.mark.slow
-async def test_a_death_without_a_step_waits_for_its_job_to_decide() -> None:
+async def test_a_death_without_a_step_waits_for_its_job_to_decide(rig: Rig) -> None:
     """The window is full when a worker dies; its Job then fails under a rule that does not count: nothing fails."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(with_rule("InPlace=1/1000", "RestartJobAndIgnoreMaxRestarts"))
-        await fail_one(rig, crew)
-        for pod in crew.pods.values():
-            await crew.set_worker(pod, run=2)
-        await rig.settle(0.1)
-        (job, _), pod = next(iter(crew.pods.items()))
-        await crew.set_worker(pod, run=2, exit_code=1)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (2, 2)
-        assert await steps(crew) == ["Fail", "InPlace"] or await steps(crew) == ["InPlace", "Fail"]
-        assert await failed_reason(crew) is None
-        await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
-        await renew(rig, crew)
-        await crew.announce_all(3)
-        await rig.settle()
-        assert await crew.epochs() == (3, 2)
-        assert await failed_reason(crew) is None
-        assert await steps(crew) == ["InPlace"]
+    crew = await rig.started(with_rule("InPlace=1/1000", "RestartJobAndIgnoreMaxRestarts"))
+    await fail_one(rig, crew)
+    for pod in crew.pods.values():
+        await crew.set_worker(pod, run=2)
+    await rig.settle(0.1)
+    (job, _), pod = next(iter(crew.pods.items()))
+    await crew.set_worker(pod, run=2, exit_code=1)
+    await rig.settle(0.1)
+    assert await crew.epochs() == (2, 2)
+    assert await steps(crew) == ["Fail", "InPlace"] or await steps(crew) == ["InPlace", "Fail"]
+    assert await failed_reason(crew) is None
+    await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
+    await renew(rig, crew)
+    await rig.meet(crew, 3)
+    assert await crew.epochs() == (3, 2)
+    assert await failed_reason(crew) is None
+    assert await steps(crew) == ["InPlace"]
 
 
 @pytest.mark.slow
-async def test_a_failed_job_takes_the_step_recreate_jobs() -> None:
+async def test_a_failed_job_takes_the_step_recreate_jobs(rig: Rig) -> None:
     """A rule that restarts one Job is widened to all, and counted once."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(with_rule("RecreateJobs=1/1000", "RestartJob"))
-        (job, _) = next(iter(crew.pods))
-        await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
-        await rig.settle(0.1)
-        status = await crew.status()
-        assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
-        assert await steps(crew) == ["RecreateJobs"]
-        await renew(rig, crew)
-        (job, _) = next(iter(crew.pods))
-        await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
-        await rig.settle(0.1)
-        assert await failed_reason(crew) == "RestartLimitExceeded"
+    crew = await rig.started(with_rule("RecreateJobs=1/1000", "RestartJob"))
+    (job, _) = next(iter(crew.pods))
+    await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
+    await rig.settle(0.1)
+    status = await crew.status()
+    assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
+    assert await steps(crew) == ["RecreateJobs"]
+    await renew(rig, crew)
+    (job, _) = next(iter(crew.pods))
+    await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
+    await rig.settle(0.1)
+    assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
 @pytest.mark.slow
-async def test_scopes_share_one_escalation() -> None:
+async def test_scopes_share_one_escalation(rig: Rig) -> None:
     """The windows count the failures of all scopes; a use names its own."""
-    rig = Rig()
-    async with rig.running():
-        manifest = climbing("InPlace=2/1000", jobs=[replicated_job("left", pods=1), replicated_job("right", pods=1)])
-        manifest["metadata"]["annotations"][wire.RESTART_SCOPE] = "ReplicatedJob"
-        crew = await rig.started(manifest)
-        left, right = crew.pods.values()
-        for pod, epoch in ((left, 2), (right, 2)):
-            await crew.announce(pod, epoch)
-            await rig.settle(0.1)
-        uses = (await crew.status())[wire.ESCALATION_USES]
-        assert [(use["rung"], use["scope"]) for use in uses] == [("InPlace", "left"), ("InPlace", "right")]
-        await crew.announce(left, 3)
+    manifest = climbing("InPlace=2/1000", jobs=[replicated_job("left", pods=1), replicated_job("right", pods=1)])
+    manifest["metadata"]["annotations"][wire.RESTART_SCOPE] = "ReplicatedJob"
+    crew = await rig.started(manifest)
+    left, right = crew.pods.values()
+    for pod, epoch in ((left, 2), (right, 2)):
+        await crew.announce(pod, epoch)
         await rig.settle(0.1)
-        assert await failed_reason(crew) == "RestartLimitExceeded"
+    uses = (await crew.status())[wire.ESCALATION_USES]
+    assert [(use["rung"], use["scope"]) for use in uses] == [("InPlace", "left"), ("InPlace", "right")]
+    await crew.announce(left, 3)
+    await rig.settle(0.1)
+    assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
 @pytest.mark.slow
-async def test_the_annotation_may_change_at_any_time() -> None:
+async def test_the_annotation_may_change_at_any_time(rig: Rig) -> None:
     """A wider window, garbage or its removal act on the next failure; nothing fails in between."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("InPlace=1/1000"))
+    crew = await rig.started(climbing("InPlace=1/1000"))
+    await fail_one(rig, crew)
+    for epoch, escalation in ((3, "InPlace=2/1000"), (4, "garbage"), (5, None)):
+        await rig.annotate({wire.ESCALATION: escalation})
+        await rig.settle(0.1)
         await fail_one(rig, crew)
-        for epoch, escalation in ((3, "InPlace=2/1000"), (4, "garbage"), (5, None)):
-            annotations = {wire.ESCALATION: escalation}
-            await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
-            await rig.settle(0.1)
-            await fail_one(rig, crew)
-            assert (await crew.epochs())[0] == epoch
-            problem = await crew.condition("SpecProblem")
-            assert (problem is not None and problem["status"] == "True") == (escalation == "garbage")
+        assert (await crew.epochs())[0] == epoch
+        problem = await crew.find_condition("SpecProblem")
+        assert (problem is not None and problem["status"] == "True") == (escalation == "garbage")
 
 
 async def end(rig: Rig, crew: Crew, slot: tuple[str, int]) -> str:
     """Let kubelet end the Pod of a slot and its Job replace it; return the replacement."""
     await crew.set_phase(crew.pods[slot], "Failed")
     await rig.settle(0.1)
-    job = (await crew.jobs())[slot[0]]
-    return await crew.make_pod(job, slot[1])
+    return await crew.replace(*slot)
 
 
 async def deadlines(rig: Rig) -> dict[str, int | None]:
@@ -323,52 +288,46 @@ async def deadlines(rig: Rig) -> dict[str, int | None]:
 
 
 @pytest.mark.parametrize("is_seen_early", [True, False])
-async def test_replace_pod_ends_the_pod_that_failed_first(is_seen_early: bool) -> None:
+async def test_replace_pod_ends_the_pod_that_failed_first(rig: Rig, is_seen_early: bool) -> None:
     """S waits for its replacement, whatever the old Pod announces; the others keep their Pods; one restart."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("ReplacePod=1/1000"))
-        slots = list(crew.pods)
-        first, other = crew.pods.values()
-        if is_seen_early:
-            await crew.set_worker(first, exit_code=7)
-        else:
-            await crew.announce(first, 2)
-        await rig.settle(0.1)
-        (use,) = (await crew.status())[wire.ESCALATION_USES]
-        assert (use["rung"], use["pod"], use["epoch"]) == ("ReplacePod", first, 2)
-        assert await deadlines(rig) == {first: 1, other: None}
-        await crew.announce_all(2)
-        await rig.settle(5.0)
-        assert await crew.epochs() == (1, 1)
-        patches = rig.writes(f"/pods/{first}")
-        new = await end(rig, crew, slots[0])
-        await rig.settle(0.1)
-        assert await crew.epochs() == (1, 1)
-        await crew.announce(new, 2)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (2, 1)
-        assert (rig.writes(f"/pods/{first}"), rig.writes(f"/pods/{other}"), rig.writes(f"/pods/{new}")) == (
-            patches,
-            0,
-            0,
-        )
-        assert patches == 1
-        assert f"pod {first} is replaced" in (await rig.events("RestartRung"))[0]["note"]
+    crew = await rig.started(climbing("ReplacePod=1/1000"))
+    slots = list(crew.pods)
+    first, other = crew.pods.values()
+    if is_seen_early:
+        await crew.set_worker(first, exit_code=7)
+    else:
+        await crew.announce(first, 2)
+    await rig.settle(0.1)
+    (use,) = (await crew.status())[wire.ESCALATION_USES]
+    assert (use["rung"], use["pod"], use["epoch"]) == ("ReplacePod", first, 2)
+    assert await deadlines(rig) == {first: 1, other: None}
+    await rig.meet(crew, 2, 5.0)
+    assert await crew.epochs() == (1, 1)
+    patches = rig.writes(f"/pods/{first}")
+    new = await end(rig, crew, slots[0])
+    await rig.settle(0.1)
+    assert await crew.epochs() == (1, 1)
+    await crew.announce(new, 2)
+    await rig.settle(0.1)
+    assert await crew.epochs() == (2, 1)
+    assert (rig.writes(f"/pods/{first}"), rig.writes(f"/pods/{other}"), rig.writes(f"/pods/{new}")) == (
+        patches,
+        0,
+        0,
+    )
+    assert patches == 1
+    assert f"pod {first} is replaced" in (await rig.events("RestartRung"))[0]["note"]
 
 
 @pytest.mark.slow
-async def test_a_pod_is_replaced_although_all_announce_before_the_write_is_done() -> None:
+async def test_a_pod_is_replaced_although_all_announce_before_the_write_is_done(rig: Rig) -> None:
     """All announce while the write of D is on its way: S does not grow past the Pod that is to be replaced."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("ReplacePod=1/1000"))
-        first, *_ = crew.pods.values()
-        rig.latency_s = lambda request: 1.0 if request.path.endswith("/status") else 0.0
-        await crew.announce_all(2)
-        await rig.settle(3.0)
-        assert await crew.epochs() == (1, 1)
-        assert (await deadlines(rig))[first] == 1
+    crew = await rig.started(climbing("ReplacePod=1/1000"))
+    first, *_ = crew.pods.values()
+    rig.latency_s = lambda request: 1.0 if request.path.endswith("/status") else 0.0
+    await rig.meet(crew, 2, 3.0)
+    assert await crew.epochs() == (1, 1)
+    assert (await deadlines(rig))[first] == 1
 
 
 async def test_a_controller_that_crashes_before_the_patch_lets_its_successor_do_it() -> None:
@@ -396,47 +355,41 @@ def refused(request: Request, pod: str) -> Response | None:
 
 
 @pytest.mark.slow
-async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long() -> None:
+async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long(rig: Rig) -> None:
     """Without the right to patch Pods the group restarts in place after a minute, and an Event says so."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("ReplacePod=1/1000"))
-        first, _ = crew.pods.values()
-        rig.fault = lambda request: refused(request, first)
-        await crew.announce(first, 2)
-        await rig.settle(0.1)
-        await crew.announce_all(2)
-        await rig.settle(50.0)
-        assert await crew.epochs() == (1, 1)
-        await rig.settle(30.0)
-        assert await crew.epochs() == (2, 1)
-        (use,) = (await crew.status())[wire.ESCALATION_USES]
-        assert (use["rung"], use.get("pod")) == ("ReplacePod", None)
-        assert first in (await rig.events("PodNotReplaced"))[0]["note"]
-        assert await rig.events("PodReplacementFailed")
+    crew = await rig.started(climbing("ReplacePod=1/1000"))
+    first, _ = crew.pods.values()
+    rig.fault = lambda request: refused(request, first)
+    await crew.announce(first, 2)
+    await rig.settle(0.1)
+    await rig.meet(crew, 2, 50.0)
+    assert await crew.epochs() == (1, 1)
+    await rig.settle(30.0)
+    assert await crew.epochs() == (2, 1)
+    (use,) = (await crew.status())[wire.ESCALATION_USES]
+    assert (use["rung"], use.get("pod")) == ("ReplacePod", None)
+    assert first in (await rig.events("PodNotReplaced"))[0]["note"]
+    assert await rig.events("PodReplacementFailed")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["lost", "stalled"])
-async def test_where_nobody_is_to_blame_the_step_restarts_in_place(how: str) -> None:
+async def test_where_nobody_is_to_blame_the_step_restarts_in_place(rig: Rig, how: str) -> None:
     """A Pod that is gone has its replacement already; after a hang no Pod is known to be the one that hung."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(climbing("ReplacePod=1/1000"))
-        slots = list(crew.pods)
-        first, _ = crew.pods.values()
-        if how == "lost":
-            await crew.set_phase(first, "Failed")
-            await rig.settle(0.1)
-            new = await crew.make_pod((await crew.jobs())[slots[0][0]], slots[0][1])
-            await crew.announce(new, 2)
-        else:
-            told = "v1,epoch=1,stalled=9,at=1700000000000"
-            await crew.annotate(first, {wire.WORKER_FAILED: told})
+    crew = await rig.started(climbing("ReplacePod=1/1000"))
+    slots = list(crew.pods)
+    first, _ = crew.pods.values()
+    if how == "lost":
+        await crew.set_phase(first, "Failed")
         await rig.settle(0.1)
-        await crew.announce_all(2)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (2, 1)
-        assert set((await deadlines(rig)).values()) == {None}
-        assert await steps(crew) == ["ReplacePod"]
-        assert "all restart in place" in (await rig.events("RestartRung"))[0]["note"]
+        new = await crew.replace(*slots[0])
+        await crew.announce(new, 2)
+    else:
+        told = "v1,epoch=1,stalled=9,at=1700000000000"
+        await crew.annotate(first, {wire.WORKER_FAILED: told})
+    await rig.settle(0.1)
+    await rig.meet(crew, 2, 0.1)
+    assert await crew.epochs() == (2, 1)
+    assert set((await deadlines(rig)).values()) == {None}
+    assert await steps(crew) == ["ReplacePod"]
+    assert "all restart in place" in (await rig.events("RestartRung"))[0]["note"]

@@ -8,7 +8,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, ResumeJob
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import NOW, PlannerWorld, settled_world
+from tests.controller.plan.planner_world import NOW, PlannerWorld, settled, settled_world
 
 JOB = "train-workers-0"
 AT_REST = {"conditions": [{"type": "Suspended", "status": "True", "lastTransitionTime": NOW}]}
@@ -137,7 +137,7 @@ def test_a_resume_before_the_jobs_were_suspended() -> None:
     world.manifest["spec"]["suspend"] = True
     world.status.update(world.plan().status)  # and SuspendJob was not carried out
     resume(world)
-    assert (counted(world), world.condition("Suspended")["status"]) == (0, "False")  # type: ignore[index]
+    assert (counted(world), world.condition("Suspended")["status"]) == (0, "False")
 
 
 def test_a_resume_in_order_counts_once() -> None:
@@ -150,7 +150,7 @@ def test_a_resume_in_order_counts_once() -> None:
     world.settle()
     suspend(world)
     resume(world)
-    assert world.condition("Suspended")["status"] == "True"  # type: ignore[index]
+    assert world.condition("Suspended")["status"] == "True"
     assert (counted(world), told(world)) == (1, {"train-a-0": {"1"}, "train-b-0": {"0"}})
     world.set_job("train-a-0", active=1, ready=1)
     world.settle()
@@ -176,8 +176,7 @@ def test_a_resume_in_order_whose_jobs_could_not_be_touched(numbered: bool) -> No
 @pytest.mark.parametrize("action", RULES)
 def test_restarts(action: str) -> None:
     """A recreation of all Jobs is the next execution, counted or not; of one Job it is the same."""
-    world = PlannerWorld(jobset(strategy=None, jobs=[replicated_job(replicas=2)], failurePolicy=RULES[action]))
-    world.settle()
+    world = settled(jobset(strategy=None, jobs=[replicated_job(replicas=2)], failurePolicy=RULES[action]))
     world.set_job(JOB, "Failed")
     world.settle()
     number = int(action.startswith("RestartJobSet"))

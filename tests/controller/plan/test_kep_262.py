@@ -36,7 +36,7 @@ def test_restart_replicated_job_recreates_its_jobs_and_no_other(action: str, cou
     assert recreated(world, before) == {"train-b-0", "train-b-1"}
     entry = counters(world, "b")
     assert (entry["jobRestarts"], entry.get("jobRestartsCountTowardsMax")) == ([1, 1], counted)
-    assert world.condition("RestartingJobSet") is None
+    assert world.find_condition("RestartingJobSet") is None
 
 
 def test_restart_replicated_job_uses_up_max_restarts_once_each() -> None:
@@ -48,9 +48,7 @@ def test_restart_replicated_job_uses_up_max_restarts_once_each() -> None:
         assert "terminalState" not in world.status
     world.set_job("train-a-0", "Failed")
     world.settle()
-    failed = world.condition("Failed")
-    assert failed is not None
-    assert failed["reason"] == "ReachedMaxRestarts"
+    assert world.condition("Failed")["reason"] == "ReachedMaxRestarts"
 
 
 def test_a_replicated_job_beyond_the_counters_restarts_the_jobset() -> None:
@@ -73,9 +71,7 @@ def test_fail_job_leaves_the_job_as_it_is() -> None:
     assert planned.left == {("a", 0)}
     world.settle()
     assert (world.status["restarts"], counters(world, "a")["failed"]) == (0, 1)
-    condition = world.condition("JobsLeftFailed")
-    assert condition is not None
-    assert condition["message"].endswith("to 1 of the jobs (first failed job: train-a-0)")
+    assert world.condition("JobsLeftFailed")["message"].endswith("to 1 of the jobs (first failed job: train-a-0)")
 
     before = uids(world)
     world.set_job("train-b-0", "Failed", reason="DeadlineExceeded")
@@ -83,7 +79,6 @@ def test_fail_job_leaves_the_job_as_it_is() -> None:
     assert recreated(world, before) == set(before)
     assert world.plan().left == frozenset()
     condition = world.condition("JobsLeftFailed")
-    assert condition is not None
     assert (condition["status"], condition["reason"]) == ("False", "NoJobLeftFailed")
 
 
@@ -131,7 +126,6 @@ def test_fail_job_fails_the_jobset_when_others_wait_for_that_job() -> None:
     world.set_job("train-a-0", "Failed", reason="PodFailurePolicy")
     world.settle()
     failed = world.condition("Failed")
-    assert failed is not None
     assert failed["reason"] == "FailJobFailurePolicyAction"
     assert "can never start" in failed["message"]
 
@@ -151,22 +145,16 @@ def test_a_rule_sets_the_reason_of_its_condition(action: str, kind: str) -> None
     world.set_job("train-a-0", "Failed")
     assert "OutOfMemory" in [note.reason for note in world.plan().notes]
     world.settle()
-    condition = world.condition(kind)
-    assert condition is not None
-    assert condition["reason"] == "OutOfMemory"
+    assert world.condition(kind)["reason"] == "OutOfMemory"
 
 
 def test_a_reason_that_no_condition_can_have_is_told_and_left_out() -> None:
     """An invalid setConditionReason is reported and the action's own reason is used, so that status writes succeed."""
     world = started({"action": "FailJobSet", "setConditionReason": "out of memory"})
-    problem = world.condition("SpecProblem")
-    assert problem is not None
-    assert "rules[0].setConditionReason" in problem["message"]
+    assert "rules[0].setConditionReason" in world.condition("SpecProblem")["message"]
     world.set_job("train-a-0", "Failed")
     world.settle()
-    failed = world.condition("Failed")
-    assert failed is not None
-    assert failed["reason"] == "FailJobSetFailurePolicyAction"
+    assert world.condition("Failed")["reason"] == "FailJobSetFailurePolicyAction"
 
 
 async def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left() -> None:
@@ -174,17 +162,15 @@ async def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left() -> None
     rig = Rig()
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(with_rules(LEAVE, strategy=wire.IN_PLACE_RESTART))
-        before = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
+        before = await crew.job_uids()
         for index in range(2):
             await crew.set_phase(crew.pods.pop(("train-a-0", index)), "Failed")
         await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
         await rig.settle()
         assert await crew.epochs() == (1, 0)
-        await crew.announce_all(2)
-        await rig.settle()
+        await rig.meet(crew, 2)
         assert await crew.epochs() == (2, 1)
     async with rig.running(rig.controller(leader_elect=False)):
-        await crew.announce_all(3)
-        await rig.settle()
+        await rig.meet(crew, 3)
         assert await crew.epochs() == (3, 2)
-        assert {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()} == before
+        assert await crew.job_uids() == before

@@ -10,7 +10,7 @@ from inplace.controller.plan.actions import CreateClaim, CreateJob, DeleteJobSet
 from inplace.controller.plan.finish import REQUEUE_S_MAX
 from tests.controller.crew import exists
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -20,8 +20,7 @@ CONTAINER = "spec.replicatedJobs.0.template.spec.template.spec.containers.0"
 
 def finished(condition: str = "Complete", **spec: Any) -> PlannerWorld:
     """Return the world of a JobSet that finished at 00:00:00."""
-    world = PlannerWorld(jobset(strategy=None, **spec))
-    world.settle()
+    world = settled(jobset(strategy=None, **spec))
     world.set_job("train-workers-0", condition)
     world.carry_out(world.plan())
     return world
@@ -87,8 +86,7 @@ def test_ttl_0_deletes_at_once_and_no_ttl_never() -> None:
     world = finished()
     world.now = "2099-01-01T00:00:00Z"
     assert (world.plan().actions, world.plan().requeue_after_s) == ((), None)
-    running = PlannerWorld(jobset(ttlSecondsAfterFinished=0))
-    running.settle()
+    running = settled(jobset(ttlSecondsAfterFinished=0))
     assert not running.is_deleted
 
 
@@ -142,16 +140,14 @@ def test_claims_come_before_jobs() -> None:
 
 def test_claims_are_made_while_suspended() -> None:
     """Claims are made while suspended, so that storage is ready at the resume."""
-    world = PlannerWorld(with_claims(suspend=True))
-    world.settle()
+    world = settled(with_claims(suspend=True))
     assert set(world.claims) == {"cache-train"}
     assert len(world.jobs) == 2
 
 
 def test_a_retained_claim_has_no_owner_and_is_used_again() -> None:
     """A retained claim has no owner and stays; the next JobSet of that name uses it unchanged."""
-    world = PlannerWorld(with_claims(retain=True))
-    world.settle()
+    world = settled(with_claims(retain=True))
     claim = world.claims["cache-train"]
     assert "ownerReferences" not in claim["metadata"]
     again = PlannerWorld(with_claims(retain=True), claims={"cache-train": claim | {"spec": {"volumeName": "bound"}}})
@@ -162,8 +158,7 @@ def test_a_retained_claim_has_no_owner_and_is_used_again() -> None:
 @pytest.mark.parametrize("how", ["leaving", "foreign"])
 def test_a_claim_that_will_go_is_waited_for(how: str) -> None:
     """No Job is created while its claim is being deleted or belongs to another JobSet; the reason is reported."""
-    world = PlannerWorld(with_claims())
-    world.settle()
+    world = settled(with_claims())
     world.jobs.clear()
     metadata = world.claims["cache-train"]["metadata"]
     if how == "leaving":
@@ -183,51 +178,46 @@ def test_a_claim_that_will_go_is_waited_for(how: str) -> None:
 
 def test_a_lost_claim_stops_only_the_creation_of_jobs() -> None:
     """A missing claim stops only the creation of Jobs; suspend and other actions go on."""
-    world = PlannerWorld(with_claims())
-    world.settle()
+    world = settled(with_claims())
     world.claims.clear()
     world.manifest["spec"]["suspend"] = True
     kinds = {type(action) for action in world.plan().actions}
     assert kinds == {CreateClaim, SuspendJob}
 
 
-async def test_a_jobset_is_deleted_after_its_ttl_in_the_cluster() -> None:
+async def test_a_jobset_is_deleted_after_its_ttl_in_the_cluster(rig: Rig) -> None:
     """The controller deletes the JobSet in the foreground at its TTL, without another event."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset(ttlSecondsAfterFinished=300))
-        await crew.finish_job("train-workers-0", "Complete")
-        await rig.settle(295.0)
-        assert (await crew.status())["terminalState"] == "Completed"
-        await rig.settle(10.0)
-        with pytest.raises(NotFound):
-            await crew.jobset()
-        assert not await exists(rig.admin, JOBS, "default", "train-workers-0")
+    crew = await rig.submit(jobset(ttlSecondsAfterFinished=300))
+    await crew.finish_job("train-workers-0", "Complete")
+    await rig.settle(295.0)
+    assert (await crew.status())["terminalState"] == "Completed"
+    await rig.settle(10.0)
+    with pytest.raises(NotFound):
+        await crew.jobset()
+    assert not await exists(rig.admin, JOBS, "default", "train-workers-0")
 
 
-async def test_claims_in_the_cluster() -> None:
+async def test_claims_in_the_cluster(rig: Rig) -> None:
     """Claims are made, come back when they are deleted, and a namesake's claim is waited for until it is gone."""
-    rig = Rig()
     claims = PERSISTENT_VOLUME_CLAIMS
-    async with rig.running():
-        crew = await rig.submit(with_claims())
-        assert len(await crew.jobs()) == 2
-        first = await rig.admin.get(claims, "default", "cache-train")
-        await rig.admin.delete(claims, "default", "cache-train")
-        await rig.settle()
-        second = await rig.admin.get(claims, "default", "cache-train")
-        assert first["metadata"]["uid"] != second["metadata"]["uid"]
+    crew = await rig.submit(with_claims())
+    assert len(await crew.jobs()) == 2
+    first = await rig.admin.get(claims, "default", "cache-train")
+    await rig.admin.delete(claims, "default", "cache-train")
+    await rig.settle()
+    second = await rig.admin.get(claims, "default", "cache-train")
+    assert first["metadata"]["uid"] != second["metadata"]["uid"]
 
-        hold = {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}
-        await rig.admin.patch(claims, "default", "cache-train", hold)
-        await rig.admin.delete(JOBSETS, "default", "train")
-        await rig.settle(5.0)
-        again = await rig.submit(with_claims())
-        assert await again.jobs() == {}
-        assert len(await rig.events("PVCCreationFailed")) == 1
-        await rig.admin.patch(claims, "default", "cache-train", {"metadata": {"finalizers": None}})
-        await rig.settle()
-        assert len(await again.jobs()) == 2
-        third = await rig.admin.get(claims, "default", "cache-train")
-        owner = (await again.jobset())["metadata"]["uid"]
-        assert third["metadata"]["ownerReferences"][0]["uid"] == owner
+    hold = {"metadata": {"finalizers": ["kubernetes.io/pvc-protection"]}}
+    await rig.admin.patch(claims, "default", "cache-train", hold)
+    await rig.admin.delete(JOBSETS, "default", "train")
+    await rig.settle(5.0)
+    again = await rig.submit(with_claims())
+    assert await again.jobs() == {}
+    assert len(await rig.events("PVCCreationFailed")) == 1
+    await rig.admin.patch(claims, "default", "cache-train", {"metadata": {"finalizers": None}})
+    await rig.settle()
+    assert len(await again.jobs()) == 2
+    third = await rig.admin.get(claims, "default", "cache-train")
+    owner = (await again.jobset())["metadata"]["uid"]
+    assert third["metadata"]["ownerReferences"][0]["uid"] == owner

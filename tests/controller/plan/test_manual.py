@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.spec.saving import CRD_CURE
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
 from tests.deploy.crd_cases import crd
 
@@ -21,14 +21,7 @@ pytestmark = pytest.mark.virtual_time
 
 async def ask(rig: Rig, request: str) -> None:
     """Annotate the JobSet, as kubectl does."""
-    annotations = {wire.RESTART_REQUESTED: request}
-    await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
-    await rig.settle(0.1)
-
-
-async def meet(rig: Rig, crew: Crew, epoch: int) -> None:
-    """Let every Pod announce an epoch."""
-    await crew.announce_all(epoch)
+    await rig.annotate({wire.RESTART_REQUESTED: request})
     await rig.settle(0.1)
 
 
@@ -42,22 +35,20 @@ async def test_each_id_restarts_the_group_once_and_costs_nothing() -> None:
             await ask(rig, request)
             assert await crew.epochs() == (epoch - 1, epoch - 1)
             await ask(rig, request)
-            await meet(rig, crew, epoch)
+            await rig.meet(crew, epoch, 0.1)
             assert await crew.epochs() == (epoch, epoch - 1)
             entry = (await crew.status())[wire.LAST_GROUP_RESTART]
             assert (entry["trigger"], entry["request"]) == ("manual", request)
         assert rig.writes("/jobsets/train/status") == before + 6 + 1  # a dry run: is the first id kept
         labels = {"namespace": "default", "jobset": "train"}
-        registry = rig.controllers[0].metrics.registry
-        assert registry.get_sample_value("inplace_restart_budget_remaining", labels) == 1
-        counted = labels | {"outcome": "finished", "trigger": "manual"}
-        assert registry.get_sample_value("inplace_group_restarts_total", counted) == 3
+        assert rig.sample("inplace_restart_budget_remaining", **labels) == 1
+        assert rig.sample("inplace_group_restarts_total", outcome="finished", trigger="manual", **labels) == 3
     async with rig.running(rig.controller()):
         await rig.settle(20.0)
         assert await crew.epochs() == (4, 3)
-        await meet(rig, crew, 5)
+        await rig.meet(crew, 5, 0.1)
         assert await crew.epochs() == (5, 4)
-        await meet(rig, crew, 6)
+        await rig.meet(crew, 6, 0.1)
         assert (await crew.status())["terminalState"] == "Failed"  # one restart is allowed, and this is the second
 
 
@@ -77,10 +68,10 @@ async def test_a_definition_that_is_older_than_saving_does_not_swallow_the_reque
         await ask(rig, "a,save=600")
         await rig.settle(5.0)
         assert all(epochs == (1, 1) for epochs in await epochs_of(crew)), await crew.status()
-        await meet(rig, crew, 2)
+        await rig.meet(crew, 2, 0.1)
         await rig.settle(700.0)
         assert all(epochs == (2, 1) for epochs in await epochs_of(crew)), await crew.status()
-        assert await crew.condition("Failed") is None
+        assert await crew.find_condition("Failed") is None
         (event,) = await rig.events("SavingNotStored")
         assert CRD_CURE in event["note"]
         assert (await crew.status())[wire.LAST_GROUP_RESTART]["request"] == "a"
@@ -100,7 +91,7 @@ async def test_a_definition_that_drops_the_id_repeats_no_restart() -> None:
         assert CRD_CURE in (await rig.events("RestartRequestRefused"))[0]["note"]
         await crew.announce(next(iter(crew.pods.values())), 2)
         await rig.settle(0.1)
-        await meet(rig, crew, 2)
+        await rig.meet(crew, 2, 0.1)
         await rig.settle(60.0)
         assert await crew.epochs() == (2, 1)
         assert (await crew.status())[wire.LAST_GROUP_RESTART]["trigger"] == "worker_exit"
@@ -111,7 +102,7 @@ async def test_a_definition_that_drops_the_id_repeats_no_restart() -> None:
         await rig.settle(60.0)  # the change ends every watch
         await ask(rig, "b")
         assert await crew.epochs() == (2, 2)
-        await meet(rig, crew, 3)
+        await rig.meet(crew, 3, 0.1)
         await rig.settle(60.0)
         assert await crew.epochs() == (3, 2)
 
@@ -122,45 +113,39 @@ async def epochs_of(crew: Crew) -> list[tuple[int, int]]:
     return [wire.epochs_of_status(part) for part in status.get(wire.SCOPED_EPOCHS) or (status,)]
 
 
-async def test_a_group_that_has_not_started_is_not_restarted() -> None:
+async def test_a_group_that_has_not_started_is_not_restarted(rig: Rig) -> None:
     """An annotation that came with the manifest is noted; the first start is not interrupted."""
-    rig = Rig()
-    async with rig.running():
-        manifest = jobset()
-        manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "from-a-copy"}
-        crew = await rig.started(manifest)
-        assert await crew.epochs() == (1, 0)
-        assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "from-a-copy"
-        (event,) = await rig.events("RestartRequestNoted")
-        assert "the group has not started yet" in event["note"]
+    manifest = jobset()
+    manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "from-a-copy"}
+    crew = await rig.started(manifest)
+    assert await crew.epochs() == (1, 0)
+    assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "from-a-copy"
+    (event,) = await rig.events("RestartRequestNoted")
+    assert "the group has not started yet" in event["note"]
 
 
-async def test_a_request_during_a_restart_joins_it() -> None:
+async def test_a_request_during_a_restart_joins_it(rig: Rig) -> None:
     """A request during a restart causes no second one, and the running restart counts as before."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(restarts_max=1))
-        await crew.announce(next(iter(crew.pods.values())), 2)
-        await rig.settle(0.1)
-        await ask(rig, "impatient")
-        await meet(rig, crew, 2)
-        await rig.settle(5.0)
-        assert await crew.epochs() == (2, 1)
-        assert (await crew.status())[wire.LAST_GROUP_RESTART]["trigger"] == "worker_exit"
-        (event,) = await rig.events("RestartRequestNoted")
-        assert "a restart is under way" in event["note"]
+    crew = await rig.started(jobset(restarts_max=1))
+    await crew.announce(next(iter(crew.pods.values())), 2)
+    await rig.settle(0.1)
+    await ask(rig, "impatient")
+    await rig.meet(crew, 2, 0.1)
+    await rig.settle(5.0)
+    assert await crew.epochs() == (2, 1)
+    assert (await crew.status())[wire.LAST_GROUP_RESTART]["trigger"] == "worker_exit"
+    (event,) = await rig.events("RestartRequestNoted")
+    assert "a restart is under way" in event["note"]
 
 
-async def test_suspended_and_resumed() -> None:
+async def test_suspended_and_resumed(rig: Rig) -> None:
     """A request to a suspended JobSet restarts nothing, also after the resume."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
-        await rig.settle(0.1)
-        await ask(rig, "asleep")
-        assert await crew.epochs() == (1, 0)
-        assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "asleep"
+    crew = await rig.started(jobset())
+    await rig.edit({"spec": {"suspend": True}})
+    await rig.settle(0.1)
+    await ask(rig, "asleep")
+    assert await crew.epochs() == (1, 0)
+    assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "asleep"
 
 
 def saving(status: dict[str, Any]) -> tuple[int, str]:
@@ -168,47 +153,43 @@ def saving(status: dict[str, Any]) -> tuple[int, str]:
     return status[wire.SAVING]["epoch"], status[wire.SAVING]["request"]
 
 
-async def test_who_cannot_save_in_time_delays_nobody() -> None:
+async def test_who_cannot_save_in_time_delays_nobody(rig: Rig) -> None:
     """The agents are told in one status write; the epoch ends after the time to save, and not before; uncounted."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(restarts_max=0))
-        before = rig.writes("/jobsets/train/status")
-        await ask(rig, "one,save=60")
-        assert await crew.epochs() == (1, 0)
-        assert saving(await crew.status()) == (1, "one")
-        assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "one"
-        await rig.settle(59.0)
-        assert await crew.epochs() == (1, 0)
-        assert rig.writes("/jobsets/train/status") == before + 1 + 1  # a dry run: is the id kept
-        await rig.settle(1.0)
-        assert await crew.epochs() == (1, 1)
-        await meet(rig, crew, 2)
-        assert await crew.epochs() == (2, 1)
-        entry = (await crew.status())[wire.LAST_GROUP_RESTART]
-        assert (entry["trigger"], entry["request"]) == ("manual", "one")
-        await rig.settle(120.0)
-        assert await crew.epochs() == (2, 1)
-        assert rig.writes("/jobsets/train/status") == before + 3 + 1
+    crew = await rig.started(jobset(restarts_max=0))
+    before = rig.writes("/jobsets/train/status")
+    await ask(rig, "one,save=60")
+    assert await crew.epochs() == (1, 0)
+    assert saving(await crew.status()) == (1, "one")
+    assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "one"
+    await rig.settle(59.0)
+    assert await crew.epochs() == (1, 0)
+    assert rig.writes("/jobsets/train/status") == before + 1 + 1  # a dry run: is the id kept
+    await rig.settle(1.0)
+    assert await crew.epochs() == (1, 1)
+    await rig.meet(crew, 2, 0.1)
+    assert await crew.epochs() == (2, 1)
+    entry = (await crew.status())[wire.LAST_GROUP_RESTART]
+    assert (entry["trigger"], entry["request"]) == ("manual", "one")
+    await rig.settle(120.0)
+    assert await crew.epochs() == (2, 1)
+    assert rig.writes("/jobsets/train/status") == before + 3 + 1
 
 
-async def test_workers_that_saved_and_ended_begin_the_restart() -> None:
+async def test_workers_that_saved_and_ended_begin_the_restart(rig: Rig) -> None:
     """The first Pod that announces the next epoch begins it; it is the request's restart, and maxRestarts 0 stands."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(restarts_max=0))
-        await ask(rig, "one,save=3600")
-        await rig.settle(5.0)
-        await crew.announce(next(iter(crew.pods.values())), 2)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (1, 1)
-        await meet(rig, crew, 2)
-        assert await crew.epochs() == (2, 1)
-        status = await crew.status()
-        entry = status[wire.LAST_GROUP_RESTART]
-        assert (entry["trigger"], entry["request"], status[wire.EXEMPT_EPOCHS]) == ("manual", "one", 1)
-        assert "firstFailure" not in entry
-        assert "terminalState" not in status
+    crew = await rig.started(jobset(restarts_max=0))
+    await ask(rig, "one,save=3600")
+    await rig.settle(5.0)
+    await crew.announce(next(iter(crew.pods.values())), 2)
+    await rig.settle(0.1)
+    assert await crew.epochs() == (1, 1)
+    await rig.meet(crew, 2, 0.1)
+    assert await crew.epochs() == (2, 1)
+    status = await crew.status()
+    entry = status[wire.LAST_GROUP_RESTART]
+    assert (entry["trigger"], entry["request"], status[wire.EXEMPT_EPOCHS]) == ("manual", "one", 1)
+    assert "firstFailure" not in entry
+    assert "terminalState" not in status
 
 
 @pytest.mark.slow
@@ -226,48 +207,41 @@ async def test_another_controller_keeps_the_time_to_save() -> None:
         assert await crew.epochs() == (1, 1)
 
 
-async def test_a_second_request_while_the_workers_save() -> None:
+async def test_a_second_request_while_the_workers_save(rig: Rig) -> None:
     """A later one does not put the restart off; one without time to save restarts now; an epoch is exempt once."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(restarts_max=0))
-        await ask(rig, "one,save=30")
-        await ask(rig, "two,save=600")
-        await rig.settle(31.0)
-        assert await crew.epochs() == (1, 1)
-        await meet(rig, crew, 2)
-        await ask(rig, "three,save=600")
-        await ask(rig, "four")
-        assert await crew.epochs() == (2, 2)
-        await meet(rig, crew, 3)
-        status = await crew.status()
-        assert (status[wire.LAST_GROUP_RESTART]["request"], status[wire.EXEMPT_EPOCHS]) == ("four", 2)
+    crew = await rig.started(jobset(restarts_max=0))
+    await ask(rig, "one,save=30")
+    await ask(rig, "two,save=600")
+    await rig.settle(31.0)
+    assert await crew.epochs() == (1, 1)
+    await rig.meet(crew, 2, 0.1)
+    await ask(rig, "three,save=600")
+    await ask(rig, "four")
+    assert await crew.epochs() == (2, 2)
+    await rig.meet(crew, 3, 0.1)
+    status = await crew.status()
+    assert (status[wire.LAST_GROUP_RESTART]["request"], status[wire.EXEMPT_EPOCHS]) == ("four", 2)
 
 
 @pytest.mark.slow
-async def test_suspended_while_the_workers_save() -> None:
+async def test_suspended_while_the_workers_save(rig: Rig) -> None:
     """A group that is suspended has nothing to restart, and its epoch is not touched."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        await ask(rig, "one,save=30")
-        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
-        await rig.settle(60.0)
-        assert await crew.epochs() == (1, 0)
+    crew = await rig.started(jobset())
+    await ask(rig, "one,save=30")
+    await rig.edit({"spec": {"suspend": True}})
+    await rig.settle(60.0)
+    assert await crew.epochs() == (1, 0)
 
 
 @pytest.mark.parametrize("seconds", ["", "0", "-1", "3601", "1e3", "60s", "many", "9" * 20, " 60", "6,save=6"])
 def test_a_time_to_save_that_is_none(seconds: str) -> None:
     """Nothing is restarted, and SpecProblem says what is expected."""
-    world = PlannerWorld(jobset())
-    world.settle()
+    world = settled(jobset())
     world.decisions = {"": Decision(1, 0)}
     world.settle()
     world.manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: f"one,save={seconds}"}
     world.settle()
-    condition = world.condition("SpecProblem")
-    assert condition is not None
-    assert "save: expected an integer from 1 to 3600" in condition["message"]
+    assert "save: expected an integer from 1 to 3600" in world.condition("SpecProblem")["message"]
     assert wire.LAST_RESTART_REQUEST not in world.status
 
 
@@ -275,8 +249,7 @@ def test_each_scope_restarts_when_its_workers_have_saved() -> None:
     """One scope ends by itself and restarts; the other one has its time to the end."""
     manifest = jobset(jobs=[replicated_job("a"), replicated_job("b")])
     manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     world.decisions = {"a": Decision(1, 0), "b": Decision(3, 2)}
     world.settle()
     world.manifest["metadata"]["annotations"][wire.RESTART_REQUESTED] = "7,save=60"
@@ -290,8 +263,7 @@ def test_each_scope_restarts_when_its_workers_have_saved() -> None:
 
 def test_a_group_that_met_again_while_no_controller_ran() -> None:
     """All Pods announced the next epoch before the old one could be deprecated: it is the request's restart still."""
-    world = PlannerWorld(jobset())
-    world.settle()
+    world = settled(jobset())
     world.decisions = {"": Decision(1, 0)}
     world.settle()
     world.manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "7,save=60"}
@@ -309,8 +281,7 @@ def test_all_scopes_restart() -> None:
     """Each running scope restarts; a scope that has not started yet goes on starting."""
     manifest = jobset(jobs=[replicated_job("a"), replicated_job("b"), replicated_job("c")])
     manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     world.decisions = {"a": Decision(1, 0), "b": Decision(3, 2), "c": Decision(0, 0)}
     world.settle()
     world.manifest["metadata"]["annotations"][wire.RESTART_REQUESTED] = "7"
@@ -329,7 +300,5 @@ def test_where_groups_do_not_restart_in_place(strategy: str) -> None:
     world = PlannerWorld(jobset(strategy=strategy))
     world.manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "7"}
     world.settle()
-    condition = world.condition("SpecProblem")
-    assert condition is not None
-    assert "expected restartStrategy InPlaceRestart" in condition["message"]
+    assert "expected restartStrategy InPlaceRestart" in world.condition("SpecProblem")["message"]
     assert wire.LAST_RESTART_REQUEST not in world.status

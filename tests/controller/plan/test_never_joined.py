@@ -29,56 +29,49 @@ async def fail(rig: Rig, crew: Crew, pod: str, failed: int, *, code: int, evicte
 
 
 @pytest.mark.parametrize("joined_before", [False, True])
-async def test_ends_before_joining_are_counted(joined_before: bool) -> None:
+async def test_ends_before_joining_are_counted(rig: Rig, joined_before: bool) -> None:
     """With two restarts, the third end is one too many; the message has the code and the count."""
-    rig = Rig()
-    async with rig.running():
-        manifest = jobset(restarts_max=2, jobs=[replicated_job("workers", pods=2)])
-        if joined_before:
-            crew = await rig.started(manifest)
-            first = next(iter(crew.pods.values()))
-            await fail(rig, crew, first, 1, code=1)  # of a Pod that had joined: an epoch says it
-        else:
-            crew = await rig.submit(manifest)
-            await crew.make_pods()
-        job = next(iter(await crew.jobs()))
-        for failed in (1, 2, 3):
-            assert await crew.condition("Failed") is None
-            await fail(rig, crew, crew.pods[job, 0], failed + joined_before, code=127)
-        condition = await crew.condition("Failed")
-        assert condition is not None
-        assert condition["reason"] == "ReachedMaxRestarts"
-        assert "3 pods of one slot ended before they joined" in condition["message"]
-        assert "container worker exited with 127" in condition["message"]
+    manifest = jobset(restarts_max=2, jobs=[replicated_job("workers", pods=2)])
+    if joined_before:
+        crew = await rig.started(manifest)
+        first = next(iter(crew.pods.values()))
+        await fail(rig, crew, first, 1, code=1)  # of a Pod that had joined: an epoch says it
+    else:
+        crew = await rig.submit(manifest)
+        await crew.make_pods()
+    job = next(iter(await crew.jobs()))
+    for failed in (1, 2, 3):
+        assert await crew.find_condition("Failed") is None
+        await fail(rig, crew, crew.pods[job, 0], failed + joined_before, code=127)
+    condition = await crew.condition("Failed")
+    assert condition["reason"] == "ReachedMaxRestarts"
+    assert "3 pods of one slot ended before they joined" in condition["message"]
+    assert "container worker exited with 127" in condition["message"]
 
 
 @pytest.mark.parametrize(
     ("code", "evicted"), [(6, False), (137, False), (127, True)], ids=["its check failed", "killed", "evicted"]
 )
-async def test_other_ends_before_joining_are_not(code: int, evicted: bool) -> None:
+async def test_other_ends_before_joining_are_not(rig: Rig, code: int, evicted: bool) -> None:
     """A node that fails a check, and one that is drained, are no fault of the job."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
-        await crew.make_pods()
-        job = next(iter(await crew.jobs()))
-        for failed in (1, 2):
-            await fail(rig, crew, crew.pods[job, 0], failed, code=code, evicted=evicted)
-        assert await crew.condition("Failed") is None
+    crew = await rig.submit(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
+    await crew.make_pods()
+    job = next(iter(await crew.jobs()))
+    for failed in (1, 2):
+        await fail(rig, crew, crew.pods[job, 0], failed, code=code, evicted=evicted)
+    assert await crew.find_condition("Failed") is None
 
 
-async def test_a_replicated_job_that_opted_out_is_its_jobs_affair() -> None:
+async def test_a_replicated_job_that_opted_out_is_its_jobs_affair(rig: Rig) -> None:
     """Its Pods never announce; their Job counts how often they fail."""
-    rig = Rig()
-    async with rig.running():
-        manifest = jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)])
-        template = manifest["spec"]["replicatedJobs"][0]["template"]
-        template.setdefault("metadata", {}).setdefault("annotations", {})[wire.DISABLE] = "true"
-        crew = await rig.submit(manifest)
-        await crew.make_pods()
-        job = next(iter(await crew.jobs()))
-        await fail(rig, crew, crew.pods[job, 0], 1, code=1)
-        assert await crew.condition("Failed") is None
+    manifest = jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)])
+    template = manifest["spec"]["replicatedJobs"][0]["template"]
+    template.setdefault("metadata", {}).setdefault("annotations", {})[wire.DISABLE] = "true"
+    crew = await rig.submit(manifest)
+    await crew.make_pods()
+    job = next(iter(await crew.jobs()))
+    await fail(rig, crew, crew.pods[job, 0], 1, code=1)
+    assert await crew.find_condition("Failed") is None
 
 
 async def restart_in_place(
@@ -102,23 +95,22 @@ async def restart_in_place(
 @pytest.mark.parametrize(
     ("container", "code"), [("worker", 127), ("worker", 128), ("worker", 1), ("worker", 139), ("inplace-agent", 2)]
 )
-async def test_a_pod_that_starts_again_and_again_is_counted(announced: bool, container: str, code: int) -> None:
+async def test_a_pod_that_starts_again_and_again_is_counted(
+    rig: Rig, announced: bool, container: str, code: int
+) -> None:
     """With two restarts, the third end is one too many, whichever container of the sidecar-mode Pod ends."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset(restarts_max=2, jobs=[replicated_job("workers", pods=2)]))
-        await crew.make_pods()
-        pod = next(iter(crew.pods.values()))
-        if announced:
-            await crew.announce(pod, 1)
-        for count in (0, 1, 2):
-            assert await crew.condition("Failed") is None
-            await restart_in_place(rig, pod, count, code=code, container=container)
-        condition = await crew.condition("Failed")
-        assert condition is not None
-        assert condition["reason"] == "ReachedMaxRestarts"
-        assert "the containers of one pod ended 3 times before they joined" in condition["message"]
-        assert f"container {container} exited with {code}" in condition["message"]
+    crew = await rig.submit(jobset(restarts_max=2, jobs=[replicated_job("workers", pods=2)]))
+    await crew.make_pods()
+    pod = next(iter(crew.pods.values()))
+    if announced:
+        await crew.announce(pod, 1)
+    for count in (0, 1, 2):
+        assert await crew.find_condition("Failed") is None
+        await restart_in_place(rig, pod, count, code=code, container=container)
+    condition = await crew.condition("Failed")
+    assert condition["reason"] == "ReachedMaxRestarts"
+    assert "the containers of one pod ended 3 times before they joined" in condition["message"]
+    assert f"container {container} exited with {code}" in condition["message"]
 
 
 @pytest.mark.parametrize(
@@ -134,51 +126,40 @@ async def test_a_pod_that_starts_again_and_again_is_counted(announced: bool, con
     ],
     ids=str,
 )
-async def test_other_restarts_before_joining_are_not(change: dict[str, Any]) -> None:
+async def test_other_restarts_before_joining_are_not(rig: Rig, change: dict[str, Any]) -> None:
     """Containers that others ended, a check that failed, an agent that tries again, and what kubelet backs off from."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
-        await crew.make_pods()
-        for count in range(5):
-            await restart_in_place(rig, next(iter(crew.pods.values())), count, **change)
-        assert await crew.condition("Failed") is None
+    crew = await rig.submit(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
+    await crew.make_pods()
+    for count in range(5):
+        await restart_in_place(rig, next(iter(crew.pods.values())), count, **change)
+    assert await crew.find_condition("Failed") is None
 
 
-async def test_what_joined_at_last_is_forgotten() -> None:
+async def test_what_joined_at_last_is_forgotten(rig: Rig) -> None:
     """Ends before the first epoch do not use up the restarts of the training; the barrier named them meanwhile."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
-        await crew.make_pods()
-        pod = next(iter(crew.pods.values()))
-        for count in range(3):
-            await restart_in_place(rig, pod, count, code=127)
-        await rig.settle(20.0)
-        waiting = await crew.condition("BarrierWaiting")
-        assert waiting is not None
-        assert "container worker exited with 127" in waiting["message"]
-        await crew.announce_all(1)
-        await rig.settle()
-        assert (await crew.epochs()) == (1, 0)
-        for epoch in (2, 3, 4):
-            await crew.announce_all(epoch)
-            await rig.settle(2.0)
-        assert await crew.condition("Failed") is None
+    crew = await rig.submit(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
+    await crew.make_pods()
+    pod = next(iter(crew.pods.values()))
+    for count in range(3):
+        await restart_in_place(rig, pod, count, code=127)
+    await rig.settle(20.0)
+    assert "container worker exited with 127" in (await crew.condition("BarrierWaiting"))["message"]
+    await rig.meet(crew, 1)
+    assert (await crew.epochs()) == (1, 0)
+    for epoch in (2, 3, 4):
+        await rig.meet(crew, epoch, 2.0)
+    assert await crew.find_condition("Failed") is None
 
 
-async def test_restarts_with_the_group_are_no_early_ends() -> None:
+async def test_restarts_with_the_group_are_no_early_ends(rig: Rig) -> None:
     """A Pod whose annotation somebody removed after restarts of its group did not end so often before it joined."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
-        await crew.make_pods()
-        pod = next(iter(crew.pods.values()))
-        for epoch in (1, 2, 3):
-            await restart_in_place(rig, pod, epoch, code=88, container="inplace-agent")
-            await crew.announce_all(epoch)
-            await rig.settle(2.0)
-        assert await crew.epochs() == (3, 2)
-        await crew.annotate(pod, dict.fromkeys((wire.EPOCH, wire.ATTEMPT)))
-        await restart_in_place(rig, pod, 3, code=1)
-        assert await crew.condition("Failed") is None
+    crew = await rig.submit(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
+    await crew.make_pods()
+    pod = next(iter(crew.pods.values()))
+    for epoch in (1, 2, 3):
+        await restart_in_place(rig, pod, epoch, code=88, container="inplace-agent")
+        await rig.meet(crew, epoch, 2.0)
+    assert await crew.epochs() == (3, 2)
+    await crew.annotate(pod, dict.fromkeys((wire.EPOCH, wire.ATTEMPT)))
+    await restart_in_place(rig, pod, 3, code=1)
+    assert await crew.find_condition("Failed") is None

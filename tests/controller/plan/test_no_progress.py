@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -30,7 +30,7 @@ async def restart(rig: Rig, crew: Crew, *told: str) -> None:
 
 async def failed(crew: Crew) -> str | None:
     """Return the message of NoProgress; None while the JobSet runs."""
-    condition = await crew.condition("Failed")
+    condition = await crew.find_condition("Failed")
     if condition is None:
         return None
     assert condition["reason"] == "NoProgress"
@@ -59,61 +59,52 @@ async def test_three_epochs_at_one_step_fail_the_jobset() -> None:
         assert await crew.epochs() == (4, 4)
 
 
-async def test_progress_forgives() -> None:
+async def test_progress_forgives(rig: Rig) -> None:
     """Each higher step begins a new count."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(judged("2"))
-        for step in (5, 5, 6, 6, 7, 7, 8):
-            await restart(rig, crew, f",quiet=1,step={step}", f",quiet=1,step={step}")
-        assert await failed(crew) is None
-        assert (await crew.status())[wire.NO_PROGRESS_FIELD] == {"bestStep": 8, "epochs": []}
+    crew = await rig.started(judged("2"))
+    for step in (5, 5, 6, 6, 7, 7, 8):
+        await restart(rig, crew, f",quiet=1,step={step}", f",quiet=1,step={step}")
+    assert await failed(crew) is None
+    assert (await crew.status())[wire.NO_PROGRESS_FIELD] == {"bestStep": 8, "epochs": []}
 
 
 @pytest.mark.slow
-async def test_short_epochs_fail_a_jobset_without_steps() -> None:
+async def test_short_epochs_fail_a_jobset_without_steps(rig: Rig) -> None:
     """Two epochs of less than 60 s in a row; a long one between them forgives; a request does not count."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(judged("2/60"))
-        for wait_s in (10.0, 70.0, 10.0):
-            await rig.settle(wait_s)
-            await restart(rig, crew, "", "")
-        annotations = {wire.RESTART_REQUESTED: "mine"}
-        await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
-        await rig.settle(0.1)
+    crew = await rig.started(judged("2/60"))
+    for wait_s in (10.0, 70.0, 10.0):
+        await rig.settle(wait_s)
         await restart(rig, crew, "", "")
-        assert await failed(crew) is None
-        await rig.settle(20.0)
-        await restart(rig, crew, "", "")
-        message = await failed(crew)
-        assert message is not None
-        assert "epoch 6 ended after 2" in message or "epoch 5 ended after 2" in message
+    await rig.annotate({wire.RESTART_REQUESTED: "mine"})
+    await rig.settle(0.1)
+    await restart(rig, crew, "", "")
+    assert await failed(crew) is None
+    await rig.settle(20.0)
+    await restart(rig, crew, "", "")
+    message = await failed(crew)
+    assert message is not None
+    assert "epoch 6 ended after 2" in message or "epoch 5 ended after 2" in message
 
 
 @pytest.mark.slow
-async def test_each_scope_has_its_own_steps() -> None:
+async def test_each_scope_has_its_own_steps(rig: Rig) -> None:
     """A scope that makes no progress fails the JobSet, whatever the other one does."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(judged("2", **{wire.RESTART_SCOPE: "ReplicatedJob"}))
-        left, right = crew.pods.values()
-        for epoch in (2, 3, 4):
-            assert await failed(crew) is None
-            for pod, step in ((right, 100 * epoch), (left, 7)):
-                told = {wire.PHASES: f"v1,view=64,at={epoch},quiet=1,step={step}"}  # a text tells once
-                await crew.annotate(pod, wire.epoch_annotations(epoch) | told)
-                await rig.settle(0.1)
-        assert "the highest step ever is 7" in (await failed(crew) or "")
-
-
-async def test_without_the_annotation_nothing_is_written() -> None:
-    """No field; a value that cannot be read is told, and judges nothing."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(judged("soon"))
-        for _ in range(3):
-            await restart(rig, crew, ",quiet=1,step=5", ",quiet=1,step=5")
+    crew = await rig.started(judged("2", **{wire.RESTART_SCOPE: "ReplicatedJob"}))
+    left, right = crew.pods.values()
+    for epoch in (2, 3, 4):
         assert await failed(crew) is None
-        assert wire.NO_PROGRESS_FIELD not in await crew.status()
-        assert "[inplace.dev/no-progress], epochs: expected" in (await crew.condition("SpecProblem") or {})["message"]
+        for pod, step in ((right, 100 * epoch), (left, 7)):
+            told = {wire.PHASES: f"v1,view=64,at={epoch},quiet=1,step={step}"}  # a text tells once
+            await crew.annotate(pod, wire.epoch_annotations(epoch) | told)
+            await rig.settle(0.1)
+    assert "the highest step ever is 7" in (await failed(crew) or "")
+
+
+async def test_without_the_annotation_nothing_is_written(rig: Rig) -> None:
+    """No field; a value that cannot be read is told, and judges nothing."""
+    crew = await rig.started(judged("soon"))
+    for _ in range(3):
+        await restart(rig, crew, ",quiet=1,step=5", ",quiet=1,step=5")
+    assert await failed(crew) is None
+    assert wire.NO_PROGRESS_FIELD not in await crew.status()
+    assert "[inplace.dev/no-progress], epochs: expected" in (await crew.condition("SpecProblem"))["message"]

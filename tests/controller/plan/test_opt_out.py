@@ -8,7 +8,7 @@ from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import settled
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -31,8 +31,7 @@ def with_monitor(*, rules: list[KubeObject] | None = None, **options: Any) -> Ku
 
 def test_it_is_no_part_of_the_group() -> None:
     """An opted-out replicatedJob has Jobs but no slots."""
-    world = PlannerWorld(with_monitor())
-    world.settle()
+    world = settled(with_monitor())
     assert set(world.jobs) == {"train-workers-0", "train-monitor-0"}
     assert world.plan().expected == {"workers"}
     assert world.jobset.shape.size == 2
@@ -40,8 +39,7 @@ def test_it_is_no_part_of_the_group() -> None:
 
 def test_its_completed_pods_are_not_run_again() -> None:
     """A group restart recreates the group's completed Jobs, and not the monitor's."""
-    world = PlannerWorld(with_monitor())
-    world.settle()
+    world = settled(with_monitor())
     world.status.update(wire.status_of_epochs(1, 1))
     world.decision = Decision(1, 1)
     world.set_job("train-monitor-0", "Complete", succeeded=1)
@@ -50,8 +48,7 @@ def test_its_completed_pods_are_not_run_again() -> None:
 
 def test_its_failure_goes_through_the_failure_policy_without_an_epoch() -> None:
     """Its Job is recreated alone, counts once by its rule, exempts no epoch, and the group does not restart."""
-    world = PlannerWorld(with_monitor(rules=[{"action": "RestartJob", "targetReplicatedJobs": ["monitor"]}]))
-    world.settle()
+    world = settled(with_monitor(rules=[{"action": "RestartJob", "targetReplicatedJobs": ["monitor"]}]))
     world.status.update(wire.status_of_epochs(2, 1))
     world.set_job("train-monitor-0", "Failed")
     world.settle()
@@ -60,28 +57,26 @@ def test_its_failure_goes_through_the_failure_policy_without_an_epoch() -> None:
     assert world.jobset.recreations_counted == 1
 
 
-async def test_a_group_starts_and_restarts_without_it() -> None:
+async def test_a_group_starts_and_restarts_without_it(rig: Rig) -> None:
     """When the monitor dies, is replaced or lingers, the barrier does not wait and no worker restarts."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(with_monitor())
-        await crew.make_pods()
-        watcher = crew.pods["train-monitor-0", 0]
-        workers = [pod for (job, _), pod in crew.pods.items() if job == "train-workers-0"]
-        for pod in workers:
-            await crew.announce(pod, 1)
-        await rig.settle()
-        assert await crew.epochs() == (1, 0)
-        await crew.set_worker(watcher)
-        await crew.set_worker(watcher, exit_code=1)
-        await rig.admin.patch(PODS, "default", watcher, {"metadata": {"finalizers": ["test/hold"]}})
-        await rig.admin.delete(JOBS, "default", "train-monitor-0")
-        await rig.admin.delete(PODS, "default", watcher, grace_period_s=0)
-        await rig.settle()
-        assert await crew.epochs() == (1, 0)
-        for pod in workers:
-            await crew.announce(pod, 2)
-        await rig.settle()
-        assert await crew.epochs() == (2, 1)
-        uid = (await crew.jobset())["metadata"]["uid"]
-        assert (await crew.jobs())["train-monitor-0"]["metadata"]["ownerReferences"][0]["uid"] == uid
+    crew = await rig.submit(with_monitor())
+    await crew.make_pods()
+    watcher = crew.pods["train-monitor-0", 0]
+    workers = [pod for (job, _), pod in crew.pods.items() if job == "train-workers-0"]
+    for pod in workers:
+        await crew.announce(pod, 1)
+    await rig.settle()
+    assert await crew.epochs() == (1, 0)
+    await crew.set_worker(watcher)
+    await crew.set_worker(watcher, exit_code=1)
+    await rig.admin.patch(PODS, "default", watcher, {"metadata": {"finalizers": ["test/hold"]}})
+    await rig.admin.delete(JOBS, "default", "train-monitor-0")
+    await rig.admin.delete(PODS, "default", watcher, grace_period_s=0)
+    await rig.settle()
+    assert await crew.epochs() == (1, 0)
+    for pod in workers:
+        await crew.announce(pod, 2)
+    await rig.settle()
+    assert await crew.epochs() == (2, 1)
+    uid = (await crew.jobset())["metadata"]["uid"]
+    assert (await crew.jobs())["train-monitor-0"]["metadata"]["ownerReferences"][0]["uid"] == uid

@@ -13,7 +13,7 @@ from inplace.controller.plan.placement import LOOK_AGAIN_S, follower_to_read
 from inplace.controller.spec.kinds import POD_CODEC, Pod
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import settled
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -33,8 +33,7 @@ def exclusive(**options: Any) -> KubeObject:
 
 def built(manifest: KubeObject) -> KubeObject:
     """Return the first Job."""
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     return world.jobs["train-workers-0"]
 
 
@@ -126,8 +125,7 @@ OURS = (wire.PLACEMENT_GATE,)
 )
 def test_leaders_first_then_followers(pods: list[KubeObject], domains: Any, lifted: dict[str, Any]) -> None:
     """A leader's gate is lifted at once; followers follow one living leader that has a node; others' gates stay."""
-    world = PlannerWorld(exclusive())
-    world.settle()
+    world = settled(exclusive())
     world.pods["train-workers-0"] = pods
     world.domains = domains
     actions = [action for action in world.plan().actions if isinstance(action, LiftGate)]
@@ -158,8 +156,7 @@ ASTRAY = pod(1, conditions=UNSCHEDULABLE)
 )
 def test_a_leader_that_was_replaced_elsewhere(pods: list[KubeObject], asked: str | None, is_deleted: bool) -> None:
     """Pods that wait for a domain which their leader has left can never run: their Job is made anew, with a word."""
-    world = PlannerWorld(exclusive())
-    world.settle()
+    world = settled(exclusive())
     world.pods["train-workers-0"] = pods
     world.domains = {("n", RACK): "r1"}
     world.asked_domains = {} if asked is None else {"u1": asked}
@@ -191,33 +188,29 @@ def test_whose_selector_is_read(pods: list[KubeObject], name: str | None) -> Non
 
 def test_pods_without_a_node_are_looked_at_again() -> None:
     """While followers wait for the scheduler the planner looks again, and when they have their nodes it does not."""
-    world = PlannerWorld(exclusive())
-    world.settle()
+    world = settled(exclusive())
     world.domains = {("n", RACK): "r1"}
     for node, again_s in ((None, LOOK_AGAIN_S), ("n", None)):
         world.pods["train-workers-0"] = [pod(0, node="n"), pod(1, node=node)]
         assert (world.plan().actions, world.plan().requeue_after_s) == ((), again_s)
 
 
-async def test_a_selector_is_read_once() -> None:
+async def test_a_selector_is_read_once(rig: Rig) -> None:
     """A Pod's selector is read once, and that of a namesake for itself; a Pod that is gone asks for nothing."""
-    rig = Rig()
-    async with rig.running():
-        selectors = Selectors(rig.admin)
-        for rack in ("r1", "r2"):
-            spec = {"containers": [{"name": "w", "image": "i"}], "nodeSelector": {RACK: rack}}
-            body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
-            found = POD_CODEC.convert(await rig.admin.create(PODS, "default", body))
-            assert [await selectors.value(found, RACK), await selectors.value(found, "zone")] == [rack, ""]
-            await rig.admin.delete(PODS, "default", "p", grace_period_s=0)
-            assert await selectors.value(found, RACK) == rack
-        assert await Selectors(rig.admin).value(found, RACK) == ""
+    selectors = Selectors(rig.admin)
+    for rack in ("r1", "r2"):
+        spec = {"containers": [{"name": "w", "image": "i"}], "nodeSelector": {RACK: rack}}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+        found = POD_CODEC.convert(await rig.admin.create(PODS, "default", body))
+        assert [await selectors.value(found, RACK), await selectors.value(found, "zone")] == [rack, ""]
+        await rig.admin.delete(PODS, "default", "p", grace_period_s=0)
+        assert await selectors.value(found, RACK) == rack
+    assert await Selectors(rig.admin).value(found, RACK) == ""
 
 
 def test_a_node_without_the_label_is_said() -> None:
     """Followers wait, a message names the node and its missing label, and the planner looks again later."""
-    world = PlannerWorld(exclusive())
-    world.settle()
+    world = settled(exclusive())
     world.pods["train-workers-0"] = [pod(0, node="n"), pod(1, gates=OURS)]
     planned = world.plan()
     assert planned.actions == ()
@@ -231,35 +224,27 @@ async def gates_of(rig: Rig, crew: Crew) -> dict[tuple[str, int], KubeObject]:
     return {slot: (await rig.admin.get(PODS, "default", name))["spec"] for slot, name in crew.pods.items()}
 
 
-async def test_gates_in_the_cluster() -> None:
+async def test_gates_in_the_cluster(rig: Rig) -> None:
     """Leaders' gates are lifted; when a leader has a node, its followers' are, with a selector for its rack."""
-    rig = Rig()
-    async with rig.running():
-        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {RACK: "r1"}}}
-        await rig.admin.create(NODES, None, node)
-        crew = await rig.submit(exclusive())
-        for name, job in (await crew.jobs()).items():
-            for index in (2, 1, 0):
-                await crew.make_pod(job, index)
-            assert job["metadata"]["name"] == name
-        await rig.settle()
-        specs = await gates_of(rig, crew)
-        assert {slot for slot, spec in specs.items() if not spec.get("schedulingGates")} == {
-            ("train-workers-0", 0),
-            ("train-workers-1", 0),
-        }
-        leader = crew.pods["train-workers-0", 0]
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": leader},
-            "target": {"kind": "Node", "name": "n1"},
-        }
-        await rig.admin.raw("POST", f"/api/v1/namespaces/default/pods/{leader}/binding", body=binding)
-        await rig.settle()
-        specs = await gates_of(rig, crew)
-        for index in (1, 2):
-            follower = specs["train-workers-0", index]
-            assert not follower.get("schedulingGates")
-            assert follower["nodeSelector"] == {RACK: "r1"}
-            assert specs["train-workers-1", index]["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": {RACK: "r1"}}}
+    await rig.admin.create(NODES, None, node)
+    crew = await rig.submit(exclusive())
+    for name, job in (await crew.jobs()).items():
+        for index in (2, 1, 0):
+            await crew.make_pod(job, index)
+        assert job["metadata"]["name"] == name
+    await rig.settle()
+    specs = await gates_of(rig, crew)
+    assert {slot for slot, spec in specs.items() if not spec.get("schedulingGates")} == {
+        ("train-workers-0", 0),
+        ("train-workers-1", 0),
+    }
+    leader = crew.pods["train-workers-0", 0]
+    await crew.bind(leader, "n1")
+    await rig.settle()
+    specs = await gates_of(rig, crew)
+    for index in (1, 2):
+        follower = specs["train-workers-0", index]
+        assert not follower.get("schedulingGates")
+        assert follower["nodeSelector"] == {RACK: "r1"}
+        assert specs["train-workers-1", index]["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]

@@ -11,14 +11,12 @@ from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, CreateService, DeleteJob, ResumeJob
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import NOW, PlannerWorld
+from tests.controller.plan.planner_world import NOW, PlannerWorld, settled
 
 
 def started(manifest: KubeObject | None = None, **options: Any) -> PlannerWorld:
     """Return a world whose Jobs were created."""
-    world = PlannerWorld(manifest or jobset(**({"strategy": "Recreate"} | options)))
-    world.settle()
-    return world
+    return settled(manifest or jobset(**({"strategy": "Recreate"} | options)))
 
 
 def test_a_new_jobset_gets_its_service_and_its_jobs() -> None:
@@ -65,10 +63,9 @@ def test_the_reserved_managers_are_us(name: str) -> None:
 
 def test_a_jobset_without_replicated_jobs_is_fine() -> None:
     """A JobSet without replicatedJobs creates no Job and never completes."""
-    world = PlannerWorld(jobset(jobs=[]))
-    world.settle()
+    world = settled(jobset(jobs=[]))
     assert world.jobs == {}
-    assert world.condition("Completed") is None
+    assert world.find_condition("Completed") is None
 
 
 def test_counters() -> None:
@@ -99,7 +96,7 @@ def test_all_jobs_completed() -> None:
     world.set_job("train-workers-1", "Complete")
     world.settle()
     assert world.status["terminalState"] == "Completed"
-    condition = world.condition("Completed")
+    condition = world.find_condition("Completed")
     assert condition == {
         "type": "Completed",
         "status": "True",
@@ -133,7 +130,6 @@ def test_a_failed_job_without_a_policy_fails_the_jobset() -> None:
     world.set_job("train-workers-2", "Failed", at="2026-01-01T00:00:01Z")
     world.settle()
     condition = world.condition("Failed")
-    assert condition is not None
     assert (condition["reason"], condition["message"]) == (
         "FailedJobs",
         "jobset failed due to one or more job failures (first failed job: train-workers-2)",
@@ -155,19 +151,15 @@ def test_recreate_until_max_restarts() -> None:
         world.settle()
         assert not old & {job["metadata"]["uid"] for job in world.jobs.values()}
         assert {job["metadata"]["labels"][wire.RESTART_ATTEMPT] for job in world.jobs.values()} == {str(restart)}
-        restarting = world.condition("RestartingJobSet")
-        assert restarting is not None
-        assert restarting["status"] == "True"
+        assert world.condition("RestartingJobSet")["status"] == "True"
     for name in world.jobs:
         world.set_job(name, active=2, ready=2)
     world.settle()
     restarting = world.condition("RestartingJobSet")
-    assert restarting is not None
     assert (restarting["status"], restarting["reason"]) == ("False", "JobsReady")
     world.set_job("train-workers-0", "Failed")
     world.settle()
     failed = world.condition("Failed")
-    assert failed is not None
     assert failed["reason"] == "ReachedMaxRestarts"
     assert failed["message"].endswith("(first failed job: train-workers-0)")
 
@@ -203,7 +195,7 @@ def test_rules(rule: KubeObject, reason: str, expected: str) -> None:
     world = started(manifest)
     world.set_job("train-workers-0", "Failed", reason=reason)
     world.carry_out(world.plan())
-    assert world.condition(expected) is not None
+    assert world.find_condition(expected) is not None
 
 
 def test_uncounted_restarts_are_not_counted() -> None:
@@ -216,9 +208,7 @@ def test_uncounted_restarts_are_not_counted() -> None:
     world.carry_out(world.plan())
     assert world.status["restarts"] == 1
     assert "restartsCountTowardsMax" not in world.status
-    condition = world.condition("RestartingJobSet")
-    assert condition is not None
-    assert condition["reason"] == "FailurePolicy_evicted"
+    assert world.condition("RestartingJobSet")["reason"] == "FailurePolicy_evicted"
 
 
 def test_suspend_and_resume() -> None:
@@ -226,13 +216,11 @@ def test_suspend_and_resume() -> None:
     world = started(jobset(strategy="Recreate", suspend=True))
     assert world.jobs["train-workers-0"]["spec"]["suspend"] is True
     condition = world.condition("Suspended")
-    assert condition is not None
     assert (condition["status"], condition["reason"]) == ("True", "SuspendedJobs")
     world.manifest["spec"]["suspend"] = False
     assert [action.name for action in world.plan().actions if isinstance(action, ResumeJob)] == ["train-workers-0"]
     world.settle()
     condition = world.condition("Suspended")
-    assert condition is not None
     assert (condition["status"], condition["reason"]) == ("False", "ResumeJobs")
 
 
@@ -312,7 +300,6 @@ def test_one_group_restart_too_many() -> None:
     world.decision = Decision(4, 3, restarts=4, exceeded=True)
     world.settle()
     condition = world.condition("Failed")
-    assert condition is not None
     assert (condition["reason"], condition["message"]) == (
         "ReachedMaxRestarts",
         "jobset failed due to reaching max number of restarts",

@@ -11,7 +11,7 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.spec.jobset import parse_jobset
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld, settled
 
 CONTAINER = "spec.replicatedJobs.0.template.spec.template.spec.containers.0"
 JOB = "spec.replicatedJobs.0.template.spec"
@@ -176,7 +176,7 @@ CASES: list[tuple[str, Any, tuple[str, ...]]] = [
 
 def problem(world: PlannerWorld) -> tuple[str, str]:
     """Return status and message of SpecProblem."""
-    condition: Mapping[str, Any] = world.condition("SpecProblem") or {"status": "", "message": ""}
+    condition: Mapping[str, Any] = world.find_condition("SpecProblem") or {"status": "", "message": ""}
     return condition["status"], condition["message"]
 
 
@@ -199,22 +199,19 @@ def test_every_problem_is_a_condition_until_it_is_cured(path: str, value: Any, w
 
 def test_a_good_spec_has_no_problem() -> None:
     """The spec that the cases start from has no problem, and neither has any opted-out replicatedJob."""
-    world = PlannerWorld(changed(GOOD, "metadata.name", "train"))
-    world.settle()
-    assert world.condition("SpecProblem") is None
+    world = settled(changed(GOOD, "metadata.name", "train"))
+    assert world.find_condition("SpecProblem") is None
     monitor = replicated_job("monitor", backoffLimit=6, podReplacementPolicy=None, completions=None)
     monitor["template"]["metadata"] = {"annotations": {wire.DISABLE: ""}}
-    world = PlannerWorld(jobset(jobs=[replicated_job(), monitor]))
-    world.settle()
-    assert world.condition("SpecProblem") is None
+    world = settled(jobset(jobs=[replicated_job(), monitor]))
+    assert world.find_condition("SpecProblem") is None
 
 
 def test_restart_job_of_too_many() -> None:
     """RestartJob with more Jobs than the status can count is reported in advance as a problem."""
     manifest = jobset(strategy="Recreate", jobs=[replicated_job("a", replicas=1025)])
     manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": "RestartJob"}]
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     _, message = problem(world)
     assert "a replicated job with replicas > 1024: found 1025 in replicatedJob a" in message
     assert "beyond that index RestartJobSet is applied" in message
@@ -223,8 +220,7 @@ def test_restart_job_of_too_many() -> None:
 def test_an_address_that_is_too_long_for_a_label_stops_nothing() -> None:
     """With an address too long for a label the Pods have no coordinator label; upstream's Jobs would be refused."""
     manifest = jobset("j" * 30, jobs=[replicated_job("w" * 10)], coordinator={"replicatedJob": "w" * 10})
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     (job,) = world.jobs.values()
     assert "jobset.sigs.k8s.io/coordinator" not in job["metadata"]["labels"]
     assert "at most 63 characters" in problem(world)[1]
@@ -235,19 +231,15 @@ def test_a_rule_whose_name_no_reason_can_hold_is_applied_all_the_same(name: str)
     """A rule whose name no reason can hold is applied under its index: the API would refuse the status."""
     rule = {"name": name, "action": "RestartJobSet", "setConditionReason": name}
     manifest = changed(jobset(strategy="Recreate"), "spec.failurePolicy.rules", [rule])
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     world.set_job("train-workers-0", "Failed")
     world.carry_out(world.plan())
-    condition = world.condition("RestartingJobSet")
-    assert condition is not None
-    assert condition["reason"] == "FailurePolicy_failurePolicyRule0"
+    assert world.condition("RestartingJobSet")["reason"] == "FailurePolicy_failurePolicyRule0"
 
 
 def test_of_two_templates_with_one_name_the_first_is_used() -> None:
     """One claim is made and mounted once; the API would refuse a Job with the same volume twice."""
-    world = PlannerWorld(changed(GOOD, "spec.volumeClaimPolicies", templates("cache", "cache")))
-    world.settle()
+    world = settled(changed(GOOD, "spec.volumeClaimPolicies", templates("cache", "cache")))
     assert list(world.claims) == ["cache-train"]
     assert len(world.jobs["train-a-0"]["spec"]["template"]["spec"]["volumes"]) == 1
 
@@ -271,8 +263,7 @@ def stored(**changes: Any) -> KubeObject:
 )
 def test_a_claim_that_exists_is_compared_by_what_the_template_names(changes: KubeObject, words: str) -> None:
     """Less storage or another access mode is reported, defaults of the server are not; the claim is used anyway."""
-    world = PlannerWorld(changed(GOOD, "metadata.name", "train"), claims={"cache-train": stored(**changes)})
-    world.settle()
+    world = settled(changed(GOOD, "metadata.name", "train"), claims={"cache-train": stored(**changes)})
     assert words in problem(world)[1]
     assert bool(words) == (problem(world)[0] == "True")
     assert len(world.jobs) == 2
@@ -282,15 +273,13 @@ def test_a_claim_that_exists_is_compared_by_what_the_template_names(changes: Kub
 def test_a_claim_of_somebody_else_that_the_policy_would_delete() -> None:
     """`whenDeleted` Delete with a foreign claim is reported, because nothing will delete the claim."""
     manifest = changed(GOOD, "spec.volumeClaimPolicies", templates("cache", retain=False))
-    world = PlannerWorld(manifest, claims={"cache-train": stored()})
-    world.settle()
+    world = settled(manifest, claims={"cache-train": stored()})
     assert "retentionPolicy must be retain when PVC exists, saw Delete" in problem(world)[1]
     manifest = changed(GOOD, "spec.volumeClaimPolicies", templates("cache", retain=False))
     own = stored()
     own["metadata"]["ownerReferences"] = [{"kind": wire.KIND, "uid": "js-uid", "controller": True}]
-    world = PlannerWorld(manifest, claims={"cache-train": own})
-    world.settle()
-    assert world.condition("SpecProblem") is None
+    world = settled(manifest, claims={"cache-train": own})
+    assert world.find_condition("SpecProblem") is None
 
 
 @pytest.mark.parametrize(
@@ -313,8 +302,7 @@ def test_an_empty_restart_policy_is_none(restart_policy: str | None) -> None:
     """Upstream's webhook makes it OnFailure; the API would refuse a Job with an empty one."""
     manifest = changed(jobset(), f"{JOB}.template.spec.restartPolicy", "x")
     manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["restartPolicy"] = restart_policy
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     assert world.jobs["train-workers-0"]["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
 
 
@@ -348,6 +336,5 @@ def test_absent_and_null_are_one() -> None:
         "metadata": None,
         "spec": {"template": None, "completionMode": None},
     }
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     assert world.jobs["train-workers-0"]["spec"]["completionMode"] == "Indexed"

@@ -17,7 +17,7 @@ from inplace.controller.tracking.membership import Membership
 from inplace.simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
 from tests.controller.tracking.test_membership import make_job, make_pod
 
@@ -34,9 +34,7 @@ def divided(by: str | None = "ReplicatedJob", *jobs: KubeObject, **options: Any)
 
 def started(*args: Any, **options: Any) -> PlannerWorld:
     """Return a world whose Jobs were created."""
-    world = PlannerWorld(divided(*args, **options))
-    world.settle()
-    return world
+    return settled(divided(*args, **options))
 
 
 def epochs(world: PlannerWorld) -> dict[str, tuple[int, int]]:
@@ -103,9 +101,7 @@ def test_an_annotation_without_effect_is_a_spec_problem(by: str | None, later: s
     before = world.jobset.restart_scope
     world.manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: later} if later is not None else {}
     world.settle()
-    condition = world.condition("SpecProblem")
-    assert condition is not None
-    assert words in condition["message"]
+    assert words in world.condition("SpecProblem")["message"]
     assert world.jobset.restart_scope == before
 
 
@@ -140,8 +136,7 @@ def test_a_recreation_exempts_an_epoch_of_each_scope_it_touches(action: str, exp
     """Recreating all Jobs exempts an epoch in every scope, recreating one Job only in its scope."""
     manifest = divided()
     manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": action}]
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     running(world, a=2, b=3)
     world.set_job("train-a-0", "Failed")
     world.settle()
@@ -292,9 +287,7 @@ async def test_a_failure_restarts_its_scope_and_the_budget_is_one() -> None:
         assert await scoped_epochs(crew) == {"a": (2, 1), "b": (2, 1)}
         await crew.announce(pods(crew, "train-a-0")[0], 3)
         await rig.settle()
-        condition = await crew.condition("Failed")
-        assert condition is not None
-        assert condition["reason"] == "ReachedMaxRestarts"
+        assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
 
 
 async def test_a_scope_that_starts_later_restarts_nobody() -> None:

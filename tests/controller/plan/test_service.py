@@ -13,7 +13,7 @@ from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.form import PORTS_MAX
 from inplace.controller.spec.service import SERVICE_CODEC
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld, with_identity
+from tests.controller.plan.planner_world import PlannerWorld, settled, with_identity
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -79,8 +79,7 @@ def test_ports_of_all_containers_and_of_no_init_container() -> None:
 @pytest.mark.parametrize("ports", [None, [], [port(2)], [port(1) | {"targetPort": "http"}], [port(1), port(2)]])
 def test_our_service_gets_its_ports(ports: list[KubeObject] | None) -> None:
     """A Service of ours with other ports, or from a controller that gave it none, is changed once."""
-    world = PlannerWorld(with_ports({"containerPort": 1}))
-    world.settle()
+    world = settled(with_ports({"containerPort": 1}))
     assert world.service is not None
     world.service["spec"]["ports"] = ports
     (action,) = world.plan().actions
@@ -92,8 +91,7 @@ def test_our_service_gets_its_ports(ports: list[KubeObject] | None) -> None:
 
 def test_the_order_of_ports_is_nobodys_business() -> None:
     """The same ports in another order, and without the protocol that is the default, are no change."""
-    world = PlannerWorld(with_ports({"containerPort": 1}, {"containerPort": 2}))
-    world.settle()
+    world = settled(with_ports({"containerPort": 1}, {"containerPort": 2}))
     assert world.service is not None
     bare = {name: value for name, value in port(1).items() if name != "protocol"}
     world.service["spec"]["ports"] = [port(2), bare]
@@ -136,17 +134,15 @@ def test_other_peoples_services_are_kept_without_ports() -> None:
     assert SERVICE_CODEC.convert(service).spec.ports is None
 
 
-async def test_the_service_in_the_cluster() -> None:
+async def test_the_service_in_the_cluster(rig: Rig) -> None:
     """Ports that somebody changed come back, in one write; without ports there is no write."""
-    rig = Rig()
-    async with rig.running():
-        await rig.submit(with_ports({"containerPort": 29500}))
-        stored = await rig.admin.get(SERVICES, "default", "train")
-        assert stored["spec"]["ports"] == [port(29500)]
-        await rig.admin.patch(SERVICES, "default", "train", {"spec": {"ports": None}})
-        await rig.settle()
-        assert (await rig.admin.get(SERVICES, "default", "train"))["spec"]["ports"] == [port(29500)]
-        assert rig.writes("services/train") == 1
-        await rig.admin.delete(JOBSETS, "default", "train")
-        await rig.submit(jobset("plain"))
-        assert rig.writes("services/plain") == 0
+    await rig.submit(with_ports({"containerPort": 29500}))
+    stored = await rig.admin.get(SERVICES, "default", "train")
+    assert stored["spec"]["ports"] == [port(29500)]
+    await rig.admin.patch(SERVICES, "default", "train", {"spec": {"ports": None}})
+    await rig.settle()
+    assert (await rig.admin.get(SERVICES, "default", "train"))["spec"]["ports"] == [port(29500)]
+    assert rig.writes("services/train") == 1
+    await rig.admin.delete(JOBSETS, "default", "train")
+    await rig.submit(jobset("plain"))
+    assert rig.writes("services/plain") == 0

@@ -11,7 +11,7 @@ from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld
+from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -30,16 +30,9 @@ def in_order(*, strategy: str | None = "Recreate", **options: Any) -> KubeObject
     return jobset(jobs=jobs, strategy=strategy, startupPolicy=IN_ORDER, **options)
 
 
-def started(manifest: KubeObject) -> PlannerWorld:
-    """Return a world in which nothing is left to do."""
-    world = PlannerWorld(manifest)
-    world.settle()
-    return world
-
-
 def truth(world: PlannerWorld, kind: str) -> str | None:
     """Return the status of a condition."""
-    condition = world.condition(kind)
+    condition = world.find_condition(kind)
     return condition["status"] if condition is not None else None
 
 
@@ -50,7 +43,7 @@ def phases(world: PlannerWorld) -> tuple[str | None, str | None]:
 
 def test_in_order_each_waits_for_all_jobs_before_it() -> None:
     """Ready, succeeded and failed Jobs are up; the conditions say how far it is, and exclude each other."""
-    world = started(in_order())
+    world = settled(in_order())
     assert set(world.jobs) == {"train-a-0", "train-a-1"}
     assert phases(world) == ("True", None)
     world.set_job("train-a-0", active=2, ready=2)
@@ -63,14 +56,12 @@ def test_in_order_each_waits_for_all_jobs_before_it() -> None:
         world.set_job(name, active=2, ready=2)
         world.settle()
     assert phases(world) == ("False", "True")
-    condition = world.condition("StartupPolicyCompleted")
-    assert condition is not None
-    assert condition["message"] == "in order startup policy has completed"
+    assert world.condition("StartupPolicyCompleted")["message"] == "in order startup policy has completed"
 
 
 def test_a_restart_repeats_the_order() -> None:
     """After a recreation only the first replicatedJob is created again, and the policy is in progress again."""
-    world = started(in_order())
+    world = settled(in_order())
     for name in ("train-a-0", "train-a-1", "train-b-0", "train-c-0"):
         world.set_job(name, active=2, ready=2)
         world.settle()
@@ -83,12 +74,12 @@ def test_a_restart_repeats_the_order() -> None:
 def test_without_replicas_there_is_nothing_to_wait_for() -> None:
     """A replicatedJob of 0 replicas counts as started."""
     jobs = [replicated_job("a", replicas=0), replicated_job("b")]
-    assert set(started(jobset(strategy=None, jobs=jobs, startupPolicy=IN_ORDER)).jobs) == {"train-b-0"}
+    assert set(settled(jobset(strategy=None, jobs=jobs, startupPolicy=IN_ORDER)).jobs) == {"train-b-0"}
 
 
 def test_suspended_all_jobs_exist_and_are_resumed_in_order() -> None:
     """Jobs are created suspended, all at once; they are resumed in order, and Suspended stays True until the end."""
-    world = started(in_order(suspend=True))
+    world = settled(in_order(suspend=True))
     assert len(world.jobs) == 4
     assert phases(world) == (None, None)
     world.manifest["spec"]["suspend"] = False
@@ -108,7 +99,7 @@ def test_suspended_all_jobs_exist_and_are_resumed_in_order() -> None:
 @pytest.mark.parametrize(("status", "state"), [("Ready", {"active": 2, "ready": 2}), ("Complete", None)])
 def test_depends_on(status: str, state: KubeObject | None) -> None:
     """A dependent is created when every Job of what it depends on is ready, or complete."""
-    world = started(jobset(strategy=None, jobs=[replicated_job("a", replicas=2), depending("b", ("a", status))]))
+    world = settled(jobset(strategy=None, jobs=[replicated_job("a", replicas=2), depending("b", ("a", status))]))
     for name in ("train-a-0", "train-a-1"):
         assert "train-b-0" not in world.jobs
         if state is None:
@@ -126,7 +117,7 @@ def test_depends_on(status: str, state: KubeObject | None) -> None:
 def test_all_dependencies_must_hold() -> None:
     """With several dependencies the last one decides."""
     jobs = [replicated_job("a"), replicated_job("b"), depending("c", ("a", "Ready"), ("b", "Complete"))]
-    world = started(jobset(strategy=None, jobs=jobs))
+    world = settled(jobset(strategy=None, jobs=jobs))
     world.set_job("train-b-0", "Complete")
     world.settle()
     assert "train-c-0" not in world.jobs
@@ -139,16 +130,14 @@ def test_all_dependencies_must_hold() -> None:
 def test_a_dependency_that_does_not_stand_before_it(name: str) -> None:
     """With an invalid dependency a replicatedJob never starts and SpecProblem says why; the others run."""
     jobs = [replicated_job("a"), depending("b", (name, "Ready")), replicated_job("c")]
-    world = started(jobset(strategy=None, jobs=jobs))
+    world = settled(jobset(strategy=None, jobs=jobs))
     assert set(world.jobs) == {"train-a-0", "train-c-0"}
-    problem = world.condition("SpecProblem")
-    assert problem is not None
-    assert f"expected the name of a replicatedJob before it, saw '{name}'" in problem["message"]
+    assert f"expected the name of a replicatedJob before it, saw '{name}'" in world.condition("SpecProblem")["message"]
 
 
 def test_a_group_restart_does_not_start_the_order_over() -> None:
     """An in-place restart makes Pods unready, but changes no startup condition and no Job."""
-    world = started(in_order(strategy=wire.IN_PLACE_RESTART))
+    world = settled(in_order(strategy=wire.IN_PLACE_RESTART))
     names = ("train-a-0", "train-a-1", "train-b-0", "train-c-0")
     for name in names:
         world.set_job(name, active=2, ready=2)
@@ -164,7 +153,7 @@ def test_a_group_restart_does_not_start_the_order_over() -> None:
 def test_the_barrier_waits_only_for_what_is_due() -> None:
     """The barrier expects a replicatedJob from the creation of its Jobs, also when its dependency becomes unready."""
     jobs = [replicated_job("a"), depending("b", ("a", "Ready")), depending("c", ("b", "Ready"))]
-    world = started(jobset(jobs=jobs))
+    world = settled(jobset(jobs=jobs))
     assert world.plan().expected == {"a"}
     world.set_job("train-a-0", active=2, ready=2)
     assert world.plan().expected == {"a", "b"}
@@ -175,7 +164,7 @@ def test_the_barrier_waits_only_for_what_is_due() -> None:
 
 def test_an_initializer_leaves_the_group_when_it_is_done() -> None:
     """After its completion a replicatedJob that others depend on is not expected, and no restart runs it again."""
-    world = started(jobset(jobs=[replicated_job("init"), depending("train", ("init", "Complete"))]))
+    world = settled(jobset(jobs=[replicated_job("init"), depending("train", ("init", "Complete"))]))
     world.status.update(wire.status_of_epochs(1, 0))
     world.set_job("train-init-0", "Complete", succeeded=2)
     planned = world.plan()
@@ -204,7 +193,7 @@ def graphs(draw: st.DrawFn) -> KubeObject:
 @given(graphs(), st.data())
 def test_every_order_reaches_its_end(manifest: KubeObject, data: st.DataObject) -> None:
     """In every order all Jobs are created in the end, when Jobs become ready or complete."""
-    world = started(manifest)
+    world = settled(manifest)
     world.manifest["spec"]["suspend"] = False
     everything = set(world.jobset.places)
     seen = set(world.jobs)
@@ -250,8 +239,7 @@ async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
         assert "not counted as a restart, 0 of 0 used" in event["note"]
         await set_ready(rig, crew, "train-a-0", 0)
     async with rig.running(rig.controller(leader_elect=False)):
-        await crew.announce_all(2)
-        await rig.settle()
+        await rig.meet(crew, 2)
         assert await crew.epochs() == (2, 1)
         assert "terminalState" not in await crew.status()
         await crew.announce(crew.pods["train-a-0", 0], 3)
@@ -261,38 +249,31 @@ async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
 
 def test_who_is_not_due_waits_for_somebody_who_is_named() -> None:
     """The condition names the waiting replicatedJobs at each step, and is False when all have started."""
-    world = started(in_order())
+    world = settled(in_order())
     condition = world.condition("StartWaiting")
-    assert condition is not None
     words = "replicatedJob b waits for a to be up; replicatedJob c waits for a to be up"
     assert (condition["status"], condition["message"]) == ("True", words)
     for name in ("train-a-0", "train-a-1"):
         world.set_job(name, active=2, ready=2)
     world.settle()
-    condition = world.condition("StartWaiting")
-    assert condition is not None
-    assert condition["message"] == "replicatedJob c waits for b to be up"
+    assert world.condition("StartWaiting")["message"] == "replicatedJob c waits for b to be up"
     for name in ("train-b-0", "train-c-0"):
         world.settle()
         world.set_job(name, active=2, ready=2)
     world.settle()
-    condition = world.condition("StartWaiting")
-    assert condition is not None
-    assert condition["status"] == "False"
+    assert world.condition("StartWaiting")["status"] == "False"
 
 
 def test_who_depends_on_another_says_on_whom() -> None:
     """Name and state of each dependency."""
     after = replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Complete"}]}
-    world = started(jobset(strategy=None, jobs=[replicated_job("a"), after]))
-    condition = world.condition("StartWaiting")
-    assert condition is not None
-    assert condition["message"] == "replicatedJob b waits for a to be Complete"
+    world = settled(jobset(strategy=None, jobs=[replicated_job("a"), after]))
+    assert world.condition("StartWaiting")["message"] == "replicatedJob b waits for a to be Complete"
 
 
 def test_who_fails_in_the_same_pass_never_waited() -> None:
     """When the JobSet fails in the same pass, no waiting condition is written."""
-    world = started(jobset(jobs=[replicated_job("a"), depending("b", ("a", "Ready"))], strategy=wire.IN_PLACE_RESTART))
+    world = settled(jobset(jobs=[replicated_job("a"), depending("b", ("a", "Ready"))], strategy=wire.IN_PLACE_RESTART))
     world.status.pop("conditions")
     world.decision = Decision(1, 0, restarts=1, exceeded=True)
     planned = world.plan()

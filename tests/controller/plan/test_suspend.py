@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import ResumeJob, SuspendJob
 from inplace.controller.plan.resume import GENERATED_LABELS, template_patch
 from inplace.simulator.apiserver.merge_patch import merge_patch
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.plan.planner_world import NOW, PlannerWorld, settled_world
+from tests.controller.plan.planner_world import NOW, PlannerWorld, settled, settled_world
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -68,13 +68,11 @@ def test_a_resume_takes_a_stale_flavor_away_and_keeps_what_is_ours(strategy: dic
     }
     manifest = jobset(strategy="Recreate", suspend=True)
     manifest["metadata"]["annotations"] = {wire.EXCLUSIVE_TOPOLOGY: "rack"} | strategy
-    bare = PlannerWorld(manifest)
-    bare.settle()
+    bare = settled(manifest)
     wanted = bare.jobs[JOB]["spec"]["template"]["spec"]
     for part, value in flavor.items():
         manifest = changed(manifest, f"{POD}.spec.{part}", value)
-    world = PlannerWorld(manifest)
-    world.settle()
+    world = settled(manifest)
     spec = world.manifest["spec"]
     for part in flavor:
         del spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"][part]
@@ -187,9 +185,8 @@ def test_no_resources_are_no_resources(before: Any, after: Any) -> None:
     assert template_patch(stored, wanted) == {}
 
 
-async def test_a_queue_admits_evicts_and_admits_elsewhere() -> None:
+async def test_a_queue_admits_evicts_and_admits_elsewhere(rig: Rig) -> None:
     """Each admission's labels, selectors, tolerations and gates are on the Job, and those of the last are gone."""
-    rig = Rig()
     first = {
         "metadata": {"labels": {"queue": "a", "only-first": "x"}, "annotations": {"flavor": "a"}},
         "spec": {
@@ -202,43 +199,42 @@ async def test_a_queue_admits_evicts_and_admits_elsewhere() -> None:
         "metadata": {"labels": {"queue": "b", "only-first": None}, "annotations": {"flavor": "b"}},
         "spec": {"nodeSelector": {"zone": "b", "gpu": None}, "tolerations": None, "schedulingGates": None},
     }
-    async with rig.running():
-        crew = await rig.submit(jobset(suspend=True, strategy="Recreate"))
-        manifest = await crew.jobset()
-        before = (await crew.jobs())[JOB]["spec"]["template"]
+    crew = await rig.submit(jobset(suspend=True, strategy="Recreate"))
+    manifest = await crew.jobset()
+    before = (await crew.jobs())[JOB]["spec"]["template"]
 
-        async def admit(template: KubeObject) -> KubeObject:
-            entry = (await crew.jobset())["spec"]["replicatedJobs"][0]
-            entry = merge_patch(entry, {"template": {"spec": {"template": template}}})
-            await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": False, "replicatedJobs": [entry]}})
-            await rig.settle()
-            job = (await crew.jobs())[JOB]
-            assert job["spec"]["suspend"] is False
-            found: KubeObject = job["spec"]["template"]
-            return found
-
-        template = await admit(first)
-        assert template["metadata"]["labels"]["only-first"] == "x"
-        assert template["spec"]["nodeSelector"] == {"zone": "a", "gpu": "h100"}
-        assert template["spec"]["schedulingGates"] == [{"name": "example.com/topology"}]
-
-        started = {"status": {"startTime": NOW, "active": 2}}
-        await rig.admin.patch(JOBS, "default", JOB, started, subresource="status")
-        spec = manifest["spec"]["replicatedJobs"]
-        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+    async def admit(template: KubeObject) -> KubeObject:
+        entry = (await crew.jobset())["spec"]["replicatedJobs"][0]
+        entry = merge_patch(entry, {"template": {"spec": {"template": template}}})
+        await rig.edit({"spec": {"suspend": False, "replicatedJobs": [entry]}})
         await rig.settle()
-        assert (await crew.jobs())[JOB]["spec"]["suspend"] is True
-        stopped = {"status": {"active": 0, "conditions": [SUSPENDED]}}
-        await rig.admin.patch(JOBS, "default", JOB, stopped, subresource="status")
+        job = (await crew.jobs())[JOB]
+        assert job["spec"]["suspend"] is False
+        found: KubeObject = job["spec"]["template"]
+        return found
 
-        template = await admit(second)
-        assert "only-first" not in template["metadata"]["labels"]
-        assert template["metadata"]["annotations"]["flavor"] == "b"
-        assert template["spec"]["nodeSelector"] == {"zone": "b"}
-        assert "tolerations" not in template["spec"]
-        assert before["metadata"]["labels"].items() <= template["metadata"]["labels"].items()
-        assert "startTime" not in (await crew.jobs())[JOB]["status"]
-        assert spec
+    template = await admit(first)
+    assert template["metadata"]["labels"]["only-first"] == "x"
+    assert template["spec"]["nodeSelector"] == {"zone": "a", "gpu": "h100"}
+    assert template["spec"]["schedulingGates"] == [{"name": "example.com/topology"}]
+
+    started = {"status": {"startTime": NOW, "active": 2}}
+    await rig.admin.patch(JOBS, "default", JOB, started, subresource="status")
+    spec = manifest["spec"]["replicatedJobs"]
+    await rig.edit({"spec": {"suspend": True}})
+    await rig.settle()
+    assert (await crew.jobs())[JOB]["spec"]["suspend"] is True
+    stopped = {"status": {"active": 0, "conditions": [SUSPENDED]}}
+    await rig.admin.patch(JOBS, "default", JOB, stopped, subresource="status")
+
+    template = await admit(second)
+    assert "only-first" not in template["metadata"]["labels"]
+    assert template["metadata"]["annotations"]["flavor"] == "b"
+    assert template["spec"]["nodeSelector"] == {"zone": "b"}
+    assert "tolerations" not in template["spec"]
+    assert before["metadata"]["labels"].items() <= template["metadata"]["labels"].items()
+    assert "startTime" not in (await crew.jobs())[JOB]["status"]
+    assert spec
 
 
 async def test_resumes_do_not_use_up_max_restarts() -> None:
@@ -246,16 +242,15 @@ async def test_resumes_do_not_use_up_max_restarts() -> None:
     rig = Rig()
 
     async def suspend_and_resume(crew: Any, epoch: int) -> None:
-        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.edit({"spec": {"suspend": True}})
         await rig.settle()
         for pod in crew.pods.values():
             await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
         crew.pods.clear()
-        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": False}})
+        await rig.edit({"spec": {"suspend": False}})
         await rig.settle()
         await crew.make_pods()
-        await crew.announce_all(epoch)
-        await rig.settle()
+        await rig.meet(crew, epoch)
         assert await crew.epochs() == (epoch, epoch - 1)
 
     async with rig.running(rig.controller(leader_elect=False)):
@@ -265,8 +260,7 @@ async def test_resumes_do_not_use_up_max_restarts() -> None:
     async with rig.running(rig.controller(leader_elect=False)):
         await suspend_and_resume(crew, 4)
         assert (await crew.status())["exemptEpochs"] == 3
-        await crew.announce_all(5)
-        await rig.settle()
+        await rig.meet(crew, 5)
         assert await crew.epochs() == (5, 4)
         await crew.announce(crew.pods[JOB, 0], 6)
         await rig.settle()

@@ -22,7 +22,6 @@ def test_a_bad_pattern_is_a_condition() -> None:
     """A pattern that does not compile is named in SpecProblem, with the reason, once; others still match."""
     world = started({"action": "FailJobSet", "onJobFailureMessagePatterns": ["fine", "a(b"]})
     condition = world.condition("SpecProblem")
-    assert condition is not None
     assert condition["status"] == "True"
     assert "rules[0].onJobFailureMessagePatterns[1] of rule r0" in condition["message"]
     assert "'a(b' (missing ): a(b)" in condition["message"]
@@ -45,7 +44,6 @@ def test_patterns_have_a_bound_together() -> None:
         {"action": "FailJobSet", "onJobFailureMessagePatterns": ["last"]},
     )
     condition = world.condition("SpecProblem")
-    assert condition is not None
     assert "rules[0].onJobFailureMessagePatterns[4] of rule r0" in condition["message"]
     assert "rules[0].onJobFailureMessagePatterns[3]" not in condition["message"]
     assert "use up the 5,000 RE2 instructions" in condition["message"]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common.kube.http.request import Request
-from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
@@ -129,62 +129,47 @@ async def test_a_jobset_beside_one_that_is_too_large_notices_nothing(size: dict[
         hostile = await rig.submit(manifest)
         crew = await rig.started(jobset())
         await rig.settle(30.0)
-        condition = await hostile.condition("SpecProblem")
-        assert condition is not None
-        assert "nothing is done for this jobset" in condition["message"]
+        assert "nothing is done for this jobset" in (await hostile.condition("SpecProblem"))["message"]
         assert await hostile.jobs() == {}
-        await crew.announce_all(2)
-        await rig.settle(0.1)
+        await rig.meet(crew, 2, 0.1)
         assert await crew.epochs() == (2, 1)
 
 
-async def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks() -> None:
+async def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks(rig: Rig) -> None:
     """A group that grows too large keeps its Pods; when it is smaller again it is counted anew."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=1)]))
+    crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=1)]))
 
-        async def resize(pods: int) -> None:
-            obj = await crew.jobset()
-            size = {"parallelism": pods, "completions": pods}
-            obj["spec"]["replicatedJobs"][0]["template"]["spec"] |= size
-            await rig.admin.patch(JOBSETS, "default", "train", {"spec": obj["spec"]})
-            await rig.settle()
+    async def resize(pods: int) -> None:
+        obj = await crew.jobset()
+        size = {"parallelism": pods, "completions": pods}
+        obj["spec"]["replicatedJobs"][0]["template"]["spec"] |= size
+        await rig.edit({"spec": obj["spec"]})
+        await rig.settle()
 
-        await resize(SLOTS_MAX // 2 + 1)  # parallelism of each of two Jobs: the CRD bounds only one Job
-        condition = await crew.condition("SpecProblem")
-        assert condition is not None
-        assert "saw 100,002" in condition["message"]
-        assert (await crew.jobs())["train-workers-0"]["spec"]["parallelism"] == 1
-        await resize(1)
-        condition = await crew.condition("SpecProblem")
-        assert condition is not None
-        assert condition["status"] == "False"
-        await crew.announce_all(2)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (2, 1)
+    await resize(SLOTS_MAX // 2 + 1)  # parallelism of each of two Jobs: the CRD bounds only one Job
+    assert "saw 100,002" in (await crew.condition("SpecProblem"))["message"]
+    assert (await crew.jobs())["train-workers-0"]["spec"]["parallelism"] == 1
+    await resize(1)
+    assert (await crew.condition("SpecProblem"))["status"] == "False"
+    await rig.meet(crew, 2, 0.1)
+    assert await crew.epochs() == (2, 1)
 
 
-async def test_a_deadline_that_only_a_ghost_holds_up_is_told_once() -> None:
+async def test_a_deadline_that_only_a_ghost_holds_up_is_told_once(rig: Rig) -> None:
     """When only a ghost holds the barrier up, the deadline names it once, and no pass repeats without a pause."""
-    rig = Rig()
-    async with rig.running():
-        manifest = jobset()
-        manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "60"}
-        crew = await rig.started(manifest)
-        (job,) = (await crew.jobs()).values()
-        ghost = await crew.make_pod(job, 7)
-        await crew.announce_all(2)
-        await rig.settle(1.0)
-        passes = rig.controllers[0].metrics.registry.get_sample_value
-        named = {"controller": "jobset", "result": "requeue_after"}
-        before = passes("controller_runtime_reconcile_total", named) or 0
-        await rig.settle(62.0)
-        (event,) = await rig.events("BarrierDeadlineExceeded")
-        assert f"2/2 at epoch 2; waiting for pod {ghost} (in no slot of the group" in event["note"]
-        assert "if it does not end, delete it" in event["note"]
-        after = passes("controller_runtime_reconcile_total", named) or 0
-        assert 0 < after - before <= PASSES_A_MINUTE_MAX
+    manifest = jobset()
+    manifest["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "60"}
+    crew = await rig.started(manifest)
+    ghost = await crew.replace("train-workers-0", 7)
+    await rig.meet(crew, 2, 1.0)
+    named = {"controller": "jobset", "result": "requeue_after"}
+    before = rig.sample("controller_runtime_reconcile_total", **named)
+    await rig.settle(62.0)
+    (event,) = await rig.events("BarrierDeadlineExceeded")
+    assert f"2/2 at epoch 2; waiting for pod {ghost} (in no slot of the group" in event["note"]
+    assert "if it does not end, delete it" in event["note"]
+    after = rig.sample("controller_runtime_reconcile_total", **named)
+    assert 0 < after - before <= PASSES_A_MINUTE_MAX
 
 
 def test_a_plan_for_many_jobs_holds_none_of_them() -> None:
@@ -207,7 +192,7 @@ async def test_a_pass_is_bounded_however_many_jobs_are_missing() -> None:
     rig.latency_s = lambda request: 1.0 if request.method == "POST" and "/jobs" in request.path else 0.0
     async with rig.running():
         crew = await rig.submit(jobset(jobs=[replicated_job(replicas=ACTIONS_MAX + 100, pods=1)]))
-        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
+        await rig.edit({"spec": {"suspend": True}})
         await rig.settle(20.0)
         jobs = await crew.jobs()
         assert len(jobs) == ACTIONS_MAX + 100

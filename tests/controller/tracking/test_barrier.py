@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.absent import shortened, why_absent
@@ -27,10 +27,7 @@ NOWHERE = {
 
 def sample(rig: Rig, name: str, **labels: str) -> float:
     """Return one sample of the controller about the JobSet."""
-    named = {"namespace": "default", "jobset": "train"} | labels
-    value = rig.controllers[0].metrics.registry.get_sample_value(name, named)
-    assert value is not None, f"{name} {named}"
-    return value
+    return rig.sample(name, namespace="default", jobset="train", **labels)
 
 
 async def stuck(rig: Rig, manifest: KubeObject) -> Crew:
@@ -38,8 +35,7 @@ async def stuck(rig: Rig, manifest: KubeObject) -> Crew:
     crew = await rig.started(manifest)
     *others, lost = crew.pods.values()
     await crew.remove(lost)
-    (job,) = (await crew.jobs()).values()
-    replacement = await crew.make_pod(job, len(others))
+    replacement = await crew.replace("train-workers-0", len(others))
     status = {"phase": "Pending", "conditions": [NOWHERE]}
     await rig.admin.patch(PODS, "default", replacement, {"status": status}, subresource="status")
     for pod in others:
@@ -48,85 +44,72 @@ async def stuck(rig: Rig, manifest: KubeObject) -> Crew:
     return crew
 
 
-async def test_a_barrier_that_waits_says_for_whom_and_why() -> None:
+async def test_a_barrier_that_waits_says_for_whom_and_why(rig: Rig) -> None:
     """When a restart takes too long, the condition names the missing Pod and why, once, until all are there."""
-    rig = Rig()
-    async with rig.running():
-        crew = await stuck(rig, jobset(jobs=[replicated_job(pods=3)]))
-        assert await crew.epochs() == (1, 1)
-        await rig.settle(14.0)
-        assert await crew.condition("BarrierWaiting") is None
-        assert sample(rig, "inplace_barrier_wait_seconds", scope="") == pytest.approx(14.1, abs=0.2)
-        before = rig.writes("/jobsets/train/status")
-        await rig.settle(2.0)
-        condition = await crew.condition("BarrierWaiting")
-        assert condition is not None
-        words = "2/3 at epoch 2; waiting for train-workers-0-2 (Pending: 8 Insufficient google.com/tpu)"
-        assert (condition["status"], condition["message"]) == ("True", words)
-        await rig.settle(200.0)
-        assert rig.writes("/jobsets/train/status") == before + 1
-        assert len(await rig.events("PodsMissing")) == 1
-        assert sample(rig, "inplace_pods", scope="", state="waiting") == 2
-        assert sample(rig, "inplace_pods", scope="", state="restarting") == 1
-        await crew.announce_all(2)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (2, 1)
-        condition = await crew.condition("BarrierWaiting")
-        assert condition is not None
-        assert condition["status"] == "False"
-        assert rig.writes("/jobsets/train/status") == before + 2
-        assert sample(rig, "inplace_barrier_wait_seconds", scope="") == 0
+    crew = await stuck(rig, jobset(jobs=[replicated_job(pods=3)]))
+    assert await crew.epochs() == (1, 1)
+    await rig.settle(14.0)
+    assert await crew.find_condition("BarrierWaiting") is None
+    assert sample(rig, "inplace_barrier_wait_seconds", scope="") == pytest.approx(14.1, abs=0.2)
+    before = rig.writes("/jobsets/train/status")
+    await rig.settle(2.0)
+    condition = await crew.condition("BarrierWaiting")
+    words = "2/3 at epoch 2; waiting for train-workers-0-2 (Pending: 8 Insufficient google.com/tpu)"
+    assert (condition["status"], condition["message"]) == ("True", words)
+    await rig.settle(200.0)
+    assert rig.writes("/jobsets/train/status") == before + 1
+    assert len(await rig.events("PodsMissing")) == 1
+    assert sample(rig, "inplace_pods", scope="", state="waiting") == 2
+    assert sample(rig, "inplace_pods", scope="", state="restarting") == 1
+    await rig.meet(crew, 2, 0.1)
+    assert await crew.epochs() == (2, 1)
+    assert (await crew.condition("BarrierWaiting"))["status"] == "False"
+    assert rig.writes("/jobsets/train/status") == before + 2
+    assert sample(rig, "inplace_barrier_wait_seconds", scope="") == 0
 
 
-async def test_other_words_are_written_at_most_every_half_minute() -> None:
+async def test_other_words_are_written_at_most_every_half_minute(rig: Rig) -> None:
     """The condition changes at most every 30 s, because each write reaches every agent; it has at most ten names."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset(jobs=[replicated_job(pods=40)]))
-        await rig.settle(16.0)
-        condition = await crew.condition("BarrierWaiting")
-        assert condition is not None
-        assert condition["message"].startswith("0/40 at epoch 1; waiting for train-workers-0-0 (no pod), ")
-        assert condition["message"].endswith("train-workers-0-9 (no pod), 30 more")
-        before = rig.writes("/jobsets/train/status")
-        (job,) = (await crew.jobs()).values()
-        for index in range(30):
-            await crew.announce(await crew.make_pod(job, index), 1)
-            await rig.settle(2.0)
-        assert 2 <= rig.writes("/jobsets/train/status") - before <= 3
-        assert len(await rig.events("PodsMissing")) == 1
+    crew = await rig.submit(jobset(jobs=[replicated_job(pods=40)]))
+    await rig.settle(16.0)
+    condition = await crew.condition("BarrierWaiting")
+    assert condition["message"].startswith("0/40 at epoch 1; waiting for train-workers-0-0 (no pod), ")
+    assert condition["message"].endswith("train-workers-0-9 (no pod), 30 more")
+    before = rig.writes("/jobsets/train/status")
+    for index in range(30):
+        await crew.announce(await crew.replace("train-workers-0", index), 1)
+        await rig.settle(2.0)
+    assert 2 <= rig.writes("/jobsets/train/status") - before <= 3
+    assert len(await rig.events("PodsMissing")) == 1
 
 
 @pytest.mark.parametrize("action", [None, "Event", "RecreateJobs"])
-async def test_the_deadline_of_a_barrier(action: str | None) -> None:
+async def test_the_deadline_of_a_barrier(rig: Rig, action: str | None) -> None:
     """The deadline makes an Event and a metric; with RecreateJobs it recreates the missing Pod's Job, uncounted."""
-    rig = Rig()
-    async with rig.running():
-        manifest = jobset(jobs=[replicated_job(pods=3)])
-        wanted = {wire.BARRIER_DEADLINE: "60"} | ({} if action is None else {wire.BARRIER_DEADLINE_ACTION: action})
-        manifest["metadata"]["annotations"] = wanted
-        crew = await stuck(rig, manifest)
-        (before,) = (await crew.jobs()).values()
-        await rig.settle(58.0)
-        assert await rig.events("BarrierDeadlineExceeded") == []
-        await rig.settle(4.0)
-        (event,) = await rig.events("BarrierDeadlineExceeded")
-        assert "no sync within 60 s: 2/3 at epoch 2; waiting for train-workers-0-2 (Pending" in event["note"]
-        assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 1
-        (after,) = (await crew.jobs()).values()
-        is_new = after["metadata"]["uid"] != before["metadata"]["uid"]
-        assert is_new == (action == "RecreateJobs")
-        assert sample(rig, "inplace_barrier_recreations_total") == is_new
-        if is_new:
-            crew.pods.clear()
-            await crew.make_pods()
-            await crew.announce_all(2)
-            await rig.settle(0.1)
-            assert await crew.epochs() == (2, 1)
-            assert sample(rig, "inplace_restart_budget_remaining") == 2
-        else:
-            await rig.settle(60.0)
-            assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 2
+    manifest = jobset(jobs=[replicated_job(pods=3)])
+    wanted = {wire.BARRIER_DEADLINE: "60"} | ({} if action is None else {wire.BARRIER_DEADLINE_ACTION: action})
+    manifest["metadata"]["annotations"] = wanted
+    crew = await stuck(rig, manifest)
+    (before,) = (await crew.jobs()).values()
+    await rig.settle(58.0)
+    assert await rig.events("BarrierDeadlineExceeded") == []
+    await rig.settle(4.0)
+    (event,) = await rig.events("BarrierDeadlineExceeded")
+    assert "no sync within 60 s: 2/3 at epoch 2; waiting for train-workers-0-2 (Pending" in event["note"]
+    assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 1
+    (after,) = (await crew.jobs()).values()
+    is_new = after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert is_new == (action == "RecreateJobs")
+    assert sample(rig, "inplace_barrier_recreations_total") == is_new
+    if is_new:
+        crew.pods.clear()
+        await crew.make_pods()
+        await rig.meet(crew, 2, 0.1)
+        assert await crew.epochs() == (2, 1)
+        assert sample(rig, "inplace_restart_budget_remaining") == 2
+    else:
+        await rig.settle(60.0)
+        assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 2
 
 
 @pytest.mark.parametrize(
@@ -146,17 +129,13 @@ async def test_the_deadline_of_a_barrier(action: str | None) -> None:
         ({wire.RESTART_REQUESTED: "x" * 64}, "expected an id of 1 to 63"),
     ],
 )
-async def test_what_cannot_be_read_is_a_problem_of_the_spec(annotations: dict[str, str], words: str) -> None:
+async def test_what_cannot_be_read_is_a_problem_of_the_spec(rig: Rig, annotations: dict[str, str], words: str) -> None:
     """An unreadable deadline is a SpecProblem with the expected and seen value; the group runs on."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        await rig.admin.patch(JOBSETS, "default", "train", {"metadata": {"annotations": annotations}})
-        await rig.settle(0.1)
-        condition = await crew.condition("SpecProblem")
-        assert condition is not None
-        assert words in condition["message"]
-        assert await crew.epochs() == (1, 0)
+    crew = await rig.started(jobset())
+    await rig.annotate(annotations)
+    await rig.settle(0.1)
+    assert words in (await crew.condition("SpecProblem"))["message"]
+    assert await crew.epochs() == (1, 0)
 
 
 def pod(**parts: Any) -> Pod:
@@ -239,23 +218,19 @@ def test_a_pod_that_runs_keeps_no_conditions() -> None:
         (1, "announced an epoch that had begun without it; the group restarts"),
     ],
 )
-async def test_a_pod_that_holds_the_barrier_up_is_named_with_what_to_do(announced: int, words: str) -> None:
+async def test_a_pod_that_holds_the_barrier_up_is_named_with_what_to_do(rig: Rig, announced: int, words: str) -> None:
     """A Pod that is ahead, or that joined an epoch too late, is named beside those that are missing."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
-        first, second, _ = crew.pods.values()
-        await crew.remove(first)
-        (job,) = (await crew.jobs()).values()
-        new = await crew.make_pod(job, 0)
-        await crew.announce(new, announced)
-        await crew.announce(second, 2)
-        await rig.settle(30.0)
-        assert await crew.epochs() == (1, 1)
-        condition = await crew.condition("BarrierWaiting")
-        assert condition is not None
-        assert condition["message"].startswith("1/3 at epoch 2; waiting for ")
-        assert condition["message"].endswith(f", pod {new} ({words})")
+    crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
+    first, second, _ = crew.pods.values()
+    await crew.remove(first)
+    new = await crew.replace("train-workers-0", 0)
+    await crew.announce(new, announced)
+    await crew.announce(second, 2)
+    await rig.settle(30.0)
+    assert await crew.epochs() == (1, 1)
+    condition = await crew.condition("BarrierWaiting")
+    assert condition["message"].startswith("1/3 at epoch 2; waiting for ")
+    assert condition["message"].endswith(f", pod {new} ({words})")
 
 
 async def test_a_deadline_shorter_than_a_pods_start_is_no_storm() -> None:
@@ -272,4 +247,4 @@ async def test_a_deadline_shorter_than_a_pods_start_is_no_storm() -> None:
             assert (await crew.status())[wire.RECREATIONS]["rounds"] == rounds
             deleted = sum(sent.method == "DELETE" and "/jobs/train-" in sent.path for sent in rig.requests)
             assert deleted == 5 * rounds
-            assert await crew.condition("Failed") is None
+            assert await crew.find_condition("Failed") is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.spec.last_restart import seconds_of
 from inplace.controller.tracking.signs import SKEW_S_MAX, seconds_since
@@ -31,108 +31,83 @@ async def die(crew: Crew, pod: str, ended: KubeObject | None = None) -> None:
     await crew.client.patch(PODS, "default", pod, {"status": {"containerStatuses": [worker]}}, subresource="status")
 
 
-def sample(rig: Rig, name: str, **labels: str) -> float:
-    """Return one sample of the first controller; 0 for none."""
-    return rig.controllers[0].metrics.registry.get_sample_value(name, labels) or 0.0
-
-
-async def finish(rig: Rig, crew: Crew, epoch: int) -> None:
-    """Let all Pods announce an epoch, and their workers run."""
-    await crew.announce_all(epoch)
-    await rig.settle(0.1)
-    for pod in crew.pods.values():
-        await crew.set_worker(pod, run=epoch)
-    await rig.settle(0.1)
-
-
-async def test_a_worker_that_exits_is_the_cause() -> None:
+async def test_a_worker_that_exits_is_the_cause(rig: Rig) -> None:
     """An exited worker's container, exit code, reason and message are in the first status write, Event and metric."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        dead, _ = crew.pods.values()
-        before = rig.writes("/jobsets/train/status")
-        await die(crew, dead)
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        failure = {"pod": dead, "container": "worker", **{name: ENDED[name] for name in ENDED}}
-        assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
-        assert "syncedAt" not in entry
-        condition = await crew.condition("InPlaceRestarting")
-        assert condition is not None
-        assert (condition["status"], condition["reason"]) == ("True", "WorkerExit")
-        await finish(rig, crew, 2)
-        assert rig.writes("/jobsets/train/status") == before + 2
-        assert (await crew.last_restart())["syncedAt"] > entry["startedAt"]
-        condition = await crew.condition("InPlaceRestarting")
-        assert condition is not None
-        assert condition["status"] == "False"
-        (event,) = await rig.events("GroupRestartStarted")
-        for word in (dead, "worker exited with 137 (OOMKilled)", "cuda out of memory"):
-            assert word in event["note"]
-        named = {"namespace": "default", "jobset": "train"}
-        assert sample(rig, "inplace_group_restarts_total", **named, outcome="finished", trigger="worker_exit") == 1
-        assert sample(rig, "inplace_group_restart_duration_seconds_count", trigger="worker_exit") == 1
-        seconds = sample(rig, "inplace_last_restart_duration_seconds", **named)
-        assert sample(rig, "inplace_lost_pod_seconds_total", **named) == pytest.approx(2 * seconds)
-        info = sample(
-            rig,
-            "inplace_first_failure_info",
-            **named,
-            pod=dead,
-            node="",
-            container="worker",
-            reason="OOMKilled",
-            exit_code="137",
-        )
-        assert info == 1
-        assert sample(rig, "inplace_last_restart_timestamp_seconds", **named) > 1_700_000_000
+    crew = await rig.started(jobset())
+    dead, _ = crew.pods.values()
+    before = rig.writes("/jobsets/train/status")
+    await die(crew, dead)
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    failure = {"pod": dead, "container": "worker", **{name: ENDED[name] for name in ENDED}}
+    assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
+    assert "syncedAt" not in entry
+    condition = await crew.condition("InPlaceRestarting")
+    assert (condition["status"], condition["reason"]) == ("True", "WorkerExit")
+    await rig.run_epoch(crew, 2)
+    assert rig.writes("/jobsets/train/status") == before + 2
+    assert (await crew.last_restart())["syncedAt"] > entry["startedAt"]
+    assert (await crew.condition("InPlaceRestarting"))["status"] == "False"
+    (event,) = await rig.events("GroupRestartStarted")
+    for word in (dead, "worker exited with 137 (OOMKilled)", "cuda out of memory"):
+        assert word in event["note"]
+    named = {"namespace": "default", "jobset": "train"}
+    assert rig.sample("inplace_group_restarts_total", **named, outcome="finished", trigger="worker_exit") == 1
+    assert rig.sample("inplace_group_restart_duration_seconds_count", trigger="worker_exit") == 1
+    seconds = rig.sample("inplace_last_restart_duration_seconds", **named)
+    assert rig.sample("inplace_lost_pod_seconds_total", **named) == pytest.approx(2 * seconds)
+    info = rig.sample(
+        "inplace_first_failure_info",
+        **named,
+        pod=dead,
+        node="",
+        container="worker",
+        reason="OOMKilled",
+        exit_code="137",
+    )
+    assert info == 1
+    assert rig.sample("inplace_last_restart_timestamp_seconds", **named) > 1_700_000_000
 
 
-async def test_the_first_of_several_is_the_cause() -> None:
+async def test_the_first_of_several_is_the_cause(rig: Rig) -> None:
     """The first failure is the cause; later failures and late reports of the old epoch are not."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        first, second = crew.pods.values()
-        await die(crew, first)
-        await die(crew, second, ENDED | {"exitCode": 1})
-        await rig.settle(0.1)
-        await crew.announce_all(2)
-        await rig.settle(0.1)
-        await die(crew, second, ENDED | {"exitCode": 1})  # kubelet's status lags behind the announcement
-        await rig.settle(0.1)
-        assert (await crew.last_restart())["firstFailure"]["pod"] == first
-        for pod in crew.pods.values():
-            await crew.set_worker(pod, run=2)
-        await rig.settle(0.1)
-        await crew.announce(second, 3)
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
-        assert "no exit code" in entry["firstFailure"]["message"]
+    crew = await rig.started(jobset())
+    first, second = crew.pods.values()
+    await die(crew, first)
+    await die(crew, second, ENDED | {"exitCode": 1})
+    await rig.settle(0.1)
+    await rig.meet(crew, 2, 0.1)
+    await die(crew, second, ENDED | {"exitCode": 1})  # kubelet's status lags behind the announcement
+    await rig.settle(0.1)
+    assert (await crew.last_restart())["firstFailure"]["pod"] == first
+    for pod in crew.pods.values():
+        await crew.set_worker(pod, run=2)
+    await rig.settle(0.1)
+    await crew.announce(second, 3)
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
+    assert "no exit code" in entry["firstFailure"]["message"]
 
 
-async def test_an_agent_that_ended_is_named_with_its_exit_code() -> None:
+async def test_an_agent_that_ended_is_named_with_its_exit_code(rig: Rig) -> None:
     """An ended sidecar is named with its exit code: its container status since the last sync is the cause."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        first, second = crew.pods.values()
-        await end_agent(crew, first, ENDED)
-        await crew.announce(first, 2)
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        failure = {"pod": first, "container": "agent", **{name: ENDED[name] for name in ENDED}}
-        assert (entry["trigger"], entry["firstFailure"]) == ("worker_exit", failure)
-        await finish(rig, crew, 2)
-        await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # reported late
-        await crew.announce(second, 3)
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
-        assert "exitCode" not in entry["firstFailure"]
-        assert "no exit code" in entry["firstFailure"]["message"]
+    crew = await rig.started(jobset())
+    first, second = crew.pods.values()
+    await end_agent(crew, first, ENDED)
+    await crew.announce(first, 2)
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    failure = {"pod": first, "container": "agent", **{name: ENDED[name] for name in ENDED}}
+    assert (entry["trigger"], entry["firstFailure"]) == ("worker_exit", failure)
+    await rig.run_epoch(crew, 2)
+    await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # reported late
+    await crew.announce(second, 3)
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
+    assert "exitCode" not in entry["firstFailure"]
+    assert "no exit code" in entry["firstFailure"]["message"]
 
 
 async def end_agent(crew: Crew, pod: str, ended: KubeObject) -> None:
@@ -142,59 +117,52 @@ async def end_agent(crew: Crew, pod: str, ended: KubeObject) -> None:
     await crew.client.patch(PODS, "default", pod, {"status": statuses}, subresource="status")
 
 
-async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on() -> None:
+async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on(rig: Rig) -> None:
     """A lost Pod is the cause, and the restart began at its loss, not at its replacement's announcement."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        lost, other = crew.pods.values()
-        disruption = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-        told = {"conditions": [disruption | {"message": "node is not ready"}]}
-        await rig.admin.patch(PODS, "default", lost, {"status": told}, subresource="status")
-        await crew.remove(lost)
-        await rig.settle(7.0)
-        (job,) = (await crew.jobs()).values()
-        replacement = await crew.make_pod(job, 0)
-        await crew.announce(replacement, 2)
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        assert entry["trigger"] == "pod_lost"
-        assert entry["firstFailure"] == {
-            "pod": lost,
-            "reason": "DeletionByTaintManager",
-            "message": "node is not ready",
-        }
-        await crew.announce(other, 2)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (2, 1)
-        assert sample(rig, "inplace_group_restart_duration_seconds_sum", trigger="pod_lost") >= 7.0
+    crew = await rig.started(jobset())
+    lost, other = crew.pods.values()
+    disruption = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    told = {"conditions": [disruption | {"message": "node is not ready"}]}
+    await rig.admin.patch(PODS, "default", lost, {"status": told}, subresource="status")
+    await crew.remove(lost)
+    await rig.settle(7.0)
+    replacement = await crew.replace("train-workers-0", 0)
+    await crew.announce(replacement, 2)
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    assert entry["trigger"] == "pod_lost"
+    assert entry["firstFailure"] == {
+        "pod": lost,
+        "reason": "DeletionByTaintManager",
+        "message": "node is not ready",
+    }
+    await crew.announce(other, 2)
+    await rig.settle(0.1)
+    assert await crew.epochs() == (2, 1)
+    assert rig.sample("inplace_group_restart_duration_seconds_sum", trigger="pod_lost") >= 7.0
 
 
-async def test_a_failed_job_is_the_cause_and_keeps_who_failed_first() -> None:
+async def test_a_failed_job_is_the_cause_and_keeps_who_failed_first(rig: Rig) -> None:
     """A failed Job has trigger job_failed and names the Pod that failed first, or else the Job's message."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded", message="too many")
-        await rig.settle(0.2)
-        entry = await crew.last_restart()
-        assert entry["trigger"] == "job_failed"
-        assert entry["firstFailure"] == {
-            "reason": "BackoffLimitExceeded",
-            "message": "job train-workers-0: too many",
-        }
+    crew = await rig.started(jobset())
+    await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded", message="too many")
+    await rig.settle(0.2)
+    entry = await crew.last_restart()
+    assert entry["trigger"] == "job_failed"
+    assert entry["firstFailure"] == {
+        "reason": "BackoffLimitExceeded",
+        "message": "job train-workers-0: too many",
+    }
 
 
-async def test_a_resize_is_no_failure() -> None:
+async def test_a_resize_is_no_failure(rig: Rig) -> None:
     """A restart by shrinking has trigger resize and no failure."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
-        job = {"name": "workers", "replicas": 1, "template": replicated_job(pods=2)["template"]}
-        await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"replicatedJobs": [job]}})
-        await rig.settle(0.2)
-        entry = await crew.last_restart()
-        assert (entry["trigger"], "firstFailure" in entry) == ("resize", False)
+    crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
+    job = {"name": "workers", "replicas": 1, "template": replicated_job(pods=2)["template"]}
+    await rig.edit({"spec": {"replicatedJobs": [job]}})
+    await rig.settle(0.2)
+    entry = await crew.last_restart()
+    assert (entry["trigger"], "firstFailure" in entry) == ("resize", False)
 
 
 async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
@@ -206,14 +174,12 @@ async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
         await rig.settle(0.1)
     async with rig.running(rig.controller()):
         await rig.settle(20.0)
-        await crew.announce_all(2)
-        await rig.settle(0.1)
+        await rig.meet(crew, 2, 0.1)
         entry = await crew.last_restart()
         assert (entry["trigger"], entry["firstFailure"]["exitCode"]) == ("worker_exit", 137)
         assert "syncedAt" in entry
-        registry = rig.controllers[-1].metrics.registry
         labels = {"namespace": "default", "jobset": "train", "outcome": "finished", "trigger": "worker_exit"}
-        assert registry.get_sample_value("inplace_group_restarts_total", labels) == 1
+        assert rig.sample("inplace_group_restarts_total", number=-1, **labels) == 1
         (note,) = (event["note"] for event in await rig.events("GroupRestartFinished"))
         assert f"in {seconds_of(entry):.1f} s" in note  # the status knows, whoever leads
 
@@ -230,30 +196,26 @@ async def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:
         assert (entry["epoch"], entry["trigger"], "firstFailure" in entry) == (2, "unknown", False)
 
 
-async def test_one_restart_too_many_still_says_who_failed() -> None:
+async def test_one_restart_too_many_still_says_who_failed(rig: Rig) -> None:
     """When one restart too many fails the JobSet, the status names the Pod that failed."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(restarts_max=0))
-        first = next(iter(crew.pods.values()))
-        await crew.announce(first, 2)
-        await rig.settle(0.5)
-        status = await crew.status()
-        assert status["terminalState"] == "Failed"
-        entry = status[wire.LAST_GROUP_RESTART]
-        assert (entry["epoch"], entry["trigger"], "syncedAt" in entry) == (2, "worker_exit", False)
-        assert entry["firstFailure"]["pod"] == first
-        labels = {"namespace": "default", "jobset": "train", "outcome": "exceeded", "trigger": "worker_exit"}
-        assert sample(rig, "inplace_group_restarts_total", **labels) == 1
+    crew = await rig.started(jobset(restarts_max=0))
+    first = next(iter(crew.pods.values()))
+    await crew.announce(first, 2)
+    await rig.settle(0.5)
+    status = await crew.status()
+    assert status["terminalState"] == "Failed"
+    entry = status[wire.LAST_GROUP_RESTART]
+    assert (entry["epoch"], entry["trigger"], "syncedAt" in entry) == (2, "worker_exit", False)
+    assert entry["firstFailure"]["pod"] == first
+    labels = {"namespace": "default", "jobset": "train", "outcome": "exceeded", "trigger": "worker_exit"}
+    assert rig.sample("inplace_group_restarts_total", **labels) == 1
 
 
-async def test_the_first_start_is_no_restart() -> None:
+async def test_the_first_start_is_no_restart(rig: Rig) -> None:
     """The first start of a group is not reported as a restart."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        assert await crew.last_restart() == {}
-        assert await crew.condition("InPlaceRestarting") is None
+    crew = await rig.started(jobset())
+    assert await crew.last_restart() == {}
+    assert await crew.find_condition("InPlaceRestarting") is None
 
 
 @pytest.mark.parametrize(
@@ -291,62 +253,54 @@ async def tell(crew: Crew, pod: str, text: str) -> None:
         ("", {"message": "its agent told: the container ended without a word"}, "the container ended without a word"),
     ],
 )
-async def test_a_death_that_its_agent_tells_is_the_cause(code: str, fields: KubeObject, words: str) -> None:
+async def test_a_death_that_its_agent_tells_is_the_cause(rig: Rig, code: str, fields: KubeObject, words: str) -> None:
     """Before kubelet has seen it: the epoch is deprecated by one write, with the code and the moment that were told."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        dead, _ = crew.pods.values()
-        before = rig.writes("/jobsets/train/status")
-        await tell(crew, dead, f"v1,epoch=1{code},at=1700000000123")
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        failure = {"pod": dead, "container": "worker", "finishedAt": "2023-11-14T22:13:20.123Z", **fields}
-        assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
-        assert rig.writes("/jobsets/train/status") == before + 1
-        (event,) = await rig.events("GroupRestartStarted")
-        assert words in event["note"]
-        await finish(rig, crew, 2)
-        await tell(crew, dead, f"v1,epoch=1{code},at=1700000000124")  # a PATCH that was long on its way
-        await rig.settle(0.1)
-        assert wire.epochs_of_status(await crew.status()) == (2, 1)
+    crew = await rig.started(jobset())
+    dead, _ = crew.pods.values()
+    before = rig.writes("/jobsets/train/status")
+    await tell(crew, dead, f"v1,epoch=1{code},at=1700000000123")
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    failure = {"pod": dead, "container": "worker", "finishedAt": "2023-11-14T22:13:20.123Z", **fields}
+    assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
+    assert rig.writes("/jobsets/train/status") == before + 1
+    (event,) = await rig.events("GroupRestartStarted")
+    assert words in event["note"]
+    await rig.run_epoch(crew, 2)
+    await tell(crew, dead, f"v1,epoch=1{code},at=1700000000124")  # a PATCH that was long on its way
+    await rig.settle(0.1)
+    assert wire.epochs_of_status(await crew.status()) == (2, 1)
 
 
 @pytest.mark.parametrize(("step", "words"), [(",step=1200", "silent for 11 s at step 1200"), ("", "silent for 11 s")])
-async def test_a_stall_that_its_agent_tells_is_the_cause(step: str, words: str) -> None:
+async def test_a_stall_that_its_agent_tells_is_the_cause(rig: Rig, step: str, words: str) -> None:
     """With a trigger of its own; that the worker is killed then, and its peers tell too, is no news."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        silent, peer = crew.pods.values()
-        await tell(crew, silent, f"v1,epoch=1,stalled=11{step},at=1700000000123")
-        await rig.settle(0.1)
-        await tell(crew, peer, "v1,epoch=1,stalled=12,step=1201,at=1700000000200")
-        await die(crew, silent)
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        moment = {"finishedAt": "2023-11-14T22:13:20.123Z"}
-        failure = {"pod": silent, "container": "worker", "reason": "Stalled", "message": words, **moment}
-        assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "stalled", failure)
-        condition = await crew.condition("InPlaceRestarting")
-        assert condition is not None
-        assert condition["reason"] == "Stalled"
-        assert wire.epochs_of_status(await crew.status()) == (1, 1)
-        await finish(rig, crew, 2)
-        (event,) = await rig.events("GroupRestartStarted")
-        assert f"a worker hangs: pod {silent}: Stalled: {words}" in event["note"]
-        named = {"namespace": "default", "jobset": "train"}
-        assert sample(rig, "inplace_group_restarts_total", **named, outcome="finished", trigger="stalled") == 1
+    crew = await rig.started(jobset())
+    silent, peer = crew.pods.values()
+    await tell(crew, silent, f"v1,epoch=1,stalled=11{step},at=1700000000123")
+    await rig.settle(0.1)
+    await tell(crew, peer, "v1,epoch=1,stalled=12,step=1201,at=1700000000200")
+    await die(crew, silent)
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    moment = {"finishedAt": "2023-11-14T22:13:20.123Z"}
+    failure = {"pod": silent, "container": "worker", "reason": "Stalled", "message": words, **moment}
+    assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "stalled", failure)
+    assert (await crew.condition("InPlaceRestarting"))["reason"] == "Stalled"
+    assert wire.epochs_of_status(await crew.status()) == (1, 1)
+    await rig.run_epoch(crew, 2)
+    (event,) = await rig.events("GroupRestartStarted")
+    assert f"a worker hangs: pod {silent}: Stalled: {words}" in event["note"]
+    named = {"namespace": "default", "jobset": "train"}
+    assert rig.sample("inplace_group_restarts_total", **named, outcome="finished", trigger="stalled") == 1
 
 
 @pytest.mark.parametrize("text", ["v1,epoch=2,at=1700000000123", "garbage", "v1,epoch=1", "v1,epoch=1,stalled=11"])
-async def test_a_death_that_cannot_be_restarts_nobody(text: str) -> None:
+async def test_a_death_that_cannot_be_restarts_nobody(rig: Rig, text: str) -> None:
     """Of an epoch that nobody runs in, or unreadable; the latter is reported."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        pod, _ = crew.pods.values()
-        await tell(crew, pod, text)
-        await rig.settle(0.1)
-        assert wire.epochs_of_status(await crew.status()) == (1, 0)
-        assert len(await rig.events("UnreadablePod")) == (not text.endswith("123"))
+    crew = await rig.started(jobset())
+    pod, _ = crew.pods.values()
+    await tell(crew, pod, text)
+    await rig.settle(0.1)
+    assert wire.epochs_of_status(await crew.status()) == (1, 0)
+    assert len(await rig.events("UnreadablePod")) == (not text.endswith("123"))

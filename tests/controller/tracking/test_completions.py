@@ -47,8 +47,7 @@ async def test_a_late_completion_is_named(
         await rig.admin.patch(PODS, "default", early, {"status": status}, subresource="status")
         await rig.settle()
         if phase == "Running":
-            await crew.announce_all(2)
-            await rig.settle()
+            await rig.meet(crew, 2)
             assert await crew.epochs() == (2, 1)
         last = (await crew.status())[wire.LAST_GROUP_RESTART]
     trigger, pod = ("completed_early", early) if named else ("worker_exit", peer)
@@ -66,21 +65,19 @@ async def test_a_late_completion_is_named(
     ],
     ids=["told", "one is enough", "not told", "another number", "garbage"],
 )
-async def test_a_completion_that_kubelet_never_saw_is_named(phases: str, policy: str, *, named: bool) -> None:
+async def test_a_completion_that_kubelet_never_saw_is_named(rig: Rig, phases: str, policy: str, *, named: bool) -> None:
     """The Pod restarts in place at once, and its next announcement says so: of that restart, and no other."""
-    rig = Rig()
     manifest = jobset(restarts_max=9, jobs=[replicated_job("workers", pods=2)])
     manifest["spec"]["successPolicy"] = {"operator": policy}
-    async with rig.running():
-        crew = await rig.started(manifest)
-        early, peer = crew.pods.values()
-        for epoch, told in ((1, phases), (2, "v1,at=2")):
-            await crew.annotate(peer, {wire.WORKER_FAILED: failure_text(WorkerFailure(epoch, 1, rig.clock.wall_s()))})
-            await rig.settle()
-            await crew.annotate(early, wire.epoch_annotations(epoch + 1) | {wire.PHASES: told})
-            await crew.annotate(peer, wire.epoch_annotations(epoch + 1))
-            await rig.settle()
-            assert await crew.epochs() == (epoch + 1, epoch)
-            last = (await crew.status())[wire.LAST_GROUP_RESTART]
-            expected = ("completed_early", early) if named and epoch == 1 else ("worker_exit", peer)
-            assert (last["trigger"], last["firstFailure"]["pod"]) == expected
+    crew = await rig.started(manifest)
+    early, peer = crew.pods.values()
+    for epoch, told in ((1, phases), (2, "v1,at=2")):
+        await crew.annotate(peer, {wire.WORKER_FAILED: failure_text(WorkerFailure(epoch, 1, rig.clock.wall_s()))})
+        await rig.settle()
+        await crew.annotate(early, wire.epoch_annotations(epoch + 1) | {wire.PHASES: told})
+        await crew.annotate(peer, wire.epoch_annotations(epoch + 1))
+        await rig.settle()
+        assert await crew.epochs() == (epoch + 1, epoch)
+        last = (await crew.status())[wire.LAST_GROUP_RESTART]
+        expected = ("completed_early", early) if named and epoch == 1 else ("worker_exit", peer)
+        assert (last["trigger"], last["firstFailure"]["pod"]) == expected

@@ -44,32 +44,27 @@ async def with_a_ghost(rig: Rig, promise: str | None) -> Crew:
     """Let a group of two run in epoch 1; then one Pod is deleted on a dead node, replaced, and all wait at epoch 2."""
     crew = await rig.submit(jobset(jobs=[replicated_job(pods=2)]))
     await crew.make_pods()
-    await crew.announce_all(1)
-    await rig.settle(0.1)
+    await rig.meet(crew, 1, 0.1)
     ghost = crew.pods[FIRST, 0]
     body = {"metadata": {"annotations": {wire.FENCED_WITHIN: promise}, "finalizers": ["test/kubelet-away"]}}
     await crew.client.patch(PODS, "default", ghost, body)
     await crew.client.delete(PODS, "default", ghost)
-    await crew.make_pod((await crew.jobs())[FIRST], 0)
-    await crew.announce_all(2)
-    await rig.settle(0.1)
+    await crew.replace(FIRST, 0)
+    await rig.meet(crew, 2, 0.1)
     assert await crew.epochs() == (1, 1)
     return crew
 
 
 @pytest.mark.virtual_time
-async def test_the_barrier_waits_for_the_promise_and_no_longer() -> None:
+async def test_the_barrier_waits_for_the_promise_and_no_longer(rig: Rig) -> None:
     """One moment before it does not lift; at the moment it does, with no event that says so."""
-    rig = Rig()
-    async with rig.running():
-        crew = await with_a_ghost(rig, str(PROMISE_S))
-        await rig.settle(PROMISE_S - 1.0)
-        assert await crew.epochs() == (1, 1)
-        waiting = await crew.condition("BarrierWaiting")
-        assert waiting is not None
-        assert f"waits at most {PROMISE_S} s for the fence of pod {FIRST}-0-00001" in waiting["message"]
-        await rig.settle(1.5)
-        assert await crew.epochs() == (2, 1)
+    crew = await with_a_ghost(rig, str(PROMISE_S))
+    await rig.settle(PROMISE_S - 1.0)
+    assert await crew.epochs() == (1, 1)
+    waiting = await crew.condition("BarrierWaiting")
+    assert f"waits at most {PROMISE_S} s for the fence of pod {FIRST}-0-00001" in waiting["message"]
+    await rig.settle(1.5)
+    assert await crew.epochs() == (2, 1)
 
 
 @pytest.mark.parametrize("promise", [None, "", "soon", "0", "24", "-40", "99999999999"])
@@ -89,13 +84,11 @@ def leaving(promise: str | None, deleted_at: str | None) -> Pod:
 
 @pytest.mark.slow
 @pytest.mark.virtual_time
-async def test_without_a_promise_the_barrier_waits_for_the_end_of_the_pod() -> None:
+async def test_without_a_promise_the_barrier_waits_for_the_end_of_the_pod(rig: Rig) -> None:
     """The agent has no lease, so nobody can say when its worker ends."""
-    rig = Rig()
-    async with rig.running():
-        crew = await with_a_ghost(rig, None)
-        await rig.settle(600.0)
-        assert await crew.epochs() == (1, 1)
+    crew = await with_a_ghost(rig, None)
+    await rig.settle(600.0)
+    assert await crew.epochs() == (1, 1)
 
 
 @pytest.mark.slow

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.spec.furthest_behind import NAMED_MAX, FurthestBehind, silent_of_entry, silent_text
@@ -48,31 +49,26 @@ GROUP = jobset(jobs=[replicated_job(pods=4)])
 TOLD = (",quiet=4031,step=1200", ",quiet=4011,step=1199", ",quiet=4031,step=1200", ",quiet=4012,step=1199")
 
 
-async def test_who_was_silent_first_is_written_with_the_restart_s_end() -> None:
+async def test_who_was_silent_first_is_written_with_the_restart_s_end(rig: Rig) -> None:
     """Two status writes as ever; the Event, the metric and the status name the same Pod."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(GROUP)
-        _, second, third, fourth = crew.pods.values()
-        before = rig.writes("/jobsets/train/status")
-        await crew.annotate(third, {wire.WORKER_FAILED: "v1,epoch=1,stalled=4,step=1200,at=1700000000123"})
-        await rig.settle(0.1)
-        await announce(crew, 2, *TOLD)
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        silent = {"pods": [fourth, second], "count": 2, "step": 1199, "quietMilliseconds": 4012}
-        assert (entry["trigger"], entry["firstFailure"]["pod"], entry["firstSilent"]) == ("stalled", third, silent)
-        assert rig.writes("/jobsets/train/status") == before + 2
-        (event,) = await rig.events("GroupRestartFinished")
-        assert f"pod {fourth} was silent first: at step 1199 (one of 2 pods), quiet for 4.0 s" in event["note"]
-        labels = {"namespace": "default", "jobset": "train", "pod": fourth}
-        registry = rig.controllers[0].metrics.registry
-        assert registry.get_sample_value("inplace_first_silent_seconds", labels) == 4.012
-        await crew.annotate(third, {wire.WORKER_FAILED: "v1,epoch=2,code=1,at=1700000000999"})
-        await rig.settle(0.1)
-        await crew.announce_all(3)
-        await rig.settle(0.1)
-        assert "firstSilent" not in await crew.last_restart(), "nobody told of epoch 2"
+    crew = await rig.started(GROUP)
+    _, second, third, fourth = crew.pods.values()
+    before = rig.writes("/jobsets/train/status")
+    await crew.annotate(third, {wire.WORKER_FAILED: "v1,epoch=1,stalled=4,step=1200,at=1700000000123"})
+    await rig.settle(0.1)
+    await announce(crew, 2, *TOLD)
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    silent = {"pods": [fourth, second], "count": 2, "step": 1199, "quietMilliseconds": 4012}
+    assert (entry["trigger"], entry["firstFailure"]["pod"], entry["firstSilent"]) == ("stalled", third, silent)
+    assert rig.writes("/jobsets/train/status") == before + 2
+    (event,) = await rig.events("GroupRestartFinished")
+    assert f"pod {fourth} was silent first: at step 1199 (one of 2 pods), quiet for 4.0 s" in event["note"]
+    assert rig.sample("inplace_first_silent_seconds", namespace="default", jobset="train", pod=fourth) == 4.012
+    await crew.annotate(third, {wire.WORKER_FAILED: "v1,epoch=2,code=1,at=1700000000999"})
+    await rig.settle(0.1)
+    await rig.meet(crew, 3, 0.1)
+    assert "firstSilent" not in await crew.last_restart(), "nobody told of epoch 2"
 
 
 async def test_a_new_controller_knows_those_that_told_before_it() -> None:
@@ -124,11 +120,10 @@ async def test_goodput_rides_on_the_restart_s_end() -> None:
             "restartMilliseconds": 61_000,
         }
         assert (second["usefulMilliseconds"], second["lostSteps"]) == (180_000, 10)
-        labels = {"namespace": "default", "jobset": "train", "scope": ""}
-        registry = rig.controllers[1].metrics.registry
-        assert registry.get_sample_value("inplace_goodput_seconds", labels | {"part": "lost"}) == 20.0
-        assert registry.get_sample_value("inplace_goodput_lost_steps", labels) == 10
-        assert registry.get_sample_value("inplace_effective_training_ratio", labels) == pytest.approx(180 / 261)
+        sample = partial(rig.sample, number=1, namespace="default", jobset="train", scope="")
+        assert sample("inplace_goodput_seconds", part="lost") == 20.0
+        assert sample("inplace_goodput_lost_steps") == 10
+        assert sample("inplace_effective_training_ratio") == pytest.approx(180 / 261)
         assert "run" not in await untold(rig, crew, 3), "nobody told of epoch 3"
 
 
@@ -143,40 +138,32 @@ async def untold(rig: Rig, crew: Crew, epoch: int) -> KubeObject:
     return found
 
 
-async def test_each_scope_has_its_own_goodput() -> None:
+async def test_each_scope_has_its_own_goodput(rig: Rig) -> None:
     """It stands beside the scope's epochs."""
-    rig = Rig()
-    async with rig.running():
-        jobs = [replicated_job("a", pods=2), replicated_job("b", pods=2)]
-        manifest = jobset(jobs=jobs)
-        manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
-        crew = await rig.started(manifest)
-        first, *_ = crew.pods.values()
-        await crew.annotate(first, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
-        await rig.settle(0.1)
-        await announce(crew, 2, ",quiet=1,step=5", ",quiet=2,step=6")
-        await rig.settle(0.1)
-        status = await crew.status()
-        told = {
-            entry["name"]: entry.get("goodput", {}).get("run", {}).get("lastStep") for entry in status["scopedEpochs"]
-        }
-        assert told == {"a": 5, "b": None}
-        assert "goodput" not in status
+    jobs = [replicated_job("a", pods=2), replicated_job("b", pods=2)]
+    manifest = jobset(jobs=jobs)
+    manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
+    crew = await rig.started(manifest)
+    first, *_ = crew.pods.values()
+    await crew.annotate(first, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
+    await rig.settle(0.1)
+    await announce(crew, 2, ",quiet=1,step=5", ",quiet=2,step=6")
+    await rig.settle(0.1)
+    status = await crew.status()
+    told = {entry["name"]: entry.get("goodput", {}).get("run", {}).get("lastStep") for entry in status["scopedEpochs"]}
+    assert told == {"a": 5, "b": None}
+    assert "goodput" not in status
 
 
-async def test_a_restart_by_hand_names_nobody() -> None:
+async def test_a_restart_by_hand_names_nobody(rig: Rig) -> None:
     """All workers were told to stop at the same moment: being behind means nothing."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(GROUP)
-        await rig.admin.patch(
-            JOBSETS, "default", "train", {"metadata": {"annotations": {wire.RESTART_REQUESTED: "now"}}}
-        )
-        await rig.settle(0.1)
-        await announce(crew, 2, *TOLD)
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        assert (entry["epoch"], entry["trigger"], "firstSilent" in entry) == (2, "manual", False)
+    crew = await rig.started(GROUP)
+    await rig.annotate({wire.RESTART_REQUESTED: "now"})
+    await rig.settle(0.1)
+    await announce(crew, 2, *TOLD)
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    assert (entry["epoch"], entry["trigger"], "firstSilent" in entry) == (2, "manual", False)
 
 
 @pytest.mark.parametrize(

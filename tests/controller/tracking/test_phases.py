@@ -98,27 +98,22 @@ async def test_the_controller_sums_up_what_its_pods_announce() -> None:
         await rig.settle()
 
     rig.controllers[0].metrics.catch_up()
-    registry = rig.controllers[0].metrics.registry
-    pods = registry.get_sample_value(COUNT, {"phase": "kubelet"})
-    assert pods is not None
+    pods = rig.sample(COUNT, phase="kubelet")
     assert pods >= 1
-    assert registry.get_sample_value(PROBLEMS) == 1
-    assert registry.get_sample_value(SUM, {"phase": "kubelet"}) == pytest.approx(1.2 * pods)
+    assert rig.sample(PROBLEMS) == 1
+    assert rig.sample(SUM, phase="kubelet") == pytest.approx(1.2 * pods)
 
 
-async def test_the_shortest_wait_at_a_barrier_is_how_long_it_took_to_lift() -> None:
+async def test_the_shortest_wait_at_a_barrier_is_how_long_it_took_to_lift(rig: Rig) -> None:
     """The shortest wait at a barrier is the time of sync and lift; it is reported at the next sync."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        for pod, barrier_ms in zip(crew.pods.values(), (4000, 300), strict=True):
-            told = wire.epoch_annotations(2) | {wire.PHASES: f"v1,barrier={barrier_ms}"}
-            await crew.annotate(pod, told)
-        await rig.settle()
-        registry = rig.controllers[0].metrics.registry
-        name = "inplace_group_restart_phase_duration_seconds"
-        assert registry.get_sample_value(f"{name}_sum", {"phase": "lift"}) == pytest.approx(0.3)
-        for pod in crew.pods.values():
-            await crew.annotate(pod, wire.epoch_annotations(3) | {wire.PHASES: "v1,view=40"})
-        await rig.settle()
-        assert registry.get_sample_value(f"{name}_count", {"phase": "lift"}) == 1
+    crew = await rig.started(jobset())
+    for pod, barrier_ms in zip(crew.pods.values(), (4000, 300), strict=True):
+        told = wire.epoch_annotations(2) | {wire.PHASES: f"v1,barrier={barrier_ms}"}
+        await crew.annotate(pod, told)
+    await rig.settle()
+    name = "inplace_group_restart_phase_duration_seconds"
+    assert rig.sample(f"{name}_sum", phase="lift") == pytest.approx(0.3)
+    for pod in crew.pods.values():
+        await crew.annotate(pod, wire.epoch_annotations(3) | {wire.PHASES: "v1,view=40"})
+    await rig.settle()
+    assert rig.sample(f"{name}_count", phase="lift") == 1

@@ -21,8 +21,7 @@ async def test_the_start_of_a_restart_says_which_one_it_is(answer_s: float) -> N
             dead, *_ = crew.pods.values()
             await crew.set_worker(dead, run=epoch - 1, exit_code=1)  # seen BEFORE any Pod announces
             await rig.settle()
-            await crew.announce_all(epoch)
-            await rig.settle()
+            await rig.meet(crew, epoch)
             for pod in crew.pods.values():
                 await crew.set_worker(pod, run=epoch)
             await rig.settle()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common.kube.resources import PODS
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -19,15 +18,8 @@ async def at_the_barrier(rig: Rig) -> tuple[Crew, str]:
     crew = await rig.submit(THREE)
     await crew.make_pods()
     waits, also, _ = crew.pods.values()
-    binding = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"name": waits},
-        "target": {"kind": "Node", "name": "node-0"},
-    }
-    await rig.admin.raw("POST", PODS.path("default", waits, subresource="binding"), body=binding)
-    await crew.announce_all(1)
-    await rig.settle(0.1)
+    await crew.bind(waits, "node-0")
+    await rig.meet(crew, 1, 0.1)
     await crew.announce(waits, 2)
     await crew.announce(also, 2)
     await rig.settle(0.1)
@@ -35,26 +27,23 @@ async def at_the_barrier(rig: Rig) -> tuple[Crew, str]:
     return crew, waits
 
 
-async def test_the_epoch_of_a_pod_that_vanished_is_skipped_and_not_counted() -> None:
+async def test_the_epoch_of_a_pod_that_vanished_is_skipped_and_not_counted(rig: Rig) -> None:
     """A vanished Pod's epoch is skipped by one write of S = D; the group meets in the next; one restart counts."""
-    rig = Rig()
-    async with rig.running():
-        crew, waits = await at_the_barrier(rig)
-        before = rig.writes("/jobsets/train/status")
-        await crew.remove(waits)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (2, 2)
-        assert rig.writes("/jobsets/train/status") == before + 1
-        status = await crew.status()
-        assert (status["exemptEpochs"], status["lastExemptEpoch"]) == (1, 3)
-        assert status["lastGroupRestart"]["epoch"] == 3
-        assert "syncedAt" not in status["lastGroupRestart"]
-        await crew.make_pods()
-        await crew.announce_all(3)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (3, 2)
-        assert "terminalState" not in await crew.status()  # maxRestarts is 1
-        assert len(await rig.events("GroupRestartFinished")) == 1
+    crew, waits = await at_the_barrier(rig)
+    before = rig.writes("/jobsets/train/status")
+    await crew.remove(waits)
+    await rig.settle(0.1)
+    assert await crew.epochs() == (2, 2)
+    assert rig.writes("/jobsets/train/status") == before + 1
+    status = await crew.status()
+    assert (status["exemptEpochs"], status["lastExemptEpoch"]) == (1, 3)
+    assert status["lastGroupRestart"]["epoch"] == 3
+    assert "syncedAt" not in status["lastGroupRestart"]
+    await crew.make_pods()
+    await rig.meet(crew, 3, 0.1)
+    assert await crew.epochs() == (3, 2)
+    assert "terminalState" not in await crew.status()  # maxRestarts is 1
+    assert len(await rig.events("GroupRestartFinished")) == 1
 
 
 async def test_a_new_leader_finds_the_skip_in_the_status() -> None:
@@ -66,27 +55,22 @@ async def test_a_new_leader_finds_the_skip_in_the_status() -> None:
         await rig.settle(0.1)
     async with rig.running(rig.controller(leader_elect=False)):
         await crew.make_pods()
-        await crew.announce_all(2)
-        await rig.settle(0.1)
+        await rig.meet(crew, 2, 0.1)
         assert await crew.epochs() == (2, 2)
-        await crew.announce_all(3)
-        await rig.settle(0.1)
+        await rig.meet(crew, 3, 0.1)
         assert await crew.epochs() == (3, 2)
 
 
 @pytest.mark.parametrize("how", ["ended", "never ran"])
-async def test_a_pod_that_cannot_come_back_skips_nothing(how: str) -> None:
+async def test_a_pod_that_cannot_come_back_skips_nothing(rig: Rig, how: str) -> None:
     """For a Pod that ended, or never had a node, no epoch is skipped: its replacement announces the same epoch."""
-    rig = Rig()
-    async with rig.running():
-        crew, waits = await at_the_barrier(rig)
-        if how == "ended":
-            await crew.set_phase(waits, "Failed")
-        gone = waits if how == "ended" else next(name for name in crew.pods.values() if name != waits)
-        await crew.remove(gone)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (1, 1)
-        await crew.make_pods()
-        await crew.announce_all(2)
-        await rig.settle(0.1)
-        assert await crew.epochs() == (2, 1)
+    crew, waits = await at_the_barrier(rig)
+    if how == "ended":
+        await crew.set_phase(waits, "Failed")
+    gone = waits if how == "ended" else next(name for name in crew.pods.values() if name != waits)
+    await crew.remove(gone)
+    await rig.settle(0.1)
+    assert await crew.epochs() == (1, 1)
+    await crew.make_pods()
+    await rig.meet(crew, 2, 0.1)
+    assert await crew.epochs() == (2, 1)
