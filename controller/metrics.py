@@ -10,6 +10,7 @@ outlive it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from typing import Final
 
@@ -37,35 +38,11 @@ CONTROLLER: Final = "jobset"
 VERSION: Final = "0.1.0"
 # Seconds; 10 is the promise, so the buckets are dense around it.
 RESTART_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 60, 120, 300)
-RECONCILE_BUCKETS: Final = (
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1,
-    2.5,
-    5,
-    10,
-    30,
-    60,
-)  # controller-runtime's
+# controller-runtime's.
+RECONCILE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 QUEUE_BUCKETS: Final = (1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1, 1, 10)
-PAUSE_BUCKETS: Final = (
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1,
-    2.5,
-    5,
-    10,
-)  # 0.25 is the bound, 10 loses the Lease
+# 0.25 is the bound, 10 loses the Lease.
+PAUSE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 RESTART_PHASES: Final = ("detect", "deprecate", "announce", "sync", "lift")
 NAMES: Final = ("namespace", "jobset")
 FINISHED: Final = "finished"
@@ -83,113 +60,89 @@ class Metrics:
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # a series for each series, that nobody asks for
-        self.registry = r = CollectorRegistry()
-        self.process = ProcessCollector(registry=r)
-        Info("inplace_build", "What runs here.", registry=r).info({"version": VERSION})
-        self.restart_seconds = Histogram(
+        self.registry = CollectorRegistry()
+        self.process = ProcessCollector(registry=self.registry)
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        Info("inplace_build", "What runs here.", registry=self.registry).info({"version": VERSION})
+        self.restart_seconds = histogram(
             "inplace_group_restart_duration_seconds",
             "From startedAt to syncedAt of status.lastGroupRestart, by trigger.",
             ("trigger",),
             buckets=RESTART_BUCKETS,
-            registry=r,
         )
-        self.restart_phase_seconds = Histogram(
+        self.restart_phase_seconds = histogram(
             "inplace_group_restart_phase_duration_seconds",
             "detect: the container's end to its first sign here; deprecate: to accepted status; announce: to the last "
             "Pod; sync: to accepted status; lift: from the last announcement to that Pod's lift, one restart late.",
             ("phase",),
             buckets=RESTART_BUCKETS,
-            registry=r,
         )
-        self.pod_phase_seconds = Histogram(
+        self.pod_phase_seconds = histogram(
             "inplace_pod_restart_phase_duration_seconds",
             "Phases of the Pods' starts and restarts as their agents announced them, see common/wire/phases.py.",
             ("phase",),
             buckets=RESTART_BUCKETS,
-            registry=r,
         )
-        self.unreadable_phases = Counter(
-            "inplace_unreadable_phases", "Announcements whose phases could not be read.", registry=r
-        )
-        self.restarts = Counter(
+        self.unreadable_phases = counter("inplace_unreadable_phases", "Announcements whose phases could not be read.")
+        self.restarts = counter(
             "inplace_group_restarts",
             "Group restarts by outcome (finished, exceeded) and by trigger.",
             (*NAMES, "outcome", "trigger"),
-            registry=r,
         )
-        self.lost_pod_seconds = Counter(
-            "inplace_lost_pod_seconds", "Pods of the group times the duration of each restart.", NAMES, registry=r
+        self.lost_pod_seconds = counter(
+            "inplace_lost_pod_seconds", "Pods of the group times the duration of each restart.", NAMES
         )
-        self.deadlines = Counter(
-            "inplace_barrier_deadline_exceeded", "Barriers that waited longer than their deadline.", NAMES, registry=r
+        self.deadlines = counter(
+            "inplace_barrier_deadline_exceeded", "Barriers that waited longer than their deadline.", NAMES
         )
-        self.barrier_recreations = Counter(
-            "inplace_barrier_recreations", "Jobs recreated because their Pods missed a deadline.", NAMES, registry=r
+        self.barrier_recreations = counter(
+            "inplace_barrier_recreations", "Jobs recreated because their Pods missed a deadline.", NAMES
         )
-        self.node_verdicts = Counter(
+        self.node_verdicts = counter(
             "inplace_node_verdicts",
             "Nodes that replaced Pods avoid from then on, and verdicts that were taken back, by the Event's reason.",
             (*NAMES, "verdict"),
-            registry=r,
         )
-        self.escalation_steps = Counter(
+        self.escalation_steps = counter(
             "inplace_restart_rungs",
             "Uses of the rungs of inplace.dev/escalation; Fail: none had room.",
             (*NAMES, "rung"),
-            registry=r,
         )
-        self.last_restart_seconds = Gauge(
-            "inplace_last_restart_duration_seconds",
-            "From startedAt to syncedAt of status.lastGroupRestart.",
-            NAMES,
-            registry=r,
+        self.last_restart_seconds = gauge(
+            "inplace_last_restart_duration_seconds", "From startedAt to syncedAt of status.lastGroupRestart.", NAMES
         )
-        self.failed = Counter("jobset_failed", "JobSets that failed.", ("jobset_name", "namespace"), registry=r)
-        self.deadline_exceeded = Counter(
+        self.failed = counter("jobset_failed", "JobSets that failed.", ("jobset_name", "namespace"))
+        self.deadline_exceeded = counter(
             "jobset_active_deadline_exceeded",
             "JobSets that failed because of their activeDeadlineSeconds.",
             ("jobset_name", "namespace"),
-            registry=r,
         )
-        self.completed = Counter(
-            "jobset_completed", "JobSets that completed.", ("jobset_name", "namespace"), registry=r
+        self.completed = counter("jobset_completed", "JobSets that completed.", ("jobset_name", "namespace"))
+        self.conflicts = counter("inplace_api_conflicts", "Status writes that lost a race.")
+        self.watch_endings = counter("inplace_watch_endings", "Watches that ended, by how.", ("kind", "ending"))
+        self.reconciles = counter(
+            "controller_runtime_reconcile", "Reconciliations by result.", ("controller", "result")
         )
-        self.conflicts = Counter("inplace_api_conflicts", "Status writes that lost a race.", registry=r)
-        self.watch_endings = Counter(
-            "inplace_watch_endings", "Watches that ended, by how.", ("kind", "ending"), registry=r
+        self.reconcile_errors = counter(
+            "controller_runtime_reconcile_errors", "Reconciliations that failed.", ("controller",)
         )
-        self.reconciles = Counter(
-            "controller_runtime_reconcile", "Reconciliations by result.", ("controller", "result"), registry=r
-        )
-        self.reconcile_errors = Counter(
-            "controller_runtime_reconcile_errors", "Reconciliations that failed.", ("controller",), registry=r
-        )
-        self.reconcile_seconds = Histogram(
+        self.reconcile_seconds = histogram(
             "controller_runtime_reconcile_time_seconds",
             "Duration of a reconciliation.",
             ("controller",),
             buckets=RECONCILE_BUCKETS,
-            registry=r,
         )
-        self.active_workers = Gauge(
-            "controller_runtime_active_workers", "Workers that are busy.", ("controller",), registry=r
-        )
-        self.workers_max = Gauge(
-            "controller_runtime_max_concurrent_reconciles", "Workers.", ("controller",), registry=r
-        )
-        self.requests = Counter(
-            "rest_client_requests", "Requests to the API server.", ("code", "method", "host"), registry=r
-        )
-        self.is_leader = Gauge(
-            "leader_election_master_status", "1 while this process holds the Lease.", ("name",), registry=r
-        )
-        self.loop_pause_seconds = Histogram(
+        self.active_workers = gauge("controller_runtime_active_workers", "Workers that are busy.", ("controller",))
+        self.workers_max = gauge("controller_runtime_max_concurrent_reconciles", "Workers.", ("controller",))
+        self.requests = counter("rest_client_requests", "Requests to the API server.", ("code", "method", "host"))
+        self.is_leader = gauge("leader_election_master_status", "1 while this process holds the Lease.", ("name",))
+        self.loop_pause_seconds = histogram(
             "inplace_loop_pause_seconds",
             "How late a sleeping task woke, asked ten times a second: how long the event loop stood still.",
             buckets=PAUSE_BUCKETS,
-            registry=r,
         )
-        self.queue = QueueMetrics(r)
+        self.queue = QueueMetrics(self.registry)
         self.catch_up: Callable[[], None] = lambda: None
         self._show_zeros()
 
@@ -245,10 +198,8 @@ class QueueMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def histogram(name: str, text: str) -> Histogram:
-            buckets = QUEUE_BUCKETS
-            return Histogram(f"workqueue_{name}", text, ("name",), buckets=buckets, registry=registry).labels(
-                CONTROLLER
-            )
+            found = Histogram(f"workqueue_{name}", text, ("name",), buckets=QUEUE_BUCKETS, registry=registry)
+            return found.labels(CONTROLLER)
 
         def counter(name: str, text: str) -> Counter:
             return Counter(f"workqueue_{name}", text, ("name",), registry=registry).labels(CONTROLLER)
@@ -372,11 +323,7 @@ class LiveCollector(SteppedCollector):
         seconds = list(self._processing())
         for name, text, value in (
             ("unfinished_work_seconds", "Seconds of work in progress, summed.", sum(seconds)),
-            (
-                "longest_running_processor_seconds",
-                "Age of the oldest work in progress.",
-                max(seconds, default=0.0),
-            ),
+            ("longest_running_processor_seconds", "Age of the oldest work in progress.", max(seconds, default=0.0)),
         ):
             family = GaugeMetricFamily(f"workqueue_{name}", text, labels=("name",))
             family.add_metric([CONTROLLER], value)

@@ -22,21 +22,15 @@ class PauseMeter:
     Args:
         clock: sleeps.
         observe: told of each wake-up how late it was, in seconds.
-
-    Attributes:
-        longest_s: the longest pause so far.
     """
 
     def __init__(self, clock: Clock, observe: Callable[[float], None]) -> None:
         self._clock = clock
         self._observe = observe
-        self.longest_s = 0.0
 
     async def run(self) -> None:
         """Measure until cancelled."""
         while True:
             began_s = self._clock.monotonic_s()
             await self._clock.sleep(INTERVAL_S)
-            late_s = max(0.0, self._clock.monotonic_s() - began_s - INTERVAL_S)
-            self.longest_s = max(self.longest_s, late_s)
-            self._observe(late_s)
+            self._observe(max(0.0, self._clock.monotonic_s() - began_s - INTERVAL_S))

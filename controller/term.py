@@ -74,7 +74,7 @@ class Term:
         self._seconds = metrics.reconcile_seconds.labels(CONTROLLER)
         self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue, is_urgent=self._is_urgent)
         self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
-        self.membership = membership = Membership(self._wake, self.recorder.emit, clock, log)
+        self.membership = membership = Membership(self.queue.add_after, self.recorder.emit, clock, log)
         phases = PhaseReader(metrics, membership.home_of)
         self.jobsets: Informer[KubeObject] = self._informer(
             JOBSETS,
@@ -132,7 +132,7 @@ class Term:
 
     async def run(self) -> None:
         """Fill the caches, then reconcile until shut down."""
-        live = LiveCollector(self.membership.counts, self._work_ages, self._silences)
+        live = LiveCollector(self.membership.counts, lambda: self.queue.processing().values(), self._silences)
         self._metrics.registry.register(live)
         self._metrics.workers_max.labels(CONTROLLER).set(self._workers + URGENT_WORKERS)
         try:
@@ -193,9 +193,6 @@ class Term:
         group = self.membership.get(key)
         return group is not None and group.is_due
 
-    def _wake(self, key: Key, delay_s: float) -> None:
-        self.queue.add_after(key, delay_s)
-
     def _informer(
         self,
         resource: Resource,
@@ -224,9 +221,6 @@ class Term:
             rest_s=(gathering or Gathering()).rest_s if self._gathers else None,
             handlers=handlers,
         )
-
-    def _work_ages(self) -> Iterable[float]:
-        return self.queue.processing().values()
 
     def _silences(self) -> Iterable[tuple[str, float]]:
         for informer in self._informers:

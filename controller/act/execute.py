@@ -202,9 +202,7 @@ class Executor:
             case UpdateService(service, ports):
                 version = {"uid": service.metadata.uid, "resourceVersion": service.metadata.resource_version}
                 change = {"metadata": version, "spec": {"ports": list(ports) or None}}
-                with contextlib.suppress(NotFound, Conflict):  # gone or changed; its next event is looked at
-                    name = service.metadata.name
-                    self.services.absorb(await self.client.patch(SERVICES, namespace, name, change))
+                await self._patch(SERVICES, self.services, namespace, service.metadata.name, change)
             case CreateClaim(manifest):
                 await self._create_shared(PERSISTENT_VOLUME_CLAIMS, self.claims, namespace, manifest)
             case DeleteJobSet(uid):
@@ -215,30 +213,29 @@ class Executor:
                 self.log.info("job_deleted", namespace=namespace, jobset=jobset.name, job=name, why=why)
                 await self._delete_job(namespace, name, uid)
             case SuspendJob(name, uid):
-                patch = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
-                with contextlib.suppress(NotFound, Conflict):  # another Job by now; the cache will show it
-                    self.jobs.absorb(await self.client.patch(JOBS, namespace, name, patch))
+                stop = {"metadata": {"uid": uid}, "spec": {"suspend": True}}
+                await self._patch(JOBS, self.jobs, namespace, name, stop)
             case LiftGate(pod, selector):
-                with contextlib.suppress(NotFound, Conflict):  # gone or changed; its next event is looked at
-                    await self._lift_gate(namespace, pod, dict(selector))
+                spec = {"nodeSelector": dict(selector)} if selector else {}
+                await self._patch_gated(namespace, pod, wire.PLACEMENT_GATE, spec)
             case AvoidNodes(pod, nodes):
-                with contextlib.suppress(NotFound, Conflict):
-                    await self._avoid_nodes(namespace, pod, nodes)
+                await self._avoid_nodes(namespace, pod, nodes)
             case ReplacePod(pod):
                 deadline = {"metadata": {"uid": pod.metadata.uid}, "spec": {"activeDeadlineSeconds": action.DEADLINE_S}}
-                with contextlib.suppress(NotFound, Conflict):  # gone, or another Pod by now
-                    self.pods.absorb(await self.client.patch(PODS, namespace, pod.metadata.name, deadline))
+                await self._patch(PODS, self.pods, namespace, pod.metadata.name, deadline)
             case ResizeJob(name, uid, pods):
                 size = {"metadata": {"uid": uid}, "spec": {"parallelism": pods, "completions": pods}}
-                with contextlib.suppress(NotFound, Conflict):
-                    self.jobs.absorb(await self.client.patch(JOBS, namespace, name, size))
+                await self._patch(JOBS, self.jobs, namespace, name, size)
             case ResumeJob():
                 with contextlib.suppress(NotFound, Conflict):
                     await self._resume_job(namespace, action)
 
-    async def _lift_gate(self, namespace: str, pod: Pod, selector: dict[str, str]) -> None:
-        spec: KubeObject = {"nodeSelector": selector} if selector else {}
-        await self._patch_gated(namespace, pod, wire.PLACEMENT_GATE, spec)
+    async def _patch(
+        self, resource: Resource, cache: Informer[Any], namespace: str, name: str, change: KubeObject
+    ) -> None:
+        """Change an object, unless it is gone, or another one or version by now: its next event is looked at."""
+        with contextlib.suppress(NotFound, Conflict):
+            cache.absorb(await self.client.patch(resource, namespace, name, change))
 
     async def _avoid_nodes(self, namespace: str, pod: Pod, nodes: tuple[str, ...]) -> None:
         """Lift our gate; where there are nodes to avoid, read first which affinity the Pod has."""
@@ -254,9 +251,7 @@ class Executor:
         gates = [one.name for one in pod.spec.scheduling_gates or () if one.name != gate]
         spec |= {"schedulingGates": [{"name": name} for name in gates] or None}
         version = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
-        self.pods.absorb(
-            await self.client.patch(PODS, namespace, pod.metadata.name, {"metadata": version, "spec": spec})
-        )
+        await self._patch(PODS, self.pods, namespace, pod.metadata.name, {"metadata": version, "spec": spec})
 
     async def _resume_job(self, namespace: str, action: ResumeJob) -> None:
         """Resume a Job as it is now: read it, so that what is gone from the template is removed.

@@ -13,10 +13,11 @@ worker died. Source: jobset pkg/controllers/startup_policy.go, depends_on.go; do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from inplace.controller.spec.buckets import Buckets, is_ready
+from inplace.controller.spec.conditions import STARTUP_COMPLETED
 from inplace.controller.spec.fields import ReplicatedJob
 from inplace.controller.spec.jobset import COMPLETE, JobSet
 from inplace.controller.spec.kinds import Job
@@ -62,7 +63,10 @@ def order_of(jobset: JobSet, buckets: Buckets) -> StartOrder:
         due, has_started = _due_in_order(jobset, standings)
         gone = {name for name, standing in standings.items() if standing.is_complete}
     else:
-        due = frozenset(job.name for job in jobset.replicated_jobs if _dependencies_hold(jobset, job, standings))
+        broken = {name for name, _ in broken_dependencies(jobset)}
+        due = frozenset(
+            job.name for job in jobset.replicated_jobs if job.name not in broken and _dependencies_hold(job, standings)
+        )
         has_started = due == names
         awaited = jobset.awaited_to_complete
         gone = {name for name, standing in standings.items() if standing.is_complete and name in awaited}
@@ -105,29 +109,15 @@ def _due_in_order(jobset: JobSet, standings: Mapping[str, _Standing]) -> tuple[f
         due.append(job.name)
         passed = jobset.is_in_place and any(standings[later.name].is_running for later in jobs[position + 1 :])
         if not (standings[job.name].is_up or passed):
-            has_passed = jobset.is_in_place and position == len(jobs) - 1 and jobset.startup_completed
+            has_passed = jobset.is_in_place and position == len(jobs) - 1 and jobset.is_true(STARTUP_COMPLETED)
             return frozenset(due), has_passed and standings[job.name].is_running
     return frozenset(due), True
 
 
-def _dependencies_hold(jobset: JobSet, job: ReplicatedJob, standings: Mapping[str, _Standing]) -> bool:
-    """Say whether all that a replicatedJob waits for is there; a dependency that does not stand before it never is."""
-    before = {other.name for other in _until(jobset.replicated_jobs, job)}
-    for entry in job.depends_on:
-        name = str(entry.get("name"))
-        if name not in before:
-            return False
-        standing = standings[name]
-        if not (standing.is_complete if entry.get("status") == COMPLETE else standing.is_up):
-            return False
-    return True
-
-
-def _until(jobs: Iterable[ReplicatedJob], last: ReplicatedJob) -> Iterator[ReplicatedJob]:
-    for job in jobs:
-        if job.name == last.name:
-            return
-        yield job
+def _dependencies_hold(job: ReplicatedJob, standings: Mapping[str, _Standing]) -> bool:
+    """Say whether all that a replicatedJob waits for is there."""
+    on = [(standings[str(entry.get("name"))], entry.get("status")) for entry in job.depends_on]
+    return all(standing.is_complete if status == COMPLETE else standing.is_up for standing, status in on)
 
 
 def _standings(jobset: JobSet, buckets: Buckets) -> Mapping[str, _Standing]:

@@ -9,7 +9,7 @@ pkg/controllers/jobset_controller.go; tools and people match on these texts.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -197,6 +197,6 @@ def set_condition(
     return [*conditions, new] if wanted.status else None
 
 
-def is_true(conditions: list[Mapping[str, Any]], kind: str) -> bool:
+def is_true(conditions: Sequence[Mapping[str, Any]], kind: str) -> bool:
     """Say whether a condition is True."""
     return any(old.get("type") == kind and old.get("status") == "True" for old in conditions)

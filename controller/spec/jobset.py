@@ -18,6 +18,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Shape
 from inplace.common.wire import names as wire
+from inplace.controller.spec import conditions
 from inplace.controller.spec.bad_nodes import BadNodes, read_bad_nodes
 from inplace.controller.spec.escalation import FAIL, Escalation, Use, read_escalation, use_of_restart, uses_of
 from inplace.controller.spec.fields import (
@@ -43,9 +44,6 @@ from inplace.controller.spec.size import oversize
 from inplace.controller.spec.stored import as_value
 
 Asked = TypeVar("Asked")
-COMPLETED = "Completed"
-FAILED = "Failed"
-STARTUP_COMPLETED = "StartupPolicyCompleted"
 COMPLETE = "Complete"  # of dependsOn[].status
 COUNTERS = "replicatedJobsStatus"
 COUNTERS_HOLD_S = 0.2  # Jobs change in bursts; one status write for a burst
@@ -60,6 +58,9 @@ class JobSet:
     """
 
     raw: KubeObject
+    namespace: str
+    name: str
+    uid: str
     replicated_jobs: tuple[ReplicatedJob, ...]
     failure_policy: FailurePolicy | None
     success_policy: SuccessPolicy
@@ -77,21 +78,6 @@ class JobSet:
         """Return metadata, raw."""
         metadata: Mapping[str, Any] = self.raw["metadata"]
         return metadata
-
-    @cached_property
-    def namespace(self) -> str:
-        """Return the namespace."""
-        return str(self.metadata["namespace"])
-
-    @cached_property
-    def name(self) -> str:
-        """Return the name."""
-        return str(self.metadata["name"])
-
-    @cached_property
-    def uid(self) -> str:
-        """Return the UID."""
-        return str(self.metadata["uid"])
 
     @property
     def resource_version(self) -> str:
@@ -144,19 +130,11 @@ class JobSet:
     @cached_property
     def is_finished(self) -> bool:
         """Say whether a terminal condition is True."""
-        return self.is_true(COMPLETED) or self.is_true(FAILED)
-
-    @property
-    def startup_completed(self) -> bool:
-        """Say whether the startup policy was carried out."""
-        return self.is_true(STARTUP_COMPLETED)
+        return self.is_true(conditions.COMPLETED) or self.is_true(conditions.FAILED)
 
     def is_true(self, kind: str) -> bool:
         """Say whether a condition of the status is True."""
-        return any(
-            condition.get("type") == kind and condition.get("status") == "True"
-            for condition in self.status.get("conditions") or ()
-        )
+        return conditions.is_true(self.status.get("conditions") or (), kind)
 
     @property
     def restarts(self) -> int:
@@ -270,7 +248,7 @@ class JobSet:
     @property
     def wanted_scope(self) -> str:
         """Return what the annotation says should restart together; nothing decides from it but the first pass."""
-        return str((self.metadata.get("annotations") or {}).get(wire.RESTART_SCOPE) or BY_JOBSET)
+        return str(self.annotations.get(wire.RESTART_SCOPE) or BY_JOBSET)
 
     @property
     def restart_scope(self) -> str:
@@ -354,7 +332,7 @@ class JobSet:
         return self.network.subdomain or self.name
 
     def _job_counters(self, name: str) -> Mapping[str, Sequence[int]]:
-        entries = self.status.get("replicatedJobsStatus") or ()
+        entries = self.status.get(COUNTERS) or ()
         return {str(entry.get("name")): tuple(entry.get(name) or ()) for entry in entries}
 
     def job_restarts_of(self, replicated_job: str, index: int) -> int:
@@ -379,9 +357,12 @@ def parse_jobset(raw: KubeObject) -> JobSet:
     """
     try:
         forms = check_form(raw)
-        spec = raw.get("spec") or {}
+        spec, metadata = raw.get("spec") or {}, raw["metadata"]
         return JobSet(
             raw=raw,
+            namespace=str(metadata["namespace"]),
+            name=str(metadata["name"]),
+            uid=str(metadata["uid"]),
             replicated_jobs=tuple(map(read_replicated_job, spec.get("replicatedJobs") or (), forms)),
             failure_policy=read_failure_policy(spec.get("failurePolicy")),
             success_policy=read_success_policy(spec.get("successPolicy") or {}),
