@@ -47,7 +47,7 @@ def end_at_deadline(draft: Draft) -> bool:
     deadline_s, began_s = active_deadline_s(draft.jobset), unix_time(draft.status.get(wire.START_TIME))
     if deadline_s is None or began_s is None or deadline_s > DEADLINE_S_MAX:
         return False
-    now_s = unix_time(draft.observed.now_micro or draft.observed.now) or began_s
+    now_s = draft.now_s or began_s
     if (left_s := began_s + deadline_s - now_s) > 0:
         draft.look_again(min(left_s, REQUEUE_S_MAX))
         return False

@@ -12,7 +12,7 @@ from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.order import order_of
 from inplace.controller.spec import last_restart
 from inplace.controller.spec.buckets import Buckets
-from inplace.controller.spec.causes import Cause, Failure, Trigger
+from inplace.controller.spec.causes import Cause, Failure, Trigger, unix_time
 from inplace.controller.spec.conditions import Condition, is_true, set_condition
 from inplace.controller.spec.jobset import COUNTERS_HOLD_S, JobSet
 from inplace.controller.spec.kinds import Job
@@ -71,6 +71,21 @@ class Draft:
         self._carried[name] = value
 
     @property
+    def now(self) -> str:
+        """Return the time, with microseconds where they are known; RFC 3339."""
+        return self.observed.now_micro or self.observed.now
+
+    @property
+    def now_s(self) -> float:
+        """Return the same as Unix time."""
+        return unix_time(self.now) or 0.0
+
+    def end_of_epoch(self, scope: Scope) -> last_restart.EpochEnd:
+        """Return how the synced epoch of a scope ended, which is over."""
+        cause, silent = self.causes.get(scope.name, last_restart.UNSEEN), self.observed.silent.get(scope.name)
+        return last_restart.end_of_epoch(self.status, scope, cause, self.now, silent)
+
+    @property
     def execution(self) -> int | None:
         """Return in which execution a Job that this pass creates or resumes begins to run."""
         value = self.status.get(wire.EXECUTION_ATTEMPTS)
@@ -85,14 +100,13 @@ class Draft:
 
         What a person asks for has no first failure: a suspension deletes Pods, and so does a smaller size.
         """
-        now = self.observed.now_micro or self.observed.now
-        seen = self.causes.get(scope.name, Cause(trigger, now))
+        seen = self.causes.get(scope.name, Cause(trigger, self.now))
         if scope.synced == 0 or (scope.name in self.causes and seen.trigger is trigger):
             return
         failed = seen.failure or failure if trigger.is_failure else None
         cause = replace(seen, trigger=trigger, failure=failed, request=request)
         self.causes[scope.name] = cause
-        self.status[wire.LAST_GROUP_RESTART] = last_restart.begun(self.status, scope, cause, now)
+        self.status[wire.LAST_GROUP_RESTART] = last_restart.begun(self.status, scope, cause, self.now)
 
     @property
     def is_written_anyway(self) -> bool:

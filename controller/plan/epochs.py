@@ -135,7 +135,6 @@ def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
 
     No worker starts in it. The restart goes on to the epoch after, which is not counted again.
     """
-    now = draft.observed.now_micro or draft.observed.now
     scope = draft.jobset.scopes_in(draft.status)[scope.name]  # with what this pass has exempted
     after = min(epoch + 1, INT32_MAX)
     skipped = replace(scope, synced=epoch, deprecated=epoch, exempt=scope.exempt + 1, last_exempt=after)
@@ -144,8 +143,8 @@ def _skip(draft: Draft, scope: Scope, epoch: int) -> None:
     if wire.ESCALATION_USES in draft.status:
         draft.status[wire.ESCALATION_USES] = led_on(draft.status, scope.name, epoch, after)
     lead_on(draft, scope, epoch, after)
-    cause = draft.causes.setdefault(scope.name, Cause(Trigger.POD_LOST, now))
-    draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, skipped, cause, now)
+    cause = draft.causes.setdefault(scope.name, Cause(Trigger.POD_LOST, draft.now))
+    draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, skipped, cause, draft.now)
 
 
 def _restore(draft: Draft, scope: Scope, decision: Decision) -> None:
@@ -170,8 +169,7 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
     """
     if scope.synced in (0, INT32_MAX):
         return
-    now = draft.observed.now_micro or draft.observed.now
-    cause = draft.causes.get(scope.name, UNSEEN)
+    cause, now = draft.causes.get(scope.name, UNSEEN), draft.now
     silent = draft.observed.silent.get(scope.name)
     entry = ended(draft.status, scope, cause, now, silent) if is_over else begun(draft.status, scope, cause, now)
     if entry is not None:
@@ -180,10 +178,8 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
 
 def _note_run(draft: Draft, scope: Scope) -> None:
     """Say in the same write what the run that ended says of training time lost."""
-    cause, entry = draft.causes.get(scope.name, UNSEEN), entry_of(draft.status, scope) or {}
-    began_s = unix_time(entry.get("startedAt") or cause.seen_at or draft.observed.now_micro or draft.observed.now)
-    silent = draft.observed.silent.get(scope.name)
-    goodput = after_run(scope.goodput, silent.progress if silent is not None else None, began_s, scope.synced)
+    end = draft.end_of_epoch(scope)
+    goodput = after_run(scope.goodput, end.progress, unix_time(end.at), scope.synced)
     if goodput is not None:
         write_scope(draft.status, scope, {FIELD: goodput.fields()})
 

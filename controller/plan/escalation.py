@@ -66,7 +66,7 @@ def replace_pods(draft: Draft) -> bool:
             continue
         if pod.metadata.uid != use.pod_uid or _is_ending(pod):
             continue
-        waited_s = abs((unix_time(_now(draft)) or 0.0) - (unix_time(use.started_at) or 0.0))  # a clock may jump back
+        waited_s = abs(draft.now_s - (unix_time(use.started_at) or 0.0))  # a clock may jump back
         if waited_s < REPLACE_S_MAX:
             draft.add(ReplacePod(pod))
             draft.look_again(REPLACE_S_MAX - waited_s)
@@ -84,10 +84,6 @@ def _is_ending(pod: Pod) -> bool:
     """Say whether a Pod ends already, for whatever reason."""
     is_over = pod.status.phase in ("Failed", "Succeeded") or pod.metadata.deletion_timestamp is not None
     return is_over or pod.spec.active_deadline_seconds == ReplacePod.DEADLINE_S
-
-
-def _now(draft: Draft) -> str:
-    return draft.observed.now_micro or draft.observed.now
 
 
 def count_recreation(draft: Draft, scope: Scope | None) -> str:
@@ -130,8 +126,7 @@ def _take(
 
     Without an escalation it is a Pod that leaves its node (controller/plan/bad_nodes.py).
     """
-    escalation, now = draft.jobset.escalation, _now(draft)
-    now_s = unix_time(now) or 0.0
+    escalation, now, now_s = draft.jobset.escalation, draft.now, draft.now_s
     old = uses_of(draft.status)
     uses = (*(use for use in old if _is_undecided(draft, use)), *kept(escalation, old, now_s, now))
     step = fitting(escalation, uses, now_s)

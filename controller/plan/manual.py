@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from inplace.common.wire import names as wire
 from inplace.controller.plan.budget import exempt_next_epoch, exemption
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.causes import Trigger, unix_time
+from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.requests import RestartRequest
 from inplace.controller.spec.saving import CRD_CURE, Saving
 from inplace.controller.spec.scopes import Scope, write_scope
@@ -77,7 +77,7 @@ def _is_saving_lost(scope: Scope) -> bool:
 
 def _let_save(draft: Draft, scopes: Sequence[Scope], wanted: RestartRequest) -> None:
     """Ask the workers to save. The exemption is written BEFORE a worker can end because of it."""
-    now_s = _now_s(draft)
+    now_s = draft.now_s
     for scope in scopes:
         until_s = now_s + wanted.save_s
         if scope.saving_now is not None:
@@ -90,7 +90,7 @@ def _let_save(draft: Draft, scopes: Sequence[Scope], wanted: RestartRequest) -> 
 
 def _restart_in_time(draft: Draft, scope: Scope, saving: Saving) -> None:
     """Restart a scope whose time to save is over; one that begins to restart earlier does so for the request."""
-    left_s = saving.until_s - _now_s(draft)
+    left_s = saving.until_s - draft.now_s
     decision = draft.observed.decisions[scope.name]
     if left_s <= 0 or decision.deprecated >= scope.synced or decision.synced > scope.synced:
         cause = draft.causes.get(scope.name)
@@ -99,10 +99,6 @@ def _restart_in_time(draft: Draft, scope: Scope, saving: Saving) -> None:
         _restart(draft, (scope,), saving.request)
     else:
         draft.look_again(left_s)
-
-
-def _now_s(draft: Draft) -> float:
-    return unix_time(draft.observed.now_micro or draft.observed.now) or 0.0
 
 
 def _why_not(draft: Draft) -> str:

@@ -9,8 +9,7 @@ from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Trigger, failure_of_entry, trigger_of, unix_time
-from inplace.controller.spec.last_restart import UNSEEN, entry_of
+from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.no_progress import FAILURE_CHARS_MAX, FailedEpoch, after_epoch, streak_of
 from inplace.controller.spec.scopes import Scope, fields_of_scope, write_scope
 
@@ -23,23 +22,15 @@ def judge_progress(draft: Draft, scope: Scope, decision: Decision) -> conditions
     is_sync = scope.synced < decision.synced == scope.synced + 1 and decision.synced > decision.deprecated
     if limit is None or not is_sync:
         return None
-    now = draft.observed.now_micro or draft.observed.now
     streak = streak_of(fields_of_scope(draft.status, scope))
     if scope.synced > 0:
-        cause, entry = draft.causes.get(scope.name, UNSEEN), entry_of(draft.status, scope) or {}
-        failure = failure_of_entry(entry) or cause.failure
-        silent = draft.observed.silent.get(scope.name)
-        progress = silent.progress if silent is not None else None
-        ended = FailedEpoch(
-            scope.synced,
-            progress.step if progress is not None else None,
-            _seconds(streak.synced_at, entry.get("startedAt") or cause.seen_at or now),
-            str(failure)[:FAILURE_CHARS_MAX] if failure is not None else str(cause)[:FAILURE_CHARS_MAX],
-        )
-        trigger = trigger_of(entry) if entry else cause.trigger
-        streak = after_epoch(streak, limit, ended, progress, failed=trigger not in HARMLESS)
+        end = draft.end_of_epoch(scope)
+        step = end.progress.step if end.progress is not None else None
+        seconds = _seconds(streak.synced_at, end.at)
+        ended = FailedEpoch(scope.synced, step, seconds, end.words[:FAILURE_CHARS_MAX])
+        streak = after_epoch(streak, limit, ended, end.progress, failed=end.trigger not in HARMLESS)
     if limit.short_s is not None:
-        streak = replace(streak, synced_at=now)
+        streak = replace(streak, synced_at=draft.now)
     write_scope(draft.status, scope, {wire.NO_PROGRESS_FIELD: streak.fields()})
     return conditions.no_progress(str(streak)) if len(streak.epochs) >= limit.epochs else None
 

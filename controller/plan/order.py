@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from inplace.controller.spec.buckets import Buckets, is_ready
-from inplace.controller.spec.conditions import STARTUP_COMPLETED
 from inplace.controller.spec.fields import ReplicatedJob
 from inplace.controller.spec.jobset import COMPLETE, JobSet
 from inplace.controller.spec.kinds import Job
@@ -109,7 +108,7 @@ def _due_in_order(jobset: JobSet, standings: Mapping[str, _Standing]) -> tuple[f
         due.append(job.name)
         passed = jobset.is_in_place and any(standings[later.name].is_running for later in jobs[position + 1 :])
         if not (standings[job.name].is_up or passed):
-            has_passed = jobset.is_in_place and position == len(jobs) - 1 and jobset.is_true(STARTUP_COMPLETED)
+            has_passed = jobset.is_in_place and position == len(jobs) - 1 and jobset.startup_completed
             return frozenset(due), has_passed and standings[job.name].is_running
     return frozenset(due), True
 

@@ -28,17 +28,15 @@ def recreate(draft: Draft, scope: Scope, jobs: Iterable[Job], why: str) -> tuple
     wanted = [job for job in jobs if not job.is_leaving]
     if not wanted:
         return 0, 0.0
-    now = draft.observed.now_micro or draft.observed.now
     rounds, at_s = _so_far(fields_of_scope(draft.status, scope), scope.synced + 1)
-    now_s = unix_time(now) or 0.0
     wait_s = min(AGAIN_S_MAX, AGAIN_S * 2 ** min(rounds - 1, DOUBLINGS_MAX)) if rounds else 0.0
-    left_s = at_s + wait_s - now_s
+    left_s = at_s + wait_s - draft.now_s
     waits = 0.0 < left_s <= wait_s
     due = [job for job in wanted if not waits or _is_older(job, at_s)]
     for job in due:
         draft.delete(job, why)
     if due and not waits:
-        fields = {"epoch": scope.synced + 1, "rounds": rounds + 1, "at": now}
+        fields = {"epoch": scope.synced + 1, "rounds": rounds + 1, "at": draft.now}
         write_scope(draft.status, scope, {wire.RECREATIONS: fields})
     if len(due) == len(wanted):
         return len(due), 0.0

@@ -132,6 +132,11 @@ class JobSet:
         """Say whether a terminal condition is True."""
         return self.is_true(conditions.COMPLETED) or self.is_true(conditions.FAILED)
 
+    @property
+    def startup_completed(self) -> bool:
+        """Say whether the startup policy was carried out."""
+        return self.is_true(conditions.STARTUP_COMPLETED)
+
     def is_true(self, kind: str) -> bool:
         """Say whether a condition of the status is True."""
         return conditions.is_true(self.status.get("conditions") or (), kind)

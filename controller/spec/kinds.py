@@ -316,10 +316,14 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
         msgspec.structs.force_setattr(self, "init_container_statuses", kept)
 
     @property
+    def all_statuses(self) -> tuple[ContainerStatus | InitStatus, ...]:
+        """Return all that is kept of the containers, the workers' first."""
+        return (*(self.container_statuses or ()), *(self.init_container_statuses or ()))
+
+    @property
     def waiting_reason(self) -> str | None:
         """Return what the first container that waits waits for, with its name; those that come first, first."""
-        statuses: list[InitStatus | ContainerStatus] = [*(self.init_container_statuses or ())]
-        for status in [*statuses, *(self.container_statuses or ())]:
+        for status in (*(self.init_container_statuses or ()), *(self.container_statuses or ())):
             if status.state.waiting is not None and status.state.waiting.reason:
                 return f"{status.state.waiting.reason} of container {status.name}"
         return None

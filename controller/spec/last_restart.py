@@ -9,13 +9,45 @@ from it what the previous one saw.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of, unix_time
 from inplace.controller.spec.escalation import use_of_restart, uses_of
 from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.scopes import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """How an epoch ended that is over.
+
+    Args:
+        trigger: why.
+        at: when that was seen; RFC 3339.
+        words: the first failure, or else the cause, in words.
+        progress: of the Pod that was furthest behind; None if no Pod told.
+    """
+
+    trigger: Trigger
+    at: str
+    words: str
+    progress: LastProgress | None
+
+
+def end_of_epoch(
+    status: Mapping[str, Any], scope: Scope, cause: Cause, now: str, silent: FurthestBehind | None
+) -> EpochEnd:
+    """Return how the synced epoch of a scope ended: as the status says, or else as this controller saw."""
+    entry = entry_of(status, scope) or {}
+    return EpochEnd(
+        trigger_of(entry) if entry else cause.trigger,
+        str(entry.get("startedAt") or cause.seen_at or now),
+        str(failure_of_entry(entry) or cause.failure or cause),
+        silent.progress if silent is not None else None,
+    )
 
 
 def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> dict[str, Any]:

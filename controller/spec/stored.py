@@ -19,23 +19,22 @@ from inplace.common.wire import names as wire
 
 Words = dict[str, str]
 
+LIMITS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)  # the agents obey them; nobody else would tell the user
+OF_GROUPS: Final = (
+    wire.FENCE_AFTER,
+    wire.RESTART_REQUESTED,
+    wire.BARRIER_DEADLINE,
+    wire.BARRIER_DEADLINE_ACTION,
+    wire.BAD_NODES,
+    wire.ESCALATION,
+    wire.NO_PROGRESS,
+    wire.CRASH_LOOP_BACKOFF,
+    *LIMITS,
+)
+"""Annotations that mean nothing where groups do not restart in place."""
+
 _ANNOTATIONS: Final = frozenset(
-    {
-        wire.DISABLE,
-        wire.EXCLUSIVE_TOPOLOGY,
-        wire.NODE_SELECTOR_STRATEGY,
-        wire.RESTART_SCOPE,
-        wire.RESTART_REQUESTED,
-        wire.BARRIER_DEADLINE,
-        wire.BARRIER_DEADLINE_ACTION,
-        wire.BAD_NODES,
-        wire.ESCALATION,
-        wire.NO_PROGRESS,
-        wire.CRASH_LOOP_BACKOFF,
-        wire.STALL_AFTER,
-        wire.START_STALL_AFTER,
-        wire.FENCE_AFTER,
-    }
+    {wire.DISABLE, wire.EXCLUSIVE_TOPOLOGY, wire.NODE_SELECTOR_STRATEGY, wire.RESTART_SCOPE, *OF_GROUPS}
 )
 _METADATA: Final = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp", "annotations"}

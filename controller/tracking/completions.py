@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from inplace.common.guard_command import is_guarded
-from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire.phases import is_done
 from inplace.controller.spec.causes import COMPLETED, Cause, Failure, Trigger, unix_time
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, Pod
-from inplace.controller.tracking.pods import epoch_of
+from inplace.controller.tracking.pods import known_epoch
 from inplace.controller.tracking.signs import Sign
 
 
@@ -71,10 +70,7 @@ def _has_told(pod: Pod, synced: int) -> bool:
     annotations = pod.metadata.annotations
     if annotations is None or annotations.phases is None or not is_done(annotations.phases):
         return False
-    try:
-        return (epoch_of(pod) or 0) > synced
-    except RemoteProtocolError:
-        return False
+    return known_epoch(pod) > synced
 
 
 def _shows_completion(pod: Pod, cause: Cause, jobset: JobSet, replicated_job: str) -> bool:

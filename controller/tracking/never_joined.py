@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from inplace.common.protocol.errors import RemoteProtocolError
@@ -79,8 +78,7 @@ class EarlyEnds:
 
 
 def _restarts(pod: Pod) -> int:
-    statuses = chain(pod.status.container_statuses or (), pod.status.init_container_statuses or ())
-    return max((status.restart_count for status in statuses), default=0)
+    return max((status.restart_count for status in pod.status.all_statuses), default=0)
 
 
 def _ended_in_place(pod: Pod, before: int) -> NeverJoined | None:
@@ -125,5 +123,5 @@ def _end_before_joining(pod: Pod) -> Failure | None:
             return None
     except RemoteProtocolError:
         return None
-    failure = exit_of(pod, (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())))
+    failure = exit_of(pod, pod.status.all_statuses)
     return failure if failure.container and failure.exit_code in COME_AGAIN else None

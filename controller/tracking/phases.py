@@ -22,7 +22,7 @@ from inplace.common.wire.phases import RestartPhase, parse_phases
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.group import ScopeLedger
-from inplace.controller.tracking.pods import epoch_of
+from inplace.controller.tracking.pods import known_epoch
 
 UNCOUNTED_MAX: Final = 20_000  # an attacker who tampers with Pods can announce without end
 
@@ -48,7 +48,7 @@ class PhaseReader:
         if new is None or annotations is None or (old is not None and annotations == old.metadata.annotations):
             return
         text = annotations.phases
-        if text is None or _epoch(new) <= (_epoch(old) if old is not None else 0):
+        if text is None or known_epoch(new) <= (known_epoch(old) if old is not None else 0):
             return
         if BEGINNING in text and (old is None or text != _text_of(old)):
             self._note_progress(new, text)
@@ -61,7 +61,7 @@ class PhaseReader:
     def _note_progress(self, pod: Pod, text: str) -> None:
         """Take in how far the worker of the running epoch was, from the announcement of the next one."""
         home = self._home_of(pod.metadata.uid)
-        if home is None or _epoch(pod) <= home.ledger.synced:
+        if home is None or known_epoch(pod) <= home.ledger.synced:
             return
         with suppress(RemoteProtocolError):  # counted with the phases
             if (progress := parse_last_progress(text)) is not None:
@@ -84,11 +84,3 @@ class PhaseReader:
 
 def _text_of(pod: Pod) -> str | None:
     return pod.metadata.annotations.phases if pod.metadata.annotations is not None else None
-
-
-def _epoch(pod: Pod) -> int:
-    """Return what a Pod announced, 0 when nothing can be read."""
-    try:
-        return epoch_of(pod) or 0
-    except RemoteProtocolError:
-        return 0

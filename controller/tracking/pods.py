@@ -100,6 +100,14 @@ def epoch_of(pod: Pod) -> int | None:
     return None if keys is None else wire.announced_epoch(keys.epoch, keys.attempt)
 
 
+def known_epoch(pod: Pod) -> int:
+    """Return the epoch that a Pod announced; 0 for none, or one that cannot be read."""
+    try:
+        return epoch_of(pod) or 0
+    except RemoteProtocolError:
+        return 0
+
+
 def failure_told(pod: Pod) -> WorkerFailure | None:
     """Read how a Pod's worker died, as its agent told it; None when it told nothing.
 

@@ -11,7 +11,7 @@ from inplace.common.protocol.ledger import Ledger
 from inplace.common.wire.worker_failure import WorkerFailure
 from inplace.controller.spec.causes import Failure, Trigger, unix_time
 from inplace.controller.spec.kinds import ContainerStatus, InitStatus, Pod
-from inplace.controller.tracking.pods import epoch_of, failure_told
+from inplace.controller.tracking.pods import failure_told, known_epoch
 
 SKEW_S_MAX = 60.0  # between a container's end and its sign here: beyond this a clock is wrong, or kubelet was away
 WHOLE_SECONDS = len("2026-01-01T00:00:00")  # of a time, which is all that kubelet keeps
@@ -39,13 +39,13 @@ def sign_of(old: Pod | None, new: Pod | None, ledger: Ledger, *, lived: bool, sy
         return _stall_of(pod, ledger.synced) or (Trigger.WORKER_EXIT, _death_of(pod, ledger.synced))
     if lived and (new is None or not ledger.lives(pod.metadata.uid)):
         return _end_of_pod(pod)
-    if _epoch(new) <= ledger.synced:
+    if new is None or known_epoch(new) <= ledger.synced:
         return None
     if old is None:  # it announced before this controller looked: a new controller's first list
         return Trigger.UNKNOWN, None
-    if _epoch(old) == 0:  # a replacement of a Pod whose end was not seen here
+    if known_epoch(old) == 0:  # a replacement of a Pod whose end was not seen here
         return Trigger.POD_LOST, None
-    ended = [status for status in _statuses(pod) if _end_of(status) >= synced_at[:WHOLE_SECONDS]]
+    ended = [status for status in pod.status.all_statuses if _end_of(status) >= synced_at[:WHOLE_SECONDS]]
     failure = exit_of(pod, ended)
     return Trigger.WORKER_EXIT, failure if failure.container else replace(failure, message=UNSEEN_EXIT)
 
@@ -102,7 +102,11 @@ def _end_of_pod(pod: Pod) -> tuple[Trigger, Failure] | None:
     """Return what ended a Pod: its own failed container, or a deletion or eviction; completing is no failure."""
     if pod.status.phase == "Succeeded":
         return None
-    if pod.status.phase == "Failed" and not pod.is_disrupted and (failure := exit_of(pod, _statuses(pod))).container:
+    if (
+        pod.status.phase == "Failed"
+        and not pod.is_disrupted
+        and (failure := exit_of(pod, pod.status.all_statuses)).container
+    ):
         return Trigger.WORKER_EXIT, failure
     return Trigger.POD_LOST, loss_of(pod)
 
@@ -146,11 +150,6 @@ def seconds_since(finished_at: str, now_s: float) -> float | None:
     return now_s - ended_s if ended_s is not None and 0.0 <= now_s - ended_s <= SKEW_S_MAX else None
 
 
-def _statuses(pod: Pod) -> tuple[ContainerStatus | InitStatus, ...]:
-    """Return all that is kept of a Pod's containers: of those that end in the same second, a worker's comes first."""
-    return (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
-
-
 def _has_failed(status: ContainerStatus | InitStatus) -> bool:
     return status.state.terminated is not None and status.state.terminated.exit_code != 0
 
@@ -159,10 +158,3 @@ def _end_of(status: ContainerStatus | InitStatus) -> str:
     """Return when a container ended, as text that sorts; kubelet writes all in UTC and one form."""
     ended = status.state.terminated
     return (ended.finished_at if ended is not None else None) or ""
-
-
-def _epoch(pod: Pod | None) -> int:
-    try:
-        return (epoch_of(pod) if pod is not None else None) or 0
-    except RemoteProtocolError:
-        return 0

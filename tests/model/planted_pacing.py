@@ -40,12 +40,10 @@ def _writes_no_count(original: Callable[..., Decision], draft: Draft, scope: Sco
     return paced
 
 
-def _waits_from_now(
-    original: Callable[..., CrashLoop], draft: Draft, scope: Scope, old: CrashLoop, now: str
-) -> CrashLoop:
-    loop = original(draft, scope, old, now)
+def _waits_from_now(original: Callable[..., CrashLoop], draft: Draft, scope: Scope, old: CrashLoop) -> CrashLoop:
+    loop = original(draft, scope, old)
     wait_s = backoff_of(draft.jobset.annotations).wait_s(loop.failures)
-    return replace(loop, until=_after(now, wait_s)) if loop.until else loop
+    return replace(loop, until=_after(draft.now, wait_s)) if loop.until else loop
 
 
 def _deprecates_what_waits(
@@ -142,8 +140,8 @@ PACING_BUGS: Final = (
         _where(3, "worker asked"),
         instead_of(
             pacing._judged,
-            lambda original, draft, scope, old, now: (
-                loop if (loop := original(draft, scope, old, now)).failures or scope.synced == 0 else old
+            lambda original, draft, scope, old: (
+                loop if (loop := original(draft, scope, old)).failures or scope.synced == 0 else old
             ),
         ),
     ),

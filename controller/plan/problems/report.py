@@ -8,9 +8,10 @@ value, the effect meanwhile, and the cure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.jobs import LABEL_CHARACTERS_MAX, coordinator_host
 from inplace.controller.plan.order import broken_dependencies
@@ -18,12 +19,21 @@ from inplace.controller.plan.problems.claims import bad_claims, other_claims
 from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.names import bad_names
 from inplace.controller.plan.problems.policies import bad_failure_policy, bad_success_policy
-from inplace.controller.plan.problems.ports import bad_ports
 from inplace.controller.plan.problems.requests import bad_requests
-from inplace.controller.plan.problems.scope import bad_scope
-from inplace.controller.plan.problems.unsupported import unsupported_fields
 from inplace.controller.spec import conditions
+from inplace.controller.spec.form import PORTS_MAX
 from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING
+from inplace.controller.spec.service import container_ports
+
+# A field of upstream's API that the CRD stores and this controller does not act on, and what happens instead. Each is
+# stored, so that no client loses it by writing it back.
+UNSUPPORTED: Final[Mapping[str, str]] = {
+    "scheduling": (
+        "this controller makes no Workload and no PodGroup (KEP-969), so the pods are scheduled one by one; remove it "
+        "while the jobset is suspended, and name a PodGroup in schedulingGroup of each pod template instead"
+    ),
+}
 
 
 def report_problems(draft: Draft) -> bool:
@@ -92,6 +102,38 @@ def bad_coordinator(jobset: JobSet) -> Iterator[str]:
         yield f"{where}: expected replicatedJob {job.name} to be Indexed: pods of another kind have no host names"
     elif not 0 <= coordinator.pod_index < job.completions:
         yield f"{where}: expected a podIndex from 0 to {job.completions - 1}, saw {coordinator.pod_index}"
+
+
+def bad_scope(jobset: JobSet) -> Iterator[str]:
+    """Yield an unknown word, one without meaning here, and one that came too late; before the first pass none has."""
+    wanted, where = jobset.wanted_scope, f"metadata.annotations[{wire.RESTART_SCOPE}]"
+    if wanted not in (BY_JOBSET, *DIVIDING):
+        expected = ", ".join((BY_JOBSET, *DIVIDING))
+        yield f"{where}: expected one of {expected}, saw {wanted[:63]!r}; the jobset restarts as {jobset.restart_scope}"
+    elif wanted != BY_JOBSET and not jobset.is_in_place:
+        yield f"{where}: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has no effect; remove it"
+    elif wanted != jobset.restart_scope and "restarts" in jobset.status:
+        yield (
+            f"{where}: expected {jobset.restart_scope}, with which the jobset began, saw {wanted}: it has no effect; "
+            "create the jobset anew"
+        )
+
+
+def unsupported_fields(jobset: JobSet) -> Iterator[str]:
+    """Yield each of these fields that is set; an empty object counts, as it does upstream."""
+    spec = jobset.raw.get("spec") or {}
+    for name, meanwhile in UNSUPPORTED.items():
+        if spec.get(name) is not None:
+            yield f"spec.{name}: expected nothing here: {meanwhile}"
+
+
+def bad_ports(jobset: JobSet) -> Iterator[str]:
+    """Yield that the headless Service has no room for all ports, in whichever replicatedJobs they are."""
+    if len(container_ports(jobset)) > PORTS_MAX:
+        yield (
+            f"spec.replicatedJobs: expected at most {PORTS_MAX} container ports of different number or protocol, saw "
+            "more: the headless Service has the first of them; names resolve without ports; remove some in a new jobset"
+        )
 
 
 PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (

@@ -14,19 +14,7 @@ from inplace.controller.spec.escalation import read_escalation
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.no_progress import read_no_progress
 from inplace.controller.spec.requests import read_deadline, read_fence, read_request
-
-_LIMITS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)  # the agents obey them; nobody else would tell the user
-ASKING: Final = (
-    wire.FENCE_AFTER,
-    wire.RESTART_REQUESTED,
-    wire.BARRIER_DEADLINE,
-    wire.BARRIER_DEADLINE_ACTION,
-    wire.BAD_NODES,
-    wire.ESCALATION,
-    wire.NO_PROGRESS,
-    wire.CRASH_LOOP_BACKOFF,
-    *_LIMITS,
-)
+from inplace.controller.spec.stored import LIMITS, OF_GROUPS
 
 READERS: Final = (
     read_request,
@@ -46,7 +34,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
             read(jobset.annotations)
         except RemoteProtocolError as error:
             yield str(error)
-    for name in _LIMITS:
+    for name in LIMITS:
         try:
             parse_limit(str(jobset.annotations.get(name, "0")))
         except ValueError:
@@ -60,7 +48,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
     if jobset.is_in_place:
         yield from _wider_than_the_budget(jobset)
         return
-    for name in ASKING:
+    for name in OF_GROUPS:
         if name in jobset.annotations:
             yield (
                 f"metadata.annotations[{name}]: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has "
