@@ -24,9 +24,10 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from inplace.common.wire.phases import RestartPhase
-from inplace.controller.serving.exposition import SteppedCollector, pieces
+from inplace.controller.serving.exposition import pieces
 from inplace.controller.spec import conditions
 from inplace.controller.spec.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.controller.spec.causes import Trigger
@@ -290,7 +291,7 @@ def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
         yield "inplace_first_silent_seconds", (*names[:2], silent.pods[0]), silent.progress.quiet_s
 
 
-class LiveCollector(SteppedCollector):
+class LiveCollector(Collector):
     """Reads at scrape time what lives elsewhere: the ledgers, the queue, the watches.
 
     Args:
@@ -309,8 +310,12 @@ class LiveCollector(SteppedCollector):
         self._processing = processing
         self._silence = silence
 
+    def collect(self) -> Iterable[Metric]:
+        """Yield what is true now."""
+        return (metric for metric in self.steps() if metric is not None)
+
     def steps(self) -> Iterator[Metric | None]:
-        """Yield what is true now, and a pause after each group."""
+        """Yield the same, and None wherever the reader may pause: after each group."""
         families = {name: GaugeMetricFamily(name, text, labels=labels) for name, text, labels in LIVE}
         for count in self._groups():
             for name, labels, value in samples_of(count):

@@ -94,8 +94,17 @@ class Controller:
         self._transport = MeteredTransport(transport, self.metrics)
         self._stop = asyncio.Event()
         self._term: Term | None = None
-        self._elector = self._make_elector() if self.config.leader_elect else None
-        self._preflight = self._make_preflight()
+        unfenced = self._client(self._transport)
+        lease = LeaseOptions(self.config.identity, self.config.lease_namespace, self.config.lease_name)
+        elector = Elector(unfenced, lease, clock=self._clock, rng=self._rng, log=self._log)
+        self._elector = elector if self.config.leader_elect else None
+        self._preflight = Preflight(
+            unfenced,
+            clock=self._clock,
+            log=self._log,
+            namespace=self.config.namespace,
+            lease_namespace=self.config.lease_namespace if self.config.leader_elect else None,
+        )
         self.pauses = PauseMeter(self._clock, self.metrics.loop_pause_seconds.observe)
         self.scrapes = Scrapes(self.metrics.pieces, self._clock)
         self.probe_port = self._serve(self.config.probe_address, probes(self._why_not_ready))
@@ -155,7 +164,7 @@ class Controller:
         """Run one term beside the renewal of its Lease."""
         paced = PacedTransport(transport, clock=self._clock, rng=self._rng)
         term = self._term = Term(
-            KubeClient(paced, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER),
+            self._client(paced),
             clock=self._clock,
             rng=self._rng,
             log=self._log,
@@ -199,22 +208,9 @@ class Controller:
             group.cancel_scope.cancel()
         return is_done
 
-    def _make_client(self) -> KubeClient:
-        """Return a client that leadership does not fence."""
-        return KubeClient(self._transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER)
-
-    def _make_elector(self) -> Elector:
-        lease = LeaseOptions(self.config.identity, self.config.lease_namespace, self.config.lease_name)
-        return Elector(self._make_client(), lease, clock=self._clock, rng=self._rng, log=self._log)
-
-    def _make_preflight(self) -> Preflight:
-        return Preflight(
-            self._make_client(),
-            clock=self._clock,
-            log=self._log,
-            namespace=self.config.namespace,
-            lease_namespace=self.config.lease_namespace if self.config.leader_elect else None,
-        )
+    @staticmethod
+    def _client(transport: Transport) -> KubeClient:
+        return KubeClient(transport, user_agent=USER_AGENT, field_manager=wire.FIELD_MANAGER_CONTROLLER)
 
     def _serve(self, address: tuple[str, int] | None, pages: Mapping[str, Page]) -> PageServer | None:
         return None if address is None else PageServer(*address, pages, self._clock)

@@ -323,7 +323,8 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     @property
     def waiting_reason(self) -> str | None:
         """Return what the first container that waits waits for, with its name; those that come first, first."""
-        for status in (*(self.init_container_statuses or ()), *(self.container_statuses or ())):
+        statuses: tuple[InitStatus | ContainerStatus, ...] = self.init_container_statuses or ()
+        for status in (*statuses, *(self.container_statuses or ())):
             if status.state.waiting is not None and status.state.waiting.reason:
                 return f"{status.state.waiting.reason} of container {status.name}"
         return None
