@@ -153,11 +153,11 @@ class Crew:
             "ready": exit_code is None,
             "restartCount": run - 1,
         }
-        await self._set_status(pod, {"containerStatuses": [container]})
+        await self.set_pod(pod, containerStatuses=[container])
 
     async def set_phase(self, pod: str, phase: str) -> None:
         """Set a Pod's phase."""
-        await self._set_status(pod, {"phase": phase})
+        await self.set_pod(pod, phase=phase)
 
     async def remove(self, pod: str) -> None:
         """Remove a Pod at once."""
@@ -182,10 +182,15 @@ class Crew:
         if condition == "Complete":
             job = await self.client.get(JOBS, self.namespace, name)
             status |= {"completionTime": time, "succeeded": job["spec"]["completions"]}
-        await self.client.patch(JOBS, self.namespace, name, {"status": status}, subresource="status")
+        await self.set_job(name, **status)
 
-    async def _set_status(self, pod: str, status: KubeObject) -> None:
+    async def set_pod(self, pod: str, **status: Any) -> None:
+        """Report fields of a Pod's status, as kubelet does."""
         await self.client.patch(PODS, self.namespace, pod, {"status": status}, subresource="status")
+
+    async def set_job(self, name: str, **status: Any) -> None:
+        """Report fields of a Job's status, as the Job controller does."""
+        await self.client.patch(JOBS, self.namespace, name, {"status": status}, subresource="status")
 
 
 async def exists(client: KubeClient, resource: Any, namespace: str, name: str) -> bool:

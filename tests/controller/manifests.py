@@ -39,14 +39,18 @@ def jobset(
     restarts_max: int = 3,
     strategy: str | None = wire.IN_PLACE_RESTART,
     namespace: str = "default",
+    annotations: dict[str, str] | None = None,
+    rules: list[KubeObject] | None = None,
     **spec: Any,
 ) -> KubeObject:
-    """Return a JobSet; strategy None leaves the failure policy out.
+    """Return a JobSet; strategy None leaves the failure policy out, `rules` are those of the policy.
 
-    Restarts in place do not wait: most tests let a group fail several times within seconds.
+    Restarts in place do not wait where no annotations are given: most tests let a group fail several times in seconds.
     """
-    annotations = {wire.CRASH_LOOP_BACKOFF: "0"} if strategy == wire.IN_PLACE_RESTART else {}
-    policy = {} if strategy is None else {"maxRestarts": restarts_max, "restartStrategy": strategy}
+    if annotations is None:
+        annotations = {wire.CRASH_LOOP_BACKOFF: "0"} if strategy == wire.IN_PLACE_RESTART else {}
+    policy: KubeObject = {} if strategy is None else {"maxRestarts": restarts_max, "restartStrategy": strategy}
+    policy |= {} if rules is None else {"rules": rules}
     return {
         "apiVersion": wire.API_VERSION,
         "kind": wire.KIND,

@@ -110,9 +110,8 @@ class Player:
         status: KubeObject = {"active": 0, "startTime": None, "conditions": [condition]}
         if not stopped:
             status |= {"active": job["spec"]["parallelism"], "startTime": time}
-        name = job["metadata"]["name"]
         with contextlib.suppress(NotFound):
-            await self.rig.admin.patch(JOBS, self.crew.namespace, name, {"status": status}, subresource="status")
+            await self.crew.set_job(job["metadata"]["name"], **status)
 
     async def _answer(self, name: str, synced: int, deprecated: int) -> bool:
         """Act as a Pod's agent; return whether it announced."""

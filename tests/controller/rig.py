@@ -125,7 +125,7 @@ class Rig:
         found = await self.admin.list(EVENTS)
         return [event for event in found["items"] if event["reason"] == reason]
 
-    def sample(self, name: str, *, number: int = 0, **labels: str) -> float:
+    def sample(self, name: str, number: int = 0, /, **labels: str) -> float:
         """Return one sample of the metrics of a controller, by its number; 0 where it has none."""
         return self.controllers[number].metrics.registry.get_sample_value(name, labels) or 0.0
 

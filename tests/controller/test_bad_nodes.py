@@ -8,18 +8,19 @@ from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
 from tests.controller.crew import Crew
-from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
 
+MESSAGE = f"{unfit.WORDS}: it ended with exit code 1: GPU 3"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def annotated(text: str = "2/3600", name: str = "train") -> KubeObject:
     """Return a JobSet of three Pods that avoids bad nodes."""
-    manifest = jobset(name, jobs=[replicated_job(replicas=1, pods=3)], restarts_max=100)
-    return changed(manifest, "metadata.annotations", {wire.BAD_NODES: text, wire.CRASH_LOOP_BACKOFF: "0"})
+    annotations = {wire.BAD_NODES: text, wire.CRASH_LOOP_BACKOFF: "0"}
+    return jobset(name, jobs=[replicated_job(replicas=1, pods=3)], restarts_max=100, annotations=annotations)
 
 
 async def bind(crew: Crew, pod: str, node: str) -> None:
@@ -61,13 +62,12 @@ async def end(rig: Rig, crew: Crew, index: int) -> KubeObject:
     return await spec_of(rig, pod_of(crew, index))
 
 
-async def fail_check(rig: Rig, pod: str, ended_at: str = "2023-11-14T22:13:20Z") -> None:
+async def fail_check(rig: Rig, crew: Crew, pod: str, message: str = MESSAGE) -> None:
     """Let a Pod end as its agent does after a failed check."""
-    message = f"{unfit.WORDS}: it ended with exit code 1: GPU 3"
-    state = {"terminated": {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": message, "finishedAt": ended_at}}
+    ended = {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": message, "finishedAt": "2023-11-14T22:13:20Z"}
+    state = {"terminated": ended}
     container = {"name": "worker", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
-    status = {"phase": "Failed", "containerStatuses": [container]}
-    await rig.admin.patch(PODS, "default", pod, {"status": status}, subresource="status")
+    await crew.set_pod(pod, phase="Failed", containerStatuses=[container])
     await rig.settle()
 
 
@@ -153,7 +153,7 @@ async def test_a_new_leader_knows_what_the_old_one_counted() -> None:
     async with rig.running(rig.controller(identity="one")):
         crew = await started(rig, annotated())
         await fail(rig, crew, 0)
-        await fail_check(rig, pod_of(crew, 2))
+        await fail_check(rig, crew, pod_of(crew, 2))
         assert await nodes_told(crew) == ["n2"]
         before = await crew.status()
     async with rig.running(rig.controller(identity="two")):
@@ -170,7 +170,7 @@ async def test_a_failed_check_is_a_verdict(rig: Rig) -> None:
     await crew.make_pods()
     await rig.settle()
     await bind(crew, pod_of(crew, 1), "n1")
-    await fail_check(rig, pod_of(crew, 1))
+    await fail_check(rig, crew, pod_of(crew, 1))
     assert await nodes_told(crew) == ["n1"]
     (event,) = await rig.events("NodeAvoided")
     assert "a failed check: pod train-workers-0-1-" in event["note"]
@@ -181,11 +181,7 @@ async def test_a_failed_check_is_a_verdict(rig: Rig) -> None:
 async def test_a_program_that_exits_with_that_code_is_no_failed_check(rig: Rig) -> None:
     """Its message does not say so."""
     crew = await started(rig, annotated())
-    state = {"terminated": {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": "mine"}}
-    container = {"name": "worker", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
-    status = {"phase": "Failed", "containerStatuses": [container]}
-    await rig.admin.patch(PODS, "default", pod_of(crew, 1), {"status": status}, subresource="status")
-    await rig.settle()
+    await fail_check(rig, crew, pod_of(crew, 1), "mine")
     assert await nodes_told(crew) == []
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from inplace.common.kube.resources import JOBS, PODS, SERVICES
+from inplace.common.kube.resources import PODS, SERVICES
 from inplace.common.wire import names as wire
 from tests.controller.crew import exists
 from tests.controller.manifests import jobset, replicated_job
@@ -125,8 +125,7 @@ async def test_counters_wait_for_the_end_of_a_restart_but_not_for_ever(rig: Rig)
     await rig.settle(0.5)
     before = rig.writes("/jobsets/train/status")
     for ready in (1, 2, 1):
-        status = {"status": {"active": 2, "ready": ready}}
-        await rig.admin.patch(JOBS, "default", "train-workers-0", status, subresource="status")
+        await crew.set_job("train-workers-0", active=2, ready=ready)
         await rig.settle(1.0)
     assert rig.writes("/jobsets/train/status") == before
     await rig.settle(5.0)

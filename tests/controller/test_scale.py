@@ -120,8 +120,7 @@ async def test_a_group_restart_writes_the_status_twice_however_many_pods_there_a
     await rig.settle(0.1)
     for name in await crew.jobs():
         for ready in range(pods // 2):
-            counted = {"status": {"active": pods // 2, "ready": ready}}
-            await rig.admin.patch(JOBS, "default", name, counted, subresource="status")
+            await crew.set_job(name, active=pods // 2, ready=ready)
             await rig.settle(0.02)
     for pod in others:
         await crew.announce(pod, 2)

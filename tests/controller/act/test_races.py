@@ -294,8 +294,7 @@ async def test_an_in_order_start_does_not_deadlock_and_joins_uncounted() -> None
             await player.play()
             assert len(player.crew.pods) == {"a": 2, "b": 4, "c": 6}[name]
             for job in await player.crew.jobs():
-                ready = {"status": {"active": 2, "ready": 2}}
-                await rig.admin.patch(JOBS, "default", job, ready, subresource="status")
+                await player.crew.set_job(job, active=2, ready=2)
             await rig.settle(3.0)
         status = await player.crew.status()
         assert await player.crew.epochs() == (3, 2)
@@ -318,8 +317,7 @@ async def test_a_restart_of_another_container_alone_is_nobodys_business() -> Non
                 "restartCount": count,
                 "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
             }
-            status = {"status": {"initContainerStatuses": [sidecar]}}
-            await rig.admin.patch(PODS, "default", pod, status, subresource="status")
+            await player.crew.set_pod(pod, initContainerStatuses=[sidecar])
             await rig.settle()
         assert await player.crew.epochs() == (1, 0)
         assert "terminalState" not in await player.crew.status()

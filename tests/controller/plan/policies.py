@@ -14,10 +14,8 @@ TWO_JOBS: Final = (replicated_job("a", replicas=2), replicated_job("b", replicas
 def with_rules(*rules: KubeObject, strategy: str = "Recreate", restarts_max: int = 2, **options: Any) -> KubeObject:
     """Return a JobSet with named rules."""
     jobs = options.pop("jobs", list(TWO_JOBS))
-    manifest = jobset(jobs=jobs, strategy=strategy, restarts_max=restarts_max, **options)
     named = [{"name": f"r{index}"} | rule for index, rule in enumerate(rules)]
-    manifest["spec"]["failurePolicy"]["rules"] = named
-    return manifest
+    return jobset(jobs=jobs, strategy=strategy, restarts_max=restarts_max, rules=named, **options)
 
 
 def started(*rules: KubeObject, **options: Any) -> PlannerWorld:

@@ -15,9 +15,7 @@ pytestmark = pytest.mark.virtual_time
 
 def failing(**annotations: str) -> KubeObject:
     """Return a JobSet of two Pods with many restarts."""
-    manifest = jobset(restarts_max=20, jobs=[replicated_job(pods=2)])
-    manifest["metadata"]["annotations"] = annotations
-    return manifest
+    return jobset(restarts_max=20, jobs=[replicated_job(pods=2)], annotations=annotations)
 
 
 async def fail(rig: Rig, crew: Crew, told: str = "") -> int:

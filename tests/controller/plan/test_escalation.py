@@ -19,9 +19,8 @@ pytestmark = pytest.mark.virtual_time
 
 def climbing(escalation: str, *, restarts_max: int = 10, **options: Any) -> KubeObject:
     """Return a JobSet with an escalation."""
-    manifest = jobset(restarts_max=restarts_max, **options)
-    manifest["metadata"]["annotations"] = {wire.ESCALATION: escalation, wire.CRASH_LOOP_BACKOFF: "0"}
-    return manifest
+    annotations = {wire.ESCALATION: escalation, wire.CRASH_LOOP_BACKOFF: "0"}
+    return jobset(restarts_max=restarts_max, annotations=annotations, **options)
 
 
 async def fail_one(rig: Rig, crew: Crew) -> None:
@@ -170,9 +169,8 @@ async def test_recreate_jobs_is_counted_once(rig: Rig) -> None:
 
 def with_rule(escalation: str, action: str) -> KubeObject:
     """Return a JobSet whose Jobs' failures have an action."""
-    manifest = climbing(escalation, jobs=[replicated_job(pods=1, replicas=2)])
-    manifest["spec"]["failurePolicy"]["rules"] = [{"name": "all", "action": action}]
-    return manifest
+    rules = [{"name": "all", "action": action}]
+    return climbing(escalation, jobs=[replicated_job(pods=1, replicas=2)], rules=rules)
 
 
 async def renew(rig: Rig, crew: Crew) -> None:

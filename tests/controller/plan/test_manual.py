@@ -61,10 +61,8 @@ async def test_a_definition_that_is_older_than_saving_does_not_swallow_the_reque
     del fields[wire.SCOPED_EPOCHS]["items"]["properties"][wire.SAVING]
     rig = Rig(definition=definition)
     async with rig.running():
-        manifest = jobset(restarts_max=0)
-        if scope is not None:
-            manifest["metadata"].setdefault("annotations", {})[wire.RESTART_SCOPE] = scope
-        crew = await rig.started(manifest)
+        annotations = {wire.CRASH_LOOP_BACKOFF: "0"} | ({} if scope is None else {wire.RESTART_SCOPE: scope})
+        crew = await rig.started(jobset(restarts_max=0, annotations=annotations))
         await ask(rig, "a,save=600")
         await rig.settle(5.0)
         assert all(epochs == (1, 1) for epochs in await epochs_of(crew)), await crew.status()
@@ -115,9 +113,7 @@ async def epochs_of(crew: Crew) -> list[tuple[int, int]]:
 
 async def test_a_group_that_has_not_started_is_not_restarted(rig: Rig) -> None:
     """An annotation that came with the manifest is noted; the first start is not interrupted."""
-    manifest = jobset()
-    manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "from-a-copy"}
-    crew = await rig.started(manifest)
+    crew = await rig.started(jobset(annotations={wire.RESTART_REQUESTED: "from-a-copy"}))
     assert await crew.epochs() == (1, 0)
     assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "from-a-copy"
     (event,) = await rig.events("RestartRequestNoted")
@@ -233,23 +229,33 @@ async def test_suspended_while_the_workers_save(rig: Rig) -> None:
     assert await crew.epochs() == (1, 0)
 
 
-@pytest.mark.parametrize("seconds", ["", "0", "-1", "3601", "1e3", "60s", "many", "9" * 20, " 60", "6,save=6"])
-def test_a_time_to_save_that_is_none(seconds: str) -> None:
-    """Nothing is restarted, and SpecProblem says what is expected."""
+def at_epoch_1() -> PlannerWorld:
+    """Return the settled world of a group that runs at epoch 1."""
     world = settled(jobset())
     world.decisions = {"": Decision(1, 0)}
     world.settle()
+    return world
+
+
+@pytest.mark.parametrize("seconds", ["", "0", "-1", "3601", "1e3", "60s", "many", "9" * 20, " 60", "6,save=6"])
+def test_a_time_to_save_that_is_none(seconds: str) -> None:
+    """Nothing is restarted, and SpecProblem says what is expected."""
+    world = at_epoch_1()
     world.manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: f"one,save={seconds}"}
     world.settle()
     assert "save: expected an integer from 1 to 3600" in world.condition("SpecProblem")["message"]
     assert wire.LAST_RESTART_REQUEST not in world.status
 
 
+def divided(*names: str) -> PlannerWorld:
+    """Return a settled world of replicatedJobs that restart each by itself."""
+    jobs = [replicated_job(name) for name in names]
+    return settled(jobset(jobs=jobs, annotations={wire.RESTART_SCOPE: "ReplicatedJob"}))
+
+
 def test_each_scope_restarts_when_its_workers_have_saved() -> None:
     """One scope ends by itself and restarts; the other one has its time to the end."""
-    manifest = jobset(jobs=[replicated_job("a"), replicated_job("b")])
-    manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
-    world = settled(manifest)
+    world = divided("a", "b")
     world.decisions = {"a": Decision(1, 0), "b": Decision(3, 2)}
     world.settle()
     world.manifest["metadata"]["annotations"][wire.RESTART_REQUESTED] = "7,save=60"
@@ -263,9 +269,7 @@ def test_each_scope_restarts_when_its_workers_have_saved() -> None:
 
 def test_a_group_that_met_again_while_no_controller_ran() -> None:
     """All Pods announced the next epoch before the old one could be deprecated: it is the request's restart still."""
-    world = settled(jobset())
-    world.decisions = {"": Decision(1, 0)}
-    world.settle()
+    world = at_epoch_1()
     world.manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "7,save=60"}
     world.carry_out(world.plan())
     world.decisions = {"": Decision(2, 0)}
@@ -279,9 +283,7 @@ def test_a_group_that_met_again_while_no_controller_ran() -> None:
 
 def test_all_scopes_restart() -> None:
     """Each running scope restarts; a scope that has not started yet goes on starting."""
-    manifest = jobset(jobs=[replicated_job("a"), replicated_job("b"), replicated_job("c")])
-    manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
-    world = settled(manifest)
+    world = divided("a", "b", "c")
     world.decisions = {"a": Decision(1, 0), "b": Decision(3, 2), "c": Decision(0, 0)}
     world.settle()
     world.manifest["metadata"]["annotations"][wire.RESTART_REQUESTED] = "7"
@@ -297,8 +299,6 @@ def test_all_scopes_restart() -> None:
 @pytest.mark.parametrize("strategy", ["Recreate", "BlockingRecreate"])
 def test_where_groups_do_not_restart_in_place(strategy: str) -> None:
     """Nothing is restarted, and SpecProblem says why."""
-    world = PlannerWorld(jobset(strategy=strategy))
-    world.manifest["metadata"]["annotations"] = {wire.RESTART_REQUESTED: "7"}
-    world.settle()
+    world = settled(jobset(strategy=strategy, annotations={wire.RESTART_REQUESTED: "7"}))
     assert "expected restartStrategy InPlaceRestart" in world.condition("SpecProblem")["message"]
     assert wire.LAST_RESTART_REQUEST not in world.status

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -18,13 +18,11 @@ pytestmark = pytest.mark.virtual_time
 async def fail(rig: Rig, crew: Crew, pod: str, failed: int, *, code: int, evicted: bool = False) -> None:
     """Let a Pod's container end, and its Job make another one; failed Pods stay."""
     ended = {"exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}
-    status = {"phase": "Failed", "containerStatuses": [{"name": "worker", "state": {"terminated": ended}}]}
-    if evicted:
-        status["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
-    await rig.admin.patch(PODS, "default", pod, {"status": status}, subresource="status")
-    ((name, job),) = (await crew.jobs()).items()
-    await rig.admin.patch(JOBS, "default", name, {"status": {"failed": failed}}, subresource="status")
-    await crew.make_pod(job, 0)
+    disruption = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    statuses = [{"name": "worker", "state": {"terminated": ended}}]
+    await crew.set_pod(pod, phase="Failed", containerStatuses=statuses, conditions=[disruption] * evicted)
+    await crew.set_job("train-workers-0", failed=failed)
+    await crew.replace("train-workers-0", 0)
     await rig.settle(2.0)
 
 
@@ -75,7 +73,14 @@ async def test_a_replicated_job_that_opted_out_is_its_jobs_affair(rig: Rig) -> N
 
 
 async def restart_in_place(
-    rig: Rig, pod: str, count: int, *, code: int, container: str = "worker", reason: str = "RestartingAllContainers"
+    rig: Rig,
+    crew: Crew,
+    pod: str,
+    count: int,
+    *,
+    code: int,
+    container: str = "worker",
+    reason: str = "RestartingAllContainers",
 ) -> None:
     """Let a container of a Pod end, and kubelet start the Pod's containers again, for the `count`-th time."""
     last = {"terminated": {"exitCode": 137, "reason": reason}} if count else {}
@@ -87,7 +92,7 @@ async def restart_in_place(
         for field, name in (("containerStatuses", "worker"), ("initContainerStatuses", "inplace-agent")):
             now = state if name == container else running
             parts[field] = [{"name": name, "restartCount": count, "lastState": last, "state": now}]
-        await rig.admin.patch(PODS, "default", pod, {"status": {"phase": "Running"} | parts}, subresource="status")
+        await crew.set_pod(pod, phase="Running", **parts)
     await rig.settle(1.0)
 
 
@@ -106,7 +111,7 @@ async def test_a_pod_that_starts_again_and_again_is_counted(
         await crew.announce(pod, 1)
     for count in (0, 1, 2):
         assert await crew.find_condition("Failed") is None
-        await restart_in_place(rig, pod, count, code=code, container=container)
+        await restart_in_place(rig, crew, pod, count, code=code, container=container)
     condition = await crew.condition("Failed")
     assert condition["reason"] == "ReachedMaxRestarts"
     assert "the containers of one pod ended 3 times before they joined" in condition["message"]
@@ -131,7 +136,7 @@ async def test_other_restarts_before_joining_are_not(rig: Rig, change: dict[str,
     crew = await rig.submit(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
     await crew.make_pods()
     for count in range(5):
-        await restart_in_place(rig, next(iter(crew.pods.values())), count, **change)
+        await restart_in_place(rig, crew, next(iter(crew.pods.values())), count, **change)
     assert await crew.find_condition("Failed") is None
 
 
@@ -141,7 +146,7 @@ async def test_what_joined_at_last_is_forgotten(rig: Rig) -> None:
     await crew.make_pods()
     pod = next(iter(crew.pods.values()))
     for count in range(3):
-        await restart_in_place(rig, pod, count, code=127)
+        await restart_in_place(rig, crew, pod, count, code=127)
     await rig.settle(20.0)
     assert "container worker exited with 127" in (await crew.condition("BarrierWaiting"))["message"]
     await rig.meet(crew, 1)
@@ -157,9 +162,9 @@ async def test_restarts_with_the_group_are_no_early_ends(rig: Rig) -> None:
     await crew.make_pods()
     pod = next(iter(crew.pods.values()))
     for epoch in (1, 2, 3):
-        await restart_in_place(rig, pod, epoch, code=88, container="inplace-agent")
+        await restart_in_place(rig, crew, pod, epoch, code=88, container="inplace-agent")
         await rig.meet(crew, epoch, 2.0)
     assert await crew.epochs() == (3, 2)
     await crew.annotate(pod, dict.fromkeys((wire.EPOCH, wire.ATTEMPT)))
-    await restart_in_place(rig, pod, 3, code=1)
+    await restart_in_place(rig, crew, pod, 3, code=1)
     assert await crew.find_condition("Failed") is None

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.virtual_time
 
 def judged(limit: str, **options: str) -> KubeObject:
     """Return a JobSet with a limit."""
-    manifest = jobset(restarts_max=20, jobs=[replicated_job("left", pods=1), replicated_job("right", pods=1)])
-    manifest["metadata"]["annotations"] = {wire.NO_PROGRESS: limit, wire.CRASH_LOOP_BACKOFF: "0"} | options
-    return manifest
+    annotations = {wire.NO_PROGRESS: limit, wire.CRASH_LOOP_BACKOFF: "0"} | options
+    jobs = [replicated_job("left", pods=1), replicated_job("right", pods=1)]
+    return jobset(restarts_max=20, jobs=jobs, annotations=annotations)
 
 
 async def restart(rig: Rig, crew: Crew, *told: str) -> None:

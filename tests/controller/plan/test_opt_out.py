@@ -24,9 +24,8 @@ def monitor(**spec: Any) -> KubeObject:
 
 def with_monitor(*, rules: list[KubeObject] | None = None, **options: Any) -> KubeObject:
     """Return a JobSet of workers and a monitor."""
-    manifest = jobset(jobs=[replicated_job(), monitor()], **options)
-    manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r"} | rule for rule in rules or ()]
-    return manifest
+    named = [{"name": "r"} | rule for rule in rules or ()]
+    return jobset(jobs=[replicated_job(), monitor()], rules=named, **options)
 
 
 def test_it_is_no_part_of_the_group() -> None:

@@ -190,9 +190,7 @@ def test_names_are_reused_as_soon_as_they_are_free() -> None:
 )
 def test_rules(rule: KubeObject, reason: str, expected: str) -> None:
     """The first rule that matches decides; without a match the JobSet restarts."""
-    manifest = jobset(strategy="Recreate")
-    manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r"} | rule]
-    world = started(manifest)
+    world = started(rules=[{"name": "r"} | rule])
     world.set_job("train-workers-0", "Failed", reason=reason)
     world.carry_out(world.plan())
     assert world.find_condition(expected) is not None
@@ -200,10 +198,8 @@ def test_rules(rule: KubeObject, reason: str, expected: str) -> None:
 
 def test_uncounted_restarts_are_not_counted() -> None:
     """RestartJobSetAndIgnoreMaxRestarts restarts beyond maxRestarts."""
-    manifest = jobset(strategy="Recreate", restarts_max=0)
     rule = {"name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts"}
-    manifest["spec"]["failurePolicy"]["rules"] = [rule]
-    world = started(manifest)
+    world = started(restarts_max=0, rules=[rule])
     world.set_job("train-workers-0", "Failed")
     world.carry_out(world.plan())
     assert world.status["restarts"] == 1

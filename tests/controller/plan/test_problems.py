@@ -209,9 +209,8 @@ def test_a_good_spec_has_no_problem() -> None:
 
 def test_restart_job_of_too_many() -> None:
     """RestartJob with more Jobs than the status can count is reported in advance as a problem."""
-    manifest = jobset(strategy="Recreate", jobs=[replicated_job("a", replicas=1025)])
-    manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": "RestartJob"}]
-    world = settled(manifest)
+    rules = [{"name": "r", "action": "RestartJob"}]
+    world = settled(jobset(strategy="Recreate", jobs=[replicated_job("a", replicas=1025)], rules=rules))
     _, message = problem(world)
     assert "a replicated job with replicas > 1024: found 1025 in replicatedJob a" in message
     assert "beyond that index RestartJobSet is applied" in message

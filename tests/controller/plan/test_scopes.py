@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.resources import JOBS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob
@@ -26,10 +26,8 @@ pytestmark = pytest.mark.virtual_time
 
 def divided(by: str | None = "ReplicatedJob", *jobs: KubeObject, **options: Any) -> KubeObject:
     """Return a JobSet of two replicatedJobs, a and b, that is divided by its annotation."""
-    manifest = jobset(jobs=list(jobs) or [replicated_job("a"), replicated_job("b")], **options)
-    if by is not None:
-        manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: by}
-    return manifest
+    annotations = None if by is None else {wire.RESTART_SCOPE: by}
+    return jobset(jobs=list(jobs) or [replicated_job("a"), replicated_job("b")], annotations=annotations, **options)
 
 
 def started(*args: Any, **options: Any) -> PlannerWorld:
@@ -134,9 +132,7 @@ def test_only_the_completed_jobs_of_the_scope_that_restarts_are_recreated() -> N
 )
 def test_a_recreation_exempts_an_epoch_of_each_scope_it_touches(action: str, expected: dict[str, int]) -> None:
     """Recreating all Jobs exempts an epoch in every scope, recreating one Job only in its scope."""
-    manifest = divided()
-    manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": action}]
-    world = settled(manifest)
+    world = started(rules=[{"name": "r", "action": action}])
     running(world, a=2, b=3)
     world.set_job("train-a-0", "Failed")
     world.settle()
@@ -297,7 +293,7 @@ async def test_a_scope_that_starts_later_restarts_nobody() -> None:
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(divided("ReplicatedJob", replicated_job("a"), later))
         assert await scoped_epochs(crew) == {"a": (1, 0), "b": (0, 0)}
-        await rig.admin.patch(JOBS, "default", "train-a-0", {"status": {"active": 2, "ready": 2}}, subresource="status")
+        await crew.set_job("train-a-0", active=2, ready=2)
         await rig.settle()
         await crew.make_pods()
         for pod in pods(crew, "train-b-0"):

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.kube.resources import JOBS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
-from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
@@ -216,13 +215,6 @@ def test_every_order_reaches_its_end(manifest: KubeObject, data: st.DataObject) 
     assert seen == everything
 
 
-async def set_ready(rig: Rig, crew: Crew, name: str, ready: int = 2) -> None:
-    """Report a Job's Pods as ready."""
-    status = {"status": {"active": 2, "ready": ready}}
-    await rig.admin.patch(JOBS, crew.namespace, name, status, subresource="status")
-    await rig.settle()
-
-
 async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
     """The first replicatedJob syncs alone; its dependent joins by one uncounted restart, and all run at one epoch."""
     rig = Rig()
@@ -230,14 +222,16 @@ async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(manifest)
         assert await crew.epochs() == (1, 0)
-        await set_ready(rig, crew, "train-a-0")
+        await crew.set_job("train-a-0", active=2, ready=2)
+        await rig.settle()
         await crew.make_pods()
         await crew.announce(crew.pods["train-b-0", 0], 2)
         await rig.settle()
         assert await crew.epochs() == (1, 1)
         (event,) = await rig.events("GroupRestartStarted")
         assert "not counted as a restart, 0 of 0 used" in event["note"]
-        await set_ready(rig, crew, "train-a-0", 0)
+        await crew.set_job("train-a-0", active=2, ready=0)
+        await rig.settle()
     async with rig.running(rig.controller(leader_elect=False)):
         await rig.meet(crew, 2)
         assert await crew.epochs() == (2, 1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import ResumeJob, SuspendJob
 from inplace.controller.plan.resume import GENERATED_LABELS, template_patch
@@ -66,8 +66,7 @@ def test_a_resume_takes_a_stale_flavor_away_and_keeps_what_is_ours(strategy: dic
         "tolerations": [{"key": "spot", "operator": "Exists"}],
         "schedulingGates": [{"name": "example.com/topology"}],
     }
-    manifest = jobset(strategy="Recreate", suspend=True)
-    manifest["metadata"]["annotations"] = {wire.EXCLUSIVE_TOPOLOGY: "rack"} | strategy
+    manifest = jobset(strategy="Recreate", suspend=True, annotations={wire.EXCLUSIVE_TOPOLOGY: "rack"} | strategy)
     bare = settled(manifest)
     wanted = bare.jobs[JOB]["spec"]["template"]["spec"]
     for part, value in flavor.items():
@@ -200,7 +199,6 @@ async def test_a_queue_admits_evicts_and_admits_elsewhere(rig: Rig) -> None:
         "spec": {"nodeSelector": {"zone": "b", "gpu": None}, "tolerations": None, "schedulingGates": None},
     }
     crew = await rig.submit(jobset(suspend=True, strategy="Recreate"))
-    manifest = await crew.jobset()
     before = (await crew.jobs())[JOB]["spec"]["template"]
 
     async def admit(template: KubeObject) -> KubeObject:
@@ -218,14 +216,11 @@ async def test_a_queue_admits_evicts_and_admits_elsewhere(rig: Rig) -> None:
     assert template["spec"]["nodeSelector"] == {"zone": "a", "gpu": "h100"}
     assert template["spec"]["schedulingGates"] == [{"name": "example.com/topology"}]
 
-    started = {"status": {"startTime": NOW, "active": 2}}
-    await rig.admin.patch(JOBS, "default", JOB, started, subresource="status")
-    spec = manifest["spec"]["replicatedJobs"]
+    await crew.set_job(JOB, startTime=NOW, active=2)
     await rig.edit({"spec": {"suspend": True}})
     await rig.settle()
     assert (await crew.jobs())[JOB]["spec"]["suspend"] is True
-    stopped = {"status": {"active": 0, "conditions": [SUSPENDED]}}
-    await rig.admin.patch(JOBS, "default", JOB, stopped, subresource="status")
+    await crew.set_job(JOB, active=0, conditions=[SUSPENDED])
 
     template = await admit(second)
     assert "only-first" not in template["metadata"]["labels"]
@@ -234,7 +229,6 @@ async def test_a_queue_admits_evicts_and_admits_elsewhere(rig: Rig) -> None:
     assert "tolerations" not in template["spec"]
     assert before["metadata"]["labels"].items() <= template["metadata"]["labels"].items()
     assert "startTime" not in (await crew.jobs())[JOB]["status"]
-    assert spec
 
 
 async def test_resumes_do_not_use_up_max_restarts() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.absent import shortened, why_absent
@@ -36,8 +36,7 @@ async def stuck(rig: Rig, manifest: KubeObject) -> Crew:
     *others, lost = crew.pods.values()
     await crew.remove(lost)
     replacement = await crew.replace("train-workers-0", len(others))
-    status = {"phase": "Pending", "conditions": [NOWHERE]}
-    await rig.admin.patch(PODS, "default", replacement, {"status": status}, subresource="status")
+    await crew.set_pod(replacement, phase="Pending", conditions=[NOWHERE])
     for pod in others:
         await crew.announce(pod, 2)
     await rig.settle(0.1)
@@ -86,10 +85,8 @@ async def test_other_words_are_written_at_most_every_half_minute(rig: Rig) -> No
 @pytest.mark.parametrize("action", [None, "Event", "RecreateJobs"])
 async def test_the_deadline_of_a_barrier(rig: Rig, action: str | None) -> None:
     """The deadline makes an Event and a metric; with RecreateJobs it recreates the missing Pod's Job, uncounted."""
-    manifest = jobset(jobs=[replicated_job(pods=3)])
     wanted = {wire.BARRIER_DEADLINE: "60"} | ({} if action is None else {wire.BARRIER_DEADLINE_ACTION: action})
-    manifest["metadata"]["annotations"] = wanted
-    crew = await stuck(rig, manifest)
+    crew = await stuck(rig, jobset(jobs=[replicated_job(pods=3)], annotations=wanted))
     (before,) = (await crew.jobs()).values()
     await rig.settle(58.0)
     assert await rig.events("BarrierDeadlineExceeded") == []
@@ -237,8 +234,7 @@ async def test_a_deadline_shorter_than_a_pods_start_is_no_storm() -> None:
     """A deadline of 1 s recreates Jobs at once, then 300 and 600 s later, whichever controller leads."""
     rig = Rig()
     wanted = {wire.BARRIER_DEADLINE: "1", wire.BARRIER_DEADLINE_ACTION: "RecreateJobs"}
-    manifest = jobset(restarts_max=0, jobs=[replicated_job(replicas=5, pods=1)])
-    manifest["metadata"]["annotations"] = wanted
+    manifest = jobset(restarts_max=0, jobs=[replicated_job(replicas=5, pods=1)], annotations=wanted)
     crew: Crew | None = None
     for seconds, rounds in ((100.0, 1), (150.0, 1), (100.0, 2), (500.0, 2), (150.0, 3)):
         async with rig.running(rig.controller(leader_elect=False)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.spec.last_restart import seconds_of
 from inplace.controller.tracking.signs import SKEW_S_MAX, seconds_since
@@ -28,7 +28,7 @@ async def die(crew: Crew, pod: str, ended: KubeObject | None = None) -> None:
     """Let a Pod's worker end."""
     status = {"name": "worker", "containerID": f"containerd://{pod}-1", "state": {"terminated": ended or ENDED}}
     worker = status | {"image": "worker:1", "imageID": "", "ready": False, "restartCount": 0}
-    await crew.client.patch(PODS, "default", pod, {"status": {"containerStatuses": [worker]}}, subresource="status")
+    await crew.set_pod(pod, containerStatuses=[worker])
 
 
 async def test_a_worker_that_exits_is_the_cause(rig: Rig) -> None:
@@ -113,8 +113,7 @@ async def test_an_agent_that_ended_is_named_with_its_exit_code(rig: Rig) -> None
 async def end_agent(crew: Crew, pod: str, ended: KubeObject) -> None:
     """Let a Pod's sidecar end."""
     agent = {"name": "agent", "state": {"terminated": ended}, "image": "agent:1", "imageID": "", "ready": False}
-    statuses = {"initContainerStatuses": [agent | {"restartCount": 0}]}
-    await crew.client.patch(PODS, "default", pod, {"status": statuses}, subresource="status")
+    await crew.set_pod(pod, initContainerStatuses=[agent | {"restartCount": 0}])
 
 
 async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on(rig: Rig) -> None:
@@ -122,8 +121,7 @@ async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on(rig: Rig) -> Non
     crew = await rig.started(jobset())
     lost, other = crew.pods.values()
     disruption = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
-    told = {"conditions": [disruption | {"message": "node is not ready"}]}
-    await rig.admin.patch(PODS, "default", lost, {"status": told}, subresource="status")
+    await crew.set_pod(lost, conditions=[disruption | {"message": "node is not ready"}])
     await crew.remove(lost)
     await rig.settle(7.0)
     replacement = await crew.replace("train-workers-0", 0)
@@ -179,7 +177,7 @@ async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
         assert (entry["trigger"], entry["firstFailure"]["exitCode"]) == ("worker_exit", 137)
         assert "syncedAt" in entry
         labels = {"namespace": "default", "jobset": "train", "outcome": "finished", "trigger": "worker_exit"}
-        assert rig.sample("inplace_group_restarts_total", number=-1, **labels) == 1
+        assert rig.sample("inplace_group_restarts_total", -1, **labels) == 1
         (note,) = (event["note"] for event in await rig.events("GroupRestartFinished"))
         assert f"in {seconds_of(entry):.1f} s" in note  # the status knows, whoever leads
 
@@ -230,8 +228,7 @@ def test_a_clock_that_cannot_be_right_is_not_believed(finished_at: str, seconds:
 
 async def tell(crew: Crew, pod: str, text: str) -> None:
     """Let a Pod's agent tell of a failure."""
-    body = {"metadata": {"annotations": {wire.WORKER_FAILED: text}}}
-    await crew.client.patch(PODS, "default", pod, body)
+    await crew.annotate(pod, {wire.WORKER_FAILED: text})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.resources import PODS
 from inplace.common.wire import names as wire
 from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 from tests.controller.manifests import jobset, replicated_job
@@ -43,8 +42,8 @@ async def test_a_late_completion_is_named(
         await rig.settle()
         assert await crew.epochs() == (1, 1)
         ended: dict[str, Any] = {"exitCode": code, "reason": "Completed", "finishedAt": ended_at}
-        status = {"phase": phase, "containerStatuses": [{"name": "worker", "state": {"terminated": ended}}]}
-        await rig.admin.patch(PODS, "default", early, {"status": status}, subresource="status")
+        statuses = [{"name": "worker", "state": {"terminated": ended}}]
+        await crew.set_pod(early, phase=phase, containerStatuses=statuses)
         await rig.settle()
         if phase == "Running":
             await rig.meet(crew, 2)

@@ -108,9 +108,9 @@ async def test_a_new_leader_counts_anew() -> None:
 
 def fenced_jobset(after: str | None, **job_spec: Any) -> JobSet:
     """Return a JobSet with that annotation."""
-    manifest = jobset(jobs=[replicated_job(pods=1)])
+    annotations = {wire.FENCE_AFTER: after} if after is not None else {}
+    manifest = jobset(jobs=[replicated_job(pods=1)], annotations=annotations)
     manifest["metadata"] |= {"uid": "u", "resourceVersion": "1"}
-    manifest["metadata"]["annotations"] = {wire.FENCE_AFTER: after} if after is not None else {}
     manifest["spec"]["replicatedJobs"][0]["template"]["spec"] |= job_spec
     return parse_jobset(manifest)
 

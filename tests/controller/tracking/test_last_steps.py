@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -120,10 +119,10 @@ async def test_goodput_rides_on_the_restart_s_end() -> None:
             "restartMilliseconds": 61_000,
         }
         assert (second["usefulMilliseconds"], second["lostSteps"]) == (180_000, 10)
-        sample = partial(rig.sample, number=1, namespace="default", jobset="train", scope="")
-        assert sample("inplace_goodput_seconds", part="lost") == 20.0
-        assert sample("inplace_goodput_lost_steps") == 10
-        assert sample("inplace_effective_training_ratio") == pytest.approx(180 / 261)
+        labels = {"namespace": "default", "jobset": "train", "scope": ""}
+        assert rig.sample("inplace_goodput_seconds", 1, **labels, part="lost") == 20.0
+        assert rig.sample("inplace_goodput_lost_steps", 1, **labels) == 10
+        assert rig.sample("inplace_effective_training_ratio", 1, **labels) == pytest.approx(180 / 261)
         assert "run" not in await untold(rig, crew, 3), "nobody told of epoch 3"
 
 
@@ -141,9 +140,7 @@ async def untold(rig: Rig, crew: Crew, epoch: int) -> KubeObject:
 async def test_each_scope_has_its_own_goodput(rig: Rig) -> None:
     """It stands beside the scope's epochs."""
     jobs = [replicated_job("a", pods=2), replicated_job("b", pods=2)]
-    manifest = jobset(jobs=jobs)
-    manifest["metadata"]["annotations"] = {wire.RESTART_SCOPE: "ReplicatedJob"}
-    crew = await rig.started(manifest)
+    crew = await rig.started(jobset(jobs=jobs, annotations={wire.RESTART_SCOPE: "ReplicatedJob"}))
     first, *_ = crew.pods.values()
     await crew.annotate(first, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
     await rig.settle(0.1)
