@@ -57,18 +57,15 @@ async def test_a_group_starts_restarts_in_place_and_completes(rig: Rig) -> None:
     assert (await crew.status())["terminalState"] == "Completed"
 
 
-async def test_a_restart_is_told_also_when_the_watch_beats_the_answer() -> None:
+async def test_a_restart_is_told_also_when_the_watch_beats_the_answer(rig: Rig) -> None:
     """Events and metrics of a restart are complete when the watch shows a status write before its answer."""
-    rig = Rig()
     rig.answer_latency_s = lambda request: 0.05 if request.path.split("?")[0].endswith("/status") else 0.0
-    controller = rig.controller(leader_elect=False)
-    async with rig.running(controller):
-        crew = await rig.started(jobset())
-        await rig.meet(crew, 2)
-        assert await crew.epochs() == (2, 1)
-        assert len(await rig.events("GroupRestartStarted")) == 1
-        assert len(await rig.events("GroupRestartFinished")) == 1
-        assert b'outcome="finished"' in controller.metrics.text()
+    crew = await rig.started(jobset())
+    await rig.meet(crew, 2)
+    assert await crew.epochs() == (2, 1)
+    assert len(await rig.events("GroupRestartStarted")) == 1
+    assert len(await rig.events("GroupRestartFinished")) == 1
+    assert b'outcome="finished"' in rig.controllers[0].metrics.text()
 
 
 async def test_a_restart_of_many_costs_two_status_writes(rig: Rig) -> None:

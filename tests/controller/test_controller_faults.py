@@ -64,25 +64,23 @@ async def test_an_own_job_that_exists_counts_as_created() -> None:
         assert set(await crew.jobs()) == {"train-workers-0"}
 
 
-async def test_a_conflict_is_decided_again_on_fresh_state() -> None:
+async def test_a_conflict_is_decided_again_on_fresh_state(rig: Rig) -> None:
     """After a conflict the controller decides again on the new state, and neither write is lost."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.submit(jobset())
-        await crew.make_pods()
-        conflicts = [True, True]
+    crew = await rig.submit(jobset())
+    await crew.make_pods()
+    conflicts = [True, True]
 
-        def fault(request: Request) -> Response | None:
-            if request.method == "PATCH" and "/status" in request.path and conflicts:
-                conflicts.pop()
-                return refusal(409, "Conflict")
-            return None
+    def fault(request: Request) -> Response | None:
+        if request.method == "PATCH" and "/status" in request.path and conflicts:
+            conflicts.pop()
+            return refusal(409, "Conflict")
+        return None
 
-        rig.fault = fault
-        with capture_logs() as logs:
-            await rig.meet(crew, 1, 0.5)
-        assert await crew.epochs() == (1, 0)
-        assert not [entry for entry in logs if entry["log_level"] in ("error", "warning")]
+    rig.fault = fault
+    with capture_logs() as logs:
+        await rig.meet(crew, 1, 0.5)
+    assert await crew.epochs() == (1, 0)
+    assert not [entry for entry in logs if entry["log_level"] in ("error", "warning")]
     assert b"inplace_api_conflicts_total 2.0" in rig.controllers[0].metrics.text()
 
 

@@ -87,36 +87,34 @@ def test_suspended_groups_are_resized_in_their_sleep() -> None:
     assert planned.status == {}
 
 
-async def test_a_group_grows_and_shrinks_in_the_cluster() -> None:
+async def test_a_group_grows_and_shrinks_in_the_cluster(rig: Rig) -> None:
     """Each resize is one uncounted group restart, at whose end exactly the Pods of the new size run."""
-    rig = Rig()
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(jobset(restarts_max=0, jobs=[replicated_job(replicas=2, pods=2)]))
-        uids = await crew.job_uids()
-        await rig.edit(resized(3))
-        await rig.settle()
-        assert [job["spec"]["completions"] for job in (await crew.jobs()).values()] == [3, 3]
-        assert await crew.epochs() == (1, 0)
-        await crew.make_pods()
-        await crew.announce(crew.pods["train-workers-0", 2], 2)
-        await rig.settle()
-        assert await crew.epochs() == (1, 1)
-        await rig.meet(crew, 2)
-        assert await crew.epochs() == (2, 1)
+    crew = await rig.started(jobset(restarts_max=0, jobs=[replicated_job(replicas=2, pods=2)]))
+    uids = await crew.job_uids()
+    await rig.edit(resized(3))
+    await rig.settle()
+    assert [job["spec"]["completions"] for job in (await crew.jobs()).values()] == [3, 3]
+    assert await crew.epochs() == (1, 0)
+    await crew.make_pods()
+    await crew.announce(crew.pods["train-workers-0", 2], 2)
+    await rig.settle()
+    assert await crew.epochs() == (1, 1)
+    await rig.meet(crew, 2)
+    assert await crew.epochs() == (2, 1)
 
-        await rig.edit(resized(1))
-        await rig.settle()
-        assert await crew.epochs() == (2, 2)
-        await rig.meet(crew, 3)
-        assert await crew.epochs() == (2, 2)  # those who must go are still there
-        for (_, index), pod in list(crew.pods.items()):
-            if index >= 1:
-                await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
-        await rig.settle()
-        assert await crew.epochs() == (3, 2)
-        assert (await crew.status())["exemptEpochs"] == 2
-        assert "terminalState" not in await crew.status()
-        assert await crew.job_uids() == uids
+    await rig.edit(resized(1))
+    await rig.settle()
+    assert await crew.epochs() == (2, 2)
+    await rig.meet(crew, 3)
+    assert await crew.epochs() == (2, 2)  # those who must go are still there
+    for (_, index), pod in list(crew.pods.items()):
+        if index >= 1:
+            await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
+    await rig.settle()
+    assert await crew.epochs() == (3, 2)
+    assert (await crew.status())["exemptEpochs"] == 2
+    assert "terminalState" not in await crew.status()
+    assert await crew.job_uids() == uids
 
 
 async def test_a_finished_jobset_is_not_resized(rig: Rig) -> None:

@@ -218,23 +218,21 @@ async def test_uncounted_recreations_under_in_place_restart_survive_the_controll
 
 
 @pytest.mark.parametrize("peers_first", [False, True])
-async def test_a_dead_pods_job_decides_before_max_restarts(peers_first: bool) -> None:
+async def test_a_dead_pods_job_decides_before_max_restarts(rig: Rig, peers_first: bool) -> None:
     """With no restart left a worker's exit does not fail the JobSet; its Job's failure goes through the rules."""
-    rig = Rig()
     rule = {"action": RESTART_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=0))
-        dead = crew.pods["train-a-0", 0]
-        await crew.set_worker(dead, exit_code=42)
-        await rig.settle()
-        if peers_first:
-            for pod in set(crew.pods.values()) - {dead}:
-                await crew.announce(pod, 2)
-        await crew.set_phase(dead, "Failed")
-        await rig.settle()
-        assert await crew.find_condition("Failed") is None
-        await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
-        await rig.settle()
-        status = await crew.status()
-        assert (status["restarts"], status.get("restartsCountTowardsMax")) == (1, None)
-        assert "terminalState" not in status
+    crew = await rig.started(with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=0))
+    dead = crew.pods["train-a-0", 0]
+    await crew.set_worker(dead, exit_code=42)
+    await rig.settle()
+    if peers_first:
+        for pod in set(crew.pods.values()) - {dead}:
+            await crew.announce(pod, 2)
+    await crew.set_phase(dead, "Failed")
+    await rig.settle()
+    assert await crew.find_condition("Failed") is None
+    await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
+    await rig.settle()
+    status = await crew.status()
+    assert (status["restarts"], status.get("restartsCountTowardsMax")) == (1, None)
+    assert "terminalState" not in status

@@ -286,20 +286,18 @@ async def test_a_failure_restarts_its_scope_and_the_budget_is_one() -> None:
         assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
 
 
-async def test_a_scope_that_starts_later_restarts_nobody() -> None:
+async def test_a_scope_that_starts_later_restarts_nobody(rig: Rig) -> None:
     """A replicatedJob that waits for another of another scope joins by a first start of its own."""
-    rig = Rig()
     later = replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Ready"}]}
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(divided("ReplicatedJob", replicated_job("a"), later))
-        assert await scoped_epochs(crew) == {"a": (1, 0), "b": (0, 0)}
-        await crew.set_job("train-a-0", active=2, ready=2)
-        await rig.settle()
-        await crew.make_pods()
-        for pod in pods(crew, "train-b-0"):
-            await crew.announce(pod, 1)
-        await rig.settle()
-        assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
+    crew = await rig.started(divided("ReplicatedJob", replicated_job("a"), later))
+    assert await scoped_epochs(crew) == {"a": (1, 0), "b": (0, 0)}
+    await crew.set_job("train-a-0", active=2, ready=2)
+    await rig.settle()
+    await crew.make_pods()
+    for pod in pods(crew, "train-b-0"):
+        await crew.announce(pod, 1)
+    await rig.settle()
+    assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
 
 
 def test_a_pod_whose_job_is_gone_holds_up_its_own_scope() -> None:

@@ -183,24 +183,21 @@ def test_a_plan_for_many_jobs_holds_none_of_them() -> None:
     assert peak_bytes < 2_000_000
 
 
-async def test_a_pass_is_bounded_however_many_jobs_are_missing() -> None:
+async def test_a_pass_is_bounded_however_many_jobs_are_missing(rig: Rig) -> None:
     """A pass creates at most 500 Jobs, so that a suspend does not wait for thousands of others."""
-    rig = Rig()
     rig.latency_s = lambda request: 1.0 if request.method == "POST" and "/jobs" in request.path else 0.0
-    async with rig.running():
-        crew = await rig.submit(jobset(jobs=[replicated_job(replicas=ACTIONS_MAX + 100, pods=1)]))
-        await rig.edit({"spec": {"suspend": True}})
-        await rig.settle(20.0)
-        jobs = await crew.jobs()
-        assert len(jobs) == ACTIONS_MAX + 100
-        born_running = [job for job in rig.requests if job.method == "POST" and b'"suspend":false' in job.body]
-        assert ACTIONS_MAX - 10 < len(born_running) <= ACTIONS_MAX
-        assert all(job["spec"]["suspend"] for job in jobs.values())
+    crew = await rig.submit(jobset(jobs=[replicated_job(replicas=ACTIONS_MAX + 100, pods=1)]))
+    await rig.edit({"spec": {"suspend": True}})
+    await rig.settle(20.0)
+    jobs = await crew.jobs()
+    assert len(jobs) == ACTIONS_MAX + 100
+    born_running = [job for job in rig.requests if job.method == "POST" and b'"suspend":false' in job.body]
+    assert ACTIONS_MAX - 10 < len(born_running) <= ACTIONS_MAX
+    assert all(job["spec"]["suspend"] for job in jobs.values())
 
 
-async def test_a_pass_is_bounded_however_large_the_jobs_are() -> None:
+async def test_a_pass_is_bounded_however_large_the_jobs_are(rig: Rig) -> None:
     """At most two megabytes of Jobs are being created at once."""
-    rig = Rig()
     asked_s: list[float] = []
 
     def latency_s(request: Request) -> float:
@@ -212,10 +209,9 @@ async def test_a_pass_is_bounded_however_large_the_jobs_are() -> None:
     rig.latency_s = latency_s
     container = {"name": "worker", "image": "worker:1", "env": [{"name": "PADDING", "value": "x" * 300_000}]}
     template = {"spec": {"containers": [container]}}
-    async with rig.running():
-        crew = await rig.submit(jobset(jobs=[replicated_job(replicas=30, pods=1, template=template)]))
-        await rig.settle(30.0)
-        assert len(await crew.jobs()) == 30
+    crew = await rig.submit(jobset(jobs=[replicated_job(replicas=30, pods=1, template=template)]))
+    await rig.settle(30.0)
+    assert len(await crew.jobs()) == 30
     most = max(sum(now_s <= at_s < now_s + 1.0 for at_s in asked_s) for now_s in asked_s)
     assert 2 < most <= BYTES_MAX // 300_000 + 1
 

@@ -28,27 +28,25 @@ BEFORE, AFTER = "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"
     ids=["guarded", "succeeded", "perhaps stopped", "after the failure", "stopped"],
 )
 async def test_a_late_completion_is_named(
-    command: list[str], phase: str, ended_at: str, code: int, named: bool
+    rig: Rig, command: list[str], phase: str, ended_at: str, code: int, named: bool
 ) -> None:
     """The peer's agent tells first; the entry of the restart names the Pod that completed once the group is back."""
-    rig = Rig()
     manifest = jobset(restarts_max=9, jobs=[replicated_job("workers", pods=2)])
     pod_spec = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod_spec["containers"][0]["command"] = command
-    async with rig.running():
-        crew = await rig.started(manifest)
-        early, peer = crew.pods.values()
-        await crew.annotate(peer, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, 1, rig.clock.wall_s()))})
-        await rig.settle()
-        assert await crew.epochs() == (1, 1)
-        ended: dict[str, Any] = {"exitCode": code, "reason": "Completed", "finishedAt": ended_at}
-        statuses = [{"name": "worker", "state": {"terminated": ended}}]
-        await crew.set_pod(early, phase=phase, containerStatuses=statuses)
-        await rig.settle()
-        if phase == "Running":
-            await rig.meet(crew, 2)
-            assert await crew.epochs() == (2, 1)
-        last = (await crew.status())[wire.LAST_GROUP_RESTART]
+    crew = await rig.started(manifest)
+    early, peer = crew.pods.values()
+    await crew.annotate(peer, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, 1, rig.clock.wall_s()))})
+    await rig.settle()
+    assert await crew.epochs() == (1, 1)
+    ended: dict[str, Any] = {"exitCode": code, "reason": "Completed", "finishedAt": ended_at}
+    statuses = [{"name": "worker", "state": {"terminated": ended}}]
+    await crew.set_pod(early, phase=phase, containerStatuses=statuses)
+    await rig.settle()
+    if phase == "Running":
+        await rig.meet(crew, 2)
+        assert await crew.epochs() == (2, 1)
+    last = (await crew.status())[wire.LAST_GROUP_RESTART]
     trigger, pod = ("completed_early", early) if named else ("worker_exit", peer)
     assert (last["trigger"], last["firstFailure"]["pod"]) == (trigger, pod)
 

@@ -87,15 +87,13 @@ def test_phases_without_an_epoch_are_not_counted(epoch: str | None) -> None:
     assert (world.problems, world.count("view")) == (0, 0)
 
 
-async def test_the_controller_sums_up_what_its_pods_announce() -> None:
+async def test_the_controller_sums_up_what_its_pods_announce(rig: Rig) -> None:
     """Through API server and informer each Pod's phases are one observation, and garbage blocks nothing."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        for number, pod_name in enumerate(sorted(crew.pods.values())):
-            text = "v1,kubelet=1200,view=50" if number else "garbage"
-            await crew.annotate(pod_name, wire.epoch_annotations(2) | {wire.PHASES: text})
-        await rig.settle()
+    crew = await rig.started(jobset())
+    for number, pod_name in enumerate(sorted(crew.pods.values())):
+        text = "v1,kubelet=1200,view=50" if number else "garbage"
+        await crew.annotate(pod_name, wire.epoch_annotations(2) | {wire.PHASES: text})
+    await rig.settle()
 
     rig.controllers[0].metrics.catch_up()
     pods = rig.sample(COUNT, phase="kubelet")
