@@ -19,11 +19,11 @@ from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.api.pace import WRITES_MAX
-from inplace.controller.spec.kinds import JOB_CODEC, POD_CODEC
+from inplace.controller.spec.kinds import POD_CODEC
 from inplace.controller.tracking.group import Key
-from inplace.controller.tracking.membership import Membership
 from tests.common.kube.answers import refusal
 from tests.controller.manifests import jobset, replicated_job
+from tests.controller.objects import make_job, make_jobset, make_membership
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -175,22 +175,16 @@ def pod(index: int) -> KubeObject:
 async def test_a_pod_costs_a_bounded_number_of_bytes() -> None:
     """Cache, indexes and ledger keep a bounded part of a Pod of 8 kB, and no raw bytes."""
     woken: list[Key] = []
-    log = structlog.get_logger()
-    membership = Membership(
-        lambda key, _: woken.append(key), lambda _object, note: pytest.fail(note.message), LoopClock(), log
-    )
-    parent = jobset(jobs=[replicated_job(pods=POD_COUNT)])
-    parent["metadata"] |= {"uid": "jobset-uid", "resourceVersion": "1"}
-    membership.jobset_changed(None, parent)
-    owner = {"kind": wire.KIND, "uid": "jobset-uid", "controller": True}
-    meta = {"name": "train-workers-0", "namespace": "default", "uid": "job-uid", "resourceVersion": "1"}
-    attempt = {"labels": {wire.RESTART_ATTEMPT: "0"}, "ownerReferences": [owner]}
-    membership.job_changed(None, JOB_CODEC.convert({"metadata": meta | attempt}))
+    membership = make_membership(lambda key, _: woken.append(key), lambda _object, note: pytest.fail(note.message))
+    membership.jobset_changed(None, make_jobset(uid="jobset-uid", pods=POD_COUNT))
+    membership.job_changed(None, make_job("job-uid", owner="jobset-uid"))
     pods = [pod(index) for index in range(POD_COUNT)]
     assert 7_000 < len(msgspec.json.encode(pods[0])) < 9_000
     client = KubeClient(Listed(pods), user_agent="x", field_manager="x")
     handlers = (membership.pod_changed,)
-    informer = Informer(client, PODS, POD_CODEC, clock=LoopClock(), rng=Random(1), log=log, handlers=handlers)
+    informer = Informer(
+        client, PODS, POD_CODEC, clock=LoopClock(), rng=Random(1), log=structlog.get_logger(), handlers=handlers
+    )
     gc.collect()
     tracemalloc.start()
     try:

@@ -3,23 +3,20 @@
 from typing import Any
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob
 from inplace.controller.spec.rules import RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
-from inplace.controller.tracking.membership import Membership
 from inplace.simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
+from tests.controller.objects import make_job, make_membership, make_pod
 from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
-from tests.controller.tracking.test_membership import make_job, make_pod
 
 pytestmark = pytest.mark.virtual_time
 
@@ -176,9 +173,7 @@ class Divided:
     """A membership with one divided JobSet of two scopes, two Pods each."""
 
     def __init__(self, restarts_max: int) -> None:
-        self.membership = Membership(
-            lambda key, delay_s: None, lambda raw, note: None, LoopClock(0.0), structlog.get_logger()
-        )
+        self.membership = make_membership()
         self.version = 0
         self.manifest = divided(restarts_max=restarts_max)
         self.manifest["metadata"]["uid"] = "js"
@@ -300,20 +295,12 @@ async def test_a_scope_that_starts_later_restarts_nobody(rig: Rig) -> None:
     assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
 
 
-def test_a_pod_whose_job_is_gone_holds_up_its_own_scope() -> None:
+async def test_a_pod_whose_job_is_gone_holds_up_its_own_scope() -> None:
     """A Pod whose Job is gone delays only the scope that its label names."""
-    world: dict[str, bool] = {}
-
-    async def scenario() -> None:
-        membership = Divided(3)
-        ghost = make_pod(
-            0, 1, uid="ghost", job="gone", metadata={"labels": {wire.JOBSET_UID: "js", wire.REPLICATED_JOB_NAME: "b"}}
-        )
-        membership.membership.pod_changed(None, ghost)
-        for name in "ab":
-            for index in range(2):
-                membership.announce(name, index, 1)
-        world.update({name: decision.synced == 1 for name, decision in membership.decide().items()})
-
-    run(scenario())
-    assert world == {"a": True, "b": False}
+    world = Divided(3)
+    labels = {wire.JOBSET_UID: "js", wire.REPLICATED_JOB_NAME: "b"}
+    world.membership.pod_changed(None, make_pod(0, 1, uid="ghost", job="gone", metadata={"labels": labels}))
+    for name in "ab":
+        for index in range(2):
+            world.announce(name, index, 1)
+    assert {name: decision.synced for name, decision in world.decide().items()} == {"a": 1, "b": 0}

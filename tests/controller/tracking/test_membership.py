@@ -3,60 +3,22 @@
 from itertools import permutations
 from typing import Any
 
-import msgspec
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.pod_view import PodLife, Worker
 from inplace.common.wire import names as wire
-from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.scopes import WHOLE
 from inplace.controller.tracking.gathering import REST_S_MAX, REST_S_PER_SLOT
 from inplace.controller.tracking.group import Key
-from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.pods import life_of, read_pod, worker_of
-from tests.controller.manifests import jobset, replicated_job
+from tests.controller.objects import make_job, make_jobset, make_membership, make_pod
 
 pytestmark = pytest.mark.virtual_time
 
 NOW = "2026-01-01T00:00:00Z"
-
-
-def make_jobset(*, version: int = 1, pods: int = 2, **status: Any) -> KubeObject:
-    """Return a JobSet as a server shows it."""
-    manifest = jobset(jobs=[replicated_job(pods=pods)])
-    manifest["metadata"] |= {"uid": "js", "resourceVersion": str(version)}
-    return manifest | {"status": status}
-
-
-def make_job(uid: str = "job", *, owner: str = "js", attempt: int = 0, **metadata: Any) -> Job:
-    """Return a Job."""
-    keys = {wire.RESTART_ATTEMPT: str(attempt)}
-    owners = [{"kind": "JobSet", "uid": owner, "controller": True}]
-    raw = {"name": "train-workers-0", "uid": uid, "resourceVersion": "1", "namespace": "default"}
-    raw |= {"labels": keys, "ownerReferences": owners} | metadata
-    return msgspec.convert({"metadata": raw}, Job)
-
-
-def make_pod(
-    index: int | str, epoch: int | str | None, *, uid: str | None = None, job: str = "job", **parts: Any
-) -> Pod:
-    """Return a Pod."""
-    raw: dict[str, Any] = {
-        "name": f"p{index}",
-        "namespace": "default",
-        "uid": uid or f"pod-{index}",
-        "resourceVersion": "1",
-        "labels": {wire.JOBSET_UID: "js", wire.JOB_COMPLETION_INDEX: str(index)},
-        "ownerReferences": [{"kind": "Job", "uid": job, "controller": True}],
-        "annotations": {} if epoch is None else {wire.EPOCH: str(epoch)},
-    }
-    return msgspec.convert({"metadata": raw | parts.pop("metadata", {}), "status": parts.pop("status", {})}, Pod)
 
 
 class World:
@@ -65,11 +27,8 @@ class World:
     def __init__(self) -> None:
         self.woken: list[tuple[Key, float]] = []
         self.warnings: list[Note] = []
-        self.membership = Membership(
-            lambda key, delay_s: self.woken.append((key, delay_s)),
-            lambda _, note: self.warnings.append(note),
-            LoopClock(0.0),
-            structlog.get_logger(),
+        self.membership = make_membership(
+            lambda key, delay_s: self.woken.append((key, delay_s)), lambda _, note: self.warnings.append(note)
         )
 
     def decided(self) -> tuple[int, int] | None:
