@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
@@ -36,7 +38,7 @@ def pace(draft: Draft, scope: Scope, decision: Decision) -> Decision:
         draft.look_again(left_s)
         return replace(decision, synced=scope.synced, deprecated=max(decision.deprecated, scope.synced))
     if loop.failures:
-        write_scope(draft.status, scope, {wire.CRASH_LOOP: replace(loop, synced_at=now).fields()})
+        write_scope(draft.status, scope, {wire.CRASH_LOOP: structs.replace(loop, synced_at=now).fields()})
     elif old.failures:
         write_scope(draft.status, scope, {wire.CRASH_LOOP: {}})
     return decision
@@ -46,7 +48,7 @@ def lead_on(draft: Draft, scope: Scope, epoch: int, after: int) -> None:
     """Let the wait for an epoch that is skipped hold for the one after."""
     loop = crash_loop_of(fields_of_scope(draft.status, scope))
     if loop.failures and loop.epoch == epoch:
-        write_scope(draft.status, scope, {wire.CRASH_LOOP: replace(loop, epoch=after).fields()})
+        write_scope(draft.status, scope, {wire.CRASH_LOOP: structs.replace(loop, epoch=after).fields()})
 
 
 def _judged(draft: Draft, scope: Scope, old: CrashLoop) -> CrashLoop:

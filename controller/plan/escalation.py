@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import ReplacePod
@@ -71,7 +73,7 @@ def replace_pods(draft: Draft) -> bool:
             draft.add(ReplacePod(pod))
             draft.look_again(REPLACE_S_MAX - waited_s)
             continue
-        _write(draft, (replace(one, pod="", pod_uid="") if one is use else one for one in uses))
+        _write(draft, (structs.replace(one, pod="", pod_uid="") if one is use else one for one in uses))
         draft.warn(
             "PodNotReplaced",
             f"pod {use.pod}: expected to set its activeDeadlineSeconds within {REPLACE_S_MAX:.0f} s, could not; the "
@@ -99,7 +101,7 @@ def count_recreation(draft: Draft, scope: Scope | None) -> str:
     known = use_of_restart(uses, scope.name, scope.synced + 1) if scope is not None else None
     if known is None or known.recreation:
         return _take(draft, scope, recreation=True).step
-    changed = replace(known, recreation=True, pod="", pod_uid="")
+    changed = structs.replace(known, recreation=True, pod="", pod_uid="")
     _write(draft, (changed if use is known else use for use in uses))
     return known.step
 
@@ -142,7 +144,7 @@ def _take(
     if (use.step == REPLACE_POD or (leaves_node and use.step not in (FAIL, RECREATE_JOBS))) and not recreation:
         told = ": no pod that could be replaced is known or there, so all restart in place"
         if pod is not None:
-            use = replace(use, pod=pod.metadata.name, pod_uid=pod.metadata.uid)
+            use = structs.replace(use, pod=pod.metadata.name, pod_uid=pod.metadata.uid)
             told = f": pod {use.pod} is replaced"
             if leaves_node:
                 draft.note("PodLeavesNode", f"pod {use.pod} is replaced: it is to leave node {pod.spec.node_name}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire

@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Failure, unix_time
+from inplace.controller.spec.status_record import StatusRecord
 
 FAILURES_MAX: Final = 8
 WINDOW_S_MIN: Final = 60
@@ -60,9 +63,8 @@ class BadNodes:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
-    """What the status remembers of one node.
+class NodeRecord(StatusRecord, frozen=True):
+    """What the status remembers of one node: an entry of status.nodeFailures.
 
     Args:
         failed_at: when a worker on it failed first, by the controller's clock, the newest last.
@@ -72,24 +74,12 @@ class NodeRecord:
         why: that failure in words.
     """
 
-    node: str
+    node: str = ""
     failed_at: tuple[str, ...] = ()
     avoided_since: str = ""
     check_ended_at: str = ""
     pod: str = ""
     why: str = ""
-
-    def fields(self) -> dict[str, Any]:
-        """Return the entry of status.nodeFailures."""
-        fields = {
-            "node": self.node,
-            "failedAt": list(self.failed_at),
-            "avoidedSince": self.avoided_since,
-            "checkEndedAt": self.check_ended_at,
-            "pod": self.pod,
-            "why": self.why,
-        }
-        return {name: value for name, value in fields.items() if value not in ("", [])}
 
     @property
     def is_bad(self) -> bool:
@@ -143,11 +133,7 @@ def records_of(status: Mapping[str, Any], policy: BadNodes, now: str) -> Records
 
     A time in the future counts as now: after a clock that jumped back nothing is forgotten early.
     """
-    records = []
-    for entry in status.get(wire.NODE_FAILURES) or ():
-        times = tuple(map(str, entry.get("failedAt") or ()))
-        words = (str(entry.get(name) or "") for name in ("avoidedSince", "checkEndedAt", "pod", "why"))
-        records.append(_recent(NodeRecord(str(entry.get("node") or ""), times, *words), policy, now))
+    records = (_recent(NodeRecord.read(entry), policy, now) for entry in status.get(wire.NODE_FAILURES) or ())
     return tuple(record for record in records if _says_something(record))
 
 

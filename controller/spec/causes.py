@@ -13,9 +13,12 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from inplace.controller.spec.status_record import StatusRecord
+
 MESSAGE_CHARS_MAX: Final = 512  # of a failure; it goes into every copy of the JobSet, and kubelet allows 4096
 REASON_CHARS_MAX: Final = 128
-EXIT_CODE: Final = "exitCode"
 COMPLETED: Final = "Completed"  # the reason of a Pod that completed while others went on
 
 
@@ -50,8 +53,7 @@ class Trigger(Enum):
         return self.value.title().replace("_", "")
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(StatusRecord, frozen=True):
     """The Pod and container that failed first, as far as it is known.
 
     Args:
@@ -72,16 +74,8 @@ class Failure:
 
     def fields(self) -> dict[str, Any]:
         """Return status.lastGroupRestart.firstFailure."""
-        fields = {
-            "pod": self.pod,
-            "node": self.node,
-            "container": self.container,
-            EXIT_CODE: self.exit_code,
-            "reason": self.reason[:REASON_CHARS_MAX],
-            "message": self.message[:MESSAGE_CHARS_MAX],
-            "finishedAt": self.finished_at,
-        }
-        return {name: value for name, value in fields.items() if value not in ("", None)}
+        short = replace(self, reason=self.reason[:REASON_CHARS_MAX], message=self.message[:MESSAGE_CHARS_MAX])
+        return StatusRecord.fields(short)
 
     def __str__(self) -> str:
         """Say who failed and how, for a person."""
@@ -154,9 +148,4 @@ def trigger_of(entry: Mapping[str, Any]) -> Trigger:
 def failure_of_entry(entry: Mapping[str, Any]) -> Failure | None:
     """Read the first failure of a status.lastGroupRestart."""
     found = entry.get("firstFailure")
-    if not isinstance(found, Mapping):
-        return None
-    code = found.get(EXIT_CODE)
-    words = {name: str(found.get(name) or "") for name in ("pod", "node", "container", "reason", "message")}
-    finished_at = str(found.get("finishedAt") or "")
-    return Failure(**words, exit_code=code if isinstance(code, int) else None, finished_at=finished_at)
+    return Failure.read(found) if isinstance(found, Mapping) else None

@@ -15,20 +15,26 @@ and no shorter. docs/adr/0021. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, field
+from msgspec.structs import replace
 
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import LONG_S
 from inplace.controller.spec.causes import unix_time
+from inplace.controller.spec.status_record import StatusRecord
 
 FIRST_S: Final = 5  # a restart in place takes 0.1 to 3 s: a group that waits 5 s sends less than a healthy one
 MAX_S: Final = 300  # as kubelet's CrashLoopBackOff
 LIMIT_S: Final = 3600  # of both numbers; who waits longer should fail instead
 DOUBLINGS_MAX: Final = 12  # 5 s * 2^12 is beyond every limit
+
+Count = Annotated[int, Meta(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +56,8 @@ class Backoff:
         return min(self.max_s, self.first_s << min(failures - 2, DOUBLINGS_MAX))
 
 
-@dataclass(frozen=True, slots=True)
-class CrashLoop:
-    """The failures in a row without progress.
+class CrashLoop(StatusRecord, frozen=True):
+    """status.crashLoop: the failures in a row without progress.
 
     Args:
         failures: how many.
@@ -63,24 +68,12 @@ class CrashLoop:
         best: the highest step of any epoch; None while none was told.
     """
 
-    failures: int = 0
+    failures: Count = 0
     since: str = ""
     epoch: int = 0
     until: str = ""
     synced_at: str = ""
-    best: int | None = None
-
-    def fields(self) -> dict[str, Any]:
-        """Return status.crashLoop."""
-        fields = {
-            "failures": self.failures,
-            "since": self.since,
-            "epoch": self.epoch,
-            "until": self.until,
-            "syncedAt": self.synced_at,
-            "bestStep": self.best,
-        }
-        return {name: value for name, value in fields.items() if value not in ("", None)}
+    best: int | None = field(default=None, name="bestStep")
 
     def left_s(self, now_s: float, backoff: Backoff) -> float:
         """Return how long the epoch still waits; a time that no clock of ours can have written is not waited for."""
@@ -129,12 +122,7 @@ def backoff_of(annotations: Mapping[str, Any]) -> Backoff:
 
 def crash_loop_of(fields: Mapping[str, Any]) -> CrashLoop:
     """Read status.crashLoop, or that of a scope; what another program wrote there is passed over."""
-    found = fields.get(wire.CRASH_LOOP)
-    if not isinstance(found, Mapping):
-        return CrashLoop()
-    failures, epoch, best = (_number(found, name) for name in ("failures", "epoch", "bestStep"))
-    since, until, synced_at = (str(found.get(name) or "") for name in ("since", "until", "syncedAt"))
-    return CrashLoop(max(0, failures or 0), since, epoch or 0, until, synced_at, best)
+    return CrashLoop.read(fields.get(wire.CRASH_LOOP))
 
 
 def after_failure(
@@ -174,8 +162,3 @@ def _seconds(value_s: float) -> str:
 
 def _text(time_s: float) -> str:
     return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="microseconds")
-
-
-def _number(fields: Mapping[str, Any], name: str) -> int | None:
-    value = fields.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -12,12 +12,16 @@ doubles one. docs/adr/0021. Pure: the time comes from the caller.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import field
+from msgspec.structs import replace
 
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import unix_time
+from inplace.controller.spec.status_record import StatusRecord
 
 IN_PLACE: Final = "InPlace"
 REPLACE_POD: Final = "ReplacePod"  # the Pod that failed first is replaced, the others restart in place
@@ -45,9 +49,8 @@ class EscalationStep:
 Escalation = tuple[EscalationStep, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """One use of a step.
+class Use(StatusRecord, frozen=True):
+    """One use of a step: an item of status.rungUses.
 
     Args:
         step: its name, or FAIL or LEAVE_NODE.
@@ -59,26 +62,13 @@ class Use:
         pod_uid: its UID.
     """
 
-    step: str
-    started_at: str
-    epoch: int
+    step: str = field(default="", name="rung")
+    started_at: str = ""
+    epoch: int = 0
     scope: str = ""
     recreation: bool = False
     pod: str = ""
     pod_uid: str = ""
-
-    def fields(self) -> dict[str, Any]:
-        """Return an item of status.rungUses."""
-        fields = {
-            "rung": self.step,
-            "startedAt": self.started_at,
-            "epoch": self.epoch,
-            "scope": self.scope,
-            "recreation": self.recreation,
-            "pod": self.pod,
-            "podUid": self.pod_uid,
-        }
-        return {name: value for name, value in fields.items() if value not in ("", False)}
 
     def leads_to(self, scope: str, epoch: int) -> bool:
         """Say whether it is that of one scope's restart to one epoch."""
@@ -105,7 +95,7 @@ def uses_of(status: Mapping[str, Any]) -> tuple[Use, ...]:
     """Read status.rungUses, the oldest first; what another program wrote there is passed over."""
     found = status.get(wire.ESCALATION_USES)
     items = found if isinstance(found, list) else ()
-    return tuple(_read_use(item) for item in items if isinstance(item, Mapping))
+    return tuple(Use.read(item) for item in items if isinstance(item, Mapping))
 
 
 def fitting(escalation: Escalation, uses: Sequence[Use], now_s: float) -> EscalationStep | None:
@@ -175,12 +165,3 @@ def _unreadable(expected: str, seen: str) -> RemoteProtocolError:
 
 
 _EFFECT: Final = "maxRestarts alone bounds restarts; correct it"
-
-
-def _read_use(item: Mapping[str, Any]) -> Use:
-    epoch = item.get("epoch")
-    step, started_at, scope, pod, pod_uid = (
-        str(item.get(name) or "") for name in ("rung", "startedAt", "scope", "pod", "podUid")
-    )
-    epoch = epoch if isinstance(epoch, int) else 0
-    return Use(step, started_at, epoch, scope, recreation=item.get("recreation") is True, pod=pod, pod_uid=pod_uid)

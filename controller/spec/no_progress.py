@@ -11,12 +11,16 @@ divided JobSet one in each scope) has the highest step and the epochs since, wri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import field
+from msgspec.structs import replace
 
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
+from inplace.controller.spec.status_record import StatusRecord
 
 EPOCHS_MAX: Final = 16  # each is up to 300 bytes of the status
 SHORT_S_MAX: Final = 7 * 24 * 3600
@@ -35,8 +39,7 @@ class NoProgressLimit:
     short_s: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FailedEpoch:
+class FailedEpoch(StatusRecord, frozen=True):
     """One epoch that ended without progress.
 
     Args:
@@ -45,10 +48,10 @@ class FailedEpoch:
         failure: the first one, in words.
     """
 
-    epoch: int
-    step: int | None
-    seconds: int | None
-    failure: str
+    epoch: int = 0
+    step: int | None = None
+    seconds: int | None = None
+    failure: str = field(default="", name="firstFailure")
 
     def __str__(self) -> str:
         """Say it for a person."""
@@ -57,9 +60,8 @@ class FailedEpoch:
         return f"epoch {self.epoch} ended{where}{after} ({self.failure})"
 
 
-@dataclass(frozen=True, slots=True)
-class Streak:
-    """The epochs since the last progress.
+class Streak(StatusRecord, frozen=True):
+    """status.noProgress: the epochs since the last progress.
 
     Args:
         best: the highest step of any epoch; None while none was told.
@@ -67,18 +69,9 @@ class Streak:
         epochs: those without progress, the oldest first.
     """
 
-    best: int | None = None
+    best: int | None = field(default=None, name="bestStep")
     synced_at: str = ""
     epochs: tuple[FailedEpoch, ...] = ()
-
-    def fields(self) -> dict[str, Any]:
-        """Return status.noProgress."""
-        fields: dict[str, Any] = {"epochs": [_fields_of(one) for one in self.epochs]}
-        if self.best is not None:
-            fields["bestStep"] = self.best
-        if self.synced_at:
-            fields["syncedAt"] = self.synced_at
-        return fields
 
     def __str__(self) -> str:
         """Say it for a person."""
@@ -109,14 +102,7 @@ def read_no_progress(annotations: Mapping[str, Any]) -> NoProgressLimit | None:
 
 def streak_of(fields: Mapping[str, Any]) -> Streak:
     """Read status.noProgress, or that of a scope."""
-    found = fields.get(wire.NO_PROGRESS_FIELD)
-    if not isinstance(found, Mapping):
-        return Streak()
-    items = found.get("epochs")
-    epochs = [item for item in (items if isinstance(items, list) else ()) if isinstance(item, Mapping)]
-    return Streak(
-        _number(found, "bestStep"), str(found.get("syncedAt") or ""), tuple(_epoch_of(item) for item in epochs)
-    )
+    return Streak.read(fields.get(wire.NO_PROGRESS_FIELD))
 
 
 def after_epoch(
@@ -141,18 +127,3 @@ def after_epoch(
         if ended.seconds >= limit.short_s:
             return replace(old, epochs=())
     return replace(old, epochs=(*old.epochs, ended)[-limit.epochs :]) if failed else old
-
-
-def _fields_of(one: FailedEpoch) -> dict[str, Any]:
-    fields = {"epoch": one.epoch, "step": one.step, "seconds": one.seconds, "firstFailure": one.failure}
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _epoch_of(item: Mapping[str, Any]) -> FailedEpoch:
-    failure = str(item.get("firstFailure") or "")
-    return FailedEpoch(_number(item, "epoch") or 0, _number(item, "step"), _number(item, "seconds"), failure)
-
-
-def _number(fields: Mapping[str, Any], name: str) -> int | None:
-    value = fields.get(name)
-    return value if isinstance(value, int) else None

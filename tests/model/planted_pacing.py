@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace as changed
+
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan import crash_loop as pacing
@@ -30,7 +32,7 @@ _TOLD: Final = _where(3, "worker", tells=True)
 
 def _waits_at_first(original: Callable[..., CrashLoop], *args: Any, **kwargs: Any) -> CrashLoop:
     loop = original(*args, **kwargs)
-    return replace(loop, failures=2, until=_after(loop.since, 30)) if loop.failures == 1 else loop
+    return changed(loop, failures=2, until=_after(loop.since, 30)) if loop.failures == 1 else loop
 
 
 def _writes_no_count(original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision) -> Decision:
@@ -43,7 +45,7 @@ def _writes_no_count(original: Callable[..., Decision], draft: Draft, scope: Sco
 def _waits_from_now(original: Callable[..., CrashLoop], draft: Draft, scope: Scope, old: CrashLoop) -> CrashLoop:
     loop = original(draft, scope, old)
     wait_s = backoff_of(draft.jobset.annotations).wait_s(loop.failures)
-    return replace(loop, until=_after(draft.now, wait_s)) if loop.until else loop
+    return changed(loop, until=_after(draft.now, wait_s)) if loop.until else loop
 
 
 def _deprecates_what_waits(
@@ -82,7 +84,10 @@ PACING_BUGS: Final = (
     Bug(
         "pacing: a long run does not forgive",
         _SILENT,
-        instead_of(CrashLoop.fields, lambda original, self: original(replace(self, synced_at=""))),
+        instead_of(
+            CrashLoop.fields,
+            lambda original, self: original(changed(self, synced_at="") if isinstance(self, CrashLoop) else self),
+        ),
     ),
     Bug(
         "pacing: S is written before the wait is over",
@@ -109,7 +114,7 @@ PACING_BUGS: Final = (
     Bug(
         "pacing: each pass counts the failure again",
         _SILENT,
-        within(pacing.pace, instead_of(crash_loop_of, lambda original, fields: replace(original(fields), epoch=0))),
+        within(pacing.pace, instead_of(crash_loop_of, lambda original, fields: changed(original(fields), epoch=0))),
     ),
     Bug(
         "pacing: the wait counts from the announcement",

@@ -21,7 +21,9 @@ def restarted(name: str, pods: int) -> KubeObject:
         "syncedAt": "2026-01-01T00:00:09Z",
         "firstFailure": failure.fields(),
     }
-    return make_jobset(name, uid=name, pods=pods, **wire.status_of_epochs(2, 1), **{wire.LAST_GROUP_RESTART: last})
+    return make_jobset(name, uid=name, pods=pods) | {
+        "status": wire.status_of_epochs(2, 1) | {wire.LAST_GROUP_RESTART: last}
+    }
 
 
 def filled(jobsets: int, pods: int) -> Metrics:
