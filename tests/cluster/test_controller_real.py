@@ -129,8 +129,7 @@ async def test_a_whole_life(control_plane: ControlPlane, admin: KubeClient, name
         await asyncio.sleep(0.2)
         await crew.set_worker(first, exit_code=1)
         await eventually(crew.epochs, (1, 1))
-        for pod in [*others, first]:
-            await crew.announce(pod, 2)
+        await crew.announce_all(2, [*others, first])
         await eventually(crew.epochs, (2, 1))
         await crew.announce(first, 3)
         await eventually(crew.epochs, (2, 2))

@@ -6,7 +6,7 @@ Works on any API server, so that the same scenarios run on the embedded one and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,9 +130,9 @@ class Crew:
         """Write the announcement of an agent."""
         await self.annotate(pod, wire.epoch_annotations(epoch))
 
-    async def announce_all(self, epoch: int) -> None:
-        """Announce for every Pod."""
-        for pod in self.pods.values():
+    async def announce_all(self, epoch: int, pods: Iterable[str] | None = None) -> None:
+        """Announce for these Pods, or for every one."""
+        for pod in self.pods.values() if pods is None else pods:
             await self.announce(pod, epoch)
 
     async def annotate(self, pod: str, annotations: Mapping[str, str | None]) -> None:

@@ -22,8 +22,7 @@ async def test_a_group_starts_restarts_in_place_and_completes(rig: Rig) -> None:
     assert await exists(rig.admin, SERVICES, "default", "train")
     await crew.make_pods()
     *others, last = crew.pods.values()
-    for pod in others:
-        await crew.announce(pod, 1)
+    await crew.announce_all(1, others)
     await rig.settle()
     assert await crew.epochs() == (0, 0)
     await crew.announce(last, 1)
@@ -34,8 +33,7 @@ async def test_a_group_starts_restarts_in_place_and_completes(rig: Rig) -> None:
     await crew.announce(last, 2)
     await rig.settle(0.01)
     assert await crew.epochs() == (1, 1)
-    for pod in others:
-        await crew.announce(pod, 2)
+    await crew.announce_all(2, others)
     await rig.settle(0.01)
     assert await crew.epochs() == (2, 1)
     status = await crew.status()

@@ -205,8 +205,7 @@ async def test_a_relist_of_every_kind_in_the_middle_of_a_restart_loses_nothing(r
     await crew.announce(first, 2)
     for group, plural in (("jobset.x-k8s.io", "jobsets"), ("batch", "jobs"), ("", "pods"), ("", "services")):
         rig.server.drop_watches(group, plural)
-    for pod in rest:
-        await crew.announce(pod, 2)
+    await crew.announce_all(2, rest)
     rig.server.compact()
     await rig.settle(5.0)
     assert await crew.epochs() in [(2, 0), (2, 1)]

@@ -57,8 +57,7 @@ async def test_a_burst_of_jobsets_starves_no_restart(rig: Rig) -> None:
         await crew.announce(first, epoch)
         while (await crew.epochs())[1] < epoch - 1:
             await rig.settle(0.001)
-        for pod in others:
-            await crew.announce(pod, epoch)
+        await crew.announce_all(epoch, others)
         while (await crew.epochs())[0] < epoch:
             await rig.settle(0.001)
         assert rig.clock.monotonic_s() - began_s < RESTART_S_MAX
@@ -85,8 +84,7 @@ async def test_an_overloaded_server_is_spared_and_every_job_is_made_once(rig: Ri
     rig.latency_s = write_latency_s
     rig.fault = fault
     await create_many(rig, 100)
-    for pod in crew.pods.values():
-        await crew.announce(pod, 2)
+    await crew.announce_all(2)
     await rig.settle(120.0)
     assert (await crew.epochs())[0] == 2
     assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101

@@ -226,8 +226,7 @@ async def test_a_dead_pods_job_decides_before_max_restarts(rig: Rig, peers_first
     await crew.set_worker(dead, exit_code=42)
     await rig.settle()
     if peers_first:
-        for pod in set(crew.pods.values()) - {dead}:
-            await crew.announce(pod, 2)
+        await crew.announce_all(2, set(crew.pods.values()) - {dead})
     await crew.set_phase(dead, "Failed")
     await rig.settle()
     assert await crew.find_condition("Failed") is None

@@ -62,8 +62,7 @@ async def test_a_group_starts_and_restarts_without_it(rig: Rig) -> None:
     await crew.make_pods()
     watcher = crew.pods["train-monitor-0", 0]
     workers = [pod for (job, _), pod in crew.pods.items() if job == "train-workers-0"]
-    for pod in workers:
-        await crew.announce(pod, 1)
+    await crew.announce_all(1, workers)
     await rig.settle()
     assert await crew.epochs() == (1, 0)
     await crew.set_worker(watcher)
@@ -73,8 +72,7 @@ async def test_a_group_starts_and_restarts_without_it(rig: Rig) -> None:
     await rig.admin.delete(PODS, "default", watcher, grace_period_s=0)
     await rig.settle()
     assert await crew.epochs() == (1, 0)
-    for pod in workers:
-        await crew.announce(pod, 2)
+    await crew.announce_all(2, workers)
     await rig.settle()
     assert await crew.epochs() == (2, 1)
     uid = (await crew.jobset())["metadata"]["uid"]

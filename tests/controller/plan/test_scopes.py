@@ -264,16 +264,14 @@ async def test_a_failure_restarts_its_scope_and_the_budget_is_one() -> None:
         await crew.set_worker(pods(crew, "train-a-0")[0], exit_code=1)
         await rig.settle(0.1)
         assert await scoped_epochs(crew) == {"a": (1, 1), "b": (1, 0)}
-        for pod in pods(crew, "train-a-0"):
-            await crew.announce(pod, 2)
+        await crew.announce_all(2, pods(crew, "train-a-0"))
         await rig.settle()
         assert await scoped_epochs(crew) == {"a": (2, 1), "b": (1, 0)}
         (begun,), (ended,) = await rig.events("GroupRestartStarted"), await rig.events("GroupRestartFinished")
         assert begun["note"].startswith("epoch 1 of scope a is deprecated")
         assert ended["note"].startswith("all 2 pods of scope a are at epoch 2")
     async with rig.running(rig.controller(leader_elect=False)):
-        for pod in pods(crew, "train-b-0"):
-            await crew.announce(pod, 2)
+        await crew.announce_all(2, pods(crew, "train-b-0"))
         await rig.settle()
         assert await scoped_epochs(crew) == {"a": (2, 1), "b": (2, 1)}
         await crew.announce(pods(crew, "train-a-0")[0], 3)
@@ -289,8 +287,7 @@ async def test_a_scope_that_starts_later_restarts_nobody(rig: Rig) -> None:
     await crew.set_job("train-a-0", active=2, ready=2)
     await rig.settle()
     await crew.make_pods()
-    for pod in pods(crew, "train-b-0"):
-        await crew.announce(pod, 1)
+    await crew.announce_all(1, pods(crew, "train-b-0"))
     await rig.settle()
     assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
 
