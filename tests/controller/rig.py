@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
@@ -15,6 +14,7 @@ from inplace.common.kube.resources import EVENTS, JOBSETS, KubeObject
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 from inplace.simulator.cluster.manifests import custom_resource_definitions
+from tests.controller.background import background
 from tests.controller.crew import Crew
 
 USER = "controller"
@@ -74,13 +74,9 @@ class Rig:
     @asynccontextmanager
     async def running(self, *controllers: Controller) -> AsyncIterator[None]:
         """Run the server and controllers (one, when none is given)."""
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.server.run())]
-            tasks += [group.create_task(c.run()) for c in controllers or (self.controller(),)]
+        async with background(self.server.run(), *(c.run() for c in controllers or (self.controller(),))):
             await self.settle()
             yield
-            for task in tasks:
-                task.cancel()
 
     async def settle(self, seconds: float = 1.0) -> None:
         """Let time pass."""

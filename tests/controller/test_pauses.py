@@ -12,6 +12,7 @@ from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.model_runtime import QuietLog
+from tests.controller.background import background
 
 
 class _LateClock(LoopClock):
@@ -29,9 +30,8 @@ class _LateClock(LoopClock):
 async def test_a_late_wake_up_is_a_pause() -> None:
     """Each wake-up is one observation of its delay."""
     seen: list[float] = []
-    task = asyncio.create_task(PauseMeter(_LateClock([0.0, 0.3, 0.1]), seen.append).run())
-    await asyncio.sleep(10 * INTERVAL_S + 0.4)
-    task.cancel()
+    async with background(PauseMeter(_LateClock([0.0, 0.3, 0.1]), seen.append).run()):
+        await asyncio.sleep(10 * INTERVAL_S + 0.4)
     assert seen == pytest.approx([0.0, 0.3, 0.1])
 
 
@@ -39,14 +39,12 @@ async def test_a_late_wake_up_is_a_pause() -> None:
 async def test_a_loop_that_is_held_up_is_seen() -> None:
     """On a real loop a call that computes for 0.33 s is measured as a pause, at most one interval shorter."""
     seen: list[float] = []
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(PauseMeter(LoopClock(), seen.append).run())
+    async with background(PauseMeter(LoopClock(), seen.append).run()):
         await LoopClock().sleep(3 * INTERVAL_S)
         until_s = time.monotonic() + 0.3
         while time.monotonic() < until_s:
             pass
         await LoopClock().sleep(3 * INTERVAL_S)
-        task.cancel()
     assert max(seen) >= 0.3 - INTERVAL_S
 
 

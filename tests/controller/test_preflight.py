@@ -17,6 +17,7 @@ from inplace.common.wire import names as wire
 from inplace.controller.preflight import AGAIN_S, CRD, CRD_CURE, OUR_FIELDS, POLICIES, POLICIES_CURE, Preflight
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.common.kube.answers import refusal
+from tests.controller.background import background
 from tests.controller.rig import USER, Rig
 from tests.deploy.admission import policies
 from tests.deploy.crd_cases import crd
@@ -191,8 +192,6 @@ async def look_once(rig: Rig, **settings: Any) -> tuple[list[Any], str | None]:
     """Return what one preflight logs, a controller runs beside it, and the reason why the controller is not ready."""
     looking = preflight(rig, **settings)
     with capture_logs() as logs:
-        task = asyncio.create_task(looking.run())
-        await rig.settle()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        async with background(looking.run()):
+            await rig.settle()
     return [entry for entry in logs if entry["event"].startswith("installation")], looking.why_not_ready

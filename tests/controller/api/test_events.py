@@ -1,6 +1,5 @@
 """Events: a repeated Event is one object, and Events never delay the controller's work."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
@@ -23,6 +22,7 @@ from inplace.controller.api.events import (
 )
 from inplace.controller.spec.note import Note
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
+from tests.controller.background import background
 
 pytestmark = pytest.mark.virtual_time
 
@@ -61,10 +61,8 @@ class Rig:
 async def recording() -> AsyncIterator[Rig]:
     """Run a recorder."""
     rig = Rig()
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(rig.recorder.run())
+    async with background(rig.recorder.run()):
         yield rig
-        task.cancel()
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from inplace.controller.api.leader import (
     NotLeaderError,
 )
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
+from tests.controller.background import background
 
 pytestmark = pytest.mark.virtual_time
 
@@ -130,15 +131,12 @@ async def living(clock: LoopClock | None = None) -> AsyncIterator[Pair]:
     """Run two candidates; `a`, which may have another clock, leads first."""
     server = make_server()
     a, b = Candidate(server, "a", clock), Candidate(server, "b")
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(a.live())]
+    async with background(a.live()):
         await asyncio.sleep(1.0)
-        tasks.append(group.create_task(b.live()))
-        await asyncio.sleep(5.0)
-        assert a.elector.is_leader
-        yield a, b
-        for task in tasks:
-            task.cancel()
+        async with background(b.live()):
+            await asyncio.sleep(5.0)
+            assert a.elector.is_leader
+            yield a, b
 
 
 @pytest.fixture
@@ -268,12 +266,9 @@ async def test_two_that_start_together_agree() -> None:
     """Of two candidates that find no Lease, the one whose creation succeeds leads."""
     server = make_server()
     candidates = [Candidate(server, identity) for identity in "abcde"]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(candidate.live()) for candidate in candidates]
+    async with background(*(candidate.live() for candidate in candidates)):
         await watch_for_overlap(candidates, 60.0)
         assert sum(candidate.elector.is_leader for candidate in candidates) == 1
-        for task in tasks:
-            task.cancel()
 
 
 def test_times_that_cannot_be_safe_are_refused() -> None:

@@ -22,6 +22,7 @@ from inplace.controller.health import probes
 from inplace.controller.metrics import Metrics
 from inplace.controller.serving.pages import ACCEPT_MAX, REQUEST_BYTES_MAX, SEATS, SEATS_PER_SOURCE, Page, PageServer
 from inplace.controller.serving.scrapes import Scrapes
+from tests.controller.background import background
 from tests.controller.serving.filled_metrics import filled
 
 CLIENTS = 300
@@ -58,13 +59,11 @@ class Counted:
 async def served(pages: Mapping[str, Page], clock: Clock | None = None) -> AsyncIterator[int]:
     """Serve pages on loopback; yield the port."""
     server = PageServer("127.0.0.1", 0, pages, clock or LoopClock())
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(server.run())
+    async with background(server.run()):
         async with asyncio.timeout(10):
             while server.bound_port is None:  # noqa: ASYNC110 - it binds in its first turn
                 await asyncio.sleep(0)
         yield server.bound_port
-        task.cancel()
 
 
 async def ask(port: int, request: bytes, source: str = "127.0.0.1") -> bytes:
@@ -106,8 +105,7 @@ async def test_metrics_are_rendered_once_a_second() -> None:
     metrics, clock = Metrics(), LoopClock()
     counted = Counted(metrics.pieces)
     scrapes = Scrapes(counted.pieces, clock)
-    async with asyncio.TaskGroup() as group, served(scrapes.pages()) as port:
-        task = group.create_task(scrapes.run())
+    async with background(scrapes.run()), served(scrapes.pages()) as port:
         answers = await asyncio.gather(*(get(port, "/metrics") for _ in range(SEATS_PER_SOURCE)))
         assert counted.renderings == 1
         assert {status for status, _ in answers} == {200}
@@ -118,7 +116,6 @@ async def test_metrics_are_rendered_once_a_second() -> None:
             while b"inplace_api_conflicts_total 7.0" not in (await get(port, "/metrics"))[1]:
                 pass
         assert counted.renderings == 2
-        task.cancel()
 
 
 async def test_a_request_that_is_too_long_or_never_ends_is_dropped() -> None:
@@ -211,8 +208,8 @@ async def test_a_flood_of_scrapes_does_not_stop_the_loop() -> None:
     counted = Counted(filled(JOBSETS, 8).pieces)
     scrapes = Scrapes(counted.pieces, clock)
     turns_s: list[float] = []
-    async with asyncio.TaskGroup() as group, served(scrapes.pages()) as port, served(probes(lambda: None)) as probe:
-        tasks = [group.create_task(scrapes.run()), group.create_task(_turns(turns_s))]
+    rendering = background(scrapes.run(), _turns(turns_s))
+    async with rendering, served(scrapes.pages()) as port, served(probes(lambda: None)) as probe:
         before = descriptors()
         async with flooded(port):
             began_s = clock.monotonic_s()
@@ -221,8 +218,6 @@ async def test_a_flood_of_scrapes_does_not_stop_the_loop() -> None:
                 assert (await get(probe, "/healthz"))[0] == 200
                 most = max(most, descriptors() - before)
             elapsed_s = clock.monotonic_s() - began_s
-        for task in tasks:
-            task.cancel()
     print(json.dumps({"longest_turn_s": max(turns_s), "renderings": counted.renderings, "descriptors": most}))
     assert 0 < counted.renderings <= elapsed_s + 2
     assert most <= 2 * DESCRIPTORS_MAX
@@ -234,11 +229,8 @@ async def test_a_rendering_lets_the_loop_turn() -> None:
     """For any number of JobSets the loop turns after each slice of a rendering."""
     turns_s = list[float]()
     scrapes = Scrapes(filled(1000, 1).pieces, LoopClock())
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(scrapes.run()), group.create_task(_turns(turns_s))]
+    async with background(scrapes.run(), _turns(turns_s)):
         await scrapes.pages()["/metrics"]()
-        for task in tasks:
-            task.cancel()
     assert len(turns_s) > 10
     assert max(turns_s) < TURN_S_MAX
 
@@ -255,13 +247,11 @@ async def test_a_client_that_leaves_does_not_end_the_rendering() -> None:
     """When a client leaves during the rendering, the next client gets the text, which is made once."""
     counted = Counted(lambda: iter(["a\n"]))
     scrapes = Scrapes(counted.pieces, LoopClock())
-    async with asyncio.TaskGroup() as group:
-        first = group.create_task(_text(scrapes))
-        await asyncio.sleep(0)
-        first.cancel()
-        running = group.create_task(scrapes.run())
+    first = asyncio.create_task(_text(scrapes))
+    await asyncio.sleep(0)
+    first.cancel()
+    async with background(scrapes.run()):
         assert await _text(scrapes) == b"a\n"
-        running.cancel()
     assert counted.renderings == 1
 
 
