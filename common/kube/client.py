@@ -22,6 +22,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+_MAY_BE_GZIP = {"accept-encoding": "gzip"}  # kube-apiserver compresses answers of 128 KiB and more, and no watch
 
 
 class KubeClient:
@@ -138,7 +139,8 @@ class KubeClient:
         return await self.send(Request(method, path, headers, payload), timeout_s=timeout_s, expects_json=expects_json)
 
     async def send(self, request: Request, *, timeout_s: float, expects_json: bool = True) -> Response:
-        """Send a request as it is; an error status raises like everywhere else."""
+        """Send a request whose answer may come compressed; an error status raises like everywhere else."""
+        request = Request(request.method, request.path, {**request.headers, **_MAY_BE_GZIP}, request.body)
         response = await self._transport.request(request, timeout_s=timeout_s)
         check_answer(response, expects_json=expects_json)
         return response

@@ -11,13 +11,15 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from inplace.common.kube.http.credentials import Credentials, is_address
-from inplace.common.kube.http.link import READ_BYTES, Link, no_connection
+from inplace.common.kube.http.link import ANSWER_BYTES_MAX, READ_BYTES, Link, no_connection
 from inplace.common.kube.http.proxy import Proxy
 from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.common.kube.http.wire import Head, Poll
+
+CONNECT_S_MAX: Final = 10.0  # for one address, then the next one is tried; the kernel would take two minutes
 
 
 class Connection:
@@ -71,9 +73,9 @@ class Connection:
         except OSError as error:
             raise TransportError(f"the connection broke while sending: {error}") from error
 
-    async def answer(self) -> Response:
-        """Return the whole answer."""
-        while (answer := self._link.answer()) is None:
+    async def answer(self, bytes_max: int = ANSWER_BYTES_MAX) -> Response:
+        """Return the whole answer, of at most `bytes_max` bytes."""
+        while (answer := self._link.answer(bytes_max)) is None:
             await self._more()
         return answer
 
@@ -179,10 +181,11 @@ async def _connected(host: str, port: int) -> socket.socket:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(sock, address)
+            async with asyncio.timeout(CONNECT_S_MAX):
+                await loop.sock_connect(sock, address)
         except OSError as error:
             sock.close()
-            failed = error
+            failed = error if str(error) else TimeoutError(f"no answer within {CONNECT_S_MAX:g} s")
         except BaseException:  # cancellation too
             sock.close()
             raise

@@ -13,12 +13,20 @@ from collections.abc import Sequence
 
 from inplace.common.bare.typed import Final
 from inplace.common.kube.http.credentials import Credentials
-from inplace.common.kube.http.request import CertificateError, Request, Response, TransportError
+from inplace.common.kube.http.request import (
+    CertificateError,
+    GarbledError,
+    Request,
+    Response,
+    TooLargeError,
+    TransportError,
+)
 from inplace.common.kube.http.tls import TlsSession
 from inplace.common.kube.http.wire import Head, Http1Wire, Poll
 
 READ_BYTES: Final = 16 * 1024  # what one TLS record holds at most
-RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024  # of one whole answer; a watch is a stream and has its own bound
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024  # of one whole answer; a watch is a stream and has its own bound
+_GZIP: Final = 31  # zlib's wbits for a gzip header and trailer
 
 
 class Link:
@@ -85,11 +93,12 @@ class Link:
         """Return the next part of the answer; see `Http1Wire.poll`."""
         return self._wire.poll()
 
-    def answer(self) -> Response | None:
-        """Return the whole answer, None while more bytes have to be received.
+    def answer(self, bytes_max: int = ANSWER_BYTES_MAX) -> Response | None:
+        """Return the whole answer, None while more bytes have to be received; a gzip body is decompressed.
 
         Raises:
-            TransportError: they are no HTTP/1.1 answer, or more than RESPONSE_BYTES_MAX.
+            TransportError: they are no HTTP/1.1 answer.
+            TooLargeError: they are more than `bytes_max`, or would be.
         """
         while (part := self._wire.poll()) is not Poll.NEED_BYTES:
             if isinstance(part, Head):
@@ -97,18 +106,49 @@ class Link:
             elif isinstance(part, bytes):
                 self._body.append(part)
                 self._body_bytes += len(part)
-                if self._body_bytes > RESPONSE_BYTES_MAX:
-                    raise TransportError(f"an answer passed {RESPONSE_BYTES_MAX} bytes")
+                if self._body_bytes > bytes_max:
+                    raise _too_large(bytes_max)
             else:
                 assert self._head is not None, part
-                return Response(self._head.status, self._head.headers, b"".join(self._body))
+                body = b"".join(self._body)
+                if body and self._head.headers.get("content-encoding") == "gzip":
+                    body = _decompressed(body, bytes_max)
+                return Response(self._head.status, self._head.headers, body)
         return None
 
 
 def no_connection(to: Credentials, error: OSError) -> TransportError:
     """Say why there is no connection to `to`; nothing was sent."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return CertificateError(f"cannot trust {to.authority}: {error.verify_message}", sent=False)
+        expected = "a certificate for it, signed by the certificate authority that we were given"
+        return CertificateError(
+            f"cannot trust {to.authority}: expected {expected}, saw: {error.verify_message}", sent=False
+        )
     why = os.strerror(error.errno) if isinstance(error, ConnectionError) and error.errno else str(error)
     way = f" through the proxy {to.proxy}" if to.proxy else ""
     return TransportError(f"cannot connect to {to.authority}{way}: {why}", sent=False)
+
+
+def _decompressed(body: bytes, bytes_max: int) -> bytes:
+    """Return what a gzip body holds.
+
+    Raises:
+        GarbledError: it is none, or not all of one.
+        TooLargeError: it holds more than `bytes_max`; not more of it was decompressed.
+    """
+    import zlib  # the agent asks for no gzip
+
+    gzip = zlib.decompressobj(_GZIP)
+    try:
+        whole = gzip.decompress(body, bytes_max + 1)
+    except zlib.error as error:
+        raise GarbledError(f"expected a gzip body, saw {error}") from error
+    if len(whole) > bytes_max:
+        raise _too_large(bytes_max)
+    if not gzip.eof:
+        raise GarbledError("expected a gzip body, saw a part of one")
+    return whole
+
+
+def _too_large(bytes_max: int) -> TooLargeError:
+    return TooLargeError(f"expected an answer of at most {bytes_max} bytes, saw more; ask for less")

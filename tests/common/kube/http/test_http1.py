@@ -7,7 +7,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,16 @@ import trustme
 
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http import connection
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import IDLE_CONNECTIONS_MAX, IDLE_S_MAX, Http1Transport
-from inplace.common.kube.http.request import CertificateError, Request, TransportError, TransportTimeoutError
+from inplace.common.kube.http.request import (
+    CertificateError,
+    CredentialsError,
+    Request,
+    TransportError,
+    TransportTimeoutError,
+)
 from tests.agent.scripted_server import Answer, Exchange, ScriptedServer, ends, sends
 
 pytestmark = pytest.mark.asyncio
@@ -118,6 +125,25 @@ async def test_an_old_idle_connection_is_not_trusted() -> None:
     assert server.connections == 2
 
 
+async def test_a_bursts_connections_are_closed_when_they_are_old() -> None:
+    """Idle connections beyond the bound of age are closed by whatever exchange ends next."""
+
+    class Ageing(LoopClock):
+        age_s = 0.0
+
+        def monotonic_s(self) -> float:
+            return super().monotonic_s() + self.age_s
+
+    clock = Ageing()
+    server = ScriptedServer(answer=echo)
+    async with talking(server, clock) as transport:
+        await asyncio.gather(*(transport.request(GET, timeout_s=5) for _ in range(5)))
+        assert len(transport._idle) == 5
+        clock.age_s = IDLE_S_MAX
+        await transport.request(GET, timeout_s=5)
+        assert len(transport._idle) == 1
+
+
 async def test_a_connection_the_server_closed_is_not_trusted() -> None:
     """After `connection: close` the next request opens a new connection."""
 
@@ -136,10 +162,11 @@ async def test_idle_connections_are_bounded() -> None:
     """A burst of requests leaves no more than the bound behind."""
     server = ScriptedServer(answer=echo)
     async with talking(server) as transport:
-        await asyncio.gather(*(transport.request(GET, timeout_s=5) for _ in range(6)))
+        burst = IDLE_CONNECTIONS_MAX + 4
+        await asyncio.gather(*(transport.request(GET, timeout_s=5) for _ in range(burst)))
         opened = server.connections
-        await asyncio.gather(*(transport.request(GET, timeout_s=5) for _ in range(6)))
-        assert server.connections == opened + 6 - IDLE_CONNECTIONS_MAX
+        await asyncio.gather(*(transport.request(GET, timeout_s=5) for _ in range(burst)))
+        assert server.connections == opened + burst - IDLE_CONNECTIONS_MAX
 
 
 async def hang(exchange: Exchange) -> None:
@@ -176,7 +203,7 @@ async def test_no_whole_answer_is_a_transport_error(answer: Answer, words: str) 
 async def test_the_deadline_covers_the_whole_request() -> None:
     """A server that never answers costs `timeout_s`, for a request and for a stream's head."""
     async with talking(ScriptedServer(answer=hang, watches=[[asyncio_forever]])) as transport:
-        with pytest.raises(TransportTimeoutError, match=r"GET /x: no answer within 0.02 s"):
+        with pytest.raises(TransportTimeoutError, match=r"no answer to GET /x from 127\.0\.0\.1:\d+ within 0.02 s"):
             await transport.request(GET, timeout_s=0.02)
         with pytest.raises(TransportTimeoutError):
             async with transport.stream(WATCH, timeout_s=0.02):
@@ -222,6 +249,73 @@ async def test_on_sent_comes_before_the_answer() -> None:
         await transport.request(GET, timeout_s=5)
         await transport.close()
     assert sent == ["GET"]
+
+
+async def test_credentials_are_renewed_before_each_request() -> None:
+    """`renew` is asked before each request and stream, and hears of a 401; other credentials get other connections."""
+    heard: list[bool] = []
+    users = iter(["ann", "bob", "bob", "eve", "eve"])
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.answer(401 if exchange.request.headers["impersonate-user"] == "ann" else 200, b"")
+
+    async with ScriptedServer(answer=answer, watches=[[sends(b"one\n"), ends]]) as server:
+        to = Credentials("127.0.0.1", server.port, tls=False)
+
+        async def renew(rejected: bool) -> Credentials:
+            heard.append(rejected)
+            return replace(to, impersonate=(("impersonate-user", next(users)),))
+
+        transport = Http1Transport(to, renew=renew)
+        for connections in (1, 2):
+            await transport.request(GET, timeout_s=5)
+            assert server.connections == connections
+        async with transport.stream(WATCH, timeout_s=5) as stream:
+            assert server.connections == 2
+            await transport.request(GET, timeout_s=5)  # as eve
+            assert [chunk async for chunk in stream.chunks()] == [b"one\n"]
+        await transport.request(GET, timeout_s=5)
+        assert server.connections == 3
+        await transport.close()
+    assert heard == [False, True, False, False, False]
+    assert [request.headers["impersonate-user"] for request in server.received] == ["ann", "bob", "bob", "eve", "eve"]
+
+
+async def test_the_time_to_renew_is_not_the_requests() -> None:
+    """A request's timeout does not bound `renew`, whose program may ask its user to log in; an error is told."""
+    async with ScriptedServer(answer=echo) as server:
+        to = Credentials("127.0.0.1", server.port, tls=False)
+        replies: list[Credentials | CredentialsError] = [to, CredentialsError("no such program")]
+
+        async def renew(_rejected: bool) -> Credentials:
+            await asyncio.sleep(0.2)
+            if isinstance(reply := replies.pop(0), CredentialsError):
+                raise reply
+            return reply
+
+        transport = Http1Transport(to, renew=renew)
+        assert (await transport.request(GET, timeout_s=0.15)).status == 200
+        with pytest.raises(TransportError, match="no such program") as failed:
+            await transport.request(GET, timeout_s=5)
+        assert not failed.value.sent
+        await transport.close()
+
+
+async def test_an_address_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that takes no connection is given up long before the request's bound; nothing was sent."""
+    monkeypatch.setattr(connection, "CONNECT_S_MAX", 0.05)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as before:
+        for _ in range(3):  # fill its queue: the kernel then drops who comes
+            waiting = before.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        transport = Http1Transport(Credentials("127.0.0.1", full.getsockname()[1], tls=False))
+        with pytest.raises(
+            TransportError, match=r"cannot connect to 127\.0\.0\.1:\d+: no answer within 0.05 s"
+        ) as failed:
+            await transport.request(GET, timeout_s=5)
+        assert not failed.value.sent
+        await transport.close()
 
 
 # TLS
@@ -273,6 +367,23 @@ async def test_a_rotated_ca_is_read_again(tmp_path: Path) -> None:
             assert (await transport.request(GET, timeout_s=5)).status == 200
 
 
+async def test_a_connection_of_an_old_ca_is_not_used_again(tmp_path: Path) -> None:
+    """When the CA file changes, neither an idle connection nor a stream's is kept for another request."""
+    file, authority = tmp_path / "ca.crt", trustme.CA()
+    file.write_text(pem(authority))
+    server = tls_server(authority)
+    server.watches = [[sends(b"one\n"), ends]]
+    async with talking(server, tls=True, ca_file=str(file)) as transport:
+        async with transport.stream(WATCH, timeout_s=5) as stream:
+            await transport.request(GET, timeout_s=5)
+            assert server.connections == 2
+            file.write_text(pem(authority) * 2)
+            await transport.request(GET, timeout_s=5)
+            assert server.connections == 3
+            assert [chunk async for chunk in stream.chunks()] == [b"one\n"]
+        assert len(transport._idle) == 1
+
+
 async def test_a_handshake_that_fails_lets_the_ca_be_read_again(tmp_path: Path) -> None:
     """A CA file that changed with the same time and size makes one handshake fail; then it is read again."""
     file, old, new = tmp_path / "ca.crt", trustme.CA(), trustme.CA()
@@ -293,9 +404,7 @@ async def test_a_handshake_that_fails_lets_the_ca_be_read_again(tmp_path: Path) 
 async def moved(transport: Http1Transport, server: ScriptedServer) -> AsyncIterator[None]:
     """Let a transport without idle connections talk to another server."""
     async with server:
-        for connection in transport._idle:
-            connection.abort()
-        transport._idle.clear()
+        transport._drop_idle()
         transport._credentials = replace(transport._credentials, port=server.port)
         yield
 
