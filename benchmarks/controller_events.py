@@ -37,11 +37,12 @@ from benchmarks.controller_status import pod_status
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
+from inplace.common.kube.http.http1 import Renew
 from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.api.credentials import Identity, Read
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.credentials import Identity
+from inplace.controller.api.transport import open_transport
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import JOB_CODEC, POD_CODEC, Pod
 from inplace.controller.tracking.membership import Membership
@@ -163,7 +164,7 @@ def membership_of(pods: int) -> Membership:
     return membership
 
 
-def _unchanged(to: Credentials) -> Read:
+def _unchanged(to: Credentials) -> Renew:
     async def read(_rejected: bool) -> Credentials:
         return to
 
@@ -176,7 +177,7 @@ async def us_per_event(to: Credentials, pods: int) -> float:
     (group,) = membership
     (counted,) = group.ledgers.values()
     clock = LoopClock()
-    async with AiohttpTransport(Identity(to, _unchanged(to), clock=clock)) as transport:
+    async with open_transport(Identity(to, _unchanged(to), clock=clock)) as transport:
         client = KubeClient(transport, user_agent="bench", field_manager="bench")
         log = structlog.get_logger()
         rest_s = membership.gathering.rest_s

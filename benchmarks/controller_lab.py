@@ -27,7 +27,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import AlreadyExists
 from inplace.common.kube.resources import NAMESPACES, Resource
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
 from inplace.simulator.apiserver.http_front import url_as
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
@@ -150,7 +150,7 @@ async def _simulator() -> AsyncIterator[Lab]:
 @asynccontextmanager
 async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
     credentials = await load_credentials(str(kubeconfig), clock=LoopClock())
-    async with AiohttpTransport(credentials) as transport:
+    async with open_transport(credentials) as transport:
         yield KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
 
 

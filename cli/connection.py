@@ -1,8 +1,7 @@
 """
 Open a connection to the cluster that kubectl would use: same files, same contexts, same namespace.
 
-The agent's transport serves a kubeconfig that says directly who we are: a command starts in a third of the time. One
-that names a program (an exec plugin, an auth provider) is for `controller/api/credentials.py`, imported only then.
+A kubeconfig that names a program (an exec plugin, an auth provider) is for `controller/api/credentials.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,15 +18,14 @@ from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
-from inplace.common.kube.http.credentials import in_cluster
+from inplace.common.kube.http.credentials import IN_CLUSTER_VARIABLE, account_namespace, in_cluster
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import CredentialsError, GarbledError, Transport, TransportError
-from inplace.common.kube.kubeconfig import Kubeconfig
+from inplace.common.kube.kubeconfig import Kubeconfig, is_there
+from inplace.controller.api.credentials import load_credentials
 
 USER_AGENT = "inplace-cli"
 WHOLE_MAX: Final = 300  # Pods that are read whole: 4 MB, and every reason in detail
-IN_CLUSTER_VARIABLE = "KUBERNETES_SERVICE_HOST"
-ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,8 @@ async def connected(target: Target) -> AsyncIterator[Connection]:
     try:
         kubeconfig = None if target.is_in_cluster else _kubeconfig(target)
         context = (target.context or kubeconfig.current) if kubeconfig else ""
-        namespace = target.namespace or _namespace(target, kubeconfig) or "default"
+        preferred = kubeconfig.namespace(target.context) if kubeconfig else account_namespace(os.environ)
+        namespace = target.namespace or preferred or "default"
         transport = await _transport(target, kubeconfig)
     except CredentialsError as error:
         raise RefusalError(f"no cluster to talk to: {error}", CliExit.NO_CLUSTER) from error
@@ -143,8 +142,7 @@ def _kubeconfig(target: Target) -> Kubeconfig:
         CredentialsError: there is none, or it cannot be read.
         RefusalError: it has no such context.
     """
-    parts = [part for part in target.path.split(os.pathsep) if part]
-    if not any(Path(part).expanduser().exists() for part in parts):
+    if not is_there(target.path):
         message = f"expected a kubeconfig at {target.path}, found no file: name one with --kubeconfig"
         raise CredentialsError(message)
     kubeconfig = Kubeconfig(target.path)
@@ -166,25 +164,9 @@ async def _transport(target: Target, kubeconfig: Kubeconfig | None) -> Transport
         CredentialsError: what says who we are cannot be used.
     """
     if kubeconfig is None:
-        return Http1Transport(in_cluster(os.environ), clock=LoopClock())
+        return Http1Transport(in_cluster(os.environ))
     access = kubeconfig.access(target.context)
     if not access.fetched_by:
-        return Http1Transport(access.credentials(), clock=LoopClock())
-    from inplace.controller.api.credentials import load_credentials
-    from inplace.controller.api.transport import AiohttpTransport
-
-    transport = AiohttpTransport(await load_credentials(target.path, clock=LoopClock(), context=target.context))
-    return await transport.__aenter__()
-
-
-def _namespace(target: Target, kubeconfig: Kubeconfig | None) -> str:
-    """Return the namespace that the context or the Pod's account prefers, "" for none.
-
-    Raises:
-        CredentialsError: there is no such context.
-    """
-    if kubeconfig is not None:
-        return kubeconfig.namespace(target.context)
-    with suppress(OSError):
-        return ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip()
-    return ""
+        return Http1Transport(access.credentials())
+    identity = await load_credentials(target.path, clock=LoopClock(), context=target.context)
+    return Http1Transport(identity.now, renew=identity.renew)

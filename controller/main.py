@@ -12,20 +12,19 @@ import sys
 import uuid
 from collections.abc import Sequence
 from enum import IntEnum
-from pathlib import Path
 
 import structlog
 
 from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http.credentials import account_namespace
 from inplace.common.kube.http.request import CredentialsError
 from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
 from inplace.controller.logs import configure_logs
 from inplace.controller.metrics import VERSION
 from inplace.controller.runtime import Controller, ControllerConfig
 
-NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 DEFAULT_NAMESPACE = "inplace-system"
 _SIGNAL_BASE = 128
 PROBE_PORT = 8081
@@ -69,7 +68,7 @@ async def _run(options: argparse.Namespace) -> int:
     clock = LoopClock()
     try:
         credentials = await load_credentials(options.kubeconfig, clock=clock)
-        async with AiohttpTransport(credentials) as transport:
+        async with open_transport(credentials) as transport:
             log.info("controller_starting", server=credentials.host, namespace=options.namespace or "(all)")
             return await _run_until_signal(Controller(transport, clock=clock, config=_config(options), log=log))
     except CredentialsError as error:
@@ -147,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--leader-elect-namespace",
-        default=_own_namespace(),
+        default=os.environ.get("POD_NAMESPACE", account_namespace(os.environ) or DEFAULT_NAMESPACE),
         metavar="NAME",
         help="namespace of the Lease (default: the Pod's namespace)",
     )
@@ -181,16 +180,6 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > PORT_MAX:
         raise argparse.ArgumentTypeError(f"expected HOST:PORT with a port of at most {PORT_MAX}, saw {text!r}")
     return host.strip("[]") or ANY_ADDRESS, int(port)
-
-
-def _own_namespace() -> str:
-    """Return the namespace of the Pod we run in."""
-    if (name := os.environ.get("POD_NAMESPACE")) is not None:
-        return name
-    try:
-        return NAMESPACE_FILE.read_text().strip()
-    except OSError:
-        return DEFAULT_NAMESPACE
 
 
 if __name__ == "__main__":

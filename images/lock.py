@@ -16,7 +16,6 @@ ROOTS: Mapping[str, tuple[str, ...]] = {
     "agent": ("prometheus-client", "pyyaml", "structlog"),
     "agent-file": ("prometheus-client", "structlog", "typing-extensions"),  # cli/agent_pyz.py
     "controller": (
-        "aiohttp",
         "anyio",
         "google-re2",
         "kubernetes-asyncio",

@@ -18,7 +18,7 @@ from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import CredentialsError, TransportError
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
 
 USER_AGENT: Final = "inplace-lint"
 
@@ -71,5 +71,5 @@ async def lint_with(
 @asynccontextmanager
 async def _connected(kubeconfig: str | None, context: str | None) -> AsyncIterator[KubeClient]:
     credentials = await load_credentials(kubeconfig, clock=LoopClock(), context=context)
-    async with AiohttpTransport(credentials) as transport:
+    async with open_transport(credentials) as transport:
         yield KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)

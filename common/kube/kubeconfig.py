@@ -37,6 +37,11 @@ def read_kubeconfig(path: str) -> Credentials:
     return Kubeconfig(path).access().credentials()
 
 
+def is_there(path: str) -> bool:
+    """Say whether a kubeconfig, or one of several as in $KUBECONFIG, exists."""
+    return any(Path(part).expanduser().exists() for part in path.split(os.pathsep) if part)
+
+
 class Kubeconfig:
     """One file, or several as $KUBECONFIG has them: the first one that has a name wins; missing ones are left out.
 

@@ -9,21 +9,18 @@ Who we are to the API server: the account of this Pod, or a kubeconfig; read aga
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from inplace.common.bare.record import replace
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http.credentials import Credentials, in_cluster
+from inplace.common.kube.http.credentials import IN_CLUSTER_VARIABLE, Credentials, in_cluster
+from inplace.common.kube.http.http1 import Renew
 from inplace.common.kube.http.request import CredentialsError
-from inplace.common.kube.kubeconfig import Access, Kubeconfig
+from inplace.common.kube.kubeconfig import Access, Kubeconfig, is_there
 from inplace.controller.api.exec_plugin import ExecPlugin
 
 REFRESH_S: Final = 60.0  # projected tokens live an hour, exec plugins' often 15 minutes; once a minute is enough
-IN_CLUSTER_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
-
-Read = Callable[[bool], Awaitable[Credentials]]
 
 
 class Identity:
@@ -37,7 +34,7 @@ class Identity:
         now: the credentials as they were read last.
     """
 
-    def __init__(self, now: Credentials, read: Read, *, clock: Clock) -> None:
+    def __init__(self, now: Credentials, read: Renew, *, clock: Clock) -> None:
         self.now = now
         self._read = read
         self._clock = clock
@@ -48,13 +45,8 @@ class Identity:
         """Return the base URL of the API server."""
         return f"{'https' if self.now.tls else 'http'}://{self.now.authority}{self.now.path_prefix}"
 
-    @property
-    def tls_version(self) -> object:
-        """Return what changes when the TLS settings would: another CA, client certificate or key."""
-        return replace(self.now, token="", basic="", impersonate=()), self.now.tls_files()
-
-    async def refresh(self, *, rejected: bool = False) -> None:
-        """Read the credentials again when they may be old, or at once when the server `rejected` them.
+    async def renew(self, rejected: bool) -> Credentials:
+        """Return the credentials; read them again when they may be old, or at once when the server `rejected` them.
 
         Raises:
             CredentialsError: they cannot be read any more; the old ones stay.
@@ -63,6 +55,7 @@ class Identity:
         if rejected or now_s - self._read_s >= REFRESH_S:
             self._read_s = now_s
             self.now = await self._read(rejected)
+        return self.now
 
 
 async def load_credentials(
@@ -88,7 +81,7 @@ async def load_credentials(
         async def account(_rejected: bool) -> Credentials:
             return in_cluster(environment)
 
-        read: Read = account
+        read: Renew = account
     else:
         path = kubeconfig or environment.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
         if not is_there(path):
@@ -100,12 +93,7 @@ async def load_credentials(
     return Identity(await read(False), read, clock=clock)
 
 
-def is_there(path: str) -> bool:
-    """Say whether a kubeconfig, or one of several as in $KUBECONFIG, exists."""
-    return any(Path(part).expanduser().exists() for part in path.split(os.pathsep) if part)
-
-
-def _reader(path: str, context: str | None, environment: Mapping[str, str]) -> Read:
+def _reader(path: str, context: str | None, environment: Mapping[str, str]) -> Renew:
     """Return what reads a context of a kubeconfig; a plugin's answer is kept while its settings stay."""
     plugins: list[tuple[Any, ExecPlugin]] = []
 

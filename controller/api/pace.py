@@ -27,7 +27,7 @@ from inplace.common.kube.http.request import Request, Response, Stream, Transpor
 from inplace.common.kube.resources import JOBSETS
 
 BYTES_PER_PLACE: Final = 20_000  # most Jobs take one place, those of 1 MB the whole window
-WRITES_MAX: Final = 48  # of the transport's 64 connections; the others are for watches, the Lease and status writes
+WRITES_MAX: Final = 48  # a connection each; the Lease, reads and status writes wait for none of them
 PAUSE_BASE_S: Final = 0.1
 PAUSE_CAP_S: Final = 5.0  # beyond Retry-After; a server that is down for long is asked about every 2.5 s
 _PAUSING: Final = frozenset({429, 503, 504})  # overload; another 5xx may be about one object (a webhook of its)

@@ -29,7 +29,7 @@ from inplace.common.kube.errors import AlreadyExists, Forbidden, NotFound
 from inplace.common.kube.resources import EVENTS, JOBS, JOBSETS, LEASES, SERVICES, KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
 from inplace.controller.runtime import Controller, ControllerConfig
 from testbed.control_plane import ControlPlane
 from testbed.waiting import eventually
@@ -49,7 +49,7 @@ async def admin(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
     async with control_plane.client() as client:
         await install(client)
     credentials = await load_credentials(str(control_plane.kubeconfig), clock=LoopClock())
-    async with AiohttpTransport(credentials) as transport:
+    async with open_transport(credentials) as transport:
         yield KubeClient(transport, user_agent="test", field_manager="test")
 
 
@@ -59,7 +59,7 @@ async def running(
 ) -> AsyncIterator[Controller]:
     """Run a controller in this process, as the administrator or as a kubeconfig's user."""
     credentials = await load_credentials(str(kubeconfig or control_plane.kubeconfig), clock=LoopClock())
-    async with AiohttpTransport(credentials) as transport:
+    async with open_transport(credentials) as transport:
         settings: dict[str, Any] = {
             "namespace": namespace,
             "lease_namespace": namespace,
@@ -306,7 +306,7 @@ async def test_the_shipped_permissions_are_enough_and_no_more(
             assert controller.is_leader
     assert [entry for entry in logs if "orbidden" in str(entry)] == []
     credentials = await load_credentials(str(kubeconfig), clock=LoopClock())
-    async with AiohttpTransport(credentials) as transport:
+    async with open_transport(credentials) as transport:
         client = KubeClient(transport, user_agent="test", field_manager="test")
         with pytest.raises(Forbidden):
             await client.list(SECRETS, namespace)

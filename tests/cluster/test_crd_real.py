@@ -11,7 +11,7 @@ import pytest_asyncio
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
 from testbed.api_client import ApiClient, UnexpectedStatus
 from testbed.control_plane import ControlPlane
 from tests.controller.manifests import changed, jobset
@@ -115,7 +115,7 @@ async def test_the_agents_table_has_its_cells(control_plane: ControlPlane, api: 
     stored = await api.post(jobsets(namespace), manifest)
     await api.patch(f"{jobsets(namespace)}/train/status", {"status": {"syncedEpoch": 2, "deprecatedEpoch": 1}})
     clock = LoopClock()
-    async with AiohttpTransport(await load_credentials(str(control_plane.kubeconfig), clock=clock)) as transport:
+    async with open_transport(await load_credentials(str(control_plane.kubeconfig), clock=clock)) as transport:
         request = Request("GET", f"{jobsets(namespace)}/train?includeObject=None", {"accept": TABLE})
         table = json.loads((await transport.request(request, timeout_s=10.0)).body)
     titles = [column["name"] for column in table["columnDefinitions"]]

@@ -19,7 +19,7 @@ from inplace.common.kube.http.request import CredentialsError
 from inplace.common.kube.kubeconfig import Kubeconfig
 from inplace.common.kube.resources import Resource
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
 from testbed.control_plane import ControlPlane
 from tests.common.kube.http.proxies import Proxying
 
@@ -55,7 +55,7 @@ async def controller(file: str) -> dict[str, Any] | None:
         identity = await load_credentials(file, clock=LoopClock())
     except CredentialsError:
         return None
-    async with AiohttpTransport(identity) as transport:
+    async with open_transport(identity) as transport:
         client = KubeClient(transport, user_agent="test", field_manager="test")
         return _who(await client.create(REVIEWS, None, REVIEW))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from inplace.common.kube.http.proxy import Proxy
 
+IN_CLUSTER_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"  # set by kubelet
 SERVICE_ACCOUNT_DIR: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -173,13 +174,22 @@ def service_account_dir(env: Mapping[str, str]) -> str:
     return env.get("INPLACE_SERVICE_ACCOUNT_DIR") or SERVICE_ACCOUNT_DIR
 
 
+def account_namespace(env: Mapping[str, str]) -> str:
+    """Return the namespace of the Pod that we run in, "" where its service account is not mounted."""
+    try:
+        with open(f"{service_account_dir(env)}/namespace", encoding="ascii") as file:  # noqa: PTH123 - start path
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def in_cluster(env: Mapping[str, str]) -> Credentials:
     """Return the credentials that kubelet gives every Pod.
 
     Raises:
         CredentialsError: this is no Pod, or its service account is not mounted.
     """
-    host, port = env.get("KUBERNETES_SERVICE_HOST", ""), env.get("KUBERNETES_SERVICE_PORT", "")
+    host, port = env.get(IN_CLUSTER_VARIABLE, ""), env.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65535):
         raise CredentialsError(
             "expected KUBECONFIG, or KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT (set by kubelet), "

@@ -1,9 +1,9 @@
 """
 The HTTP seam: what agent and controller need of a transport.
 
-Three transports implement it: HTTP/1.1 over asyncio streams (`common.kube.http.http1`, the agent's), an aiohttp session
-(`controller.api.transport`), and in-memory calls into the embedded API server (`simulator.apiserver`). Code above the
-seam cannot tell them apart, so the same agent runs on a cluster, over loopback and under virtual time.
+Two transports implement it: HTTP/1.1 over sockets (`common.kube.http.http1`), and in-memory calls into the embedded API
+server (`simulator.apiserver`). Code above the seam cannot tell them apart, so the same agent and controller run on a
+cluster, over loopback and under virtual time.
 """
 
 from __future__ import annotations

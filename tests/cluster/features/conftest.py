@@ -11,7 +11,7 @@ import pytest_asyncio
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from tests.cluster.features.audited import audit_flags
@@ -53,7 +53,7 @@ async def plane(binaries: Binaries, audit_folder: Path) -> AsyncIterator[Control
 async def admin(plane: ControlPlane) -> AsyncIterator[KubeClient]:
     """Give an administrator."""
     credentials = await load_credentials(str(plane.kubeconfig), clock=LoopClock())
-    async with AiohttpTransport(credentials) as transport:
+    async with open_transport(credentials) as transport:
         yield KubeClient(transport, user_agent="test", field_manager="test")
 
 

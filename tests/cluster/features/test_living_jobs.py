@@ -18,7 +18,7 @@ from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
 from testbed.control_plane import ControlPlane
 from testbed.waiting import eventually
 from tests.cluster.features.served import ACCOUNT, NAMESPACE, roles
@@ -45,7 +45,7 @@ async def full_admin(full_control_plane: ControlPlane) -> AsyncIterator[KubeClie
         await install_policies(client, admission("jobsets.yaml") + admission("defaults.yaml"))
         await wait_until_active(client, with_immutable=False)
     credentials = await load_credentials(str(full_control_plane.kubeconfig), clock=LoopClock())
-    async with AiohttpTransport(credentials) as transport:
+    async with open_transport(credentials) as transport:
         admin = KubeClient(transport, user_agent="test", field_manager="test")
         for document in roles():
             await apply(admin, document)

@@ -16,7 +16,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import JOBS, JOBSETS, Resource
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
 from testbed.control_plane import ControlPlane
 from tests.cluster.features.audited import granted, requests_of, right_of
 from tests.cluster.features.served import NAMESPACE, USER, ServedController, roles
@@ -79,7 +79,7 @@ async def test_a_job_cannot_be_owned_without_the_finalizers_right(
             "metadata": {"name": f"owned-{name}", "ownerReferences": job["metadata"]["ownerReferences"]},
             "spec": {"template": {"spec": template}},
         }
-        async with AiohttpTransport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
+        async with open_transport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
             client = KubeClient(transport, user_agent="test", field_manager="test")
             if rights:
                 await client.create(JOBS, stage.namespace, mine)
@@ -91,7 +91,7 @@ async def test_a_job_cannot_be_owned_without_the_finalizers_right(
 async def test_what_it_may_not(plane: ControlPlane) -> None:
     """The controller may neither read Secrets nor create JobSets or change their specs."""
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, "inplace-controller")
-    async with AiohttpTransport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
+    async with open_transport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
         client = KubeClient(transport, user_agent="test", field_manager="test")
         with pytest.raises(Forbidden):
             await client.list(SECRETS, "default")

@@ -96,7 +96,7 @@ async def test_a_token_is_asked_for_again_before_it_expires(tmp_path: Path) -> N
         identity = await load(kubeconfig(tmp_path, program))
         await identity._read(False)  # as after a minute
         assert len(calls.read_text()) == count, expires
-        await identity.refresh(rejected=True)
+        await identity.renew(True)
         assert len(calls.read_text()) == count + 1, expires
 
 

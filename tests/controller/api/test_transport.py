@@ -1,4 +1,4 @@
-"""The aiohttp transport and its credentials over loopback: working cases, and the messages of failures."""
+"""The controller's transport and its credentials over loopback: working cases, and the messages of failures."""
 
 import asyncio
 import json
@@ -27,11 +27,12 @@ from inplace.common.kube.http.request import (
     CredentialsError,
     Request,
     TooLargeError,
+    Transport,
     TransportError,
     TransportTimeoutError,
 )
 from inplace.controller.api.credentials import REFRESH_S, load_credentials
-from inplace.controller.api.transport import ANSWER_BYTES_MAX, AiohttpTransport
+from inplace.controller.api.transport import ANSWER_BYTES_MAX, open_transport
 
 pytestmark = pytest.mark.asyncio
 
@@ -133,9 +134,9 @@ def plugin(tmp_path: Path, first: str = "good") -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def connected(path: str, clock: LoopClock | None = None) -> AsyncIterator[AiohttpTransport]:
+async def connected(path: str, clock: LoopClock | None = None) -> AsyncIterator[Transport]:
     """Open a transport with a kubeconfig's settings."""
-    async with AiohttpTransport(await load_credentials(path, clock=clock or LoopClock())) as transport:
+    async with open_transport(await load_credentials(path, clock=clock or LoopClock())) as transport:
         yield transport
 
 
@@ -199,7 +200,7 @@ async def test_a_wrong_certificate_is_not_an_unreachable_server(tmp_path: Path) 
     async with server.running(tmp_path):
         trustme.CA().cert_pem.write_to_path(tmp_path / "other.crt")
         async with connected(kubeconfig(tmp_path, server.port, {"token": "good"}, ca="other.crt")) as transport:
-            with pytest.raises(CertificateError, match="not signed by the certificate authority we were given"):
+            with pytest.raises(CertificateError, match="signed by the certificate authority that we were given"):
                 await transport.request(GET, timeout_s=5.0)
 
 
@@ -415,7 +416,7 @@ async def test_in_a_cluster_the_service_account_is_used(tmp_path: Path) -> None:
             "INPLACE_SERVICE_ACCOUNT_DIR": str(tmp_path),
         }
         credentials = await load_credentials(None, clock=LoopClock(), environment=environment)
-        async with AiohttpTransport(credentials) as transport:
+        async with open_transport(credentials) as transport:
             assert (await transport.request(GET, timeout_s=5.0)).status == 401
             token.write_text("good")
             assert (await transport.request(GET, timeout_s=5.0)).status == 200

@@ -1,4 +1,4 @@
-"""Streams with a connection of their own, also through a proxy."""
+"""Requests and streams of the controller on their way: a path before /api, impersonation, proxies."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from aiohttp import web
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.proxy import Proxy, proxy_of_url
-from inplace.common.kube.http.request import CredentialsError, Request
+from inplace.common.kube.http.request import Request
 from inplace.controller.api.credentials import Identity
-from inplace.controller.api.transport import AiohttpTransport
+from inplace.controller.api.transport import open_transport
+from tests.common.kube.http.proxies import Proxying
 
 
 def somebody(port: int, path_prefix: str = "", proxy: Proxy | None = None, host: str = "127.0.0.1") -> Identity:
@@ -51,7 +52,7 @@ async def serving(seen: list[web.BaseRequest]) -> AsyncIterator[int]:
 
 async def read(identity: Identity, path: str) -> bytes:
     """Return the bytes of a request's answer and of a stream."""
-    async with asyncio.timeout(5), AiohttpTransport(identity) as transport:
+    async with asyncio.timeout(5), open_transport(identity) as transport:
         whole = (await transport.request(Request("GET", path), timeout_s=5.0)).body
         async with transport.stream(Request("GET", path), timeout_s=5.0) as stream:
             assert stream.status == 200
@@ -83,9 +84,9 @@ async def test_requests_and_streams_go_through_the_proxy() -> None:
 
 
 @pytest.mark.asyncio
-async def test_a_socks_proxy_is_refused() -> None:
-    """The controller speaks to http proxies alone, and says so before it sends anything."""
-    proxy = proxy_of_url("socks5://proxy", "proxy-url")
-    with pytest.raises(CredentialsError, match="expected an http:// proxy"):
-        async with AiohttpTransport(somebody(80, proxy=proxy)):
-            pass
+async def test_requests_and_streams_go_through_a_socks_proxy() -> None:
+    """A SOCKS5 proxy is asked for the server, by requests and streams alike."""
+    async with serving([]) as port, Proxying(port).running() as socks:
+        proxy = proxy_of_url(f"socks5://127.0.0.1:{socks.port}", "proxy-url")
+        assert await read(somebody(80, proxy=proxy, host="kubernetes.invalid"), "/api") == b"one\ntwo\n" * 2
+    assert set(socks.asked) == {"kubernetes.invalid:80"}
