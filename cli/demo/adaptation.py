@@ -90,7 +90,7 @@ def _restarts_in_place(jobset: KubeObject) -> bool:
 def _commanded(jobset: KubeObject) -> Iterator[str]:
     """Give containers without a command a word in its place: a model runs no program, and an image has none here."""
     for member in members(jobset):
-        for container in (*member.inits, *member.containers):
+        for container in member.every_container:
             if not container.words and not container.is_agent_alone:
                 container.raw["command"] = [_ENTRYPOINT]
                 yield f"container {container.name} of {member.name} has no command; its model is its image's program"

@@ -97,8 +97,7 @@ def run_demo(options: DemoOptions) -> int:
 
 def _leaves_file(manifest: DemoManifest) -> bool:
     """Say whether an agent of these Pods shall leave itself, as one file, to the worker."""
-    inits = (each for member in members(manifest.jobset) for each in (*member.inits, *member.containers))
-    return any(AGENT_FILE in each.env for each in inits)
+    return any(AGENT_FILE in one.env for member in members(manifest.jobset) for one in member.every_container)
 
 
 def _check_stall(options: DemoOptions, manifest: DemoManifest) -> None:

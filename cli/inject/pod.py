@@ -225,7 +225,7 @@ def _port_conflicts(member: Member, options: InjectOptions) -> Iterator[Finding]
     """All containers of a Pod share its address: nobody else may listen on the barrier's port."""
     if member.agent is not None:
         return
-    for container in (*member.inits, *member.containers):
+    for container in member.every_container:
         for position, port in enumerate(container.raw.get("ports") or ()):
             if port.get("containerPort") == options.port:
                 path = f"{container.path}.ports[{position}].containerPort"

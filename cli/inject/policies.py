@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from inplace.agent.start.arguments import ArgumentsError, clean_words
@@ -92,7 +92,7 @@ def add_policies(member: Member, policies: PolicyOptions, *, leased: bool) -> It
         policies: what the user asks for.
         leased: the JobSet's annotation asks for leases.
     """
-    member = Member(member.raw, member.path)  # as it stands now
+    member = replace(member)  # as it stands now
     agent = member.agent
     if agent is None or not (policies.check or policies.save_within_s or policies.clean or leased):
         return
@@ -205,4 +205,4 @@ def _set(container: Container, name: str, text: str) -> Iterator[Finding]:
         fill(container.raw, "env", []).append({"name": name, "value": text})
     elif present.get("value") != text:
         found = present.get("value", "a field or a key of another object")
-        yield refusal(f'{container.path}.env[name="{name}"]', found, text, fix)
+        yield refusal(container.path_of(name), found, text, fix)

@@ -127,7 +127,7 @@ def _dropped(member: Member, stored: KubeObject) -> Iterator[Finding]:
         for kind in ("containers", "initContainers")
         for one in stored["spec"].get(kind) or ()
     }
-    for container in (*member.inits, *member.containers):
+    for container in member.every_container:
         key = ("initContainers" if container.is_init else "containers", container.name)
         given = container.raw.get("restartPolicyRules") or ()
         if given and not kept.get(key, {}).get("restartPolicyRules"):

@@ -22,7 +22,7 @@ PERIOD_S: Final = 1
 _PROBE_DEFAULTS: Final = {"periodSeconds": 10, "failureThreshold": 3, "initialDelaySeconds": 0}  # core/v1
 
 
-def check_sidecar(member: Member, agent: Container, jobset_name: str, group_pods: int) -> Iterator[Finding]:
+def check_sidecar(member: Member, agent: Container, group_pods: int) -> Iterator[Finding]:
     """Yield problems of an agent beside its worker."""
     alone = codes_that(agent.raw, Ending.ALONE_RESTARTS, CODES[1:]) if agent.is_sidecar else []
     if alone:
@@ -32,9 +32,9 @@ def check_sidecar(member: Member, agent: Container, jobset_name: str, group_pods
         yield Finding("agent-restart-rules", path, found, "a restart of all containers after 1-255", fix)
     if agent.raw.get("livenessProbe"):
         yield Finding("liveness-probe", f"{agent.path}.livenessProbe", "a probe", "none", "remove it")
-    yield from check_env(agent, jobset_name, group_pods)
+    yield from check_env(agent, group_pods)
     yield from _epoch_file(member, agent)
-    config = _config(agent, jobset_name)
+    config = _config(agent)
     if not member.is_guarded:
         yield from _probe(agent, config)
     else:
@@ -42,25 +42,25 @@ def check_sidecar(member: Member, agent: Container, jobset_name: str, group_pods
     yield from _ports(member, agent, config)
 
 
-def check_supervisor(member: Member, agent: Container, jobset_name: str, group_pods: int) -> Iterator[Finding]:
+def check_supervisor(member: Member, agent: Container, group_pods: int) -> Iterator[Finding]:
     """Yield problems of an agent around its worker."""
-    yield from check_env(agent, jobset_name, group_pods)
+    yield from check_env(agent, group_pods)
     yield from _epoch_file(member, agent)
-    yield from _ports(member, agent, _config(agent, jobset_name))
+    yield from _ports(member, agent, _config(agent))
     if not agent.is_upstream_supervisor:
-        yield from check_command(agent, RUN, jobset_name)
-        yield from _container_restart(member, agent, jobset_name)
+        yield from check_command(agent, RUN)
+        yield from _container_restart(member, agent)
 
 
-def _container_restart(member: Member, agent: Container, jobset_name: str) -> Iterator[Finding]:
+def _container_restart(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a supervisor without a rule that starts its container anew, or without the exit code of that rule."""
-    text = agent_environment(agent, jobset_name).get(CONTAINER_RESTART)
+    text = agent_environment(agent).get(CONTAINER_RESTART)
     if text is None and ExitCode.RESTART_IN_PLACE in final_codes(member.job_spec, agent.name):
         return  # the Pod ends at nearly every failure, and `inject` adds nothing
     if text is None:
         needed = "the exit code after which kubelet starts the container anew"
         fix = "`inplace inject --mode supervisor` adds it, and a rule with action Restart (Kubernetes 1.35)"
-        yield Finding("supervisor-restarts", f'{agent.path}.env[name="{CONTAINER_RESTART}"]', "nothing", needed, fix)
+        yield Finding("supervisor-restarts", agent.path_of(CONTAINER_RESTART), "nothing", needed, fix)
         return
     policy = str(member.pod_spec.get("restartPolicy"))
     if text.isdecimal() and ending(agent.raw, int(text), policy) is Ending.STAYS:
@@ -69,23 +69,23 @@ def _container_restart(member: Member, agent: Container, jobset_name: str) -> It
         yield Finding("supervisor-restarts", path, f"no rule for exit code {text}", needed, fix)
 
 
-def check_command(container: Container, subcommand: str, jobset_name: str) -> Iterator[Finding]:
+def check_command(container: Container, subcommand: str) -> Iterator[Finding]:
     """Yield what the agent's program refuses of its arguments."""
     arguments = container.arguments(subcommand)
     if arguments is None:
         return
     try:
-        parse(arguments, agent_environment(container, jobset_name))
+        parse(arguments, agent_environment(container))
     except ArgumentsError as error:
         rule, who = ("guard-command", "guard") if subcommand == GUARD else ("agent-command", "agent")
         needed, fix = f"a command line that the {who} accepts", "see inplace-agent --help"
         yield Finding(rule, f"{container.path}.command", str(error), needed, fix)
 
 
-def _config(agent: Container, jobset_name: str) -> AgentConfig | None:
+def _config(agent: Container) -> AgentConfig | None:
     """Return the settings as the agent will read them; None when it will refuse them."""
     try:
-        return AgentConfig.from_env(settled_environment(agent, jobset_name))
+        return AgentConfig.from_env(settled_environment(agent))
     except ConfigError:
         return None
 
@@ -151,7 +151,7 @@ def _prefer(get: Mapping[str, Any]) -> str:
 
 def _epoch_file(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a last announcement that is kept nowhere, too short or too long."""
-    path, file = f'{agent.path}.env[name="EPOCH_FILE"]', agent.env.get("EPOCH_FILE", {}).get("value")
+    path, file = agent.path_of("EPOCH_FILE"), agent.env.get("EPOCH_FILE", {}).get("value")
     if not isinstance(file, str) or not file:
         if member.mode == "supervisor" and CONTAINER_RESTART not in agent.env:
             return  # it remembers, and its container does not restart
@@ -178,7 +178,7 @@ def _ports(member: Member, agent: Container, config: AgentConfig | None) -> Iter
     """Yield ports of others that the agent needs."""
     if config is None:
         return
-    for container in (*member.inits, *member.containers):
+    for container in member.every_container:
         for index, port in enumerate(container.raw.get("ports") or ()):
             if container.path != agent.path and port.get("containerPort") == config.barrier_port:
                 path = f"{container.path}.ports[{index}].containerPort"

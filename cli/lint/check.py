@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from inplace.agent.start.arguments import GuardOptions, RunOptions
 from inplace.cli.lint.env import settled_environment
@@ -11,7 +11,6 @@ from inplace.cli.lint.options import guard_options, run_options
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.cli.manifests.restart_rules import Ending, ending
-from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
@@ -20,14 +19,12 @@ from inplace.controller.spec.requests import read_deadline
 _VARIABLE: Final = "CHECKS_BEFORE_ANNOUNCE"
 
 
-def check_before_announce(member: Member, agent: Container, jobset: KubeObject) -> Iterator[Finding]:
+def check_before_announce(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a check that does not end its Pod, one that outlasts the barrier, and an agent that waits for others."""
     if agent.is_upstream_supervisor:
         return
-    metadata = jobset.get("metadata") or {}
-    jobset_name = str(metadata.get("name", ""))
-    checks = checks_of(member, agent, jobset_name)
-    deadline_s = _deadline_s(metadata.get("annotations") or {})
+    checks = checks_of(member, agent)
+    deadline_s = _deadline_s(member)
     for worker, options in checks:
         after = ending(worker.raw, CHECK_FAILED_EXIT_CODE, str(member.pod_spec.get("restartPolicy") or "Never"))
         if after is not Ending.STAYS:
@@ -38,26 +35,26 @@ def check_before_announce(member: Member, agent: Container, jobset: KubeObject) 
             path, found = f"{worker.path}.command", f"{options.check_timeout_s:g} s for the check"
             fix = f"lower --before-announce-timeout, or raise {wire.BARRIER_DEADLINE}"
             yield Finding("check-deadline", path, found, f"less than the barrier's {deadline_s} s", fix)
-    awaited = settled_environment(agent, jobset_name).get(_VARIABLE) or "0"
+    awaited = settled_environment(agent).get(_VARIABLE) or "0"
     if member.mode != "supervisor" and awaited != str(len(checks)):
-        where, fix = f'{agent.path}.env[name="{_VARIABLE}"]', "set it to the number of guards with --before-announce"
-        yield Finding("check-unawaited", where, shown(awaited), str(len(checks)), fix)
+        fix = "set it to the number of guards with --before-announce"
+        yield Finding("check-unawaited", agent.path_of(_VARIABLE), shown(awaited), str(len(checks)), fix)
 
 
-def checks_of(member: Member, agent: Container, jobset_name: str) -> list[tuple[Container, RunOptions | GuardOptions]]:
+def checks_of(member: Member, agent: Container) -> list[tuple[Container, RunOptions | GuardOptions]]:
     """Return the containers that run a check before each announcement, with their options."""
     options: list[tuple[Container, RunOptions | GuardOptions | None]]
     if member.mode == "supervisor":
-        options = [(agent, run_options(agent, jobset_name))]
+        options = [(agent, run_options(agent))]
     else:
-        options = [(worker, guard_options(worker, jobset_name)) for worker in member.workers]
+        options = [(worker, guard_options(worker)) for worker in member.workers]
     return [(container, found) for container, found in options if found is not None and found.before_announce]
 
 
-def _deadline_s(annotations: Mapping[str, Any]) -> int | None:
+def _deadline_s(member: Member) -> int | None:
     """Return the barrier's deadline; None for none, or one that cannot be read, which another rule says."""
     try:
-        deadline = read_deadline(annotations)
+        deadline = read_deadline(member.annotations)
     except RemoteProtocolError:
         return None
     return deadline.seconds if deadline is not None else None

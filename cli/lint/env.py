@@ -58,33 +58,33 @@ _RECOMMENDED: Final = ("POD_UID", "JOBSET_UID", "PREVIOUS_EPOCH")
 _LOOPBACK: Final = ("127.", "::1", "localhost")
 
 
-def agent_environment(agent: Container, jobset_name: str) -> dict[str, str]:
+def agent_environment(agent: Container) -> dict[str, str]:
     """Return the variables of one Pod's agent as far as the manifest tells them."""
     env: dict[str, str] = {}
     for name, entry in agent.env.items():
         field = field_path(entry)
         if field is not None:
-            env[name] = _sample(field, jobset_name)
+            env[name] = _sample(field, agent.jobset_name)
         elif isinstance(entry.get("value"), str):
             known = lambda match: env.get(match[1], match[0])  # noqa: E731 - kubelet's $(NAME), of variables before it
             env[name] = re.sub(r"\$\((\w+)\)", known, entry["value"])
     return env
 
 
-def settled_environment(agent: Container, jobset_name: str) -> dict[str, str]:
+def settled_environment(agent: Container) -> dict[str, str]:
     """Return the same with what the agent takes when nothing is set.
 
     That is the mounted account's namespace, and upstream's defaults where no variable of ours switches to ours.
     """
-    env = agent_environment(agent, jobset_name)
+    env = agent_environment(agent)
     if "NAMESPACE" in agent.env:
         return env
     return (_UPSTREAM if agent.has_upstream_names else {}) | env | {"NAMESPACE": "default"}
 
 
-def check_env(agent: Container, jobset_name: str, group_pods: int) -> Iterator[Finding]:
+def check_env(agent: Container, group_pods: int) -> Iterator[Finding]:
     """Yield variables that are missing, malformed, contradict each other or come from the wrong place."""
-    env = settled_environment(agent, jobset_name)
+    env = settled_environment(agent)
     try:
         AgentConfig.from_env(env)
     except ConfigError as error:
@@ -92,13 +92,13 @@ def check_env(agent: Container, jobset_name: str, group_pods: int) -> Iterator[F
             yield from _refused(agent, env, problem)
     for name, source in _SOURCES.items():
         if name in agent.env:
-            yield from _misfilled(agent, name, source, jobset_name)
+            yield from _misfilled(agent, name, source)
     for name in _RECOMMENDED:
         if name not in agent.env:
-            path, needed = f'{agent.path}.env[name="{name}"]', f"fieldRef {_SOURCES[name].field}"
-            yield Finding("agent-env-recommended", path, "nothing", needed, "`inplace inject` adds it")
+            needed = f"fieldRef {_SOURCES[name].field}"
+            yield Finding("agent-env-recommended", agent.path_of(name), "nothing", needed, "`inplace inject` adds it")
     if group_pods > GROUP_FREE and not {"GROUP_SIZE", "START_WINDOW_S"} & agent.env.keys():
-        path, needed = f'{agent.path}.env[name="GROUP_SIZE"]', f"fieldRef {_SOURCES['GROUP_SIZE'].field}"
+        path, needed = agent.path_of("GROUP_SIZE"), f"fieldRef {_SOURCES['GROUP_SIZE'].field}"
         fix = 'add it and GROUP_OFFSET; or apply deploy/apf and set START_WINDOW_S to "0"'
         yield Finding("herd", path, f"nothing, for {group_pods} Pods", needed, fix)
 
@@ -112,12 +112,12 @@ def _refused(agent: Container, env: Mapping[str, str], problem: str) -> Iterator
         found, needed = (
             (said["found"] or "nothing", said["needed"]) if said else (problem, "a setting that can be used")
         )
-        yield Finding("agent-env", f'{agent.path}.env[name="{name}"]', found, needed, "correct it; docs/agent.md")
+        yield Finding("agent-env", agent.path_of(name), found, needed, "correct it; docs/agent.md")
 
 
-def _misfilled(agent: Container, name: str, source: Source, jobset_name: str) -> Iterator[Finding]:
+def _misfilled(agent: Container, name: str, source: Source) -> Iterator[Finding]:
     entry = agent.env[name]
-    path, field = f'{agent.path}.env[name="{name}"]', field_path(entry)
+    field = field_path(entry)
     allowed = {source.field, source.field.replace("metadata.annotations[", "metadata.labels[")}
     if name in ("PREVIOUS_EPOCH", *SCOPE):
         allowed = {source.field}
@@ -126,12 +126,12 @@ def _misfilled(agent: Container, name: str, source: Source, jobset_name: str) ->
         found = f"fieldRef {field}" if field not in allowed else None
     elif "value" in entry:
         value = entry["value"]
-        is_other = name == "JOBSET_NAME" and jobset_name and value != jobset_name
+        is_other = name == "JOBSET_NAME" and agent.jobset_name and value != agent.jobset_name
         is_loopback = name == "BARRIER_ADDRESS" and str(value).startswith(_LOOPBACK)
         found = shown(value) if not source.fixed or is_other or is_loopback else None
     if found is not None:
         fix = f"use valueFrom: {{fieldRef: {{fieldPath: {source.field}}}}}"
-        yield Finding("agent-env-source", path, found, f"fieldRef {source.field}", fix)
+        yield Finding("agent-env-source", agent.path_of(name), found, f"fieldRef {source.field}", fix)
 
 
 def _sample(field: str, jobset_name: str) -> str:

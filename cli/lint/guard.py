@@ -18,26 +18,25 @@ from inplace.common.wire import names as wire
 _EPOCHS: Final = {f"metadata.annotations['{key}']" for key in (wire.EPOCH, wire.ATTEMPT)}
 
 
-def check_guard(worker: Container, agent: Container, jobset_name: str, pod_spec: KubeObject) -> Iterator[Finding]:
+def check_guard(worker: Container, agent: Container, pod_spec: KubeObject) -> Iterator[Finding]:
     """Yield a worker that no guard holds back, or whose guard does not find the agent."""
     if not worker.calls(GUARD):
         needed, fix = "inplace-agent guard -- COMMAND", "add it, or hold all workers back by a startup probe"
         yield Finding("guard-missing", f"{worker.path}.command", "no guard", needed, fix)
         return
-    env = agent_environment(worker, jobset_name)
-    yield from check_command(worker, GUARD, jobset_name)
+    yield from check_command(worker, GUARD)
     yield from check_program_file(worker, agent)
-    yield from _link(worker, agent, env.get("LINK_FILE") or LINK_FILE, pod_spec)
-    yield from _standby(worker, agent, jobset_name)
+    yield from _link(worker, agent, agent_environment(worker).get("LINK_FILE") or LINK_FILE, pod_spec)
+    yield from _standby(worker, agent)
     for name, entry in worker.env.items():
         if field_path(entry) in _EPOCHS:
-            path, found = f'{worker.path}.env[name="{name}"]', f"fieldRef {field_path(entry)}"
-            yield Finding("guard-epoch", path, found, "INPLACE_EPOCH", "read INPLACE_EPOCH instead, and remove it")
+            fix = "read INPLACE_EPOCH instead, and remove it"
+            yield Finding("guard-epoch", worker.path_of(name), f"fieldRef {field_path(entry)}", "INPLACE_EPOCH", fix)
 
 
-def _standby(worker: Container, agent: Container, jobset_name: str) -> Iterator[Finding]:
+def _standby(worker: Container, agent: Container) -> Iterator[Finding]:
     """Yield a standby that no restart can use."""
-    options = guard_options(worker, jobset_name)
+    options = guard_options(worker)
     depth = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.DEPTH_CONTAINERS
     if options is not None and options.standby and depth != wire.DEPTH_PROCESS:
         needed = f"RESTART_DEPTH={wire.DEPTH_PROCESS} at the agent"
@@ -46,14 +45,14 @@ def _standby(worker: Container, agent: Container, jobset_name: str) -> Iterator[
 
 def _link(worker: Container, agent: Container, guards: str, pod_spec: KubeObject) -> Iterator[Finding]:
     """Yield reasons why guard and agent do not meet."""
-    where, fix = f'{agent.path}.env[name="LINK_FILE"]', "`inplace inject` adds it"
     agents = agent.env.get("LINK_FILE", {}).get("value")
     if not agents:
-        yield Finding("guard-link", where, "nothing", f"the guard's {guards}", fix)
+        needed, fix = f"the guard's {guards}", "`inplace inject` adds it"
+        yield Finding("guard-link", agent.path_of("LINK_FILE"), "nothing", needed, fix)
         return
     if agents != guards:
         fix = "give both containers the same LINK_FILE, on the same volume"
-        yield Finding("guard-link", f'{worker.path}.env[name="LINK_FILE"]', guards, f"the agent's {agents}", fix)
+        yield Finding("guard-link", worker.path_of("LINK_FILE"), guards, f"the agent's {agents}", fix)
         return
     mounts = {name: one.mount_of(guards) or {} for name, one in (("worker", worker), ("agent", agent))}
     volumes = {name: mount.get("name") for name, mount in mounts.items()}

@@ -17,7 +17,6 @@ from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, Step, steps_of
 from inplace.cli.manifests.container_resources import agents_own
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import Container, Member
-from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
 GCSFUSE: Final = "gke-gcsfuse/volumes"  # GKE's webhook adds the sidecar to Pods with this annotation
@@ -31,39 +30,38 @@ _USUAL: Final = re.compile(
 )
 
 
-def runs_again(member: Member, jobset: KubeObject) -> list[Container]:
+def runs_again(member: Member) -> list[Container]:
     """Return the user's init containers that a restart in place runs again."""
-    if not _restarts_containers(member, jobset):
+    if not _restarts_containers(member):
         return []
     ours = agents_own(member)
     return [one for one in member.inits if one not in ours]
 
 
-def check_init_containers(member: Member, jobset: KubeObject) -> Iterator[Finding]:
+def check_init_containers(member: Member) -> Iterator[Finding]:
     """Yield what an init container does that works once only."""
-    for container in runs_again(member, jobset):
+    for container in runs_again(member):
         if not container.is_sidecar:
             for step, unmounted in _not_repeatable(container):
                 found = f"`{' '.join(step.words)[:_WORDS_SHOWN]}`, which fails when it has been done"
                 found += f", if {unmounted} is a volume that a webhook adds" if unmounted else ""
                 fix = f"{_CURES[step.program]}; or restart the process alone: --restart process"
                 yield Finding("init-not-repeatable", f"{container.path}.command", found, "a command to repeat", fix)
-    if _restarts_containers(member, jobset):
+    if _restarts_containers(member):
         yield from _gcsfuse(member)
 
 
-def init_sentence(member: Member, jobset: KubeObject) -> str:
+def init_sentence(member: Member) -> str:
     """Say which init containers run again; "" for none."""
-    again = runs_again(member, jobset)
+    again = runs_again(member)
     if not again:
         return ""
     names = ", ".join(one.name for one in again)
     return f"Each restart in place runs the init containers again: {names}. Their volumes keep what is in them."
 
 
-def _restarts_containers(member: Member, jobset: KubeObject) -> bool:
-    annotations = (jobset.get("metadata") or {}).get("annotations") or {}
-    return member.mode == "sidecar" and annotations.get(wire.RESTART_DEPTH) != wire.DEPTH_PROCESS
+def _restarts_containers(member: Member) -> bool:
+    return member.mode == "sidecar" and member.annotations.get(wire.RESTART_DEPTH) != wire.DEPTH_PROCESS
 
 
 def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:

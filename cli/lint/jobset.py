@@ -73,12 +73,11 @@ def check_group(jobset: KubeObject) -> Iterator[Finding]:
     group = group_of(jobset)
     yield from _rules_without_failures(jobset, group)
     yield from _startup_order(jobset, group)
-    jobset_name = str((jobset.get("metadata") or {}).get("name", ""))
     for member in group:
-        yield from check_job(member, jobset_name)
+        yield from check_job(member)
 
 
-def check_job(member: Member, jobset_name: str) -> Iterator[Finding]:
+def check_job(member: Member) -> Iterator[Finding]:
     """Yield problems of one replicatedJob's Jobs."""
     spec, path = member.job_spec, member.job_path
     if spec.get("backoffLimit") != INT32_MAX:
@@ -98,7 +97,7 @@ def check_job(member: Member, jobset_name: str) -> Iterator[Finding]:
     if spec.get("backoffLimitPerIndex") is not None:
         found = shown(spec["backoffLimitPerIndex"])
         yield Finding("backoff-limit-per-index", f"{path}.backoffLimitPerIndex", found, "nothing", "remove it")
-    yield from _pod_failure_policy(member, jobset_name)
+    yield from _pod_failure_policy(member)
 
 
 def _policy(jobset: KubeObject) -> KubeObject | None:
@@ -192,11 +191,11 @@ def _exclusive_placement(jobset: KubeObject) -> Iterator[Finding]:
             yield Finding("exclusive-topology", where, shown(topology), "the key of a node's label", fix)
 
 
-def _pod_failure_policy(member: Member, jobset_name: str) -> Iterator[Finding]:
+def _pod_failure_policy(member: Member) -> Iterator[Finding]:
     """Yield exit codes that shall end the Job, but never reach it, because the Pod restarts in place."""
     unseen: dict[int, set[int]] = {}
     for worker in member.workers:
-        in_place = _codes_in_place(member, worker, jobset_name)
+        in_place = _codes_in_place(member, worker)
         for position, codes in final_codes_by_rule(member.job_spec, worker.name).items():
             unseen.setdefault(position, set()).update(in_place.intersection(codes))
     for position, missed in sorted(unseen.items()):
@@ -212,9 +211,9 @@ def _pod_failure_policy(member: Member, jobset_name: str) -> Iterator[Finding]:
             yield Finding("pod-failure-policy", path, found, "codes that fail the Pod", fix)
 
 
-def _codes_in_place(member: Member, worker: Container, jobset_name: str) -> set[int]:
+def _codes_in_place(member: Member, worker: Container) -> set[int]:
     """Return the exit codes after which a worker starts again in its Pod."""
     if member.mode == "sidecar":
         return set(codes_that(worker.raw, Ending.ALL_RESTART))
-    options = run_options(worker, jobset_name) if worker is member.supervisor else None
+    options = run_options(worker) if worker is member.supervisor else None
     return set(FAILURES) - options.final_codes if options is not None else set()

@@ -21,16 +21,16 @@ _BETWEEN: Final = re.compile(r"[\s;&|]+")  # its words
 _REFERENCE: Final = re.compile(r"\$[({]?(\w+)[)}]?")
 
 
-def check_launcher(worker: Container, jobset_name: str) -> Iterator[Finding]:
+def check_launcher(worker: Container) -> Iterator[Finding]:
     """Yield a torchrun that restarts its workers by itself, by an option or by its environment."""
     own = _own_words([part for word in worker.words for part in _parts(word)])
     if own is None:
         return
-    env = agent_environment(worker, jobset_name)
+    env = agent_environment(worker)
     given = _given(own)
     path = f"{worker.path}.command"
     if given is None:
-        given, path = env.get(VARIABLE, ""), f'{worker.path}.env[name="{VARIABLE}"]'
+        given, path = env.get(VARIABLE, ""), worker.path_of(VARIABLE)
     value = _REFERENCE.sub(lambda match: env.get(match[1], match[0]), given)
     if value.isdecimal() and int(value) > 0:
         fix = "set it to 0, torchrun's default: a failed worker then ends torchrun, and the group restarts in place"

@@ -137,7 +137,7 @@ def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Fin
     inside = {member.path for member in group}
     for member in members(jobset):
         if member.path in inside:
-            yield from check_pod(member, jobset, size, objects)
+            yield from check_pod(member, size, objects)
         else:
             yield from check_containers(member)
 

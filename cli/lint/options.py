@@ -7,21 +7,21 @@ from inplace.cli.lint.env import agent_environment
 from inplace.cli.manifests.pod_roles import GUARD, RUN, Container
 
 
-def guard_options(worker: Container, jobset_name: str) -> GuardOptions | None:
+def guard_options(worker: Container) -> GuardOptions | None:
     """Return a guard's options; None where there is none, or they cannot be read, which another rule says."""
-    options = _options(worker, GUARD, jobset_name)
+    options = _options(worker, GUARD)
     return options if isinstance(options, GuardOptions) else None
 
 
-def run_options(agent: Container, jobset_name: str) -> RunOptions | None:
+def run_options(agent: Container) -> RunOptions | None:
     """Return a supervisor's options; None where it is none, or they cannot be read, which another rule says."""
-    options = _options(agent, RUN, jobset_name)
+    options = _options(agent, RUN)
     return options if isinstance(options, RunOptions) else None
 
 
-def _options(container: Container, verb: str, jobset_name: str) -> object:
+def _options(container: Container, verb: str) -> object:
     arguments = container.arguments(verb)
     try:
-        return parse(arguments, agent_environment(container, jobset_name)) if arguments is not None else None
+        return parse(arguments, agent_environment(container)) if arguments is not None else None
     except ArgumentsError:
         return None

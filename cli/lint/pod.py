@@ -27,7 +27,7 @@ GRACE_S_MAX: Final = 120  # a drained node holds the whole group up so long
 _INJECT: Final = "`inplace inject` adds it"
 
 
-def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Sequence[KubeObject]) -> Iterator[Finding]:
+def check_pod(member: Member, group_pods: int, stream: Sequence[KubeObject]) -> Iterator[Finding]:
     """Yield problems of the Pods of one replicatedJob of the group."""
     yield from _agents(member)
     yield from check_containers(member)
@@ -39,48 +39,46 @@ def check_pod(member: Member, jobset: KubeObject, group_pods: int, stream: Seque
     agent = member.agent
     if agent is None or (member.supervisor is not None and member.sidecar_agent is not None):
         return
-    metadata = jobset.get("metadata") or {}
-    jobset_name, namespace = str(metadata.get("name", "")), str(metadata.get("namespace") or "default")
-    yield from _account(member, agent, namespace, stream)
+    yield from _account(member, agent, stream)
     yield from _surroundings(member, agent)
-    yield from _depth(member, agent, metadata)
+    yield from _depth(member, agent)
     yield from check_pod_class(member)
     yield from check_deadlines(member)
-    yield from check_init_containers(member, jobset)
-    for container in runs_again(member, jobset):
+    yield from check_init_containers(member)
+    for container in runs_again(member):
         yield from _image(container)
-    if wire.RESTART_SCOPE in (metadata.get("annotations") or {}) and "RESTART_SCOPE" not in agent.env:
-        where, field = f'{agent.path}.env[name="RESTART_SCOPE"]', SCOPE["RESTART_SCOPE"]
-        yield Finding("restart-scope", where, "nothing", f"fieldRef {field}", _INJECT)
-    yield from check_stall(member, agent, jobset)
-    yield from check_saving(member, agent, jobset_name)
-    yield from check_before_announce(member, agent, jobset)
-    yield from check_fence(member, agent, jobset)
+    if wire.RESTART_SCOPE in member.annotations and "RESTART_SCOPE" not in agent.env:
+        needed = f"fieldRef {SCOPE['RESTART_SCOPE']}"
+        yield Finding("restart-scope", agent.path_of("RESTART_SCOPE"), "nothing", needed, _INJECT)
+    yield from check_stall(member, agent)
+    yield from check_saving(member, agent)
+    yield from check_before_announce(member, agent)
+    yield from check_fence(member, agent)
     for worker in member.workers:
-        yield from check_launcher(worker, jobset_name)
+        yield from check_launcher(worker)
     if member.mode == "sidecar":
-        yield from check_sidecar(member, agent, jobset_name, group_pods)
+        yield from check_sidecar(member, agent, group_pods)
         for worker in member.workers:
             if worker in member.helpers:
                 continue
             yield from check_worker(worker)
             if member.is_guarded:
-                yield from check_guard(worker, agent, jobset_name, member.pod_spec)
+                yield from check_guard(worker, agent, member.pod_spec)
             else:
                 yield from check_start(worker, agent)
     else:
-        yield from check_supervisor(member, agent, jobset_name, group_pods)
+        yield from check_supervisor(member, agent, group_pods)
 
 
 def check_containers(member: Member) -> Iterator[Finding]:
     """Yield reasons why the API server will refuse the Pod; it does not check the templates of a JobSet."""
-    for container in (*member.inits, *member.containers):
+    for container in member.every_container:
         for name, entry in container.env.items():
             value = entry.get("value")
             if value is not None and not isinstance(value, str):  # null is as if it were not there
                 fix = f'write "{str(value).lower() if isinstance(value, bool) else value}", with quotes'
-                path, found = f'{container.path}.env[name="{name}"].value', f"{value!r} ({type(value).__name__})"
-                yield Finding("env-text", path, found, "a text", fix)
+                found = f"{value!r} ({type(value).__name__})"
+                yield Finding("env-text", f"{container.path_of(name)}.value", found, "a text", fix)
         if container.raw.get("restartPolicyRules") and not container.raw.get("restartPolicy"):
             needed = "Always" if container.is_agent_alone else "Never"
             path = f"{container.path}.restartPolicy"
@@ -120,7 +118,7 @@ def _agents(member: Member) -> Iterator[Finding]:
         )
 
 
-def _account(member: Member, agent: Container, namespace: str, stream: Sequence[KubeObject]) -> Iterator[Finding]:
+def _account(member: Member, agent: Container, stream: Sequence[KubeObject]) -> Iterator[Finding]:
     """Yield reasons in the manifest why the agent cannot talk to the API server."""
     pod, path = member.pod_spec, member.pod_path
     name = pod.get("serviceAccountName")
@@ -138,7 +136,7 @@ def _account(member: Member, agent: Container, namespace: str, stream: Sequence[
         fix = "remove the field, or mount a projected token into the agent's container alone"
         yield Finding("service-account-token", f"{path}.automountServiceAccountToken", "False", "a token", fix)
     yield from _token_readers(member, agent, is_everywhere=automount is not False)
-    lacking = missing_rights(stream, namespace, str(name))
+    lacking = missing_rights(stream, str(member.metadata.get("namespace") or "default"), str(name))
     if lacking:
         path, found = f"{path}.serviceAccountName", f"{name}, which may not {' or '.join(map(str, lacking))}"
         fix = "add it to the Role in this file; deploy/agent has the whole"
@@ -157,18 +155,18 @@ def _token_readers(member: Member, agent: Container, *, is_everywhere: bool) -> 
             yield Finding("token-readable", worker.path, found, needed, fix)
 
 
-def _depth(member: Member, agent: Container, metadata: KubeObject) -> Iterator[Finding]:
+def _depth(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a depth of restart that the agent does not know of; a supervisor has one only."""
     path = f'metadata.annotations["{wire.RESTART_DEPTH}"]'
-    given = (metadata.get("annotations") or {}).get(wire.RESTART_DEPTH)
+    given = member.annotations.get(wire.RESTART_DEPTH)
     if given not in (None, wire.DEPTH_CONTAINERS, wire.DEPTH_PROCESS):
         needed = f"{wire.DEPTH_CONTAINERS} or {wire.DEPTH_PROCESS}"
         yield Finding("restart-depth", path, shown(given), needed, "use one of them")
     elif given is not None and member.mode == "sidecar":
         reads = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.DEPTH_CONTAINERS
         if reads != given:
-            where = f'{agent.path}.env[name="RESTART_DEPTH"]'
-            yield Finding("restart-depth", where, shown(reads), given, f"set it to {given}, as the annotation says")
+            where, fix = agent.path_of("RESTART_DEPTH"), f"set it to {given}, as the annotation says"
+            yield Finding("restart-depth", where, shown(reads), given, fix)
 
 
 def _surroundings(member: Member, agent: Container) -> Iterator[Finding]:

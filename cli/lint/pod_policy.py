@@ -39,17 +39,17 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
                 yield sentence if len(by_words) == 1 else f"{', '.join(names)}: {sentence}"
 
     yield from say(lambda member, _agent: deadline_sentence(member))
-    yield from say(lambda member, _agent: init_sentence(member, raw))
-    yield from say(lambda member, agent: _hang(member, agent, jobset, raw))
+    yield from say(lambda member, _agent: init_sentence(member))
+    yield from say(lambda member, agent: _hang(member, agent, jobset))
     if is_judging_steps(jobset) and is_unwatched(raw):
         yield f"No Pod tells its steps without a watchdog, so {wire.NO_PROGRESS} has no effect."
-    yield from say(lambda member, agent: _check(member, agent, jobset.name))
-    yield from say(lambda member, agent: _saving(member, agent, raw))
+    yield from say(_check)
+    yield from say(_saving)
     yield from say(lambda member, agent: _dead_node(member, agent, jobset))
 
 
-def _hang(member: Member, agent: Container, jobset: JobSet, raw: KubeObject) -> str:
-    limits = stall_limits(member, agent, raw)
+def _hang(member: Member, agent: Container, jobset: JobSet) -> str:
+    limits = stall_limits(member, agent)
     if not limits.are_set:
         return f"A worker that hangs is not noticed: no watchdog is on ({absence(jobset, wire.STALL_AFTER)})."
     times = []
@@ -60,8 +60,8 @@ def _hang(member: Member, agent: Container, jobset: JobSet, raw: KubeObject) -> 
     return f"A worker hangs if {' or '.join(times)}; that is a failure."
 
 
-def _check(member: Member, agent: Container, jobset_name: str) -> str:
-    checks = [] if agent.is_upstream_supervisor else checks_of(member, agent, jobset_name)
+def _check(member: Member, agent: Container) -> str:
+    checks = [] if agent.is_upstream_supervisor else checks_of(member, agent)
     if not checks:
         return ""
     longest_s = max(options.check_timeout_s for _, options in checks)
@@ -73,11 +73,11 @@ def _check(member: Member, agent: Container, jobset_name: str) -> str:
     )
 
 
-def _saving(member: Member, agent: Container, raw: KubeObject) -> str:
-    within_s = save_within_s(member, agent, str((raw.get("metadata") or {}).get("name", "")))
+def _saving(member: Member, agent: Container) -> str:
+    within_s = save_within_s(member, agent)
     if within_s <= 0:
         return ""
-    stall_s = stall_limits(member, agent, raw).stall_after_s
+    stall_s = stall_limits(member, agent).stall_after_s
     slow = ""
     if stall_s is not None and stall_s < within_s:
         slow = f" A save that takes longer than {stall_s:g} s is a hang, unless the script says inplace.busy."
@@ -85,7 +85,7 @@ def _saving(member: Member, agent: Container, raw: KubeObject) -> str:
 
 
 def _dead_node(member: Member, agent: Container, jobset: JobSet) -> str:
-    length_s = lease_s(member, agent, jobset.name, jobset.fence_after_s)
+    length_s = lease_s(member, agent, jobset.fence_after_s)
     is_replaced_early = jobset.fence_after_s is not None and not member.job_spec.get("podFailurePolicy")
     replaced = (
         "is replaced as soon as Kubernetes says that its node is gone"

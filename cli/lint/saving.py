@@ -14,32 +14,30 @@ GRACE_S_DEFAULT: Final = 30  # core/v1, terminationGracePeriodSeconds
 _VARIABLE: Final = "SAVE_WITHIN_S"
 
 
-def check_saving(member: Member, agent: Container, jobset_name: str) -> Iterator[Finding]:
+def check_saving(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a time to save that kubelet cuts short, and one that only the agent or only the guard knows."""
     if agent.is_upstream_supervisor:
         return
-    own_s = _own_s(member, agent, jobset_name)
+    own_s = _own_s(member, agent)
     if member.mode == "supervisor":
         yield from _grace(member, own_s, f"{agent.path}.command")
         return
     for worker in member.workers if member.is_guarded else ():
-        guards_s = _guards_s(worker, jobset_name)
+        guards_s = _guards_s(worker)
         yield from _grace(member, guards_s, f"{worker.path}.command")
         if (guards_s > 0) != (own_s > 0):
-            where, knows = (
-                (f'{agent.path}.env[name="{_VARIABLE}"]', "the guard") if guards_s else (worker.path, "the agent")
-            )
+            where, knows = (agent.path_of(_VARIABLE), "the guard") if guards_s else (worker.path, "the agent")
             fix = f"set {_VARIABLE} in both containers, or in none"
             yield Finding("save-half", where, "nothing", f"{_VARIABLE}, as {knows} has it", fix)
 
 
-def save_within_s(member: Member, agent: Container, jobset_name: str) -> float:
+def save_within_s(member: Member, agent: Container) -> float:
     """Return how long workers may take to save before a planned stop; 0 where one of them is not asked."""
     if agent.is_upstream_supervisor:
         return 0.0
-    times = [_own_s(member, agent, jobset_name)]
+    times = [_own_s(member, agent)]
     if member.mode != "supervisor":
-        times += [_guards_s(worker, jobset_name) for worker in member.workers]
+        times += map(_guards_s, member.workers)
     return min(times)
 
 
@@ -50,15 +48,15 @@ def _grace(member: Member, within_s: float, where: str) -> Iterator[Finding]:
         yield Finding("save-grace", where, f"{within_s:g} s to save of {grace} s until SIGKILL", "less", fix)
 
 
-def _own_s(member: Member, agent: Container, jobset_name: str) -> float:
+def _own_s(member: Member, agent: Container) -> float:
     """Return the agent's time to save: a supervisor's option, or the variable."""
-    options = run_options(agent, jobset_name) if member.mode == "supervisor" else None
+    options = run_options(agent) if member.mode == "supervisor" else None
     given = dict(options.variables) if options is not None else {}
-    return _number(given.get(_VARIABLE) or settled_environment(agent, jobset_name).get(_VARIABLE, ""))
+    return _number(given.get(_VARIABLE) or settled_environment(agent).get(_VARIABLE, ""))
 
 
-def _guards_s(worker: Container, jobset_name: str) -> float:
-    options = guard_options(worker, jobset_name)
+def _guards_s(worker: Container) -> float:
+    options = guard_options(worker)
     return options.save_within_s if options is not None else 0.0
 
 

@@ -38,17 +38,11 @@ class _Watchdog:
     problem: str = ""
 
 
-def check_stall(member: Member, agent: Container, jobset: KubeObject) -> Iterator[Finding]:
-    """Yield limits that the agent refuses, that nobody can watch by, and those that are likely too short.
-
-    Args:
-        member: the Pods.
-        agent: their agent's container.
-        jobset: has the annotations.
-    """
+def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
+    """Yield limits that the agent refuses, that nobody can watch by, and those that are likely too short."""
     try:
-        given = _given(member, agent, jobset)
-        watchdog = _watchdog(member, agent, jobset, given)
+        given = _given(member, agent)
+        watchdog = _watchdog(member, agent, given)
     except ArgumentsError:
         return  # has a finding of its own
     except ConfigError as error:
@@ -75,10 +69,10 @@ def check_stall(member: Member, agent: Container, jobset: KubeObject) -> Iterato
         yield Finding("stall-start", where, f"{start_s:g} s", f"at least {stall_s:g} s, as between two steps", fix)
 
 
-def stall_limits(member: Member, agent: Container, jobset: KubeObject) -> StallSettings:
+def stall_limits(member: Member, agent: Container) -> StallSettings:
     """Return the limits by which an agent watches its worker; none where it does not, or they cannot be read."""
     try:
-        watchdog = _watchdog(member, agent, jobset, _given(member, agent, jobset))
+        watchdog = _watchdog(member, agent, _given(member, agent))
     except (ArgumentsError, ConfigError):
         return StallSettings()
     return StallSettings() if watchdog.problem else watchdog.limits
@@ -92,7 +86,7 @@ def is_judging_steps(jobset: JobSet) -> bool:
 def is_unwatched(jobset: KubeObject) -> bool:
     """Say whether no agent of the group watches its worker: then no Pod tells its steps."""
     agents = [(member, agent) for member in group_of(jobset) if (agent := member.agent) is not None]
-    return not any(stall_limits(member, agent, jobset).are_set for member, agent in agents)
+    return not any(stall_limits(member, agent).are_set for member, agent in agents)
 
 
 def check_no_progress(jobset: KubeObject) -> Iterator[Finding]:
@@ -108,20 +102,17 @@ def check_no_progress(jobset: KubeObject) -> Iterator[Finding]:
         yield Finding("no-progress-unwatched", path, found, "a watchdog, or seconds", fix)
 
 
-def _given(member: Member, agent: Container, jobset: KubeObject) -> dict[str, str]:
+def _given(member: Member, agent: Container) -> dict[str, str]:
     """Return a supervisor's options that stand for variables."""
     arguments = agent.arguments(RUN) if member.mode == "supervisor" and not agent.is_upstream_supervisor else None
-    name = str((jobset.get("metadata") or {}).get("name", ""))
-    options = parse(arguments, agent_environment(agent, name)) if arguments is not None else None
+    options = parse(arguments, agent_environment(agent)) if arguments is not None else None
     return dict(options.variables) if isinstance(options, RunOptions) else {}
 
 
-def _watchdog(member: Member, agent: Container, jobset: KubeObject, given: dict[str, str]) -> _Watchdog:
-    metadata = jobset.get("metadata") or {}
-    annotations = metadata.get("annotations") or {}
-    config = AgentConfig.from_env(settled_environment(agent, str(metadata.get("name", ""))) | given)
+def _watchdog(member: Member, agent: Container, given: dict[str, str]) -> _Watchdog:
+    config = AgentConfig.from_env(settled_environment(agent) | given)
     own = config.watch or WatchSettings(folder=config.progress_dir)
-    texts = [text if isinstance(text := annotations.get(name), str) else None for name in _ANNOTATIONS]
+    texts = [text if isinstance(text := member.annotations.get(name), str) else None for name in _ANNOTATIONS]
     limits, _ = annotated_limits(own, StallSettings(), (texts[0], texts[1]))
     problem = UNWATCHED if member.mode == "sidecar" and not config.link_file else ""
     if not problem and not own.pattern and not own.folder.startswith("/"):
@@ -135,5 +126,5 @@ def _place(agent: Container, given: Mapping[str, str], own: WatchSettings, *, nu
     if variable in given:
         return f"{agent.path}.command"
     if own.decides[number]:
-        return f'{agent.path}.env[name="{variable}"]'
+        return agent.path_of(variable)
     return f'metadata.annotations["{_ANNOTATIONS[number]}"]'

@@ -37,7 +37,7 @@ def check_start(worker: Container, agent: Container) -> Iterator[Finding]:
 
 def check_removed(member: Member) -> Iterator[Finding]:
     """Yield containers that call a subcommand of an earlier version."""
-    for container in (*member.inits, *member.containers):
+    for container in member.every_container:
         if container.calls(REMOVED):
             found, needed = f"inplace-agent {REMOVED}", "inplace-agent guard -- COMMAND"
             yield Finding("worker-wait", f"{container.path}.command", found, needed, REMOVED_FIX)
@@ -47,5 +47,5 @@ def check_program_file(worker: Container, agent: Container) -> Iterator[Finding]
     """Yield a worker that starts by the agent's file, which its agent does not leave there."""
     left = agent.env.get("AGENT_FILE", {}).get("value")
     if PROGRAM_FILE in worker.words and left != PROGRAM_FILE:
-        where, fix = f'{agent.path}.env[name="AGENT_FILE"]', "`inplace inject` adds it"
-        yield Finding("worker-file", where, shown(left), PROGRAM_FILE, fix)
+        path = agent.path_of("AGENT_FILE")
+        yield Finding("worker-file", path, shown(left), PROGRAM_FILE, "`inplace inject` adds it")

@@ -38,14 +38,13 @@ def is_guaranteed(container: Container) -> bool:
 
 def agents_own(member: Member) -> list[Container]:
     """Return the containers that stand in the Pod for the agent alone: a sidecar, a supervisor's copier."""
-    every = (*member.inits, *member.containers)
-    return [one for one in every if one.is_agent_alone or (one.is_init and one.name == COPIER)]
+    return [one for one in member.every_container if one.is_agent_alone or (one.is_init and one.name == COPIER)]
 
 
 def users_own(member: Member) -> list[Container]:
     """Return all other containers."""
     ours = agents_own(member)
-    return [one for one in (*member.inits, *member.containers) if one not in ours]
+    return [one for one in member.every_container if one not in ours]
 
 
 def has_pod_level(member: Member) -> bool:

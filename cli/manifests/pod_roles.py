@@ -7,7 +7,7 @@ Reads raw templates of any origin: ours, upstream's, and incomplete ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -38,11 +38,13 @@ class Container:
         raw: as it stands in the template, for changes in place.
         path: where it stands in the JobSet.
         is_init: it is one of initContainers.
+        jobset_name: of the JobSet; "" where the template does not tell.
     """
 
     raw: KubeObject
     path: str
     is_init: bool
+    jobset_name: str = ""
 
     @property
     def name(self) -> str:
@@ -63,6 +65,10 @@ class Container:
     def env(self) -> Mapping[str, KubeObject]:
         """Return its variables by name; of two of one name kubelet takes the last."""
         return {str(entry.get("name")): entry for entry in self.raw.get("env") or ()}
+
+    def path_of(self, variable: str) -> str:
+        """Return where a variable stands, or has to stand."""
+        return f'{self.path}.env[name="{variable}"]'
 
     def calls(self, subcommand: str) -> bool:
         """Say whether the command line is the agent's with this subcommand, by itself or inside a shell's text."""
@@ -129,15 +135,22 @@ class Member:
     Args:
         raw: the replicatedJob.
         path: where it stands in the JobSet.
+        metadata: of the JobSet.
     """
 
     raw: KubeObject
     path: str
+    metadata: KubeObject = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """Return its name."""
         return str(self.raw.get("name", ""))
+
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        """Return the annotations of the JobSet."""
+        return self.metadata.get("annotations") or {}
 
     @property
     def template(self) -> KubeObject:
@@ -189,9 +202,14 @@ class Member:
         return tuple(self._containers("initContainers"))
 
     @property
+    def every_container(self) -> tuple[Container, ...]:
+        """Return all containers, the init containers first."""
+        return (*self.inits, *self.containers)
+
+    @property
     def sidecar_agent(self) -> Container | None:
         """Return the agent beside the worker, in any list of containers."""
-        return next((container for container in (*self.inits, *self.containers) if container.is_agent_alone), None)
+        return next((container for container in self.every_container if container.is_agent_alone), None)
 
     @property
     def supervisor(self) -> Container | None:
@@ -233,14 +251,15 @@ class Member:
     def _containers(self, kind: str) -> Iterator[Container]:
         for index, raw in enumerate(self.pod_spec.get(kind) or ()):
             label = f'name="{raw["name"]}"' if raw.get("name") else str(index)
-            yield Container(raw, f"{self.pod_path}.{kind}[{label}]", kind == "initContainers")
+            path, name = f"{self.pod_path}.{kind}[{label}]", str(self.metadata.get("name", ""))
+            yield Container(raw, path, kind == "initContainers", name)
 
 
 def members(jobset: KubeObject) -> Iterator[Member]:
     """Yield every replicatedJob of a JobSet."""
     for index, raw in enumerate((jobset.get("spec") or {}).get("replicatedJobs") or ()):
         label = f'name="{raw["name"]}"' if raw.get("name") else str(index)
-        yield Member(raw, f"spec.replicatedJobs[{label}]")
+        yield Member(raw, f"spec.replicatedJobs[{label}]", jobset.get("metadata") or {})
 
 
 def field_path(entry: Mapping[str, Any] | None) -> str | None:

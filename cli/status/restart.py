@@ -71,9 +71,8 @@ async def request_restart(connection: Connection, name: str, save_s: int = 0) ->
 
 def _can_save(raw: KubeObject) -> bool:
     """Say whether some agent asks its workers to save; who asks is set in the template alone."""
-    name = str(raw["metadata"]["name"])
     agents = [(member, member.agent) for member in members(raw)]
-    return any(agent is not None and save_within_s(member, agent, name) > 0 for member, agent in agents)
+    return any(agent is not None and save_within_s(member, agent) > 0 for member, agent in agents)
 
 
 async def _wait(connection: Connection, name: str, request: str, timeout_s: float) -> None:

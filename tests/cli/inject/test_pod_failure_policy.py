@@ -75,7 +75,7 @@ def test_the_codes_that_end_the_job_end_a_guarded_pod(
     assert set(codes_that(worker.raw, Ending.STAYS)) == {0, *final}
     assert set(codes_that(worker.raw, Ending.ALL_RESTART)) == FAILURES - final
     assert all(len(one["exitCodes"]["values"]) <= EXIT_CODES_MAX for one in worker.raw.get("restartPolicyRules") or ())
-    guard = guard_options(worker, "plain")
+    guard = guard_options(worker)
     assert isinstance(guard, GuardOptions)
     assert guard.final_codes == final
     assert injected(text, tmp_path, depth=depth) == text
@@ -87,7 +87,7 @@ def test_the_codes_that_end_the_job_end_a_supervised_pod(
 ) -> None:
     """The supervisor leaves with them."""
     (worker,) = member_of(with_rules(rules, tmp_path, mode="supervisor")).workers
-    supervisor = run_options(worker, "plain")
+    supervisor = run_options(worker)
     assert isinstance(supervisor, RunOptions)
     assert supervisor.final_codes == final
 
