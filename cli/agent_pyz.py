@@ -22,7 +22,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -162,22 +162,14 @@ def _our_licence() -> Path:
     Raises:
         BuildError: there is none.
     """
-    files = (distribution("inplace").files or ()) if _is_installed() else ()
-    for file in files:
-        if file.parts[-2:] == ("licenses", "LICENSE"):
-            return Path(str(file.locate()))
+    with suppress(PackageNotFoundError):  # in an image's build
+        for file in distribution("inplace").files or ():
+            if file.parts[-2:] == ("licenses", "LICENSE"):
+                return Path(str(file.locate()))
     beside = SOURCES / "LICENSE"  # AFTER that: beside an installed package it is some other package's
     if beside.is_file():
         return beside
     raise BuildError(f"expected the file LICENSE in {SOURCES} or in the installed package, saw none; install it anew")
-
-
-def _is_installed() -> bool:
-    try:
-        distribution("inplace")
-    except PackageNotFoundError:  # in an image's build
-        return False
-    return True
 
 
 def _compiled(python: str, sources: Mapping[str, bytes]) -> dict[str, bytes]:

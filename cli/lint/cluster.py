@@ -1,4 +1,4 @@
-"""Check a manifest against the cluster: the server, the JobSet API, the policies, a controller. Pure."""
+"""Check a manifest against the cluster: the server, the JobSet API, the policies, a controller, nodes, admission."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from inplace.agent.announce.herd import GROUP_FREE
-from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts
+from inplace.cli.lint.admission import ask_about_jobset
+from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts, ask_about_cluster
+from inplace.cli.lint.jobset import group_of, is_in_place
 from inplace.cli.lint.kubelet_bugs import version_of
+from inplace.cli.lint.nodes import check_nodes
 from inplace.cli.lint.webhooks import check_webhooks
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Member
+from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
@@ -26,6 +30,32 @@ _COLUMNS: Final = (
     wire.COLUMN_UID,
 )
 _INSTALL: Final = "kubectl apply --server-side -k deploy/"
+
+
+async def lint_cluster(
+    client: KubeClient, objects: Sequence[KubeObject], jobsets: Sequence[KubeObject], *, namespace: str
+) -> list[list[Finding]]:
+    """Return what is wrong in the cluster for each JobSet. Every request is a read or a dry run.
+
+    Args:
+        client: of the cluster.
+        objects: everything of the manifest, which may bring along what the cluster lacks.
+        jobsets: those of them to judge.
+        namespace: of JobSets that name none.
+
+    Raises:
+        ApiError, TransportError: the cluster refused, or did not answer.
+    """
+    facts = await ask_about_cluster(client)
+    found = []
+    for jobset in jobsets:
+        placed = jobset | {"metadata": {"namespace": namespace} | (jobset.get("metadata") or {})}
+        group = group_of(placed) if is_in_place(placed) else []
+        findings = [*facts.unknown, *check_cluster(facts, group)]
+        findings += [finding async for finding in ask_about_jobset(client, placed, group, objects)]
+        findings += check_nodes(facts, group)
+        found.append(findings)
+    return found
 
 
 def check_cluster(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Finding]:

@@ -23,8 +23,9 @@ from inplace.cli.lint.pod import check_containers, check_pod
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.stall import check_no_progress
 from inplace.cli.manifests.documents import Stream, StreamError, name_of, read_stream
-from inplace.cli.manifests.finding import ClusterError, Finding
+from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.pod_roles import members
+from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 
@@ -67,7 +68,7 @@ def run_lint(file: str, options: LintOptions) -> int:
         if options.cluster:
             found = asyncio.run(_ask(stream, options))
             reports = [_with(report, more) for report, more in zip(reports, found, strict=True)]
-    except (StreamError, ClusterError) as error:
+    except (StreamError, RefusalError) as error:
         print(f"inplace lint: {error}", file=sys.stderr)
         return UNUSABLE
     if options.output == "json":
@@ -80,15 +81,12 @@ def run_lint(file: str, options: LintOptions) -> int:
 
 async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
     """Check the cluster; the modules for that are loaded only here."""
-    from inplace.cli.lint.connection import lint_cluster
+    from inplace.cli.connection import Target, connected
+    from inplace.cli.lint.cluster import lint_cluster
 
-    return await lint_cluster(
-        list(stream.objects()),
-        list(stream.jobsets()),
-        namespace=options.namespace,
-        kubeconfig=options.kubeconfig,
-        context=options.context,
-    )
+    objects, jobsets = list(stream.objects()), list(stream.jobsets())
+    async with connected(Target(options.context, options.kubeconfig)) as connection:
+        return await lint_cluster(connection.client, objects, jobsets, namespace=options.namespace)
 
 
 def lint(stream: Stream) -> list[LintReport]:

@@ -7,7 +7,7 @@ Guarantees: an unusable stream gives one sentence that says what was expected an
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -83,7 +83,8 @@ def read_stream(file: str, *, runtimes: bool = False) -> Stream:
         kinds = ", ".join(sorted({f"{document['kind']} ({document['apiVersion']})" for document in stream.objects()}))
         raise StreamError(f"{source}: expected a {wire.KIND} ({wire.API_VERSION}), saw {kinds:.200}")
     for jobset in (*stream.jobsets(), *held):
-        _check_form(jobset, source)
+        name = name_of(jobset) if isinstance(jobset.get("metadata") or {}, dict) else "JobSet"
+        _check_form(jobset, _FORM, "", f"{source}: {name}")
     return stream
 
 
@@ -135,48 +136,42 @@ def _read(file: str, source: str) -> str:
         raise StreamError(f"{source}: expected YAML in UTF-8, saw {error}") from error
 
 
-def _check_form(jobset: KubeObject, source: str) -> None:
+def _check_form(part: Any, form: Any, path: str, where: str) -> None:
     """Refuse an object that is a JobSet in name only, so that later code need not check.
+
+    Args:
+        part: what stands there; None passes as empty.
+        form: the named parts of a mapping, or the form of a list's items.
+        path: where it stands.
+        where: the file and the object, for the message.
 
     Raises:
         StreamError: a part that must be a mapping or a list is something else.
     """
-    where = f"{source}: {name_of(jobset) if isinstance(jobset.get('metadata') or {}, dict) else 'JobSet'}"
-    metadata = _mapping(jobset, "metadata", "", where)
-    for part in ("annotations", "labels"):
-        _mapping(metadata, part, "metadata.", where)
-    spec = _mapping(jobset, "spec", "", where)
-    _mapping(spec, "failurePolicy", "spec.", where)
-    for index, job in enumerate(_list(spec, "replicatedJobs", "spec.", where)):
-        path = f"spec.replicatedJobs[{index}].template"
-        template = _mapping(job, "template", path.removesuffix("template"), where)
-        _mapping(_mapping(template, "metadata", f"{path}.", where), "annotations", f"{path}.metadata.", where)
-        pod = _mapping(_mapping(template, "spec", f"{path}.", where), "template", f"{path}.spec.", where)
-        pod_spec = _mapping(pod, "spec", f"{path}.spec.template.", where)
-        path += ".spec.template.spec."
-        for kind in ("containers", "initContainers"):
-            for position, container in enumerate(_list(pod_spec, kind, path, where)):
-                inside = f"{path}{kind}[{position}]."
-                for part in ("env", "ports", "volumeMounts", "restartPolicyRules"):
-                    _list(container, part, inside, where)
-                for part in ("startupProbe", "lifecycle", "resources"):
-                    _mapping(container, part, inside, where)
-                for part in ("command", "args"):
-                    words = container.get(part) or []
-                    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-                        raise StreamError(f"{where}: {inside}{part}: expected a list of texts, saw {words!r:.80}")
-        _list(pod_spec, "volumes", path, where)
+    if part is None:
+        return
+    if isinstance(form, dict):
+        if not isinstance(part, dict):
+            raise StreamError(f"{where}: {path}: expected a mapping, saw {part!r:.80}")
+        for key, inner in form.items():
+            _check_form(part.get(key), inner, f"{path}.{key}" if path else key, where)
+        return
+    (item,) = form
+    kind, words = (str, "texts") if item is str else (dict, "mappings")
+    if (part or kind is dict) and not (isinstance(part, list) and all(isinstance(one, kind) for one in part)):
+        raise StreamError(f"{where}: {path}: expected a list of {words}, saw {part!r:.80}")
+    for position, one in enumerate(part if kind is dict else ()):
+        _check_form(one, item, f"{path}[{position}]", where)
 
 
-def _mapping(parent: KubeObject, key: str, prefix: str, where: str) -> KubeObject:
-    value = parent.get(key)
-    if value is not None and not isinstance(value, dict):
-        raise StreamError(f"{where}: {prefix}{key}: expected a mapping, saw {value!r:.80}")
-    return value or {}
-
-
-def _list(parent: KubeObject, key: str, prefix: str, where: str) -> list[KubeObject]:
-    value = parent.get(key)
-    if value is not None and (not isinstance(value, list) or not all(isinstance(item, dict) for item in value)):
-        raise StreamError(f"{where}: {prefix}{key}: expected a list of mappings, saw {value!r:.80}")
-    return value or []
+_CONTAINER: Final[Mapping[str, Any]] = {
+    **{name: [{}] for name in ("env", "ports", "volumeMounts", "restartPolicyRules")},
+    **{name: {} for name in ("startupProbe", "lifecycle", "resources")},
+    **{name: [str] for name in ("command", "args")},
+}
+_POD: Final = {"containers": [_CONTAINER], "initContainers": [_CONTAINER], "volumes": [{}]}
+_JOB: Final = {"template": {"metadata": {"annotations": {}}, "spec": {"template": {"spec": _POD}}}}
+_FORM: Final[Mapping[str, Any]] = {
+    "metadata": {"annotations": {}, "labels": {}},
+    "spec": {"failurePolicy": {}, "replicatedJobs": [_JOB]},
+}

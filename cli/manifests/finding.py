@@ -31,10 +31,6 @@ class Finding:
         return f"{self.path}: found {self.found}, needed {self.needed}; {self.fix}"
 
 
-class ClusterError(Exception):
-    """The cluster cannot be asked; the message says why."""
-
-
 def shown(value: object) -> str:
     """Return a value of a manifest for `found`."""
     return "nothing" if value is None else f"{value!r:.80}"

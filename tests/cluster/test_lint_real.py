@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from inplace.cli.lint.connection import lint_cluster
+from inplace.cli.connection import Target, connected
+from inplace.cli.lint.cluster import lint_cluster
 from inplace.cli.lint.nodes import FEATURE
 from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.yaml_loader import parse
@@ -41,12 +42,14 @@ def manifest(tmp_path: Path) -> list[KubeObject]:
     return list(parse(injected(example("plain.yaml"), tmp_path)))
 
 
-async def ask(running: ControlPlane, documents: Iterable[KubeObject], namespace: str, **options: Any) -> list[Finding]:
+async def ask(
+    running: ControlPlane, documents: Iterable[KubeObject], namespace: str, kubeconfig: Path | None = None
+) -> list[Finding]:
     """Return lint's findings in the cluster for the manifest's JobSet, moved to a namespace."""
     moved = yaml.safe_load(yaml.safe_dump(list(documents)).replace("namespace: default", f"namespace: {namespace}"))
     jobsets = [obj for obj in moved if obj["kind"] == "JobSet"]
-    kubeconfig = str(options.pop("kubeconfig", running.kubeconfig))
-    (found,) = await lint_cluster(moved, jobsets, namespace=namespace, kubeconfig=kubeconfig, context=None, **options)
+    async with connected(Target(kubeconfig=str(kubeconfig or running.kubeconfig))) as connection:
+        (found,) = await lint_cluster(connection.client, moved, jobsets, namespace=namespace)
     return found
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from inplace.cli.lint.cluster import check_cluster
-from inplace.cli.lint.connection import lint_with
+from inplace.cli.lint.cluster import check_cluster, lint_cluster
 from inplace.cli.lint.facts import PAGE, PAGES_MAX, ClusterFacts, Node, ask_about_cluster
 from inplace.cli.lint.jobset import group_of
 from inplace.cli.lint.kubelet_bugs import version_of
@@ -43,7 +42,7 @@ def documents(tmp_path: Path) -> list[KubeObject]:
 async def asked(client: KubeClient, documents: list[KubeObject]) -> list[Finding]:
     """Return lint's findings for the manifest's JobSet."""
     jobsets = [document for document in documents if document["kind"] == "JobSet"]
-    (found,) = await lint_with(client, documents, jobsets, namespace="default")
+    (found,) = await lint_cluster(client, documents, jobsets, namespace="default")
     return found
 
 
