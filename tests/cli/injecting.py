@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import deepcopy
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from inplace.cli.inject.jobset import inject
 from inplace.cli.inject.pod import InjectOptions
-from inplace.cli.manifests.documents import read_stream
+from inplace.cli.lint.lint import lint
+from inplace.cli.manifests.documents import Stream
+from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.text import with_documents
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
@@ -22,16 +23,19 @@ EXAMPLES = REPOSITORY / "examples"
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # ten times as fast
 
 
-def injected(text: str, folder: Path, **options: Any) -> str:
+def injected(text: str, **options: Any) -> str:
     """Return the text of a manifest with the agent in it; the same text with the same options is injected once."""
     key = (text, repr(sorted(options.items())))
     if key not in _injected:
-        file = folder / "manifest.yaml"
-        file.write_text(text)
-        stream = read_stream(str(file), runtimes=True)
+        stream = Stream("manifest", text, parse(text))
         documents, first = inject(stream.documents, InjectOptions(**options))
         _injected[key] = with_documents(stream, documents, first).text
     return _injected[key]
+
+
+def findings_of(*documents: Any) -> tuple[Finding, ...]:
+    """Return what lint says of the JobSets among some documents."""
+    return tuple(finding for report in lint(Stream("manifest", "", documents)) for finding in report.findings)
 
 
 _injected: Final[dict[tuple[str, str], str]] = {}

@@ -37,9 +37,9 @@ ELSEWHERE = {"crd", "controller", "admission-policy", "no-nodes"}  # an empty cl
 
 
 @pytest.fixture
-def manifest(tmp_path: Path) -> list[KubeObject]:
+def manifest() -> list[KubeObject]:
     """Return examples/plain.yaml with the agent in it, and its permissions."""
-    return list(parse(injected(example("plain.yaml"), tmp_path)))
+    return list(parse(injected(example("plain.yaml"))))
 
 
 async def ask(
@@ -208,11 +208,9 @@ async def add_node(api: ApiClient, name: str, version: str, features: list[str])
         ("none", {}, {"no-nodes"}),
     ],
 )
-async def test_nodes(
-    installed: ControlPlane, tmp_path: Path, pool: str, options: dict[str, Any], expected: set[str]
-) -> None:
+async def test_nodes(installed: ControlPlane, pool: str, options: dict[str, Any], expected: set[str]) -> None:
     """Of the nodes that may take the Pods, missing features and bugs that concern the manifest are findings."""
-    documents = list(parse(injected(example("plain.yaml"), tmp_path, **options)))
+    documents = list(parse(injected(example("plain.yaml"), **options)))
     if pool:
         pod_of(documents)["nodeSelector"] = {"pool": pool}
     found = await ask(installed, documents, "default")
@@ -265,9 +263,9 @@ def lint(*arguments: str, text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-async def test_as_a_program(installed: ControlPlane, tmp_path: Path) -> None:
+async def test_as_a_program(installed: ControlPlane) -> None:
     """`inplace lint` uses a kubeconfig; an unusable one gives exit code 2 and a message."""
-    text = injected(example("plain.yaml"), tmp_path).replace("default", "inplace-system")
+    text = injected(example("plain.yaml")).replace("default", "inplace-system")
     here = str(installed.kubeconfig)
     good = lint("--kubeconfig", here, text=text)
     assert good.returncode == 0, good.stdout + good.stderr
@@ -284,14 +282,12 @@ async def test_as_a_program(installed: ControlPlane, tmp_path: Path) -> None:
         assert "Traceback" not in failed.stderr
 
 
-async def test_a_guaranteed_pod_stays_one_under_a_quota(
-    control_plane: ControlPlane, namespace: str, tmp_path: Path
-) -> None:
+async def test_a_guaranteed_pod_stays_one_under_a_quota(control_plane: ControlPlane, namespace: str) -> None:
     """A namespace whose quota wants limits takes the injected Pod as Guaranteed, but not without the agent's limits."""
     hard = {"limits.cpu": "100", "limits.memory": "1Ti"}
     limits = 'resources: {limits: {cpu: "4", memory: 8Gi}}'
     text = example("minimal.yaml").replace("{containers: [{name: worker,", f"{{containers: [{{name: worker, {limits},")
-    spec = pod_spec_of(injected(text, tmp_path)) | {"serviceAccountName": "default"}
+    spec = pod_spec_of(injected(text)) | {"serviceAccountName": "default"}
     pod = {"metadata": {"generateName": "worker-"}, "spec": spec}
     core = f"/api/v1/namespaces/{namespace}"
     async with control_plane.client() as client:

@@ -57,12 +57,12 @@ def options() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-def test_a_page_names_what_there_is(page: Path, tmp_path: Path) -> None:
+def test_a_page_names_what_there_is(page: Path) -> None:
     """Of `inplace` its subcommands and options; of `kubectl logs` and `exec` the containers that inject makes."""
     text = page.read_text()
     wrong = [" ".join(words) for words in commands(text, "inplace") if len(words) > 1 and wrong_words(words)]
     assert wrong == []
-    pod = pod_spec_of(injected(example("plain.yaml"), tmp_path))
+    pod = pod_spec_of(injected(example("plain.yaml")))
     containers = {container["name"] for kind in ("containers", "initContainers") for container in pod[kind]}
     named = {
         words[words.index("-c") + 1]

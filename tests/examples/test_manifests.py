@@ -107,11 +107,11 @@ async def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> No
 
 
 @pytest.mark.virtual_time
-async def test_ten_lines_are_enough(tmp_path: Path) -> None:
+async def test_ten_lines_are_enough() -> None:
     """A user's manifest has ten lines; with the injected agent the server takes it, and the group waits."""
     written = (FOLDER / "minimal.yaml").read_text()
     assert len([line for line in written.splitlines() if not line.startswith("#")]) == 10
-    text = injected(written, tmp_path)
+    text = injected(written)
     assert max(len(line) for line in text.splitlines()) <= 120, "expected lines that a person reads"
     rig = Rig()
     rig.server.load(policies("jobsets.yaml", "immutable.yaml"))
@@ -134,7 +134,7 @@ def test_lint_has_nothing_to_say(name: str, tmp_path: Path) -> None:
     """`lint` finds no error in an example, also after the inject of its comment; one example shows a warning."""
     text = (FOLDER / name).read_text()
     if f"inplace inject -f examples/{name} | kubectl" in text:
-        text = injected(text, tmp_path)
+        text = injected(text)
     file = tmp_path / name
     file.write_text(text)
     reports = lint(read_stream(str(file)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,40 +47,36 @@ def limited(resources: str, pod: str = "") -> str:
         ("limits: null", {"requests": {"cpu": "10m", "memory": "32Mi"}}),
     ],
 )
-def test_the_agent_has_limits_where_the_worker_has_them(
-    tmp_path: Path, mode: str, resources: str, expected: object
-) -> None:
+def test_the_agent_has_limits_where_the_worker_has_them(mode: str, resources: str, expected: object) -> None:
     """The agent has a limit for each resource that the worker limits, and equal requests beside a Guaranteed one."""
-    assert resources_of(injected(limited(resources), tmp_path, mode=mode)) == expected
+    assert resources_of(injected(limited(resources), mode=mode)) == expected
 
 
-def test_one_container_without_limits_makes_the_agent_free(tmp_path: Path) -> None:
+def test_one_container_without_limits_makes_the_agent_free() -> None:
     """A Pod with one container that has no limits is Burstable already, so the agent has none."""
     text = limited(GUARANTEED).replace(
         "command: [python3, train.py]}", "command: [python3, train.py]}, {name: log, image: log}"
     )
     assert "{name: log" in text
-    assert resources_of(injected(text, tmp_path, workers=("worker",))) == {"requests": {"cpu": "10m", "memory": "32Mi"}}
+    assert resources_of(injected(text, workers=("worker",))) == {"requests": {"cpu": "10m", "memory": "32Mi"}}
 
 
-def test_resources_of_the_whole_pod_cover_the_agent(tmp_path: Path) -> None:
+def test_resources_of_the_whole_pod_cover_the_agent() -> None:
     """Beside resources of the Pod the agent requests nothing: its requests could exceed them."""
     text = limited(GUARANTEED, f"resources: {{{GUARANTEED}}}, ")
-    assert resources_of(injected(text, tmp_path)) is None
-    assert resources_of(injected(text, tmp_path, agent_resources=amounts_of("requests.cpu=1m"))) == {
-        "requests": {"cpu": "1m"}
-    }
+    assert resources_of(injected(text)) is None
+    assert resources_of(injected(text, agent_resources=amounts_of("requests.cpu=1m"))) == {"requests": {"cpu": "1m"}}
 
 
-def test_the_users_amounts_win(tmp_path: Path) -> None:
+def test_the_users_amounts_win() -> None:
     """--agent-resources replaces what it names; a second run with it changes nothing, another amount is refused."""
     given = amounts_of("cpu=1,limits.memory=1Gi,requests.memory=1Gi")
-    made = injected(limited(GUARANTEED), tmp_path, agent_resources=given)
+    made = injected(limited(GUARANTEED), agent_resources=given)
     assert resources_of(made) == {kind: {"cpu": "1", "memory": "1Gi"} for kind in ("requests", "limits")}
-    assert injected(made, tmp_path, agent_resources=given) == made
-    assert injected(made, tmp_path) == made
+    assert injected(made, agent_resources=given) == made
+    assert injected(made) == made
     with pytest.raises(Refusal, match="change it there, or leave --agent-resources out"):
-        injected(made, tmp_path, agent_resources=amounts_of("cpu=2,memory=1Gi"))
+        injected(made, agent_resources=amounts_of("cpu=2,memory=1Gi"))
 
 
 @pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
@@ -93,10 +88,10 @@ def test_the_users_amounts_win(tmp_path: Path) -> None:
         ("limits.memory=1Gi", "amounts that make the Pod Burstable"),
     ],
 )
-def test_amounts_that_break_the_pod_are_refused(tmp_path: Path, mode: str, option: str, words: str) -> None:
+def test_amounts_that_break_the_pod_are_refused(mode: str, option: str, words: str) -> None:
     """Amounts that the server refuses or that would make a Guaranteed Pod Burstable are refused."""
     with pytest.raises(Refusal, match=words):
-        injected(limited(GUARANTEED), tmp_path, mode=mode, agent_resources=amounts_of(option))
+        injected(limited(GUARANTEED), mode=mode, agent_resources=amounts_of(option))
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,9 @@ def by_name(items: list[KubeObject]) -> dict[str, KubeObject]:
 
 
 @pytest.mark.parametrize("barrier", ["guard", "probe"])
-def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path, barrier: str) -> None:
+def test_the_sidecar_is_what_the_example_has_by_hand(barrier: str) -> None:
     """The injected sidecar equals the example's field by field, apart from names and a stricter securityContext."""
-    made, by_hand = injected(PLAIN, tmp_path, agent_in_image=True, barrier=barrier), example("train.yaml")
+    made, by_hand = injected(PLAIN, agent_in_image=True, barrier=barrier), example("train.yaml")
     if barrier == "probe":
         by_hand = yaml.safe_dump(held_by_probe(jobset_of(by_hand)))
     ours, theirs = pod_spec_of(made), pod_spec_of(by_hand)
@@ -62,9 +62,9 @@ def test_the_sidecar_is_what_the_example_has_by_hand(tmp_path: Path, barrier: st
         assert specs[0][key] == specs[1][key]
 
 
-def test_the_supervisor_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
+def test_the_supervisor_is_what_the_example_has_by_hand() -> None:
     """The injected supervisor has the example's variables; it wraps the command with the file of an init container."""
-    made, by_hand = injected(PLAIN, tmp_path, mode="supervisor"), example("train-supervisor.yaml")
+    made, by_hand = injected(PLAIN, mode="supervisor"), example("train-supervisor.yaml")
     worker, model = pod_spec_of(made)["containers"][0], pod_spec_of(by_hand)["containers"][0]
     original = by_name(pod_spec_of(PLAIN)["containers"][0]["env"])
     agents = {name: entry for name, entry in by_name(worker["env"]).items() if name not in original}
@@ -84,9 +84,9 @@ def test_the_supervisor_is_what_the_example_has_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=repr)
-def test_every_comment_stays_and_only_lines_are_added(tmp_path: Path, options: Mapping[str, Any]) -> None:
+def test_every_comment_stays_and_only_lines_are_added(options: Mapping[str, Any]) -> None:
     """Each line of the manifest is kept in its order, apart from the command that the supervisor wraps."""
-    made = iter(injected(PLAIN, tmp_path, **options).splitlines())
+    made = iter(injected(PLAIN, **options).splitlines())
     lost = [line for line in PLAIN.splitlines() if line not in made]
     assert lost[:1] in ([], ["              command: [python3, -m, inplace.examples.train]"])
     if options.get("barrier") == "probe":
@@ -96,16 +96,16 @@ def test_every_comment_stays_and_only_lines_are_added(tmp_path: Path, options: M
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=repr)
 @pytest.mark.parametrize("name", ["plain.yaml", "depends-on.yaml", "train.yaml", "elastic.yaml"])
-def test_doing_it_twice_changes_nothing(tmp_path: Path, name: str, options: Mapping[str, Any]) -> None:
+def test_doing_it_twice_changes_nothing(name: str, options: Mapping[str, Any]) -> None:
     """A second run changes no byte, with any options."""
-    once = injected(example(name), tmp_path, **options)
-    assert injected(once, tmp_path, **options) == once
+    once = injected(example(name), **options)
+    assert injected(once, **options) == once
 
 
 @pytest.mark.parametrize("name", ["train.yaml", "train-supervisor.yaml"])
-def test_a_manifest_with_an_agent_is_left_alone(tmp_path: Path, name: str) -> None:
+def test_a_manifest_with_an_agent_is_left_alone(name: str) -> None:
     """A manifest with an agent written by hand stays as it is."""
-    assert injected(example(name), tmp_path) == example(name)
+    assert injected(example(name)) == example(name)
 
 
 def test_permissions_are_those_of_the_installation() -> None:
@@ -116,19 +116,19 @@ def test_permissions_are_those_of_the_installation() -> None:
     assert list(parse(file.read_text())) == permissions("default", "inplace-agent")
 
 
-def test_other_kinds_and_documents_pass_through(tmp_path: Path) -> None:
+def test_other_kinds_and_documents_pass_through() -> None:
     """Other documents stay as they are: before and after the JobSet, in a List, or empty."""
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"day": "2026-11-21"}}
     text = f"---\n# first\n{as_yaml([other])}---\n---\n{PLAIN}"
-    made = injected(text, tmp_path)
+    made = injected(text)
     assert [document["kind"] for document in parse(made) if document] == [
         *("ServiceAccount", "Role", "RoleBinding", "ConfigMap", "JobSet")
     ]
     assert "# first\n" in made
     listed = {"apiVersion": "v1", "kind": "List", "items": [other, jobset_of(PLAIN)]}
-    *_, document = parse(injected(json.dumps(listed), tmp_path))
+    *_, document = parse(injected(json.dumps(listed)))
     assert document["items"][0] == other
-    assert document["items"][1] == jobset_of(injected(PLAIN, tmp_path))
+    assert document["items"][1] == jobset_of(injected(PLAIN))
 
 
 def under(account: str, field: str = "serviceAccountName") -> str:
@@ -147,12 +147,10 @@ def under(account: str, field: str = "serviceAccountName") -> str:
         (PLAIN, {"account": "trainer"}, "--service-account: found 'trainer'"),
     ],
 )
-def test_an_account_of_another_name_gets_no_rights_unasked(
-    tmp_path: Path, text: str, options: Mapping[str, Any], path: str
-) -> None:
+def test_an_account_of_another_name_gets_no_rights_unasked(text: str, options: Mapping[str, Any], path: str) -> None:
     """An account that admission does not restrict is refused; the refusal says so and names two solutions."""
     with pytest.raises(Refusal) as refused:
-        injected(text, tmp_path, **options)
+        injected(text, **options)
     (finding,) = map(str, refused.value.findings)
     assert path in finding
     assert "needed inplace-agent or inplace-agent-SUFFIX" in finding
@@ -161,28 +159,28 @@ def test_an_account_of_another_name_gets_no_rights_unasked(
 
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_an_unrestricted_account_is_asked_for_by_a_flag(tmp_path: Path, field: str) -> None:
+def test_an_unrestricted_account_is_asked_for_by_a_flag(field: str) -> None:
     """With the flag the account stays the user's; Role and binding have our name, not the account's."""
-    made = injected(under("trainer", field), tmp_path, unrestricted_account=True)
+    made = injected(under("trainer", field), unrestricted_account=True)
     assert pod_spec_of(made)["serviceAccountName"] == "trainer"
     role, binding, _ = parse(made)
     assert (role["kind"], role["metadata"]["name"]) == ("Role", "inplace-agent")
     assert (binding["kind"], binding["metadata"]["name"]) == ("RoleBinding", "inplace-agent:trainer")
     assert binding["roleRef"]["name"] == "inplace-agent"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "trainer", "namespace": "default"}]
-    assert injected(made, tmp_path) == made
+    assert injected(made) == made
 
 
-def test_an_account_that_the_file_binds_is_left_to_the_user(tmp_path: Path) -> None:
+def test_an_account_that_the_file_binds_is_left_to_the_user() -> None:
     """When the file binds the account itself, inject refuses nothing and adds nothing."""
     binding = permissions("default", "trainer")[-1]
     bound = f"{as_yaml([binding])}---\n{under('trainer')}"
-    assert [document["kind"] for document in parse(injected(bound, tmp_path))] == ["RoleBinding", "JobSet"]
+    assert [document["kind"] for document in parse(injected(bound))] == ["RoleBinding", "JobSet"]
 
 
-def test_accounts_of_one_namespace_share_one_role(tmp_path: Path) -> None:
+def test_accounts_of_one_namespace_share_one_role() -> None:
     """Each account has its own binding, and the shared Role's name cannot be one of the user's by accident."""
-    made = injected(f"{PLAIN}---\n{under('inplace-agent-b').replace('name: train', 'name: other', 1)}", tmp_path)
+    made = injected(f"{PLAIN}---\n{under('inplace-agent-b').replace('name: train', 'name: other', 1)}")
     assert [(one["kind"], one["metadata"]["name"]) for one in parse(made)][:5] == [
         ("ServiceAccount", "inplace-agent"),
         ("Role", "inplace-agent"),
@@ -203,47 +201,47 @@ def test_a_restricted_account_is_one_that_admission_knows(account: str, expected
     assert is_restricted(account) is expected
 
 
-def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod(tmp_path: Path) -> None:
+def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod() -> None:
     """Exit codes that a podFailurePolicy names end the Pod, so that the Job can apply its policy."""
     policy = "podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [42]}}]}"
     text = PLAIN.replace("        completions: 8", f"        completions: 8\n        {policy}")
-    (rule,) = pod_spec_of(injected(text, tmp_path))["containers"][0]["restartPolicyRules"]
+    (rule,) = pod_spec_of(injected(text))["containers"][0]["restartPolicyRules"]
     assert rule["exitCodes"] == {"operator": "NotIn", "values": [0, 42]}
-    assert pod_spec_of(injected(text, tmp_path, mode="supervisor"))["containers"][0]["command"][3:8] == [
+    assert pod_spec_of(injected(text, mode="supervisor"))["containers"][0]["command"][3:8] == [
         *("/var/run/inplace/inplace-agent", "run", "--fail-on", "42", "--")
     ]
 
 
 @pytest.mark.parametrize(("mode", "word"), [("sidecar", "guard"), ("supervisor", "run")])
-def test_the_stop_signal_of_a_worker_is_told_to_its_parent(tmp_path: Path, mode: str, word: str) -> None:
+def test_the_stop_signal_of_a_worker_is_told_to_its_parent(mode: str, word: str) -> None:
     """SIGTERM needs no word; a signal that nobody can pass on gets none."""
     for name, told in (("SIGUSR1", ("--stop-signal", "SIGUSR1")), ("SIGTERM", ()), ("SIGKILL", ())):
         line = "              image: inplace-example\n"
         text = PLAIN.replace(line, f"{line}              lifecycle: {{stopSignal: {name}}}\n")
-        command = pod_spec_of(injected(text, tmp_path, mode=mode))["containers"][0]["command"]
+        command = pod_spec_of(injected(text, mode=mode))["containers"][0]["command"]
         assert tuple(command[command.index(word) + 1 : command.index("--")]) == told
 
 
 @pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
-def test_what_is_cleaned_is_told_to_the_workers_parent(tmp_path: Path, mode: str) -> None:
+def test_what_is_cleaned_is_told_to_the_workers_parent(mode: str) -> None:
     """As a variable, so that it can be added to a manifest that has an agent; a path of the system is refused."""
     policies = PolicyOptions(clean=("/tmp/lock", "ipc"))
-    (worker,) = pod_spec_of(injected(PLAIN, tmp_path, mode=mode, policies=policies))["containers"]
+    (worker,) = pod_spec_of(injected(PLAIN, mode=mode, policies=policies))["containers"]
     assert by_name(worker["env"])["WORKER_CLEAN"]["value"] == "/tmp/lock\nipc"
     with pytest.raises(Refusal, match="a path of the worker's own"):
-        injected(PLAIN, tmp_path, mode=mode, policies=PolicyOptions(clean=("/etc",)))
+        injected(PLAIN, mode=mode, policies=PolicyOptions(clean=("/etc",)))
 
 
-def test_a_divided_jobset_tells_each_agent_its_part(tmp_path: Path) -> None:
+def test_a_divided_jobset_tells_each_agent_its_part() -> None:
     """Agents of both modes read their scope from the annotation; without it the variable is empty."""
-    sidecar = pod_spec_of(injected(PLAIN, tmp_path))["initContainers"][0]
-    supervisor = pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor"))["containers"][0]
+    sidecar = pod_spec_of(injected(PLAIN))["initContainers"][0]
+    supervisor = pod_spec_of(injected(PLAIN, mode="supervisor"))["containers"][0]
     assert ["RESTART_SCOPE" in by_name(one["env"]) for one in (sidecar, supervisor)] == [True, True]
 
 
 def test_the_guard_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -> None:
     """Its container may start before the file is there, and waits for it; an agent in the image needs no file."""
-    pod = pod_spec_of(injected(PLAIN, tmp_path))
+    pod = pod_spec_of(injected(PLAIN))
     (agent,), (worker,) = pod["initContainers"], pod["containers"]
     file = tmp_path / "inplace-agent"
     command = [word.replace("/var/run/inplace", str(tmp_path)) for word in worker["command"]]
@@ -256,34 +254,34 @@ def test_the_guard_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) ->
     assert by_name(agent["env"])["AGENT_FILE"]["value"] == "/var/run/inplace/inplace-agent"
     assert by_name(agent["env"])["LINK_FILE"] == by_name(worker["env"])["LINK_FILE"]
     assert agent["volumeMounts"][0] in worker["volumeMounts"]
-    (agent,) = pod_spec_of(injected(PLAIN, tmp_path, agent_in_image=True))["initContainers"]
+    (agent,) = pod_spec_of(injected(PLAIN, agent_in_image=True))["initContainers"]
     assert "AGENT_FILE" not in by_name(agent["env"])
 
 
-def test_a_worker_that_runs_a_command_of_an_older_version_is_refused(tmp_path: Path) -> None:
+def test_a_worker_that_runs_a_command_of_an_older_version_is_refused() -> None:
     """No agent is put around `inplace-agent wait`, which its program refuses; the message says what to write."""
-    text = injected(PLAIN, tmp_path, barrier="probe").replace(
+    text = injected(PLAIN, barrier="probe").replace(
         "command: [python3, -m", "command: [inplace-agent, wait, --, python3, -m"
     )
     with pytest.raises(Refusal, match=r"found inplace-agent wait, needed inplace-agent guard -- COMMAND; .*LINK_FILE"):
-        injected(text, tmp_path)
+        injected(text)
 
 
-def test_a_worker_beside_upstream_s_agent_keeps_its_command(tmp_path: Path) -> None:
+def test_a_worker_beside_upstream_s_agent_keeps_its_command() -> None:
     """A worker beside upstream's agent gets no guard, which would look for a link for ever."""
-    injected_once = injected(PLAIN, tmp_path, barrier="probe")
+    injected_once = injected(PLAIN, barrier="probe")
     upstream = injected_once.replace("name: NAMESPACE", "name: OTHER").replace(
         "name: RESTART_POD_IN_PLACE_EXIT_CODE", "name: IN_PLACE_RESTART_EXIT_CODE"
     )
-    assert pod_spec_of(injected(upstream, tmp_path))["containers"][0]["command"][0] == "python3"
+    assert pod_spec_of(injected(upstream))["containers"][0]["command"][0] == "python3"
 
 
-def test_a_root_pod_does_not_make_the_agent_root(tmp_path: Path) -> None:
+def test_a_root_pod_does_not_make_the_agent_root() -> None:
     """The agent gets its own runAsUser: with runAsNonRoot and the Pod's user 0 kubelet would not start it."""
     text = PLAIN.replace(
         "            containers:", "            securityContext: {runAsUser: 0}\n            containers:"
     )
-    assert pod_spec_of(injected(text, tmp_path))["initContainers"][0]["securityContext"]["runAsUser"] == 65532
+    assert pod_spec_of(injected(text))["initContainers"][0]["securityContext"]["runAsUser"] == 65532
 
 
 TWO = PLAIN.replace(
@@ -291,19 +289,19 @@ TWO = PLAIN.replace(
 )
 
 
-def test_the_worker_is_chosen_by_name(tmp_path: Path) -> None:
+def test_the_worker_is_chosen_by_name() -> None:
     """Only the named worker gets the rules, and a second run finds it without the name."""
-    made = injected(TWO, tmp_path, workers=("worker",))
+    made = injected(TWO, workers=("worker",))
     assert ["restartPolicyRules" in container for container in pod_spec_of(made)["containers"]] == [True, False]
-    assert injected(made, tmp_path) == made
-    both = injected(TWO, tmp_path, workers=("worker", "logger"))
+    assert injected(made) == made
+    both = injected(TWO, workers=("worker", "logger"))
     assert all("restartPolicyRules" in container for container in pod_spec_of(both)["containers"])
 
 
-def test_replicated_jobs_out_of_the_group_are_left_alone(tmp_path: Path) -> None:
+def test_replicated_jobs_out_of_the_group_are_left_alone() -> None:
     """examples/monitor.yaml: the monitor gets no agent and keeps its own policies."""
     before = jobset_of(example("monitor.yaml"))["spec"]["replicatedJobs"][1]
-    after = jobset_of(injected(example("monitor.yaml"), tmp_path))["spec"]["replicatedJobs"]
+    after = jobset_of(injected(example("monitor.yaml")))["spec"]["replicatedJobs"]
     assert after[1] == before
     assert [c["name"] for c in after[0]["template"]["spec"]["template"]["spec"]["initContainers"]] == ["inplace-agent"]
 
@@ -362,24 +360,22 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
         ("completions: 8", "completions: 8", {"workers": ("main",)}, "--worker: found 'main'"),
     ],
 )
-def test_what_it_cannot_decide_it_refuses(
-    tmp_path: Path, old: str, new: str, options: Mapping[str, Any], expected: str
-) -> None:
+def test_what_it_cannot_decide_it_refuses(old: str, new: str, options: Mapping[str, Any], expected: str) -> None:
     """The refusal names the path, the found and the needed value, and the cure; "" marks cases without conflict."""
     assert old in PLAIN
     text = PLAIN.replace(old, new)
     if not expected:
-        assert injected(text, tmp_path, **options)
+        assert injected(text, **options)
         return
     with pytest.raises(Refusal) as refused:
-        injected(text, tmp_path, **options)
+        injected(text, **options)
     assert [expected in str(finding) for finding in refused.value.findings] == [True]
 
 
 @pytest.mark.parametrize("barrier", ["guard", "probe"])
-def test_the_token_is_in_the_agents_container_alone(tmp_path: Path, barrier: str) -> None:
+def test_the_token_is_in_the_agents_container_alone(barrier: str) -> None:
     """Wherever the worker has a container of its own; an author who wants it everywhere says so, and keeps it."""
-    made = pod_spec_of(injected(PLAIN, tmp_path, barrier=barrier))
+    made = pod_spec_of(injected(PLAIN, barrier=barrier))
     assert made["automountServiceAccountToken"] is False
     assert made["initContainers"][0]["volumeMounts"][-1] == token_mount()
     assert all(mount["name"] != "inplace-agent-token" for mount in made["containers"][0].get("volumeMounts") or ())
@@ -388,38 +384,38 @@ def test_the_token_is_in_the_agents_container_alone(tmp_path: Path, barrier: str
         said = PLAIN.replace(
             "            containers:", f"            automountServiceAccountToken: {text}\n            containers:"
         )
-        kept = pod_spec_of(injected(said, tmp_path, barrier=barrier))
+        kept = pod_spec_of(injected(said, barrier=barrier))
         assert kept["automountServiceAccountToken"] is (text == "true")
         assert (token_mount() in kept["initContainers"][0]["volumeMounts"]) is mounts
 
 
-def test_a_supervisor_gets_a_new_container_when_its_worker_keeps_failing(tmp_path: Path) -> None:
+def test_a_supervisor_gets_a_new_container_when_its_worker_keeps_failing() -> None:
     """Rule and variable name the same code, beside rules that are there; none without the option or for a last code."""
-    (worker,) = pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor", exit_code=99))["containers"]
+    (worker,) = pod_spec_of(injected(PLAIN, mode="supervisor", exit_code=99))["containers"]
     rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [99]}}
     assert (worker["restartPolicy"], worker["restartPolicyRules"]) == ("Never", [rule])
     assert by_name(worker["env"])["CONTAINER_RESTART_EXIT_CODE"]["value"] == "99"
-    without = pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor", restart_rule=False))["containers"][0]
+    without = pod_spec_of(injected(PLAIN, mode="supervisor", restart_rule=False))["containers"][0]
     assert "restartPolicyRules" not in without
     assert "CONTAINER_RESTART_EXIT_CODE" not in by_name(without["env"])
-    again = injected(yaml.safe_dump_all(yaml.safe_load_all(example("jax.yaml"))), tmp_path, mode="supervisor")
+    again = injected(yaml.safe_dump_all(yaml.safe_load_all(example("jax.yaml"))), mode="supervisor")
     assert len(pod_spec_of(again)["containers"][0]["restartPolicyRules"]) == 2
 
 
-def test_a_supervisor_keeps_its_token(tmp_path: Path) -> None:
+def test_a_supervisor_keeps_its_token() -> None:
     """Its container is the worker's."""
-    assert "automountServiceAccountToken" not in pod_spec_of(injected(PLAIN, tmp_path, mode="supervisor"))
+    assert "automountServiceAccountToken" not in pod_spec_of(injected(PLAIN, mode="supervisor"))
 
 
-def test_the_depth_is_the_annotation_and_the_agents_variable(tmp_path: Path) -> None:
+def test_the_depth_is_the_annotation_and_the_agents_variable() -> None:
     """An option writes both; an annotation writes the variable; without either there is neither."""
     annotated = PLAIN.replace("  name: plain", "  name: plain\n  annotations: {inplace.dev/restart: process}", 1)
-    for made in (injected(PLAIN, tmp_path, depth="process"), injected(annotated, tmp_path)):
+    for made in (injected(PLAIN, depth="process"), injected(annotated)):
         assert jobset_of(made)["metadata"]["annotations"]["inplace.dev/restart"] == "process"
         agent = pod_spec_of(made)["initContainers"][0]
         assert by_name(agent["env"])["RESTART_DEPTH"]["value"] == "process"
-        assert injected(made, tmp_path) == made
-    plain = injected(PLAIN, tmp_path)
+        assert injected(made) == made
+    plain = injected(PLAIN)
     assert "RESTART_DEPTH" not in plain
     assert "inplace.dev/restart:" not in plain
 
@@ -427,10 +423,10 @@ def test_the_depth_is_the_annotation_and_the_agents_variable(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "options", [{}, {"mode": "supervisor"}, {"mode": "supervisor", "workers": ("worker", "logger")}]
 )
-def test_several_containers_are_named_when_the_worker_is_not(tmp_path: Path, options: Mapping[str, Any]) -> None:
+def test_several_containers_are_named_when_the_worker_is_not(options: Mapping[str, Any]) -> None:
     """With several containers and no worker named, the refusal lists them and says how to choose."""
     with pytest.raises(Refusal, match=r"found containers worker, logger, needed .* --worker NAME"):
-        injected(TWO, tmp_path, **options)
+        injected(TWO, **options)
 
 
 @pytest.mark.slow
@@ -544,12 +540,12 @@ def test_what_is_only_added_keeps_the_comments(old: KubeObject, added: KubeObjec
         assert (list(parse(edited.text)), edited.keeps_comments) == ([new], True)
 
 
-def test_what_outgrows_its_braces_goes_below_its_key(tmp_path: Path) -> None:
+def test_what_outgrows_its_braces_goes_below_its_key() -> None:
     """A value that is too long for its braces moves below its key; the comments around it stay."""
-    text = injected("# mine\n" + example("minimal.yaml"), tmp_path)
+    text = injected("# mine\n" + example("minimal.yaml"))
     assert "# mine" in text
     assert "          spec:\n            containers:\n            - name: worker\n" in text
-    assert injected(text, tmp_path) == text
+    assert injected(text) == text
 
 
 @pytest.mark.slow
@@ -561,7 +557,7 @@ def test_what_outgrows_its_braces_goes_below_its_key(tmp_path: Path) -> None:
 def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[str, Any], arguments: list[str]) -> None:
     """The injected manifest restarts in place in the embedded Kubernetes: a worker's death recreates no Pod."""
     file = tmp_path / "injected.yaml"
-    file.write_text(injected(PLAIN, tmp_path, **options))
+    file.write_text(injected(PLAIN, **options))
     result = run("demo", "--json", "--yes", "--file", str(file), *arguments)
     assert result.returncode == 0, result.stderr
     last = json.loads(result.stdout.splitlines()[-1])

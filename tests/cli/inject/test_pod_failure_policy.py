@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +11,15 @@ from hypothesis import strategies as st
 
 from inplace.agent.start.arguments import GuardOptions, RunOptions
 from inplace.cli.inject.policies import PolicyOptions
-from inplace.cli.lint.lint import lint
 from inplace.cli.lint.options import guard_options, run_options
-from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.pod_failure_policy import final_codes
 from inplace.cli.manifests.pod_roles import Member, members
 from inplace.cli.manifests.restart_rules import Ending, codes_that
+from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.pods import EXIT_CODES_MAX
 from inplace.simulator.cluster.job_failure_policy import judge
-from tests.cli.injecting import as_yaml, example, injected, jobset_of
+from tests.cli.injecting import as_yaml, example, findings_of, injected, jobset_of
 
 PLAIN = example("plain.yaml")
 FAILURES = set(range(1, 256))
@@ -51,11 +49,11 @@ CASES: list[tuple[list[KubeObject], set[int]]] = [  # rules, and the codes that 
 ]
 
 
-def with_rules(rules: list[KubeObject], folder: Path, **options: Any) -> str:
+def with_rules(rules: list[KubeObject], **options: Any) -> str:
     """Return the plain example with a podFailurePolicy, injected."""
     documents = list(yaml.safe_load_all(PLAIN))
     documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = {"rules": rules}
-    return injected(as_yaml(documents), folder, **options)
+    return injected(as_yaml(documents), **options)
 
 
 def member_of(text: str) -> Member:
@@ -66,11 +64,9 @@ def member_of(text: str) -> Member:
 
 @pytest.mark.parametrize(("rules", "final"), CASES, ids=range(len(CASES)))
 @pytest.mark.parametrize("depth", ["containers", "process"])
-def test_the_codes_that_end_the_job_end_a_guarded_pod(
-    tmp_path: Path, rules: list[KubeObject], final: set[int], depth: str
-) -> None:
+def test_the_codes_that_end_the_job_end_a_guarded_pod(rules: list[KubeObject], final: set[int], depth: str) -> None:
     """Kubelet starts nothing again at them, the guard leaves with them, and every other failure restarts in place."""
-    text = with_rules(rules, tmp_path, depth=depth)
+    text = with_rules(rules, depth=depth)
     (worker,) = member_of(text).workers
     assert set(codes_that(worker.raw, Ending.STAYS)) == {0, *final}
     assert set(codes_that(worker.raw, Ending.ALL_RESTART)) == FAILURES - final
@@ -78,15 +74,13 @@ def test_the_codes_that_end_the_job_end_a_guarded_pod(
     guard = guard_options(worker)
     assert isinstance(guard, GuardOptions)
     assert guard.final_codes == final
-    assert injected(text, tmp_path, depth=depth) == text
+    assert injected(text, depth=depth) == text
 
 
 @pytest.mark.parametrize(("rules", "final"), CASES, ids=range(len(CASES)))
-def test_the_codes_that_end_the_job_end_a_supervised_pod(
-    tmp_path: Path, rules: list[KubeObject], final: set[int]
-) -> None:
+def test_the_codes_that_end_the_job_end_a_supervised_pod(rules: list[KubeObject], final: set[int]) -> None:
     """The supervisor leaves with them."""
-    (worker,) = member_of(with_rules(rules, tmp_path, mode="supervisor")).workers
+    (worker,) = member_of(with_rules(rules, mode="supervisor")).workers
     supervisor = run_options(worker)
     assert isinstance(supervisor, RunOptions)
     assert supervisor.final_codes == final
@@ -116,9 +110,9 @@ def test_the_job_controller_is_of_the_same_opinion(rules: list[KubeObject], code
     assert (judge(pod, policy)[0] == "FailJob") is (code in final_codes({"podFailurePolicy": policy}, "worker"))
 
 
-def test_a_check_before_joining_ends_its_pod_beside_a_list_of_codes_that_restart(tmp_path: Path) -> None:
+def test_a_check_before_joining_ends_its_pod_beside_a_list_of_codes_that_restart() -> None:
     """The check's own code is left out of that list, although the policy lets it pass."""
-    text = with_rules([rule("FailJob", "NotIn", 6, 42)], tmp_path, policies=PolicyOptions("true"))
+    text = with_rules([rule("FailJob", "NotIn", 6, 42)], policies=PolicyOptions("true"))
     (worker,) = member_of(text).workers
     assert codes_that(worker.raw, Ending.ALL_RESTART) == [42]
 
@@ -134,15 +128,12 @@ def test_a_check_before_joining_ends_its_pod_beside_a_list_of_codes_that_restart
     ],
 )
 def test_lint_sees_codes_that_never_reach_their_policy(
-    tmp_path: Path, rules: list[KubeObject], seen: dict[int, str], mode: str
+    rules: list[KubeObject], seen: dict[int, str], mode: str
 ) -> None:
     """At each rule those that it would decide on, whatever its operator, where the Pod restarts in place."""
-    document = jobset_of(injected(PLAIN, tmp_path, mode=mode))
+    document = jobset_of(injected(PLAIN, mode=mode))
     document["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = {"rules": rules}
-    file = tmp_path / "changed.yaml"
-    file.write_text(as_yaml([document]))
-    (report,) = lint(read_stream(str(file)))
-    found = {one.path: one.found for one in report.findings if one.rule == "pod-failure-policy"}
+    found = {one.path: one.found for one in findings_of(document) if one.rule == "pod-failure-policy"}
     job = 'spec.replicatedJobs[name="workers"].template.spec.podFailurePolicy'
     assert found == {
         f"{job}.rules[{place}].onExitCodes.values": f"exit codes {codes}, which restart the Pod in place"
@@ -152,12 +143,7 @@ def test_lint_sees_codes_that_never_reach_their_policy(
 
 @pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
 @pytest.mark.parametrize(("rules", "final"), CASES, ids=range(len(CASES)))
-def test_lint_is_content_with_what_inject_makes(
-    tmp_path: Path, rules: list[KubeObject], final: set[int], mode: str
-) -> None:
+def test_lint_is_content_with_what_inject_makes(rules: list[KubeObject], final: set[int], mode: str) -> None:
     """No rule about the policy, and no error about its containers, speaks of an injected manifest."""
-    file = tmp_path / "made.yaml"
-    file.write_text(with_rules(rules, tmp_path, mode=mode))
-    (report,) = lint(read_stream(str(file)))
-    rules_seen = {one.rule for one in report.findings}
+    rules_seen = {one.rule for one in findings_of(*parse(with_rules(rules, mode=mode)))}
     assert rules_seen <= ({"worker-recreated"} if final == FAILURES and mode == "sidecar" else set())

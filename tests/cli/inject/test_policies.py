@@ -11,11 +11,11 @@ import pytest
 from inplace.agent.start.arguments import GuardOptions, parse
 from inplace.cli.inject.jobset import Refusal
 from inplace.cli.inject.policies import PolicyOptions
-from inplace.cli.lint.lint import lint
-from inplace.cli.manifests.documents import read_stream
+from inplace.cli.lint.policy import policy_sentences
+from inplace.cli.manifests.yaml_loader import parse as parse_yaml
 from inplace.common.wire import names as wire
 from tests.cli.command import run
-from tests.cli.injecting import example, injected, jobset_of, pod_spec_of
+from tests.cli.injecting import example, findings_of, injected, jobset_of, pod_spec_of
 
 PLAIN = example("plain.yaml")
 ALL = PolicyOptions("test -e /dev/nvidia0", 20.0, "leave", 60, "60", "2/3600")
@@ -28,24 +28,21 @@ def values(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("options", [{"depth": "process"}, {"mode": "supervisor"}], ids=repr)
-def test_all_policies_together_are_complete(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_all_policies_together_are_complete(options: dict[str, Any]) -> None:
     """Lint has no finding, the policy's sentences know them, and a second run changes nothing."""
-    made = injected(PLAIN, tmp_path, policies=ALL, **options)
-    assert injected(made, tmp_path, policies=ALL, **options) == made
-    assert injected(made, tmp_path, **options) == made
-    file = tmp_path / "made.yaml"
-    file.write_text(made)
-    (report,) = lint(read_stream(str(file)))
-    assert report.findings == ()
-    told = " ".join(report.policy)
+    made = injected(PLAIN, policies=ALL, **options)
+    assert injected(made, policies=ALL, **options) == made
+    assert injected(made, **options) == made
+    assert findings_of(*parse_yaml(made)) == ()
+    told = " ".join(policy_sentences(jobset_of(made)))
     for words in ("not over after 20 s", "up to 60 s to save", "for at most 70 s", "2 times within 3600 s"):
         assert words in told
     assert pod_spec_of(made)["terminationGracePeriodSeconds"] == 90
 
 
-def test_a_guard_and_its_agent_share_the_settings(tmp_path: Path) -> None:
+def test_a_guard_and_its_agent_share_the_settings() -> None:
     """The guard checks and asks, the agent waits for one check and keeps the lease; code 6 ends the Pod."""
-    pod = pod_spec_of(injected(PLAIN, tmp_path, policies=ALL, depth="process"))
+    pod = pod_spec_of(injected(PLAIN, policies=ALL, depth="process"))
     guard, agent = values(pod["containers"][0]), values(pod["initContainers"][0])
     assert {name: guard[name] for name in guard if name.startswith("BEFORE")} == {
         "BEFORE_ANNOUNCE": "test -e /dev/nvidia0",
@@ -60,26 +57,26 @@ def test_a_guard_and_its_agent_share_the_settings(tmp_path: Path) -> None:
     assert (read.before_announce, read.check_timeout_s, read.joins_unanswered) == ("test -e /dev/nvidia0", 20.0, False)
 
 
-def test_kubelet_replaces_nothing_in_a_check(tmp_path: Path) -> None:
+def test_kubelet_replaces_nothing_in_a_check() -> None:
     """A shell's $( and $$ are escaped; other dollars stay."""
-    made = injected(PLAIN, tmp_path, policies=PolicyOptions('test "$(id -u)" != $$$HOME'))
+    made = injected(PLAIN, policies=PolicyOptions('test "$(id -u)" != $$$HOME'))
     assert values(pod_spec_of(made)["containers"][0])["BEFORE_ANNOUNCE"] == 'test "$$(id -u)" != $$$$$HOME'
 
 
-def test_an_annotation_that_is_there_asks_as_well(tmp_path: Path) -> None:
+def test_an_annotation_that_is_there_asks_as_well() -> None:
     """Its agents get the variable; a JobSet without it keeps every byte."""
     annotated = PLAIN.replace("  name: plain", f'  name: plain\n  annotations: {{{wire.FENCE_AFTER}: "60"}}', 1)
-    pod = pod_spec_of(injected(annotated, tmp_path, mode="supervisor"))
+    pod = pod_spec_of(injected(annotated, mode="supervisor"))
     assert values(pod["containers"][0])["FENCE_AFTER_S"] == FIELD
-    assert "FENCE" not in injected(PLAIN, tmp_path, mode="supervisor")
+    assert "FENCE" not in injected(PLAIN, mode="supervisor")
 
 
-def test_many_jobs_tell_their_index_to_the_agent(tmp_path: Path) -> None:
+def test_many_jobs_tell_their_index_to_the_agent() -> None:
     """So that the first Pod of the replicatedJob alone is asked to save."""
     several = PLAIN.replace("replicas: 1", "replicas: 2")
     assert several != PLAIN
     for text, there in ((PLAIN, False), (several, True)):
-        agent = pod_spec_of(injected(text, tmp_path, policies=PolicyOptions(save_within_s=60)))["initContainers"][0]
+        agent = pod_spec_of(injected(text, policies=PolicyOptions(save_within_s=60)))["initContainers"][0]
         assert ("JOB_INDEX" in values(agent)) is there
 
 
@@ -142,11 +139,11 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [  # old, new, options, wo
 
 
 @pytest.mark.parametrize(("old", "new", "options", "words"), REFUSED, ids=range(len(REFUSED)))
-def test_what_cannot_work_is_refused(tmp_path: Path, old: str, new: str, options: dict[str, Any], words: str) -> None:
+def test_what_cannot_work_is_refused(old: str, new: str, options: dict[str, Any], words: str) -> None:
     """In one sentence with the place, what is there, what is needed, and what to do."""
     assert old in PLAIN
     with pytest.raises(Refusal) as refused:
-        injected(PLAIN.replace(old, new, 1) if old else PLAIN, tmp_path, **options)
+        injected(PLAIN.replace(old, new, 1) if old else PLAIN, **options)
     (finding,) = map(str, refused.value.findings)
     assert words in finding
 

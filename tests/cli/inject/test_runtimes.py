@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -48,37 +47,37 @@ spec:
 """
 
 
-def with_agent(text: str, folder: Path, **options: Any) -> list[dict[str, Any]]:
+def with_agent(text: str, **options: Any) -> list[dict[str, Any]]:
     """Return the documents of a manifest with the agent in it."""
-    return [dict(each) for each in parse(injected(text, folder, namespace="team", **options))]
+    return [dict(each) for each in parse(injected(text, namespace="team", **options))]
 
 
 @pytest.mark.parametrize("kind", ["ClusterTrainingRuntime", "TrainingRuntime"])
-def test_it_gets_what_a_jobset_gets(kind: str, tmp_path: Path) -> None:
+def test_it_gets_what_a_jobset_gets(kind: str) -> None:
     """The runtime's template becomes the spec of the injected JobSet, and the account is the same."""
-    *others, runtime = with_agent(RUNTIME.replace("KIND", kind), tmp_path, barrier="probe")
-    *expected, jobset = with_agent(JOBSET, tmp_path, barrier="probe")
+    *others, runtime = with_agent(RUNTIME.replace("KIND", kind), barrier="probe")
+    *expected, jobset = with_agent(JOBSET, barrier="probe")
     assert runtime["spec"]["template"]["spec"] == jobset["spec"]
     assert others == expected
     assert (runtime["kind"], runtime["metadata"]) == (kind, {"name": "torch"})
 
 
-def test_twice_is_once(tmp_path: Path) -> None:
+def test_twice_is_once() -> None:
     """Injecting an injected runtime changes nothing."""
-    once = injected(RUNTIME.replace("KIND", "ClusterTrainingRuntime"), tmp_path, barrier="probe")
-    assert injected(once, tmp_path, barrier="probe") == once
+    once = injected(RUNTIME.replace("KIND", "ClusterTrainingRuntime"), barrier="probe")
+    assert injected(once, barrier="probe") == once
 
 
-def test_annotations_go_to_its_jobsets(tmp_path: Path) -> None:
+def test_annotations_go_to_its_jobsets() -> None:
     """What a JobSet says in annotations stands on the runtime's template, from which its JobSets get it."""
     text = RUNTIME.replace("KIND", "TrainingRuntime").replace(
         "image: torch:1", "image: torch:1\n                  command: [a]"
     )
-    *_, runtime = with_agent(text, tmp_path, depth="process")
+    *_, runtime = with_agent(text, depth="process")
     assert runtime["spec"]["template"]["metadata"] == {"annotations": {"inplace.dev/restart": "process"}}
 
 
-def test_a_command_that_is_not_shown(tmp_path: Path) -> None:
+def test_a_command_that_is_not_shown() -> None:
     """A guard needs the worker's command; where the TrainJob brings it, the refusal names --barrier probe."""
     with pytest.raises(Refusal, match="--barrier probe"):
-        injected(RUNTIME.replace("KIND", "ClusterTrainingRuntime"), tmp_path)
+        injected(RUNTIME.replace("KIND", "ClusterTrainingRuntime"))

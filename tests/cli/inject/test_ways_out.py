@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,39 +23,39 @@ def changed(**worker: Any) -> list[KubeObject]:
     return documents
 
 
-def refused(documents: list[KubeObject], folder: Path, **options: Any) -> str:
+def refused(documents: list[KubeObject], **options: Any) -> str:
     """Return the only refusal."""
     with pytest.raises(Refusal) as error:
-        injected(as_yaml(documents), folder, **options)
+        injected(as_yaml(documents), **options)
     (finding,) = error.value.findings
     return str(finding)
 
 
-def test_a_worker_without_a_command(tmp_path: Path) -> None:
+def test_a_worker_without_a_command() -> None:
     """The ENTRYPOINT as the command, the startup probe as the barrier, or the replicatedJob out of the group."""
     documents = changed(command=None)
-    words = refused(documents, tmp_path)
+    words = refused(documents)
     assert all(way in words for way in ("ENTRYPOINT", "--barrier probe", wire.DISABLE)), words
-    assert "--barrier" not in refused(documents, tmp_path, mode="supervisor")
-    injected(as_yaml(changed(command=["/entry"])), tmp_path)
-    injected(as_yaml(documents), tmp_path, barrier="probe")
+    assert "--barrier" not in refused(documents, mode="supervisor")
+    injected(as_yaml(changed(command=["/entry"])))
+    injected(as_yaml(documents), barrier="probe")
     jobs = documents[-1]["spec"]["replicatedJobs"]
     trainers = changed()[-1]["spec"]["replicatedJobs"][0] | {"name": "trainers"}
     jobs[0]["template"]["metadata"] = {"annotations": {wire.DISABLE: ""}}
     jobs.append(trainers)
-    made = jobset_of(injected(as_yaml(documents), tmp_path))["spec"]["replicatedJobs"]
+    made = jobset_of(injected(as_yaml(documents)))["spec"]["replicatedJobs"]
     assert made[0] == jobs[0]
 
 
-def test_an_account_of_one_s_own(tmp_path: Path) -> None:
+def test_an_account_of_one_s_own() -> None:
     """Another name with the account's annotations, a Role in the file, or the option that says what it costs."""
     documents = changed()
     pod = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["serviceAccountName"] = "workload-identity"
-    words = refused(documents, tmp_path)
+    words = refused(documents)
     ways = ("inplace-agent-SUFFIX", "iam.gke.io/gcp-service-account", "bind it to a Role", "--unrestricted-account")
     assert all(way in words for way in ways), words
-    injected(as_yaml(documents), tmp_path, unrestricted_account=True)
+    injected(as_yaml(documents), unrestricted_account=True)
     subject = {"kind": "ServiceAccount", "name": "workload-identity", "namespace": "default"}
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -64,6 +63,6 @@ def test_an_account_of_one_s_own(tmp_path: Path) -> None:
         "metadata": {"name": "b", "namespace": "default"},
         "subjects": [subject],
     }
-    injected(as_yaml([binding, *documents]), tmp_path)
+    injected(as_yaml([binding, *documents]))
     pod["serviceAccountName"] = "inplace-agent-workload-identity"
-    injected(as_yaml(documents), tmp_path)
+    injected(as_yaml(documents))

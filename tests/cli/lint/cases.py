@@ -17,10 +17,27 @@ GUARANTEED: KubeObject = {"limits": {"cpu": "4", "memory": "8Gi"}}
 Break = Callable[[KubeObject], Any]
 
 
+def at(variable: str, container: str = AGENT) -> str:
+    """Return the path of a variable."""
+    return f'{container}.env[name="{variable}"]'
+
+
 def jobset(document: KubeObject) -> KubeObject:
     """Return the spec of the JobSet."""
     spec: KubeObject = document["spec"]
     return spec
+
+
+def metadata(document: KubeObject) -> KubeObject:
+    """Return the metadata of the JobSet."""
+    found: KubeObject = document["metadata"]
+    return found
+
+
+def failure_policy(document: KubeObject) -> KubeObject:
+    """Return the failure policy of the JobSet."""
+    found: KubeObject = document["spec"]["failurePolicy"]
+    return found
 
 
 def replicated(document: KubeObject) -> KubeObject:
@@ -64,7 +81,7 @@ def unmount(name: str) -> Break:
 
 def depth(text: str) -> Break:
     """Return a change that sets the JobSet's depth of a restart."""
-    return put(lambda document: document["metadata"], annotations={RESTART_DEPTH: text})
+    return put(metadata, annotations={RESTART_DEPTH: text})
 
 
 def put(part: Callable[[KubeObject], KubeObject], **fields: Any) -> Break:
@@ -114,7 +131,7 @@ def volume(**source: Any) -> Break:
 
 def policy(*rules: KubeObject) -> Break:
     """Return a change that adds rules to the failure policy."""
-    return put(lambda document: jobset(document)["failurePolicy"], rules=list(rules))
+    return put(failure_policy, rules=list(rules))
 
 
 def both(*changes: Break) -> Break:
@@ -156,13 +173,9 @@ BROKEN: list[tuple[Break, str, str]] = [
         f"{JOB}.podFailurePolicy.rules[0].onExitCodes.values",
     ),
     (put(jobset, startupPolicy={"startupPolicyOrder": "InOrder"}), "", ""),  # of one replicatedJob
-    (put(lambda d: jobset(d)["failurePolicy"], maxRestarts=0), "max-restarts", "spec.failurePolicy.maxRestarts"),
-    (put(lambda d: jobset(d)["failurePolicy"], maxRestarts=None), "max-restarts", "spec.failurePolicy.maxRestarts"),
-    (
-        put(lambda d: jobset(d)["failurePolicy"], restartStrategy="Recreate"),
-        "restart-strategy",
-        "spec.failurePolicy.restartStrategy",
-    ),
+    (put(failure_policy, maxRestarts=0), "max-restarts", "spec.failurePolicy.maxRestarts"),
+    (put(failure_policy, maxRestarts=None), "max-restarts", "spec.failurePolicy.maxRestarts"),
+    (put(failure_policy, restartStrategy="Recreate"), "restart-strategy", "spec.failurePolicy.restartStrategy"),
     (
         both(
             policy({"action": "FailJobSet", "name": "a"}, {"action": "RestartJobSet", "name": "b"}),
@@ -173,7 +186,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     ),
     (policy({"action": "FailJobSet", "name": "a"}), "rules-without-failures", "spec.failurePolicy.rules[0]"),
     (put(worker, image="${IMAGE}:1"), "unexpanded-variable", f"{WORKER}.image"),
-    (put(lambda d: d["metadata"], name="$NAME"), "unexpanded-variable", "metadata.name"),
+    (put(metadata, name="$NAME"), "unexpanded-variable", "metadata.name"),
     (
         put(replicated, replicas="{{ .Values.replicas }}"),
         "unexpanded-variable",
@@ -181,7 +194,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     ),
     (put(worker, args=["--name=$(NAME)", "${SHELL}"]), "", ""),  # kubelet's and the shell's own
     (
-        put(lambda d: d["metadata"], annotations={"inplace.dev/stal-after": "60"}),
+        put(metadata, annotations={"inplace.dev/stal-after": "60"}),
         "annotation-name",
         'metadata.annotations["inplace.dev/stal-after"]',
     ),
@@ -189,17 +202,13 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(lambda d: jobset(d)["coordinator"], replicatedJob="x"), "spec-problem", "spec.coordinator"),
     (put(jobset, suspend="yes"), "spec-problem", "spec"),
     (
-        both(put(lambda d: d["metadata"], annotations={"inplace.dev/restart-scope": "Group"}), env("RESTART_SCOPE")),
+        both(put(metadata, annotations={"inplace.dev/restart-scope": "Group"}), env("RESTART_SCOPE")),
         "restart-scope",
-        f'{AGENT}.env[name="RESTART_SCOPE"]',
+        at("RESTART_SCOPE"),
     ),
-    (env("RESTART_SCOPE", value="a"), "agent-env-source", f'{AGENT}.env[name="RESTART_SCOPE"]'),
-    (put(lambda d: d["metadata"], annotations={OPT_OUT: "true"}), "disabled", f'metadata.annotations["{OPT_OUT}"]'),
-    (
-        put(lambda d: d["metadata"], annotations={STRATEGY: "true"}),
-        "exclusive-topology",
-        f'metadata.annotations["{STRATEGY}"]',
-    ),
+    (env("RESTART_SCOPE", value="a"), "agent-env-source", at("RESTART_SCOPE")),
+    (put(metadata, annotations={OPT_OUT: "true"}), "disabled", f'metadata.annotations["{OPT_OUT}"]'),
+    (put(metadata, annotations={STRATEGY: "true"}), "exclusive-topology", f'metadata.annotations["{STRATEGY}"]'),
     (
         put(lambda d: replicated(d)["template"], metadata={"annotations": {TOPOLOGY: ""}}),
         "exclusive-topology",
@@ -214,7 +223,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(pod, automountServiceAccountToken=None), "token-readable", WORKER),
     (put(pod, automountServiceAccountToken=True), "token-readable", WORKER),
     (lambda d: worker(d)["volumeMounts"].append({"name": "token", "mountPath": "/t"}), "token-readable", WORKER),
-    (depth("process"), "restart-depth", f'{AGENT}.env[name="RESTART_DEPTH"]'),
+    (depth("process"), "restart-depth", at("RESTART_DEPTH")),
     (depth("containers"), "", ""),
     (depth("deep"), "restart-depth", 'metadata.annotations["inplace.dev/restart"]'),
     (put(pod, terminationGracePeriodSeconds=600), "termination-grace", f"{POD}.terminationGracePeriodSeconds"),
@@ -252,52 +261,36 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(agent, imagePullPolicy=None), "image-pull", f"{AGENT}.imagePullPolicy"),
     (put(agent, imagePullPolicy=None, image="host:5000/inplace-agent:1.2"), "", ""),
     (put(agent, imagePullPolicy=None, image="inplace-agent@sha256:0"), "", ""),
-    (env("POD_NAME"), "agent-env", f'{AGENT}.env[name="POD_NAME"]'),
-    (env("JOBSET_NAME"), "agent-env", f'{AGENT}.env[name="JOBSET_NAME"]'),
+    (env("POD_NAME"), "agent-env", at("POD_NAME")),
+    (env("JOBSET_NAME"), "agent-env", at("JOBSET_NAME")),
     (env("NAMESPACE"), "", ""),  # the mounted token's is taken
-    (env("BARRIER_PORT", value="99999"), "agent-env", f'{AGENT}.env[name="BARRIER_PORT"]'),
-    (
-        env("RESTART_POD_IN_PLACE_EXIT_CODE", value="0"),
-        "agent-env",
-        f'{AGENT}.env[name="RESTART_POD_IN_PLACE_EXIT_CODE"]',
-    ),
-    (env("IN_PLACE_RESTART_EXIT_CODE", value="1"), "agent-env", f'{AGENT}.env[name="IN_PLACE_RESTART_EXIT_CODE"]'),
+    (env("BARRIER_PORT", value="99999"), "agent-env", at("BARRIER_PORT")),
+    (env("RESTART_POD_IN_PLACE_EXIT_CODE", value="0"), "agent-env", at("RESTART_POD_IN_PLACE_EXIT_CODE")),
+    (env("IN_PLACE_RESTART_EXIT_CODE", value="1"), "agent-env", at("IN_PLACE_RESTART_EXIT_CODE")),
     (env("BARRIER_PORT", valueFrom={"configMapKeyRef": {"name": "x", "key": "y"}}), "", ""),
-    (env("LOG_LEVEL", value="loud"), "agent-env", f'{AGENT}.env[name="LOG_LEVEL"]'),
+    (env("LOG_LEVEL", value="loud"), "agent-env", at("LOG_LEVEL")),
     (env("LOG_LEVEL", value=3), "env-text", f'{AGENT}.env[name="LOG_LEVEL"].value'),
     (env("WORLD_SIZE", of=worker, value=8), "env-text", f'{WORKER}.env[name="WORLD_SIZE"].value'),
-    (env("POD_NAME", value="me"), "agent-env-source", f'{AGENT}.env[name="POD_NAME"]'),
+    (env("POD_NAME", value="me"), "agent-env-source", at("POD_NAME")),
     (env("JOBSET_NAME", value="train"), "", ""),
-    (env("JOBSET_NAME", value="trian"), "agent-env-source", f'{AGENT}.env[name="JOBSET_NAME"]'),
-    (env("PREVIOUS_EPOCH", value="1"), "agent-env-source", f'{AGENT}.env[name="PREVIOUS_EPOCH"]'),
+    (env("JOBSET_NAME", value="trian"), "agent-env-source", at("JOBSET_NAME")),
+    (env("PREVIOUS_EPOCH", value="1"), "agent-env-source", at("PREVIOUS_EPOCH")),
     (
         env("PREVIOUS_EPOCH", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/epoch']"}}),
         "agent-env-source",
-        f'{AGENT}.env[name="PREVIOUS_EPOCH"]',
+        at("PREVIOUS_EPOCH"),
     ),
-    (
-        env("BARRIER_ADDRESS", value="127.0.0.1"),
-        "agent-env-source",
-        f'{AGENT}.env[name="BARRIER_ADDRESS"]',
-    ),
+    (env("BARRIER_ADDRESS", value="127.0.0.1"), "agent-env-source", at("BARRIER_ADDRESS")),
     (env("BARRIER_ADDRESS"), "", ""),
-    (env("POD_UID"), "agent-env-recommended", f'{AGENT}.env[name="POD_UID"]'),
-    (env("JOBSET_UID"), "agent-env-recommended", f'{AGENT}.env[name="JOBSET_UID"]'),
-    (env("PREVIOUS_EPOCH"), "agent-env-recommended", f'{AGENT}.env[name="PREVIOUS_EPOCH"]'),
-    (env("EPOCH_FILE"), "epoch-file", f'{AGENT}.env[name="EPOCH_FILE"]'),
-    (env("EPOCH_FILE", value="/tmp/epoch"), "epoch-file-volume", f'{AGENT}.env[name="EPOCH_FILE"]'),
-    (volume(hostPath={"path": "/tmp"}), "epoch-file-volume", f'{AGENT}.env[name="EPOCH_FILE"]'),
-    (volume(persistentVolumeClaim={"claimName": "x"}), "epoch-file-volume", f'{AGENT}.env[name="EPOCH_FILE"]'),
-    (
-        lambda d: agent(d)["volumeMounts"][0].update(readOnly=True),
-        "epoch-file-volume",
-        f'{AGENT}.env[name="EPOCH_FILE"]',
-    ),
-    (
-        both(env("GROUP_SIZE"), put(job, parallelism=301, completions=301)),
-        "herd",
-        f'{AGENT}.env[name="GROUP_SIZE"]',
-    ),
+    (env("POD_UID"), "agent-env-recommended", at("POD_UID")),
+    (env("JOBSET_UID"), "agent-env-recommended", at("JOBSET_UID")),
+    (env("PREVIOUS_EPOCH"), "agent-env-recommended", at("PREVIOUS_EPOCH")),
+    (env("EPOCH_FILE"), "epoch-file", at("EPOCH_FILE")),
+    (env("EPOCH_FILE", value="/tmp/epoch"), "epoch-file-volume", at("EPOCH_FILE")),
+    (volume(hostPath={"path": "/tmp"}), "epoch-file-volume", at("EPOCH_FILE")),
+    (volume(persistentVolumeClaim={"claimName": "x"}), "epoch-file-volume", at("EPOCH_FILE")),
+    (lambda d: agent(d)["volumeMounts"][0].update(readOnly=True), "epoch-file-volume", at("EPOCH_FILE")),
+    (both(env("GROUP_SIZE"), put(job, parallelism=301, completions=301)), "herd", at("GROUP_SIZE")),
     (both(env("GROUP_SIZE"), put(job, parallelism=300, completions=300)), "", ""),
     (put(worker, ports=[{"containerPort": 8080}]), "port-conflict", f"{WORKER}.ports[0].containerPort"),
     (put(worker, restartPolicyRules=None), "worker-recreated", f"{WORKER}.restartPolicyRules"),
@@ -342,11 +335,7 @@ PROBED: list[tuple[Break, str, str]] = [
     (probe(failureThreshold=600), "startup-probe-patience", f"{AGENT}.startupProbe.failureThreshold"),
     (probe(periodSeconds=None), "startup-probe-period", f"{AGENT}.startupProbe.periodSeconds"),
     (probe(initialDelaySeconds=5), "startup-probe-period", f"{AGENT}.startupProbe.initialDelaySeconds"),
-    (
-        env("BARRIER_PORT", value="9000"),
-        "startup-probe-target",
-        f"{AGENT}.startupProbe.httpGet.port",
-    ),
+    (env("BARRIER_PORT", value="9000"), "startup-probe-target", f"{AGENT}.startupProbe.httpGet.port"),
     (probe(timeoutSeconds=None), "startup-probe-hold", f"{AGENT}.startupProbe.timeoutSeconds"),
     (put(worker, command=["inplace-agent", "wait", "--", "x"]), "worker-wait", f"{WORKER}.command"),
     (put(worker, command=["sh", "-c", "exec inplace-agent wait -- x"]), "worker-wait", f"{WORKER}.command"),
@@ -365,11 +354,11 @@ GUARDED: list[tuple[Break, str, str]] = [
     (
         put(worker, command=["python3", "-I", "-S", "/var/run/inplace/inplace-agent", "guard", "--", "x"]),
         "worker-file",
-        f'{AGENT}.env[name="AGENT_FILE"]',
+        at("AGENT_FILE"),
     ),
-    (env("LINK_FILE"), "guard-link", f'{AGENT}.env[name="LINK_FILE"]'),
+    (env("LINK_FILE"), "guard-link", at("LINK_FILE")),
     (env("LINK_FILE", of=worker), "", ""),
-    (env("LINK_FILE", of=worker, value="/x/link"), "guard-link", f'{WORKER}.env[name="LINK_FILE"]'),
+    (env("LINK_FILE", of=worker, value="/x/link"), "guard-link", at("LINK_FILE", WORKER)),
     (put(worker, volumeMounts=[]), "guard-link", f"{WORKER}.volumeMounts"),
     (
         put(worker, volumeMounts=[{"name": "checkpoints", "mountPath": "/var/run/inplace"}]),
@@ -383,40 +372,39 @@ GUARDED: list[tuple[Break, str, str]] = [
             valueFrom={"fieldRef": {"fieldPath": "metadata.annotations['jobset.sigs.k8s.io/epoch']"}},
         ),
         "guard-epoch",
-        f'{WORKER}.env[name="EPOCH"]',
+        at("EPOCH", WORKER),
     ),
     (put(worker, command=["inplace-agent", "guard", "--standby", "--", "x"]), "guard-standby", f"{WORKER}.command"),
     (env("WORKER_STANDBY", of=worker, value="on"), "guard-standby", f"{WORKER}.command"),
     (both(env("WORKER_STANDBY", of=worker, value="on"), env("RESTART_DEPTH", value="process")), "", ""),
     (put(agent, startupProbe={"httpGet": {"port": 8080}}), "guard-startup-probe", f"{AGENT}.startupProbe"),
     (put(agent, readinessProbe=None), "guard-readiness", f"{AGENT}.readinessProbe"),
-    (lambda document: pod(document)["containers"].append(UNGUARDED), "guard-missing", f'{POD}.containers[name="two"]'),
+    (
+        lambda document: pod(document)["containers"].append(UNGUARDED),
+        "guard-missing",
+        f'{POD}.containers[name="two"].command',
+    ),
 ]
 
-SUPERVISOR = f'{POD}.containers[name="worker"]'
 SUPERVISED: list[tuple[Break, str, str]] = [
-    (
-        put(worker, command=["inplace-agent", "run", "--grace", "soon", "--", "x"]),
-        "agent-command",
-        f"{SUPERVISOR}.command",
-    ),
-    (put(worker, command=["inplace-agent", "run"]), "agent-command", f"{SUPERVISOR}.command"),
-    (env("WORKER_GRACE_S", of=worker, value="soon"), "agent-command", f"{SUPERVISOR}.command"),
-    (env("POD_NAME", of=worker), "agent-env", f'{SUPERVISOR}.env[name="POD_NAME"]'),
-    (env("EPOCH_FILE", of=worker), "epoch-file", f'{SUPERVISOR}.env[name="EPOCH_FILE"]'),
+    (put(worker, command=["inplace-agent", "run", "--grace", "soon", "--", "x"]), "agent-command", f"{WORKER}.command"),
+    (put(worker, command=["inplace-agent", "run"]), "agent-command", f"{WORKER}.command"),
+    (env("WORKER_GRACE_S", of=worker, value="soon"), "agent-command", f"{WORKER}.command"),
+    (env("POD_NAME", of=worker), "agent-env", at("POD_NAME", WORKER)),
+    (env("EPOCH_FILE", of=worker), "epoch-file", at("EPOCH_FILE", WORKER)),
     (
         both(env("EPOCH_FILE", of=worker), env("CONTAINER_RESTART_EXIT_CODE", of=worker)),
         "supervisor-restarts",
-        f'{SUPERVISOR}.env[name="CONTAINER_RESTART_EXIT_CODE"]',
+        at("CONTAINER_RESTART_EXIT_CODE", WORKER),
     ),
     (
         put(worker, restartPolicyRules=rules(("Restart", "In", [89]))),
         "supervisor-restarts",
-        f"{SUPERVISOR}.restartPolicyRules",
+        f"{WORKER}.restartPolicyRules",
     ),
     (put(worker, restartPolicyRules=None, restartPolicy="OnFailure"), "", ""),
     (put(worker, restartPolicyRules=rules((ALL, "In", [88, 137]))), "", ""),
-    (env("EPOCH_FILE", of=worker, value="/tmp/x"), "epoch-file-volume", f'{SUPERVISOR}.env[name="EPOCH_FILE"]'),
+    (env("EPOCH_FILE", of=worker, value="/tmp/x"), "epoch-file-volume", at("EPOCH_FILE", WORKER)),
     (put(worker, imagePullPolicy="Always"), "", ""),
     (put(worker, command=["sh", "-c", "exec inplace-agent run -- python3 train.py"]), "", ""),
     (put(worker, command=["python3", "-I", "-S", "/x/inplace-agent.pyz", "run", "--", "x"]), "", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.lint.cases import AGENT, SUPERVISOR, WORKER, Break, both, env, pod, put, worker
+from tests.cli.lint.cases import WORKER, Break, at, both, env, metadata, pod, put, worker
 
 
 def limits(stall: str | None = None, start: str | None = None) -> Break:
@@ -35,24 +35,24 @@ def run_with(*options: str) -> Break:
 
 def request(text: str) -> Break:
     """Annotate the JobSet with a request for a restart."""
-    return put(lambda document: document["metadata"], annotations={wire.RESTART_REQUESTED: text})
+    return put(metadata, annotations={wire.RESTART_REQUESTED: text})
 
 
-_STALL_VARIABLE = f'{AGENT}.env[name="STALL_AFTER_S"]'
+_STALL_VARIABLE = at("STALL_AFTER_S")
 STALL, START_STALL = _annotated(wire.STALL_AFTER), _annotated(wire.START_STALL_AFTER)
 _LONG = put(pod, terminationGracePeriodSeconds=90)
 _SAVES = run_with("--save-within", "60")
 _REQUEST = f"metadata.annotations[{wire.RESTART_REQUESTED}]"
 SAVINGS: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train-supervisor", both(_LONG, _SAVES), "", ""),
-    ("train-supervisor", _SAVES, "save-grace", f"{SUPERVISOR}.command"),
-    ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", f"{SUPERVISOR}.command"),
-    ("train-supervisor", run_with("--save-within", "soon"), "agent-command", f"{SUPERVISOR}.command"),
+    ("train-supervisor", _SAVES, "save-grace", f"{WORKER}.command"),
+    ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", f"{WORKER}.command"),
+    ("train-supervisor", run_with("--save-within", "soon"), "agent-command", f"{WORKER}.command"),
     ("train", both(both(_LONG, _SAVES), env("SAVE_WITHIN_S", value="60")), "", ""),
-    ("train", both(_LONG, _SAVES), "save-half", f'{AGENT}.env[name="SAVE_WITHIN_S"]'),
+    ("train", both(_LONG, _SAVES), "save-half", at("SAVE_WITHIN_S")),
     ("train", env("SAVE_WITHIN_S", value="60"), "save-half", WORKER),
     ("train", both(_SAVES, env("SAVE_WITHIN_S", value="60")), "save-grace", f"{WORKER}.command"),
-    ("train", env("SAVE_WITHIN_S", value="-1"), "agent-env", f'{AGENT}.env[name="SAVE_WITHIN_S"]'),
+    ("train", env("SAVE_WITHIN_S", value="-1"), "agent-env", at("SAVE_WITHIN_S")),
     ("train", request("7,save=60"), "", ""),
     ("train", request("7,save=0"), "spec-problem", _REQUEST),
     ("train", request("7, save=60"), "spec-problem", _REQUEST),
@@ -69,17 +69,17 @@ SAVINGS += [
     ("train-supervisor", _CHECKS, "", ""),
     ("train", both(both(_CHECKS, _AWAITED), _final), "", ""),
     ("train", both(_CHECKS, _AWAITED), "check-restarts", f"{WORKER}.restartPolicyRules"),
-    ("train", both(_CHECKS, _final), "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
-    ("train", _AWAITED, "check-unawaited", f'{AGENT}.env[name="CHECKS_BEFORE_ANNOUNCE"]'),
+    ("train", both(_CHECKS, _final), "check-unawaited", at("CHECKS_BEFORE_ANNOUNCE")),
+    ("train", _AWAITED, "check-unawaited", at("CHECKS_BEFORE_ANNOUNCE")),
 ]
-_DEADLINE = put(lambda document: document["metadata"], annotations={wire.BARRIER_DEADLINE: "30"})
+_DEADLINE = put(metadata, annotations={wire.BARRIER_DEADLINE: "30"})
 SAVINGS += [
-    ("train-supervisor", both(_CHECKS, _DEADLINE), "check-deadline", f"{SUPERVISOR}.command"),
+    ("train-supervisor", both(_CHECKS, _DEADLINE), "check-deadline", f"{WORKER}.command"),
     ("train-supervisor", both(run_with("--before-announce-timeout", "29"), both(_CHECKS, _DEADLINE)), "", ""),
 ]
-FENCE_VARIABLE = f'{AGENT}.env[name="FENCE_AFTER_S"]'
-_FENCED = put(lambda document: document["metadata"], annotations={wire.FENCE_AFTER: "60"})
-_SUPERVISORS_LEASE = f'{SUPERVISOR}.env[name="FENCE_AFTER_S"]'
+FENCE_VARIABLE = at("FENCE_AFTER_S")
+_FENCED = put(metadata, annotations={wire.FENCE_AFTER: "60"})
+_SUPERVISORS_LEASE = at("FENCE_AFTER_S", WORKER)
 _LEASED = env("FENCE_AFTER_S", value="60")
 _STAYS = both(_LEASED, env("RESTART_DEPTH", value="process"))
 FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
@@ -92,7 +92,7 @@ FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="14"), "agent-env", _SUPERVISORS_LEASE),
 ]
 _NO_PROGRESS = _annotated(wire.NO_PROGRESS)
-_LIMIT = put(lambda document: document["metadata"], annotations={wire.NO_PROGRESS: "3"})
+_LIMIT = put(metadata, annotations={wire.NO_PROGRESS: "3"})
 STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train", limits("120", "900"), "", ""),
     ("train", limits("0"), "", ""),
@@ -108,8 +108,8 @@ STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
     ("train-supervisor", limits("120"), "", ""),
     ("train-supervisor", run_with("--stall-after", "120"), "", ""),
-    ("train-supervisor", run_with("--stall-after", "2"), "stall-short", f"{SUPERVISOR}.command"),
-    ("train-supervisor", run_with("--stall-after", "soon"), "agent-command", f"{SUPERVISOR}.command"),
+    ("train-supervisor", run_with("--stall-after", "2"), "stall-short", f"{WORKER}.command"),
+    ("train-supervisor", run_with("--stall-after", "soon"), "agent-command", f"{WORKER}.command"),
     ("train-supervisor", both(limits("120"), env("EPOCH_FILE", of=worker)), "stall-unwatched", STALL),
     (
         "train-supervisor",

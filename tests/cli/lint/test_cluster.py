@@ -34,9 +34,9 @@ BINDING_PATH = "/validatingadmissionpolicybindings"
 
 
 @pytest.fixture
-def documents(tmp_path: Path) -> list[KubeObject]:
+def documents() -> list[KubeObject]:
     """Return examples/plain.yaml with the agent in it."""
-    return list(parse(injected(example("plain.yaml"), tmp_path)))
+    return list(parse(injected(example("plain.yaml"))))
 
 
 async def asked(client: KubeClient, documents: list[KubeObject]) -> list[Finding]:
@@ -122,20 +122,18 @@ def nodes(*kubelets: str, features: tuple[str, ...] = (FEATURE,)) -> tuple[Node,
         ({"version": "v1.35.4", "nodes": nodes("v1.38.0", features=())}, [], []),  # nodes declare nothing yet
     ],
 )
-def test_facts_and_what_they_break(
-    tmp_path: Path, changes: dict[str, Any], sidecar: list[str], supervisor: list[str]
-) -> None:
+def test_facts_and_what_they_break(changes: dict[str, Any], sidecar: list[str], supervisor: list[str]) -> None:
     """Each fact breaks its rule, in both modes."""
     facts = replace(FACTS, **changes)
     for mode, expected in (("sidecar", sidecar), ("supervisor", supervisor)):
-        text = injected(example("plain.yaml"), tmp_path, mode=mode)
+        text = injected(example("plain.yaml"), mode=mode)
         assert judged(facts, parse(text)) == expected, mode
 
 
-def test_a_worker_without_a_guard_needs_a_mended_kubelet(tmp_path: Path) -> None:
+def test_a_worker_without_a_guard_needs_a_mended_kubelet() -> None:
     """A kubelet with Kubernetes #141155 starts a worker without a guard before its barrier lifts: a finding."""
     facts = replace(FACTS, nodes=nodes("v1.36.3"))
-    assert judged(facts, parse(injected(example("plain.yaml"), tmp_path, barrier="probe"))) == ["kubelet-bug"]
+    assert judged(facts, parse(injected(example("plain.yaml"), barrier="probe"))) == ["kubelet-bug"]
 
 
 def test_large_groups_want_a_flow_schema(documents: list[KubeObject]) -> None:

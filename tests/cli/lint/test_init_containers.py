@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from inplace.cli.lint.init_containers import VALUE_CHARS_MAX
-from inplace.cli.lint.lint import lint
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, steps_of
-from inplace.cli.manifests.documents import Stream
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.injecting import documents_of
+from tests.cli.injecting import documents_of, findings_of
 
 KEPT = {"name": "src", "mountPath": "/work"}
 
@@ -31,9 +29,8 @@ def with_init(**container: Any) -> KubeObject:
 
 def found(document: KubeObject) -> set[tuple[str, str]]:
     """Return rule and path of each finding about what this test adds."""
-    (report,) = lint(Stream("test", "", (document,)))
     rules = ("init-not-repeatable", "image-pull", "fuse-sidecar")
-    return {(one.rule, one.path.rpartition("spec.")[2]) for one in report.findings if one.rule in rules}
+    return {(one.rule, one.path.rpartition("spec.")[2]) for one in findings_of(document) if one.rule in rules}
 
 
 def shell(text: str) -> list[str]:
@@ -123,8 +120,7 @@ def test_long_values_are_not_put_in() -> None:
 def test_a_folder_that_no_mount_names_may_be_a_volume() -> None:
     """A folder beside an image's usual ones may be a volume; one that the script makes itself is new every time."""
     document = with_init(command=shell("mkdir /data/repo-$JOB_COMPLETION_INDEX"))
-    (report,) = lint(Stream("test", "", (document,)))
-    (finding,) = (one for one in report.findings if one.rule == "init-not-repeatable")
+    (finding,) = (one for one in findings_of(document) if one.rule == "init-not-repeatable")
     assert "if /data is a volume" in finding.found
     assert found(with_init(command=shell("mkdir /data && mkdir /data/x && git clone u /data/r"))) == set()
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from inplace.cli.lint.lint import lint
-from inplace.cli.manifests.documents import read_stream
-from tests.cli.injecting import as_yaml, documents_of
+from tests.cli.injecting import documents_of, findings_of
 from tests.cli.lint.cases import worker
 
 COMMAND = ".command"
@@ -43,7 +39,7 @@ CASES = [  # torchrun's words, variables, the end of the finding's path, restart
 @pytest.mark.parametrize("manifest", ["train-supervisor.yaml", "train.yaml"])
 @pytest.mark.parametrize(("words", "variables", "path", "restarts"), CASES, ids=range(len(CASES)))
 def test_a_torchrun_that_restarts_is_a_warning(
-    tmp_path: Path, manifest: str, words: list[str], variables: dict[str, str], path: str, restarts: int
+    manifest: str, words: list[str], variables: dict[str, str], path: str, restarts: int
 ) -> None:
     """Each spelling of the option is found, in command, args or a shell's text; the script's own options are not."""
     documents = documents_of(manifest)
@@ -51,10 +47,8 @@ def test_a_torchrun_that_restarts_is_a_warning(
     place = container["command"].index("--") + 1
     container["command"], container["args"] = container["command"][:place], words
     container["env"] += [{"name": name, "value": value} for name, value in variables.items()]
-    file = tmp_path / "manifest.yaml"
-    file.write_text(as_yaml(documents))
 
-    found = [one for report in lint(read_stream(str(file))) for one in report.findings]
+    found = findings_of(*documents)
 
     assert [(one.rule, one.found) for one in found] == (
         [("torchrun-restarts", f"torchrun --max-restarts={restarts}")] if restarts else []

@@ -12,13 +12,12 @@ import yaml
 
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.embedded import judge
-from inplace.cli.lint.lint import lint
-from inplace.cli.manifests.documents import read_stream
+from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run, run_here
-from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, injected
+from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, findings_of, injected
 from tests.cli.lint.cases import (
     AGENT,
     BROKEN,
@@ -43,65 +42,44 @@ WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yam
 KNOWN = {name: {"agent-missing"} for name in WITHOUT_AGENT}  # these examples show other features and have no agent
 
 
-def findings(documents: list[KubeObject], folder: Path) -> list[tuple[str, str]]:
+def findings(*documents: KubeObject) -> list[tuple[str, str]]:
     """Return (rule, path) of lint's findings."""
-    file = folder / "manifest.yaml"
-    file.write_text(as_yaml(documents))
-    return [(finding.rule, finding.path) for report in lint(read_stream(str(file))) for finding in report.findings]
+    return [(finding.rule, finding.path) for finding in findings_of(*documents)]
+
+
+ALONE = [("train", *case) for case in BROKEN] + STALLS + SAVINGS + FENCES
+FIRST = [("train", *case) for case in GUARDED] + [("train-supervisor", *case) for case in SUPERVISED]
 
 
 @pytest.mark.parametrize(
-    ("change", "rule", "path"), BROKEN, ids=[f"{i}-{rule}" for i, (_, rule, _) in enumerate(BROKEN)]
+    ("name", "change", "rule", "path"), ALONE, ids=[f"{i}-{case[2]}" for i, case in enumerate(ALONE)]
 )
-def test_one_thing_broken_is_one_finding(tmp_path: Path, change: Break, rule: str, path: str) -> None:
-    """Each mistake gives one finding of its rule at its path; a case without a rule gives none."""
-    documents = documents_of("train.yaml")
+def test_one_thing_broken_is_one_finding(name: str, change: Break, rule: str, path: str) -> None:
+    """Each mistake in an example gives one finding of its rule at its path; a case without a rule gives none."""
+    documents = documents_of(f"{name}.yaml")
     change(documents[-1])
-    assert findings(documents, tmp_path) == ([(rule, path)] if rule else [])
+    found = [one for one in findings(*documents) if one[0] == rule or one[0] != "epoch-file"]  # another matter
+    assert found == ([(rule, path)] if rule else [])
 
 
 @pytest.mark.parametrize(
-    ("change", "rule", "path"), SUPERVISED, ids=[f"{i}-{r}" for i, (_, r, _) in enumerate(SUPERVISED)]
+    ("name", "change", "rule", "path"), FIRST, ids=[f"{i}-{case[2]}" for i, case in enumerate(FIRST)]
 )
-def test_one_thing_broken_under_a_supervisor(tmp_path: Path, change: Break, rule: str, path: str) -> None:
-    """In examples/train-supervisor.yaml each mistake gives one finding."""
-    documents = documents_of("train-supervisor.yaml")
+def test_one_thing_broken_around_a_worker_is_found_first(name: str, change: Break, rule: str, path: str) -> None:
+    """The first finding about a guard or a supervisor names its rule and path."""
+    documents = documents_of(f"{name}.yaml")
     change(documents[-1])
-    found = findings(documents, tmp_path)
-    assert found[:1] == ([(rule, path)] if rule else [])
+    assert findings(*documents)[:1] == ([(rule, path)] if rule else [])
 
 
 @pytest.mark.parametrize(("change", "rule", "path"), PROBED + UNWATCHED, ids=range(len(PROBED + UNWATCHED)))
-def test_one_thing_broken_beside_a_startup_probe(tmp_path: Path, change: Break, rule: str, path: str) -> None:
+def test_one_thing_broken_beside_a_startup_probe(change: Break, rule: str, path: str) -> None:
     """Each mistake gives one finding; a worker that the probe alone holds back is one already."""
     *others, document = documents_of("train.yaml")
     document = held_by_probe(document)
     change(document)
-    found = findings([*others, document], tmp_path)
     alone = [("worker-start", f"{WORKER}.command")] if rule != "worker-wait" else []
-    assert sorted(found) == sorted([*alone, *([(rule, path)] if rule else [])])
-
-
-@pytest.mark.parametrize(("change", "rule", "path"), GUARDED, ids=[f"{i}-{r}" for i, (_, r, _) in enumerate(GUARDED)])
-def test_one_thing_broken_under_a_guard(tmp_path: Path, change: Break, rule: str, path: str) -> None:
-    """The first finding about a guard in examples/train.yaml."""
-    documents = documents_of("train.yaml")
-    change(documents[-1])
-    found = [(seen, where.removesuffix(".command")) for seen, where in findings(documents, tmp_path)]
-    assert found[:1] == ([(rule, path.removesuffix(".command"))] if rule else [])
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "rule", "path"), STALLS + SAVINGS + FENCES, ids=range(len(STALLS + SAVINGS + FENCES))
-)
-def test_a_limit_that_cannot_be_used_is_one_finding(
-    tmp_path: Path, name: str, change: Break, rule: str, path: str
-) -> None:
-    """Wherever it stands: an annotation, a variable, an option; what wins over it decides."""
-    documents = documents_of(f"{name}.yaml")
-    change(documents[-1])
-    found = [(seen, where) for seen, where in findings(documents, tmp_path) if seen != "epoch-file"]  # another matter
-    assert found == ([(rule, path)] if rule else [])
+    assert sorted(findings(*others, document)) == sorted([*alone, *([(rule, path)] if rule else [])])
 
 
 HUGE = [
@@ -148,51 +126,50 @@ def test_the_command_says_which_bound_a_jobset_of_any_size_exceeds(tmp_path: Pat
             assert bound in needed
 
 
-RIGHTS = [
-    ({"verbs": ["get", "list"]}, 0, ["list"]),
-    ({"verbs": ["*"], "resources": ["*"], "apiGroups": ["*"]}, 0, []),
-    ({"verbs": ["get"]}, 1, []),
-    ({"resourceNames": ["a"]}, 1, []),
-]
-
-
-@pytest.mark.parametrize("index", range(4))
-def test_rights_that_the_file_shows(tmp_path: Path, index: int) -> None:
+@pytest.mark.parametrize(
+    ("changes", "rule", "is_enough"),
+    [
+        ({"verbs": ["get", "list"]}, 0, False),
+        ({"verbs": ["*"], "resources": ["*"], "apiGroups": ["*"]}, 0, True),
+        ({"verbs": ["get"]}, 1, False),
+        ({"resourceNames": ["a"]}, 1, False),
+    ],
+)
+def test_rights_that_the_file_shows(changes: dict[str, list[str]], rule: int, is_enough: bool) -> None:
     """A Role in the file that lacks an agent's right gives a finding; a Role with more rights gives none."""
-    changes, rule, _ = RIGHTS[index]
     documents = documents_of("train.yaml")
     documents[1]["rules"][rule] |= changes
-    expected = [] if index == 1 else [("service-account-rights", f"{POD}.serviceAccountName")]
-    assert findings(documents, tmp_path) == expected
+    lacking = [("service-account-rights", f"{POD}.serviceAccountName")]
+    assert findings(*documents) == ([] if is_enough else lacking)
 
 
-def test_rights_that_the_file_does_not_show_are_the_cluster_s_business(tmp_path: Path) -> None:
+def test_rights_that_the_file_does_not_show_are_the_cluster_s_business() -> None:
     """A JobSet without a Role in its file gives no finding."""
-    assert findings([documents_of("train.yaml")[-1]], tmp_path) == []
+    assert findings(documents_of("train.yaml")[-1]) == []
 
 
-def test_an_account_that_mounts_no_token(tmp_path: Path) -> None:
+def test_an_account_that_mounts_no_token() -> None:
     """An unmounted token gives a finding, also by the ServiceAccount; a token projected to the agent gives none."""
     documents = documents_of("train.yaml")
     del pod(documents[-1])["automountServiceAccountToken"]
     documents[0]["automountServiceAccountToken"] = False
-    assert findings(documents, tmp_path) == []
+    assert findings(*documents) == []
     agent(documents[-1])["volumeMounts"].pop()
-    assert findings(documents, tmp_path) == [("service-account-token", f"{POD}.automountServiceAccountToken")]
+    assert findings(*documents) == [("service-account-token", f"{POD}.automountServiceAccountToken")]
     agent(documents[-1])["volumeMounts"].append(
         {"name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     )
-    assert findings(documents, tmp_path) == []
+    assert findings(*documents) == []
 
 
-def test_an_order_inside_the_group(tmp_path: Path) -> None:
+def test_an_order_inside_the_group() -> None:
     """An order inside the group gives a finding for sidecars only: supervisors are ready while they wait."""
     for name, expected in (("train.yaml", 1), ("train-supervisor.yaml", 0)):
         documents = documents_of(name)
         first = replicated(documents[-1])
         second = json.loads(json.dumps(first)) | {"name": "b", "dependsOn": [{"name": "workers", "status": "Ready"}]}
         jobset(documents[-1])["replicatedJobs"].append(second)
-        assert [rule for rule, _ in findings(documents, tmp_path)] == ["startup-order"] * expected
+        assert [rule for rule, _ in findings(*documents)] == ["startup-order"] * expected
 
 
 UPSTREAM = """
@@ -207,24 +184,23 @@ startupProbe: {httpGet: {path: /barrier-is-down, port: 8081}, periodSeconds: 1, 
 """
 
 
-def test_a_manifest_for_upstream_s_agent_has_no_error(tmp_path: Path) -> None:
+def test_a_manifest_for_upstream_s_agent_has_no_error() -> None:
     """A manifest for upstream's agent gives no error with our image; our additions are only recommended."""
     documents = documents_of("train.yaml")
     pod(documents[-1])["initContainers"] = [yaml.safe_load(UPSTREAM)]
     del pod(documents[-1])["automountServiceAccountToken"]
     worker(documents[-1])["command"] = ["python3", "-m", "inplace.examples.train"]
-    found = [rule for rule, _ in findings(documents, tmp_path)]
+    found = [rule for rule, _ in findings(*documents)]
     assert {RULES[rule].severity for rule in found} == {"warning"}
     assert set(found) == {"agent-env-recommended", "epoch-file", "startup-probe-patience", "token-readable"}
     agent(documents[-1])["startupProbe"]["httpGet"]["port"] = 8080
-    assert ("startup-probe-target", f"{AGENT}.startupProbe.httpGet.port") in findings(documents, tmp_path)
+    assert ("startup-probe-target", f"{AGENT}.startupProbe.httpGet.port") in findings(*documents)
 
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_an_example_is_clean(name: str) -> None:
     """An example gives only the findings that it announces itself."""
-    found = {finding.rule for report in lint(read_stream(str(EXAMPLES / name))) for finding in report.findings}
-    assert found == KNOWN.get(name, set())
+    assert {rule for rule, _ in findings(*documents_of(name))} == KNOWN.get(name, set())
 
 
 @pytest.mark.parametrize(
@@ -233,11 +209,9 @@ def test_an_example_is_clean(name: str) -> None:
     ids=str,
 )
 @pytest.mark.parametrize("name", ["plain.yaml", "monitor.yaml", "elastic.yaml"])
-def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+def test_what_inject_makes_is_clean(name: str, options: dict[str, Any]) -> None:
     """The injected manifest gives no finding; images without a tag are the examples' own."""
-    file = tmp_path / "injected.yaml"
-    file.write_text(injected(example(name), tmp_path, **options))
-    rules = {finding.rule for report in lint(read_stream(str(file))) for finding in report.findings}
+    rules = {rule for rule, _ in findings(*parse(injected(example(name), **options)))}
     asked_for = {"worker-start"} if options.get("barrier") == "probe" else set()
     assert rules - asked_for <= ({"image-pull", "rules-without-failures"} if name != "plain.yaml" else set())
 
@@ -245,25 +219,17 @@ def test_what_inject_makes_is_clean(tmp_path: Path, name: str, options: dict[str
 def test_every_rule_about_manifests_is_broken_once_here() -> None:
     """Every rule of the catalogue has a case here."""
     reached = {
-        rule
-        for _, rule, _ in (
-            *BROKEN,
-            *PROBED,
-            *UNWATCHED,
-            *GUARDED,
-            *SUPERVISED,
-            *(case[1:] for case in STALLS + SAVINGS + FENCES),
-        )
-    } | {
+        *(rule for _, _, rule, _ in ALONE + FIRST),
+        *(rule for _, rule, _ in PROBED + UNWATCHED),
         "worker-start",  # of all that a startup probe holds back
         "service-account-rights",
         "startup-order",
         "torchrun-restarts",  # test_launcher.py
         "init-not-repeatable",  # test_init_containers.py
         "fuse-sidecar",
+        "admission",  # test_the_embedded_server_judges_too
     }
     catalogue = list(RULES)
-    reached.add("admission")  # test_the_embedded_server_judges_too
     manifest = set(catalogue[: catalogue.index("cluster-unknown")])
     assert manifest - reached == set()
     assert reached - {""} <= set(RULES)

@@ -11,13 +11,13 @@ import pytest
 from inplace.cli.lint.annotations import KNOWN
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.embedded import judge
-from inplace.cli.lint.lint import LintReport, lint
+from inplace.cli.lint.jobset import is_in_place
 from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from tests.cli.command import run
-from tests.cli.injecting import EXAMPLES, as_yaml, injected
+from tests.cli.injecting import EXAMPLES, as_yaml, findings_of, injected, jobset_of
 from tests.cli.lint.cases import JOB, POD, job, jobset, pod, put, worker
 
 TRAINER = {"name": "trainer", "image": "t:1", "command": ["python3", "t.py"]}
@@ -32,14 +32,6 @@ def plain(**metadata: Any) -> KubeObject:
         "metadata": metadata or {"name": "plain"},
         "spec": {"replicatedJobs": [{"name": "workers", "template": template}]},
     }
-
-
-def report_of(text: str, folder: Path) -> LintReport:
-    """Return what lint says of the only JobSet of a text."""
-    file = folder / "manifest.yaml"
-    file.write_text(text)
-    (report,) = lint(read_stream(str(file)))
-    return report
 
 
 def unnamed_rule(document: KubeObject) -> None:
@@ -68,19 +60,19 @@ def claimed_volume(document: KubeObject) -> None:
 
 
 @pytest.mark.parametrize("change", [unnamed_rule, null_values, generated_name, claimed_volume])
-def test_a_form_that_the_api_takes_has_no_finding(tmp_path: Path, change: Any) -> None:
+def test_a_form_that_the_api_takes_has_no_finding(change: Any) -> None:
     """Neither lint's own rules nor the embedded server object."""
     document = plain()
     change(document)
-    assert report_of(as_yaml([document]), tmp_path).findings == ()
+    assert findings_of(document) == ()
     assert judge([document]) == [[]]
 
 
-def test_a_jobset_without_any_name_is_said_to_have_none(tmp_path: Path) -> None:
+def test_a_jobset_without_any_name_is_said_to_have_none() -> None:
     """What was found is nothing, and not a name of lint's own."""
     document = plain()
     document["metadata"] = {"namespace": "default"}
-    (finding,) = report_of(as_yaml([document]), tmp_path).findings
+    (finding,) = findings_of(document)
     assert (finding.path, finding.found) == ("metadata.name", "nothing")
 
 
@@ -136,28 +128,28 @@ def test_a_plain_jobset_is_not_called_clean(tmp_path: Path) -> None:
     first, *others = run("lint", "-f", str(file)).stdout.splitlines()
     assert first == "JobSet plain: no mistake found, and nothing restarts in place"
     assert "policy Nothing restarts in place here (restartStrategy is not set): `inplace inject -f FILE`" in others[0]
-    assert report_of(injected(as_yaml([plain()]), tmp_path), tmp_path).in_place
+    assert is_in_place(jobset_of(injected(as_yaml([plain()]))))
 
 
 @pytest.mark.parametrize("barrier", ["guard", "probe"])
-def test_a_container_beside_the_named_worker_is_a_helper(tmp_path: Path, barrier: str) -> None:
+def test_a_container_beside_the_named_worker_is_a_helper(barrier: str) -> None:
     """After --worker, lint asks neither a guard nor restart rules of the others."""
     document = plain()
     helper = {"name": "daemon", "image": "d:1", "command": ["daemon"]}
     pod(document)["containers"].insert(0, helper)
-    made = injected(as_yaml([document]), tmp_path, workers=("trainer",), barrier=barrier, agent_image="a:1")
-    rules = [finding.rule for finding in report_of(made, tmp_path).findings]
+    made = injected(as_yaml([document]), workers=("trainer",), barrier=barrier, agent_image="a:1")
+    rules = [finding.rule for finding in findings_of(*parse(made))]
     assert rules == (["worker-start"] if barrier == "probe" else [])
 
 
-def test_a_worker_that_lost_its_guard_is_no_helper(tmp_path: Path) -> None:
+def test_a_worker_that_lost_its_guard_is_no_helper() -> None:
     """Its restart rules say that it is a worker."""
     document = plain()
     pod(document)["containers"].append(dict(TRAINER) | {"name": "second"})
-    made = injected(as_yaml([document]), tmp_path, workers=("trainer", "second"), agent_image="a:1")
+    made = injected(as_yaml([document]), workers=("trainer", "second"), agent_image="a:1")
     documents = list(parse(made))
     pod(documents[-1])["containers"][1]["command"] = ["python3", "t.py"]
-    (finding,) = report_of(as_yaml(documents), tmp_path).findings
+    (finding,) = findings_of(*documents)
     assert (finding.rule, finding.path) == ("guard-missing", f'{POD}.containers[name="second"].command')
 
 
@@ -173,34 +165,34 @@ SPELLINGS = [
 
 @pytest.mark.parametrize(("name", "meant"), SPELLINGS)
 @pytest.mark.parametrize("place", ["metadata", "job", "pod"])
-def test_a_misspelt_annotation_is_named_with_the_right_one(tmp_path: Path, name: str, meant: str, place: str) -> None:
+def test_a_misspelt_annotation_is_named_with_the_right_one(name: str, meant: str, place: str) -> None:
     """Wherever it stands."""
     document = plain()
     template = jobset(document)["replicatedJobs"][0]["template"]
     parts = {"metadata": document, "job": template, "pod": template["spec"]["template"]}
     parts[place].setdefault("metadata", {})["annotations"] = {name: "1"}
-    (finding,) = report_of(as_yaml([document]), tmp_path).findings
+    (finding,) = findings_of(document)
     assert (finding.rule, finding.needed) == ("annotation-name", meant)
     assert name in finding.path
 
 
-def test_known_and_foreign_annotations_are_no_mistakes(tmp_path: Path) -> None:
+def test_known_and_foreign_annotations_are_no_mistakes() -> None:
     """Our names, upstream's, and those of other projects."""
     names = (wire.RESTART_DEPTH, wire.EXCLUSIVE_TOPOLOGY, "kueue.x-k8s.io/queue-name", "gke-gcsfuse/volumes", "a")
     document = plain(name="plain", annotations=dict.fromkeys(names, "60"))
-    assert report_of(as_yaml([document]), tmp_path).findings == ()
+    assert findings_of(document) == ()
     assert {wire.EXCLUSIVE_TOPOLOGY, wire.NODE_SELECTOR_STRATEGY, wire.RESTART_DEPTH, wire.FENCE_AFTER} <= KNOWN
 
 
-def test_a_template_that_nobody_filled_in_is_only_that(tmp_path: Path) -> None:
+def test_a_template_that_nobody_filled_in_is_only_that() -> None:
     """Each place is named once, and no cure talks of other names."""
     document = plain(name="${WORKLOAD}")
     worker(document)["image"] = "${IMAGE}"
     job(document).update(parallelism="$PODS", completions="$PODS")
-    found = report_of(as_yaml([document]), tmp_path).findings
+    found = findings_of(document)
     assert {finding.rule for finding in found} == {"unexpanded-variable"}
     assert [finding.found.partition(" in ")[0] for finding in found] == ["${WORKLOAD}", "$PODS", "$PODS", "${IMAGE}"]
     assert RULES["unexpanded-variable"].severity == "error"
     assert "envsubst" in found[0].fix
     worker(document)["image"] = "{{ .Values.image }}"
-    assert any("helm template" in finding.fix for finding in report_of(as_yaml([document]), tmp_path).findings)
+    assert any("helm template" in finding.fix for finding in findings_of(document))

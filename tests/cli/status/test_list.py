@@ -84,4 +84,4 @@ def test_lines_end_as_in_the_file(tmp_path: Path, newline: str) -> None:
     done = run_bytes("inject", "-q", "-f", str(file))
     assert done.count(b"\n") == done.count(newline.encode()) > 100
     assert b"\r\r" not in done
-    assert done.decode().replace("\r\n", "\n") == injected(example("plain.yaml"), tmp_path)
+    assert done.decode().replace("\r\n", "\n") == injected(example("plain.yaml"))
