@@ -12,12 +12,16 @@ from typing import Any
 from inplace.cli.connection import WHOLE_MAX, Connection
 from inplace.cli.group.read import read_group
 from inplace.cli.group.state import GroupState, group_state
-from inplace.cli.status.explain import explanation_lines, read_facts
+from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import Explanation, explain
+from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from tests.common.kube.answers import refusal
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.yaml"
 SETTLED_S_MAX = 600.0  # virtual seconds; a lost node is given up after 340 s
@@ -44,7 +48,7 @@ async def training(
     clock = LoopClock(VIRTUAL_EPOCH_S)
     async with Cluster(runtime="model", clock=clock, nodes=nodes or pods, pods_per_node=1) as cluster:
         await cluster.apply(manifests)
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 1 and all_work(cluster, pods))
+        await synced(cluster, 1, pods)
         yield cluster
 
 
@@ -68,6 +72,45 @@ async def until(cluster: Cluster, holds: Callable[[], bool]) -> None:
     await cluster.until(holds, timeout_s=SETTLED_S_MAX)
 
 
+async def synced(cluster: Cluster, epoch: int, pods: int = 4) -> None:
+    """Wait until so many Pods work in an epoch."""
+    await until(cluster, lambda: status(cluster).get("syncedEpoch") == epoch and all_work(cluster, pods))
+
+
+def kill(cluster: Cluster) -> str:
+    """Kill the worker of the first Pod; return the Pod's name."""
+    name = str(cluster.pods()[0]["metadata"]["name"])
+    cluster.kill_worker("default", name)
+    return name
+
+
+def another(pods: int = 1, **metadata: Any) -> KubeObject:
+    """Return the example's JobSet under the name `other`, which the caller may change."""
+    made = deepcopy(jobset_of(documents(pods)))
+    made["metadata"] |= {"name": "other"} | metadata
+    return made
+
+
+class Spy(InMemoryTransport):
+    """A way to the cluster that notes the requests, and refuses those whose path has one of some words."""
+
+    def __init__(self, server: ApiServer, *refused: str) -> None:
+        super().__init__(server)
+        self.asked: list[Request] = []
+        self._refused = refused
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Answer, or refuse."""
+        self.asked.append(request)
+        if any(words in request.path for words in self._refused):
+            return refusal(403, "Forbidden")
+        return await super().request(request, timeout_s=timeout_s)
+
+    def connection(self) -> Connection:
+        """Return the commands' connection."""
+        return Connection(KubeClient(self, user_agent="user", field_manager="user"), "default")
+
+
 def connection(cluster: Cluster) -> Connection:
     """Return the commands' way to the cluster."""
     return Connection(cluster.client("user"), "default")
@@ -82,8 +125,3 @@ async def explained(cluster: Cluster, name: str = "train") -> Explanation:
     """Return the findings of `inplace explain`."""
     facts = await read_facts(connection(cluster), name)
     return explain(facts, now_s=cluster.clock.wall_s())
-
-
-def text_of(explanation: Explanation) -> str:
-    """Return the printed text."""
-    return "\n".join(text for text, _ in explanation_lines(explanation))

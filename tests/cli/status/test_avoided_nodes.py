@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import group_state
-from inplace.cli.status.explain import explanation_data, explanation_lines
-from inplace.cli.status.explanation import Explanation, Facts, explain
+from inplace.cli.status.explain import explanation_data
+from inplace.cli.status.explanation import Explanation
 from inplace.cli.terminal.moments import parse_time
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.status.test_explain_strays import pod
-from tests.cli.status.test_status import jobset
+from tests.cli.facts import explanation_of, jobset, pod, text_of
 
 NOW_S = parse_time("2026-01-01T02:20:00Z") or 0.0
 
@@ -24,20 +20,15 @@ def explained(nodes: int, policy: str = "2/3600/50", in_use: int = 10) -> Explan
         {"node": f"n{index}", "avoidedSince": f"2026-01-01T02:1{index}:00Z", "why": f"GPU {index}"}
         for index in range(nodes)
     ]
-    raw = jobset(in_use, wire.status_of_epochs(1, 0) | {wire.NODE_FAILURES: [old, *entries]})
+    raw = jobset(in_use, status=wire.status_of_epochs(1, 0) | {wire.NODE_FAILURES: [old, *entries]})
     raw["metadata"]["annotations"] = {wire.BAD_NODES: policy}
-    pods = [on_node(pod(index, 1), f"node-{index}") for index in range(in_use)]
-    return explain(Facts(group_state(raw, pods), pods), now_s=NOW_S)
-
-
-def on_node(found: PodFact, node: str) -> PodFact:
-    """Return the Pod on another node."""
-    return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, node_name=node))
+    pods = [pod(index, 1, spec={"nodeName": f"node-{index}"}) for index in range(in_use)]
+    return explanation_of(group_state(raw, pods), pods, now_s=NOW_S)
 
 
 def avoided_lines(explanation: Explanation) -> list[str]:
     """Return the lines about nodes."""
-    return [line for line, _ in explanation_lines(explanation) if "avoid" in line or "inplace nodes" in line]
+    return [line for line in text_of(explanation).splitlines() if "avoid" in line or "inplace nodes" in line]
 
 
 def test_each_avoided_node_has_a_line() -> None:

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-import io
-from copy import deepcopy
 from dataclasses import replace
 
 import pytest
 
-from inplace.cli.connection import WHOLE_MAX, Connection
+from inplace.cli.connection import WHOLE_MAX
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_lines, read_facts
-from inplace.cli.status.explanation import Facts, explain
+from inplace.cli.status.explanation import explain
 from inplace.cli.status.restart import request_restart
-from inplace.cli.status.view import status_picture
 from inplace.cli.status.why_failed import failed_job
-from inplace.cli.terminal.console import VisibleConsole
-from inplace.common.kube.client import KubeClient
-from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.goodput import Goodput, RestartCost, Run
-from inplace.simulator.apiserver import InMemoryTransport
-from tests.cli.scenes import (
-    all_work,
-    connection,
-    documents,
-    explained,
-    jobset_of,
-    seen,
-    status,
-    text_of,
-    training,
-    until,
-)
-from tests.cli.status.test_status import jobset, table
-from tests.common.kube.answers import refusal
+from tests.cli.facts import drawn, explanation_of, jobset, table, text_of
+from tests.cli.scenes import Spy, another, connection, explained, kill, seen, status, synced, training, until
 
 pytestmark = pytest.mark.virtual_time
 
@@ -59,7 +40,7 @@ async def test_a_worker_crash_is_named() -> None:
     async with training() as cluster:
         victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[2]
         cluster.kill_worker("default", victim, supervised=True)
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        await synced(cluster, 2)
         explanation = await explained(cluster)
         assert explanation.causes == ()
         text = text_of(explanation)
@@ -74,7 +55,7 @@ async def test_who_was_silent_first_is_named() -> None:
     entry = {"epoch": 2, "trigger": "stalled", "startedAt": "2026-01-01T00:00:00Z", "syncedAt": "2026-01-01T00:00:05Z"}
     last = {wire.LAST_GROUP_RESTART: entry | {"firstSilent": silent.fields()}}
     state = group_state(jobset(2, status=wire.status_of_epochs(2, 1) | last), ())
-    text = "\n".join(line for line, _ in explanation_lines(explain(Facts(state, ()), now_s=0.0)))
+    text = text_of(explanation_of(state))
     assert "pod train-a-0-1-x was silent first: at step 1199 (one of 2 pods), quiet for 4.0 s" in text
     restart = status_data(state)["lastRestart"]
     assert (restart["trigger"], restart["firstSilent"]) == ("stalled", silent.fields())
@@ -86,12 +67,10 @@ async def test_what_restarts_cost_is_said() -> None:
     goodput = Goodput(2, 900.0, 40.0, 60.0, 20, Run(31, 50, 2.0, 1_767_225_610.0), cost)
     state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {"goodput": goodput.fields()} | LAST), ())
     words = "effective training time 90.0 % over 2 restarts: 20 steps (40.0 s) made again, 60.0 s without a step"
-    text = "\n".join(line for line, _ in explanation_lines(explain(Facts(state, ()), now_s=0.0)))
+    text = text_of(explanation_of(state))
     assert words in text
     assert "00:00:10  the restart to epoch 3 cost 28.0 s without a step, and 10 steps (20.0 s) were made again" in text
-    console = VisibleConsole(file=io.StringIO(), width=200, highlight=False)
-    console.print(status_picture(state, now_s=0.0, columns=200))
-    assert words in console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+    assert words in drawn(state)
     (scope,) = status_data(state)["scopes"]
     assert scope["goodput"] == goodput.fields() | {"ratio": 0.9}
 
@@ -103,7 +82,7 @@ def test_the_step_of_a_restart_is_told() -> None:
     """In the moment at which it began, and for programs."""
     last = LAST[wire.LAST_GROUP_RESTART] | {"rung": "ReplacePod"}
     state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last}), ())
-    text = "\n".join(line for line, _ in explanation_lines(explain(Facts(state, ()), now_s=0.0)))
+    text = text_of(explanation_of(state))
     assert "group restart to epoch 3 began: a worker ended, rung ReplacePod" in text
     restart = status_data(state)["lastRestart"]
     assert restart is not None
@@ -114,20 +93,18 @@ def test_the_scope_of_a_restart_is_told() -> None:
     """In a divided JobSet the epoch's number alone says little."""
     last = {"epoch": 3, "scope": "a", "startedAt": "2026-01-01T00:00:00Z", "syncedAt": "2026-01-01T00:00:05Z"}
     state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last}), ())
-    text = "\n".join(line for line, _ in explanation_lines(explain(Facts(state, ()), now_s=0.0)))
+    text = text_of(explanation_of(state))
     assert "group restart of scope a to epoch 3 began" in text
     assert "every Pod of scope a was at epoch 3, 5.0 s after the restart began" in text
-    console = VisibleConsole(file=io.StringIO(), width=200, highlight=False)
-    console.print(status_picture(state, now_s=0.0, columns=200))
-    assert "last restart of scope a: " in console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+    assert "last restart of scope a: " in drawn(state)
 
 
 def test_commands_name_the_namespace() -> None:
     """A command works as it stands, whatever namespace kubectl would take."""
-    raw = jobset(2, wire.status_of_epochs(1, 0))
+    raw = jobset(2, status=wire.status_of_epochs(1, 0))
     raw["metadata"]["namespace"] = "team"
     rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1).pods
-    found = explain(Facts(group_state(raw, rows), rows), now_s=0.0)
+    found = explanation_of(group_state(raw, rows), rows)
     assert len(found.causes) == 2
     assert all(cause.advice.endswith(" -n team") for cause in found.causes)
 
@@ -136,7 +113,7 @@ async def test_a_restart_by_hand_has_no_first_failure() -> None:
     """After a restart by hand explain names no first failure: the restart ended every worker."""
     async with training() as cluster:
         await request_restart(connection(cluster), "train")
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        await synced(cluster, 2)
         text = text_of(await explained(cluster))
         assert "group restart to epoch 2 began: asked for by hand" in text
         assert "first failure" not in text
@@ -187,10 +164,9 @@ async def test_an_unschedulable_pod_is_named() -> None:
 async def test_reaching_max_restarts_is_named() -> None:
     """`explain` names the allowed number of restarts and the last failure."""
     async with training(maxRestarts=1) as cluster:
-        name = cluster.pods()[0]["metadata"]["name"]
-        cluster.kill_worker("default", name)
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
-        cluster.kill_worker("default", name)
+        name = kill(cluster)
+        await synced(cluster, 2)
+        kill(cluster)
         await until(cluster, lambda: status(cluster).get("terminalState") == "Failed")
         explanation = await explained(cluster)
         (cause,) = explanation.causes
@@ -207,10 +183,7 @@ async def test_reaching_max_restarts_is_named() -> None:
 async def test_a_manifest_that_cannot_be_followed_is_named() -> None:
     """When admission accepted a bad manifest, explain gives the condition: the mistake, its place and its cure."""
     async with training(1) as cluster:
-        other = deepcopy(jobset_of(documents(1)))
-        other["metadata"]["name"] = "other"
-        other["metadata"]["annotations"] = {wire.BARRIER_DEADLINE: "soon"}
-        await cluster.apply([other])
+        await cluster.apply([another(annotations={wire.BARRIER_DEADLINE: "soon"})])
         await until(cluster, lambda: bool(cluster.jobset("other").get("status")))
         causes = {cause.kind: cause.text for cause in (await explained(cluster, "other")).causes}
         assert wire.BARRIER_DEADLINE in causes["SpecProblem"]
@@ -220,14 +193,12 @@ async def test_a_manifest_that_cannot_be_followed_is_named() -> None:
 async def test_a_manifest_whose_pods_the_server_refuses_is_named() -> None:
     """When the server refuses the Pods, explain gives the reason from the Job's Event."""
     async with training(1) as cluster:
-        other = deepcopy(jobset_of(documents(2)))
-        other["metadata"]["name"] = "other"
-        await cluster.apply([other])
+        await cluster.apply([another(2)])
         await until(cluster, lambda: bool(cluster.jobset("other").get("status")))
         facts = await read_facts(connection(cluster), "other")
         refused = Event(reason="FailedCreate", message='pods is forbidden: exceeded quota "q"', type="Warning")
         gone = group_state(facts.state.jobset.raw if facts.state.jobset else {}, ())
-        found = explain(Facts(gone, (), (), {"other-workers-0": [refused]}), now_s=0.0)
+        found = explanation_of(gone, (), (), {"other-workers-0": [refused]})
         (cause,) = found.causes
         assert cause.kind == "Missing"
         assert 'exceeded quota "q"' in cause.text
@@ -239,21 +210,10 @@ async def test_what_cannot_be_read_is_said_and_the_rest_is_told() -> None:
     async with training() as cluster:
         cluster.lose_node(cluster.pods()[0]["spec"]["nodeName"])
         await until(cluster, lambda: any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods()))
-        there = Connection(KubeClient(NoEvents(cluster.server), user_agent="u", field_manager="u"), "default")
-        facts = await read_facts(there, "train")
+        facts = await read_facts(Spy(cluster.server, "/events").connection(), "train")
         found = explain(facts, now_s=cluster.clock.wall_s())
         assert [cause.kind for cause in found.causes] == ["NodeLost"]
-        assert any("Events of JobSet train: 403" in line for line, _ in explanation_lines(found))
-
-
-class NoEvents(InMemoryTransport):
-    """A server that lets nobody read Events."""
-
-    async def request(self, request: Request, *, timeout_s: float) -> Response:
-        """Answer, or refuse."""
-        if "/events" in request.path:
-            return refusal(403, "Forbidden")
-        return await super().request(request, timeout_s=timeout_s)
+        assert "Events of JobSet train: 403" in text_of(found)
 
 
 @pytest.mark.parametrize(
@@ -266,15 +226,15 @@ class NoEvents(InMemoryTransport):
 )
 def test_causes_of_the_jobset_itself(changes: KubeObject, status: KubeObject, kind: str, said: str) -> None:
     """Causes of the JobSet itself are found without any Pod."""
-    raw = jobset(1, status, **changes)
+    raw = jobset(1, status=status, **changes)
     raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    found = explain(Facts(group_state(raw, ()), ()), now_s=1_767_229_200.0)
+    found = explanation_of(group_state(raw, ()), now_s=1_767_229_200.0)
     assert said in {cause.kind: cause.text for cause in found.causes}[kind]
 
 
 def test_a_huge_group_is_told_by_reasons() -> None:
     """5,000 slots without a Pod give one cause with ten names and a count; JSON has all names."""
-    found = explain(Facts(group_state(jobset(5_000, wire.status_of_epochs(3, 3)), ()), ()), now_s=0.0)
+    found = explanation_of(group_state(jobset(5_000, status=wire.status_of_epochs(3, 3)), ()))
     lines = [text for text, _ in explanation_lines(found)]
     assert len(lines) < 20
     assert any("5,000 Pods: no Pod" in line for line in lines)
@@ -285,9 +245,9 @@ def test_a_huge_group_is_told_by_reasons() -> None:
 def test_what_only_an_event_knows_is_told() -> None:
     """A volume that cannot be mounted is named from its Event; the Pod's status says only ContainerCreating."""
     rows = decode_table(table(("train-big-job-0-0-abcde", "0/1", "ContainerCreating", "node-1")), "train", 1).pods
-    state = group_state(jobset(1, wire.status_of_epochs(1, 0)), rows)
+    state = group_state(jobset(1, status=wire.status_of_epochs(1, 0)), rows)
     event = Event(reason="FailedMount", message='MountVolume.SetUp failed for volume "data"', type="Warning")
-    (cause,) = explain(Facts(state, rows, (), {"train-big-job-0-0-abcde": [event]}), now_s=0.0).causes
+    (cause,) = explanation_of(state, rows, (), {"train-big-job-0-0-abcde": [event]}).causes
     assert cause.kind == "Creating"
     assert 'MountVolume.SetUp failed for volume "data"' in cause.text
 
@@ -296,7 +256,7 @@ async def test_a_crash_loop_is_told() -> None:
     """While the next epoch waits, and while it runs, `explain` says how often the workers failed without progress."""
     async with training(2, maxRestarts=20) as cluster:
         for epoch in (2, 3):
-            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+            kill(cluster)
             await until(cluster, lambda epoch=epoch: status(cluster).get("deprecatedEpoch") == epoch - 1)  # type: ignore[misc]
             if epoch == 3:
                 await until(cluster, lambda: "until" in status(cluster).get(wire.CRASH_LOOP, {}))
@@ -304,8 +264,7 @@ async def test_a_crash_loop_is_told() -> None:
                 assert "crash loop: 1 restart in " in text
                 assert ", next in " in text
                 assert "does not say so yet" not in text
-            await until(cluster, lambda epoch=epoch: status(cluster).get("syncedEpoch") == epoch)  # type: ignore[misc]
-            await until(cluster, lambda: all_work(cluster, 2))
+            await synced(cluster, epoch, 2)
         for whole_max in (WHOLE_MAX, 1):
             facts = await read_facts(replace(connection(cluster), whole_max=whole_max), "train")
             text = text_of(explain(facts, now_s=cluster.clock.wall_s()))
@@ -318,7 +277,7 @@ async def test_a_crash_loop_is_told() -> None:
 async def test_a_job_beyond_its_deadline_is_named() -> None:
     """A JobSet that failed because a Job's activeDeadlineSeconds were over says so, and not only that a Job failed."""
     async with training(maxRestarts=0) as cluster:
-        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        kill(cluster)
         await until(cluster, lambda: status(cluster).get("terminalState") == "Failed")
         facts = await read_facts(connection(cluster), "train")
         failed = {"reason": "FailedJobs", "message": "jobset failed (first failed job: train-workers-0)"}
@@ -345,7 +304,7 @@ async def test_a_suspension_is_no_failure() -> None:
             for _ in range(8):  # its Pods end within 2 s, and the new ones are there within 2 s
                 await cluster.clock.sleep(0.25)
                 said.append(text_of(await explained(cluster)))
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 2))
+        await synced(cluster, 2, 2)
         said.append(text_of(await explained(cluster)))
         assert [text for text in said if "first failure" in text] == []
         assert "group restart to epoch 2 began: it was resumed" in said[-1]

@@ -10,7 +10,8 @@ import pytest
 from inplace.cli.status.cluster_events import CORE_EVENTS, Subject, read_events
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, Resource
 from inplace.simulator.cluster.cluster import Cluster
-from tests.cli.scenes import all_work, connection, documents, explained, jobset_of, status, text_of, training, until
+from tests.cli.facts import text_of
+from tests.cli.scenes import connection, documents, explained, jobset_of, kill, synced, training, until
 
 pytestmark = pytest.mark.virtual_time
 
@@ -32,14 +33,14 @@ async def say(cluster: Cluster, kind: Resource, name: str, uid: str, message: st
 async def test_events_of_a_deleted_namesake_are_left_out() -> None:
     """A JobSet that was created anew under its name shows no restart of the one before."""
     async with training(2) as cluster:
-        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 2))
+        kill(cluster)
+        await synced(cluster, 2, 2)
         old = cluster.jobset("train")["metadata"]["uid"]
         assert "GroupRestartStarted" in {event.reason for event in await events_of(cluster, JOBSETS, "train", old)}
         await cluster.client().delete(JOBSETS, "default", "train")
         await until(cluster, lambda: not cluster.pods())
         await cluster.apply([deepcopy(jobset_of(documents(2)))])
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 1 and all_work(cluster, 2))
+        await synced(cluster, 1, 2)
         text = text_of(await explained(cluster))
         assert "GroupRestart" not in text
         assert "epoch 2" not in text

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from copy import deepcopy
 from typing import Any, Final
 
 import pytest
 
-from inplace.cli.connection import Connection
 from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import explain
 from inplace.cli.status.obstacle import Obstacle
-from inplace.common.kube.client import KubeClient
-from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBSETS, KubeObject, Resource
-from inplace.simulator.apiserver import InMemoryTransport
 from inplace.simulator.cluster.cluster import Cluster
-from tests.cli.scenes import connection, documents, explained, jobset_of, text_of, training
-from tests.common.kube.answers import refusal
+from tests.cli.facts import text_of
+from tests.cli.scenes import Spy, another, connection, explained, training
 
 pytestmark = pytest.mark.virtual_time
 
@@ -50,8 +45,7 @@ def crd(version: str) -> KubeObject:
 async def queued(labels: dict[str, str], *, owned: bool = False) -> AsyncIterator[Cluster]:
     """Run a group, and beside it the suspended JobSet `other`, which the first one may own."""
     async with training(1) as cluster:
-        other = deepcopy(jobset_of(documents(1)))
-        other["metadata"] |= {"name": "other", "labels": labels}
+        other = another(labels=labels)
         if owned:
             meta = cluster.jobset("train")["metadata"]
             owner = {"apiVersion": JOBSETS.api_version, "kind": "JobSet", "name": "train", "uid": meta["uid"]}
@@ -150,21 +144,10 @@ async def test_a_jobset_without_a_queue_is_resumed_by_hand() -> None:
         assert cluster.server.requests.of(resource="workloads") == 0
 
 
-class NoWorkloads(InMemoryTransport):
-    """A server that lets nobody read Workloads."""
-
-    async def request(self, request: Request, *, timeout_s: float) -> Response:
-        """Answer, or refuse."""
-        if "/workloads" in request.path:
-            return refusal(403, "Forbidden")
-        return await super().request(request, timeout_s=timeout_s)
-
-
 async def test_a_missing_right_is_said() -> None:
     """The queue's name stands on the JobSet, and the rest is told."""
     async with queued(QUEUE) as cluster:
-        client = KubeClient(NoWorkloads(cluster.server), user_agent="u", field_manager="u")
-        found = explain(await read_facts(Connection(client, "default"), "other"), now_s=0.0)
+        found = explain(await read_facts(Spy(cluster.server, "/workloads").connection(), "other"), now_s=0.0)
         assert [cause.text for cause in found.causes] == ["it waits in queue team"]
         assert "not read: Kueue's Workload: 403" in text_of(found)
         assert (await connection(cluster).client.get(JOBSETS, "default", "other"))["spec"]["suspend"] is True

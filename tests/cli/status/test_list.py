@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -16,17 +15,15 @@ from inplace.cli.terminal.screen import PIPE_COLUMNS, console
 from inplace.common.kube.resources import JOBSETS, NAMESPACES
 from tests.cli.command import run, run_bytes
 from tests.cli.injecting import example, injected
-from tests.cli.scenes import connection, documents, jobset_of, status, training, until
+from tests.cli.scenes import another, connection, kill, status, training, until
 
 
 @pytest.mark.virtual_time
 async def test_the_list_of_all_namespaces(capsys: pytest.CaptureFixture[str]) -> None:
     """With --all-namespaces the list has every JobSet and its namespace; without it, those of one namespace."""
     async with training(1, nodes=2) as cluster:
-        other = deepcopy(jobset_of(documents(1)))
-        other["metadata"] |= {"name": "other", "namespace": "team"}
         await cluster.client("user").create(NAMESPACES, None, {"metadata": {"name": "team"}})
-        await cluster.client("user").create(JOBSETS, "team", other)
+        await cluster.client("user").create(JOBSETS, "team", another(namespace="team"))
         await _show_all(connection(cluster), "table", everywhere=True)
         rows = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
         assert rows == [["NAMESPACE", "JOBSET"], ["default", "train"], ["team", "other"]]
@@ -40,12 +37,10 @@ async def test_a_watch_without_a_name_follows_all(capsys: pytest.CaptureFixture[
     async with training() as cluster:
         watching = asyncio.create_task(watch_list(connection(cluster), "json", everywhere=True))
         await cluster.clock.sleep(5)
-        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        kill(cluster)
         await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
         await cluster.clock.sleep(5)
-        other = deepcopy(jobset_of(documents(1)))
-        other["metadata"]["name"] = "other"
-        await cluster.apply([other])
+        await cluster.apply([another()])
         await cluster.clock.sleep(5)
         await cluster.client("user").delete(JOBSETS, "default", "other")
         await cluster.clock.sleep(30)

@@ -13,7 +13,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from tests.cli.scenes import all_work, documents, jobset_of, status, until
+from tests.cli.scenes import documents, jobset_of, synced
 
 PODS_OF_THE_GROUP = 3
 
@@ -22,11 +22,6 @@ def pod_on(cluster: Cluster, node: str) -> KubeObject | None:
     """Return the Pod on a node that has not ended."""
     live = [pod for pod in cluster.pods() if pod.get("status", {}).get("phase") not in ("Failed", "Succeeded")]
     return next((pod for pod in live if pod["spec"].get("nodeName") == node), None)
-
-
-async def synced(cluster: Cluster, epoch: int) -> None:
-    """Wait until all work in an epoch."""
-    await until(cluster, lambda: status(cluster).get("syncedEpoch") == epoch and all_work(cluster, PODS_OF_THE_GROUP))
 
 
 @pytest.mark.virtual_time
@@ -38,12 +33,12 @@ async def test_a_pod_leaves_a_node_that_kills_its_worker(text: str | None) -> No
     clock = LoopClock(VIRTUAL_EPOCH_S)
     async with Cluster(runtime="model", clock=clock, nodes=4, pods_per_node=1) as cluster:
         await cluster.apply(manifests)
-        await synced(cluster, 1)
+        await synced(cluster, 1, PODS_OF_THE_GROUP)
         for epoch in (2, 3):
             pod = pod_on(cluster, "node-0")
             assert pod is not None
             cluster.kill_worker("default", pod["metadata"]["name"])
-            await synced(cluster, epoch)
+            await synced(cluster, epoch, PODS_OF_THE_GROUP)
         bad = [row["node"] for row in nodes_data(cluster.jobset("train"), clock.wall_s())["nodes"]]
         assert bad == (["node-0"] if text else [])
         pod = pod_on(cluster, "node-0")
@@ -53,7 +48,7 @@ async def test_a_pod_leaves_a_node_that_kills_its_worker(text: str | None) -> No
             return
         assert pod is not None
         await cluster.client().delete(PODS, "default", pod["metadata"]["name"])
-        await synced(cluster, 4)
+        await synced(cluster, 4, PODS_OF_THE_GROUP)
         assert pod_on(cluster, "node-0") is not None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 
 import pytest
 
@@ -13,7 +12,7 @@ from inplace.cli.status.restart import outcome, request_restart
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.manifests import with_pods
-from tests.cli.scenes import all_work, connection, documents, jobset_of, seen, status, training, until
+from tests.cli.scenes import another, connection, seen, status, synced, training, until
 from tests.simulator.cluster.planned_stops import saving_documents
 
 pytestmark = pytest.mark.virtual_time
@@ -24,8 +23,7 @@ async def test_a_request_restarts_the_group_once_and_does_not_count() -> None:
     async with training() as cluster:
         for epoch in (2, 3):
             request = await request_restart(connection(cluster), "train")
-            await until(cluster, lambda epoch=epoch: status(cluster).get("syncedEpoch") == epoch)  # type: ignore[misc]
-            await until(cluster, lambda: all_work(cluster, 4))
+            await synced(cluster, epoch)
             state = await seen(cluster)
             assert (state.used, state.last.request if state.last else None) == (0, request)
         await cluster.clock.sleep(30)
@@ -70,8 +68,7 @@ async def test_a_request_with_time_to_save_restarts_when_that_is_over() -> None:
 async def test_what_cannot_restart_is_refused_in_words(field: str, value: object, said: str) -> None:
     """A JobSet that cannot restart is refused with a message, and nothing is written."""
     async with training(1) as cluster:
-        other = deepcopy(jobset_of(documents(1)))
-        other["metadata"]["name"] = "other"
+        other = another()
         other["spec"][field] = value
         await cluster.apply([other])
         with pytest.raises(RefusalError, match=said):

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
 from inplace.cli.status.document import status_data
 from inplace.cli.status.restart import outcome, request_restart
 from inplace.cli.status.restart_timeline import restart_timeline
 from inplace.cli.status.timeline import read_restart, timeline_data, timeline_title
-from inplace.cli.status.view import status_picture
-from inplace.cli.terminal.console import VisibleConsole
 from inplace.cli.terminal.moments import duration_text
 from inplace.common.kube.resources import EVENTS
 from inplace.common.wire import names as wire
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.last_restart import seconds_of
 from inplace.simulator.cluster.cluster import Cluster
-from tests.cli.scenes import all_work, connection, explained, seen, status, text_of, training, until
+from tests.cli.facts import drawn, text_of
+from tests.cli.scenes import connection, explained, kill, seen, status, synced, training
 
 pytestmark = pytest.mark.virtual_time
 
@@ -43,8 +40,8 @@ async def test_every_output_tells_the_same_seconds(is_asked_for: bool) -> None:
         if is_asked_for:
             request = await request_restart(connection(cluster), "train")
         else:
-            cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 3))
+            kill(cluster)
+        await synced(cluster, 2, 3)
         entry = status(cluster)[wire.LAST_GROUP_RESTART]
         seconds = seconds_of(entry)
         assert seconds is not None
@@ -55,9 +52,7 @@ async def test_every_output_tells_the_same_seconds(is_asked_for: bool) -> None:
         last = status_data(state)["lastRestart"]
         assert last is not None
         assert last["seconds"] == seconds
-        console = VisibleConsole(file=io.StringIO(), width=200, highlight=False)
-        console.print(status_picture(state, now_s=now_s, columns=200))
-        assert f", took {words}" in console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+        assert f", took {words}" in drawn(state, now_s=now_s)
         assert f"every Pod was at epoch 2, {words} after the restart began" in text_of(await explained(cluster))
 
         drawn_state, pods = await read_restart(connection(cluster), "train")

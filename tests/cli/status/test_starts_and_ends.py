@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from inplace.cli.group.pod_facts import PodFact
@@ -12,40 +11,28 @@ from inplace.cli.group.state import group_state
 from inplace.cli.group.straggler import Why, straggler_of
 from inplace.cli.status.advice import ADVICE
 from inplace.cli.status.why_failed import why_failed
-from inplace.common.wire import names as wire
 from inplace.controller.plan.observed import NeverJoined
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Failure
+from tests.cli.facts import NOW, RUNS, pod
 
-NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
+LATER = "2026-01-01T01:00:00Z"
 MESSAGE = 'exec: "python3": executable file not found in $PATH'
 
 
-def pod(restarts: int, *, again: bool = True, command: tuple[str, ...] = (), epoch: int = 0, **ended: Any) -> PodFact:
+def ended(restarts: int, *, again: bool = True, command: tuple[str, ...] = (), epoch: int = 0, **how: Any) -> PodFact:
     """Return a Pod whose worker's container ended like this, and runs again."""
-    ended = {"startedAt": NOW, "finishedAt": NOW, "reason": "Error"} | ended
-    state = {"running": {"startedAt": LATER}} if again else {"terminated": ended}
-    worker = {"name": "worker", "restartCount": restarts, "state": state, "lastState": {"terminated": ended}}
-    agent = {"name": "inplace-agent", "restartCount": restarts, "state": {"running": {"startedAt": NOW}}}
-    status = {"phase": "Running", "containerStatuses": [worker], "initContainerStatuses": [agent]}
-    return msgspec.convert(
-        {
-            "metadata": {
-                "name": "w-0-0-x",
-                "uid": "u",
-                "resourceVersion": "1",
-                "annotations": wire.epoch_annotations(epoch) if epoch else {},
-            },
-            "spec": {"nodeName": "n", "containers": [{"name": "worker", "command": command}]},
-            "status": status,
-        },
-        PodFact,
-    )
+    end = {"startedAt": NOW, "finishedAt": NOW, "reason": "Error"} | how
+    state = {"running": {"startedAt": LATER}} if again else {"terminated": end}
+    worker = {"name": "worker", "restartCount": restarts, "state": state, "lastState": {"terminated": end}}
+    agent = {"name": "inplace-agent", "restartCount": restarts, "state": RUNS}
+    spec = {"containers": [{"name": "worker", "command": command}]}
+    return pod(0, epoch, spec=spec, status={"containerStatuses": [worker], "initContainerStatuses": [agent]})
 
 
 @pytest.mark.parametrize("again", [True, False])
 @pytest.mark.parametrize(
-    ("ended", "why", "words"),
+    ("how", "why", "words"),
     [
         ({"exitCode": 127}, Why.NOT_FOUND, "container worker, exit code 127, 9 restarts: not found"),
         ({"exitCode": 126}, Why.NOT_FOUND, "container worker, exit code 126, 9 restarts: not executable"),
@@ -54,9 +41,9 @@ def pod(restarts: int, *, again: bool = True, command: tuple[str, ...] = (), epo
         ({"exitCode": 7}, Why.CRASHING, "container worker, exit code 7, 9 restarts"),
     ],
 )
-def test_it_is_named(again: bool, ended: dict[str, Any], why: Why, words: str) -> None:
+def test_it_is_named(again: bool, how: dict[str, Any], why: Why, words: str) -> None:
     """Whether it runs at this moment or not; the advice has a command, and no word of rights."""
-    late = straggler_of("w-0-0", pod(9, again=again, **ended), 0, 1)
+    late = straggler_of("w-0-0", ended(9, again=again, **how), 0, 1)
     assert (late.why, words in late.detail) == (why, True), late.detail
     assert "rights" not in ADVICE[late.why]
     assert "kubectl" in ADVICE[late.why]
@@ -65,11 +52,11 @@ def test_it_is_named(again: bool, ended: dict[str, Any], why: Why, words: str) -
 @pytest.mark.parametrize(
     "fact",
     [
-        pod(2, exitCode=7),
-        pod(9, exitCode=88),
-        pod(9, exitCode=143),
-        pod(9, exitCode=7, finishedAt=LATER),
-        pod(9, exitCode=0),
+        ended(2, exitCode=7),
+        ended(9, exitCode=88),
+        ended(9, exitCode=143),
+        ended(9, exitCode=7, finishedAt=LATER),
+        ended(9, exitCode=0),
     ],
     ids=["too few", "a restart", "ended for one", "it worked for long", "it completed"],
 )
@@ -80,7 +67,7 @@ def test_other_ends_say_nothing(fact: PodFact) -> None:
 
 def test_a_worker_that_joined_may_end_with_the_agents_codes() -> None:
     """3 of a worker is no barrier that is unavailable."""
-    late = straggler_of("w-0-0", pod(9, exitCode=3, epoch=1), 1, 2)
+    late = straggler_of("w-0-0", ended(9, exitCode=3, epoch=1), 1, 2)
     assert (late.why, late.detail) == (Why.CRASHING, "container worker, exit code 3, 9 restarts")
 
 
@@ -91,11 +78,11 @@ SUPERVISOR = ("inplace-agent", "run", "--", "torchrun", "train.py")
 @pytest.mark.parametrize(
     ("fact", "words"),
     [
-        (pod(9, command=GUARD, exitCode=128, reason="StartError"), "9 restarts: the image has no python3"),
-        (pod(9, command=GUARD, exitCode=127), "9 restarts: the image has no python3"),
-        (pod(9, command=GUARD, exitCode=127, epoch=1), "exit code 127, 9 restarts: not found"),
-        (pod(9, command=GUARD, exitCode=128, reason="StartError", message=MESSAGE), MESSAGE),
-        (pod(9, exitCode=137, reason="RestartingAllContainers"), "container worker, 9 restarts of the whole Pod"),
+        (ended(9, command=GUARD, exitCode=128, reason="StartError"), "9 restarts: the image has no python3"),
+        (ended(9, command=GUARD, exitCode=127), "9 restarts: the image has no python3"),
+        (ended(9, command=GUARD, exitCode=127, epoch=1), "exit code 127, 9 restarts: not found"),
+        (ended(9, command=GUARD, exitCode=128, reason="StartError", message=MESSAGE), MESSAGE),
+        (ended(9, exitCode=137, reason="RestartingAllContainers"), "container worker, 9 restarts of the whole Pod"),
     ],
 )
 def test_the_program_that_the_image_lacks_is_named(fact: PodFact, words: str) -> None:
@@ -105,7 +92,7 @@ def test_the_program_that_the_image_lacks_is_named(fact: PodFact, words: str) ->
 
 def test_a_restart_of_the_whole_pod_in_place_is_no_crash() -> None:
     """Kubelet's lastState of a group restart is 137 as well; a Pod that has joined is only behind."""
-    fact = pod(9, exitCode=137, reason="RestartingAllContainers", epoch=1)
+    fact = ended(9, exitCode=137, reason="RestartingAllContainers", epoch=1)
     assert straggler_of("w-0-0", fact, 1, 2).why is Why.BEHIND
 
 

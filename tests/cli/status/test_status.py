@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import re
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from inplace.cli.connection import WHOLE_MAX, Connection
+from inplace.cli.connection import WHOLE_MAX
 from inplace.cli.group.pod_table import ACCEPT, decode_table
 from inplace.cli.group.read import METADATA, read_group, read_jobsets, read_pods
 from inplace.cli.group.state import GroupPhase, GroupState, LastRestart, group_state
@@ -24,43 +23,20 @@ from inplace.cli.status.view import status_picture
 from inplace.cli.status.watch import StatusWatch, watch_status
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import show
-from inplace.common.kube.client import KubeClient
-from inplace.common.kube.http.request import Request, Response
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.simulator.apiserver import InMemoryTransport
-from inplace.simulator.cluster.cluster import Cluster
-from tests.cli.scenes import all_work, connection, seen, status, training, until
+from tests.cli.facts import drawn, jobset, table
+from tests.cli.scenes import Spy, all_work, connection, kill, seen, status, synced, training, until
 
 pytestmark = pytest.mark.virtual_time
-
-
-class Counting(InMemoryTransport):
-    """A transport that records its requests."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster.server)
-        self.asked: list[Request] = []
-
-    async def request(self, request: Request, *, timeout_s: float) -> Response:
-        """Send a request."""
-        self.asked.append(request)
-        return await super().request(request, timeout_s=timeout_s)
-
-
-def drawn(state: GroupState, columns: int = 80) -> str:
-    """Return the printed text."""
-    screen = Console(file=io.StringIO(), width=columns)
-    screen.print(status_picture(state, now_s=0.0, columns=columns))
-    assert isinstance(screen.file, io.StringIO)
-    return screen.file.getvalue()
 
 
 async def test_a_running_group() -> None:
     """Whole Pods and a Table without objects give the same status of a running group, in two requests each."""
     async with training() as cluster:
-        transport = Counting(cluster)
-        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        transport = Spy(cluster.server)
+        asked = transport.connection()
         small = group_state(*await read_group(asked, "train"))
         large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
         assert len(transport.asked) == 4
@@ -69,15 +45,15 @@ async def test_a_running_group() -> None:
             assert (state.phase, state.expected, state.arrived) == (GroupPhase.RUNNING, 4, 4)
             assert (state.scopes[0].working, dict(state.scopes[0].epochs)) == (4, {1: 4})
             assert state.stragglers == []
-        assert "epoch 1 · 4 of 4 Pods · 4 working" in drawn(small)
+        assert "epoch 1 · 4 of 4 Pods · 4 working" in drawn(small, 80)
 
 
 @pytest.mark.slow
 async def test_a_group_is_large_beyond_three_hundred_pods() -> None:
     """The Pods of a group above 300 are read as a Table."""
     async with training(WHOLE_MAX + 1) as cluster:
-        transport = Counting(cluster)
-        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        transport = Spy(cluster.server)
+        asked = transport.connection()
         state = group_state(*await read_group(asked, "train"))
         assert "includeObject=None" in transport.asked[1].path
         assert (state.phase, state.expected, state.arrived) == (GroupPhase.RUNNING, WHOLE_MAX + 1, WHOLE_MAX + 1)
@@ -86,7 +62,7 @@ async def test_a_group_is_large_beyond_three_hundred_pods() -> None:
 async def test_a_group_that_has_just_synced_misses_nobody() -> None:
     """Right after a sync no way of reading calls a Pod late: workers that are about to start have announced S."""
     async with training() as cluster:
-        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        kill(cluster)
         await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2)
         while not all_work(cluster, 4):
             large = await seen(cluster, whole_max=3)
@@ -98,10 +74,10 @@ async def test_a_group_that_has_just_synced_misses_nobody() -> None:
 async def test_a_gathering_group() -> None:
     """Whole Pods and metadata alone both name the two Pods that are not at the next epoch, in two requests each."""
     async with training() as cluster:
-        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        kill(cluster)
         await until(cluster, lambda: 2 <= sum(epoch_of(pod) == 2 for pod in cluster.pods()) < 4)
-        transport = Counting(cluster)
-        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        transport = Spy(cluster.server)
+        asked = transport.connection()
         small = group_state(*await read_group(asked, "train"))
         large = group_state(*await read_group(replace(asked, whole_max=3), "train"))
         assert transport.asked[3].headers["accept"] == METADATA
@@ -111,20 +87,13 @@ async def test_a_gathering_group() -> None:
             assert state.phase is GroupPhase.RESTARTING
             assert {one.pod for one in state.stragglers} == late
             assert state.scopes[0].target == 2
-        text = drawn(small)
+        text = drawn(small, 80)
         assert all(name in text for name in late)
 
 
 def epoch_of(pod: KubeObject) -> int:
     """Return a Pod's announced epoch."""
     return wire.epoch_of_pod(pod["metadata"].get("annotations") or {}) or 0
-
-
-def table(*rows: tuple[str, str, str, str]) -> bytes:
-    """Return a Table as the server prints Pods."""
-    columns = [{"name": name} for name in ("Name", "Ready", "Status", "Restarts", "Age", "IP", "Node")]
-    cells = [{"cells": [name, ready, state, "0", "1m", "10.0.0.1", node]} for name, ready, state, node in rows]
-    return json.dumps({"columnDefinitions": columns, "rows": cells}).encode()
 
 
 @pytest.mark.parametrize(
@@ -145,25 +114,16 @@ def table(*rows: tuple[str, str, str, str]) -> bytes:
 def test_rows_of_a_table(cells: tuple[str, str, str], is_late: bool, reason: str) -> None:
     """Each status that the server prints for a failing Pod becomes a reason; a Pod that is only not ready has none."""
     status = wire.status_of_epochs(7, 6)
-    raw = jobset(1, status)
+    raw = jobset(1, status=status)
     pods = decode_table(table(("train-big-job-0-0-x7k2p", *cells)), "train", 7).pods
     state = group_state(raw, pods)
     assert [one.reason.startswith(reason) for one in state.stragglers] == [True] * is_late
     assert state.phase is (GroupPhase.DEGRADED if is_late else GroupPhase.RUNNING)
 
 
-def jobset(pods: int, status: KubeObject, **spec: object) -> KubeObject:
-    """Return a JobSet of one Job."""
-    job = {"name": "big-job", "replicas": 1, "template": {"spec": {"parallelism": pods, "completions": pods}}}
-    policy = {"maxRestarts": 10, "restartStrategy": wire.IN_PLACE_RESTART}
-    meta = {"name": "train", "namespace": "default", "uid": "u", "resourceVersion": "1"}
-    body = {"replicatedJobs": [job], "failurePolicy": policy} | spec
-    return {"apiVersion": wire.API_VERSION, "kind": "JobSet", "metadata": meta, "spec": body, "status": status}
-
-
 def test_a_huge_group_in_a_narrow_terminal() -> None:
     """In forty columns no line is wider, and ten of 5,000 missing Pods are named."""
-    state = group_state(jobset(5_000, wire.status_of_epochs(2, 2)), ())
+    state = group_state(jobset(5_000, status=wire.status_of_epochs(2, 2)), ())
     text = drawn(state, columns=40)
     assert all(len(line) <= 40 for line in text.splitlines())
     assert "0 of 5,000 Pods" in text
@@ -179,7 +139,7 @@ def test_a_pipe_gets_whole_lines(
 ) -> None:
     """Whatever width is asked for, a reason in a pipe is neither cut nor wrapped."""
     monkeypatch.setenv("COLUMNS", columns)
-    state = group_state(jobset(1, wire.status_of_epochs(2, 2)), ())
+    state = group_state(jobset(1, status=wire.status_of_epochs(2, 2)), ())
     words = "unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu, and no more than that"
     scopes = tuple(
         replace(one, stragglers=tuple(replace(each, detail=words) for each in one.stragglers)) for one in state.scopes
@@ -191,8 +151,8 @@ def test_a_pipe_gets_whole_lines(
 def test_almost_all_is_not_all() -> None:
     """4,999 of 5,000 is not 100 %."""
     rows = [(f"train-big-job-0-{index}-abcde", "2/2", "Running", "n") for index in range(4_999)]
-    state = group_state(jobset(5_000, wire.status_of_epochs(1, 1)), decode_table(table(*rows), "train", 2).pods)
-    assert "99.9 %" in drawn(state)
+    state = group_state(jobset(5_000, status=wire.status_of_epochs(1, 1)), decode_table(table(*rows), "train", 2).pods)
+    assert "99.9 %" in drawn(state, 80)
 
 
 @pytest.mark.parametrize(
@@ -220,18 +180,18 @@ def test_almost_all_is_not_all() -> None:
 )
 def test_every_kind_of_jobset_is_shown(changes: KubeObject, status: KubeObject, phase: GroupPhase, said: str) -> None:
     """Every kind of JobSet is shown with its phase and text, and the list's line agrees."""
-    raw = jobset(2, status, **changes)
+    raw = jobset(2, status=status, **changes)
     state = group_state(raw, ())
     assert state.phase is phase
-    assert said in drawn(state)
+    assert said in drawn(state, 80)
     assert list_data(raw)["phase"] == phase.value
 
 
 async def test_the_list_is_one_request() -> None:
     """The list of JobSets is one request: phase and epoch come from the statuses."""
     async with training() as cluster:
-        transport = Counting(cluster)
-        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        transport = Spy(cluster.server)
+        asked = transport.connection()
         jobsets = await read_jobsets(asked)
         assert len(transport.asked) == 1
         (row,) = [list_data(one) for one in jobsets]
@@ -252,16 +212,15 @@ async def test_large_lists_come_in_pages() -> None:
 async def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     """A watch into a pipe prints a line for each change, sends three requests and the watches, and ends at the sync."""
     async with training(maxRestarts=1) as cluster:
-        transport = Counting(cluster)
-        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        transport = Spy(cluster.server)
+        asked = transport.connection()
         watching = asyncio.create_task(watch_status(asked, "train", "table"))
-        name = cluster.pods()[0]["metadata"]["name"]
         await cluster.clock.sleep(5)
-        cluster.kill_worker("default", name)
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        kill(cluster)
+        await synced(cluster, 2)
         await cluster.clock.sleep(60)
         assert len(transport.asked) == 3
-        cluster.kill_worker("default", name)
+        kill(cluster)
         assert await watching == 0
         lines = capsys.readouterr().out.splitlines()
     said = [line.partition(" ")[2] for line in lines]
@@ -275,14 +234,14 @@ async def test_a_watch_follows_a_restart_to_the_end(capsys: pytest.CaptureFixtur
 async def test_a_watch_of_a_large_group_begins_with_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     """A large group's watch starts from rows; a Pod known only from its row is shown as missing when it is deleted."""
     async with training() as cluster:
-        transport = Counting(cluster)
-        asked = Connection(KubeClient(transport, user_agent="user", field_manager="user"), "default")
+        transport = Spy(cluster.server)
+        asked = transport.connection()
         watching = asyncio.create_task(watch_status(replace(asked, whole_max=3), "train", "table"))
         await cluster.clock.sleep(5)
         assert "includeObject=None" in transport.asked[2].path
         gone = cluster.pods()[0]["metadata"]["name"]
         await cluster.client("user").delete(PODS, "default", gone, grace_period_s=0)
-        await until(cluster, lambda: status(cluster).get("syncedEpoch") == 2 and all_work(cluster, 4))
+        await synced(cluster, 2)
         await cluster.clock.sleep(5)
         assert len(transport.asked) == 3
         await cluster.client("user").delete(JOBSETS, "default", "train")
@@ -304,7 +263,7 @@ async def test_a_tick_counts_nothing_anew() -> None:
         first = watch.state()
         await cluster.clock.sleep(5)
         assert watch.state() is first
-        cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+        kill(cluster)
         await cluster.clock.sleep(5)
         assert watch.state() is not first
         for task in following:
@@ -327,7 +286,7 @@ def test_pace() -> None:
 
 def test_one_look_goes_by_when_the_restart_began() -> None:
     """A single look uses the restart's beginning: three of four arrivals in nine seconds give three seconds more."""
-    raw = jobset(4, wire.status_of_epochs(1, 1))
+    raw = jobset(4, status=wire.status_of_epochs(1, 1))
     rows = [(f"train-big-job-0-{index}-abcde", "2/2", "Running", "n") for index in range(3)]
     state = group_state(raw, decode_table(table(*rows), "train", 2).pods)
     assert left_s_of(state, 9.0) is None
@@ -360,11 +319,11 @@ def test_who_starts_later_is_not_missing() -> None:
     first = {"name": "a", "replicas": 1, "template": {"spec": {"parallelism": 1, "completions": 1}}}
     second = {"name": "b", "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2}}}
     order = {"startupPolicyOrder": "InOrder"}
-    raw = jobset(1, wire.status_of_epochs(1, 0), replicatedJobs=[first, second], startupPolicy=order)
+    raw = jobset(1, status=wire.status_of_epochs(1, 0), replicatedJobs=[first, second], startupPolicy=order)
     ready = ("2/2", "Running", "node-1")
     alone = group_state(raw, decode_table(table(("train-a-0-0-abcde", *ready)), "train", 1).pods)
     assert (alone.phase, alone.expected, list(alone.not_due)) == (GroupPhase.RUNNING, 1, ["b"])
-    assert "not started yet, by startup order: b" in drawn(alone)
+    assert "not started yet, by startup order: b" in drawn(alone, 80)
     rows = table(("train-a-0-0-abcde", *ready), ("train-b-0-0-abcde", *ready))
     begun = group_state(raw, decode_table(rows, "train", 1).pods)
     assert (begun.phase, begun.expected, begun.arrived, list(begun.not_due)) == (GroupPhase.DEGRADED, 3, 2, [])
@@ -375,8 +334,8 @@ def test_who_completed_is_waited_for_only_by_a_restart() -> None:
     rows = table(
         ("train-big-job-0-0-abcde", "2/2", "Running", "n"), ("train-big-job-0-1-abcde", "0/2", "Completed", "n")
     )
-    runs = group_state(jobset(2, wire.status_of_epochs(1, 0)), decode_table(rows, "train", 1).pods)
+    runs = group_state(jobset(2, status=wire.status_of_epochs(1, 0)), decode_table(rows, "train", 1).pods)
     assert (runs.phase, runs.arrived) == (GroupPhase.RUNNING, 2)
-    restarts = group_state(jobset(2, wire.status_of_epochs(1, 1)), decode_table(rows, "train", 1).pods)
+    restarts = group_state(jobset(2, status=wire.status_of_epochs(1, 1)), decode_table(rows, "train", 1).pods)
     assert restarts.phase is GroupPhase.RESTARTING
     assert "completed" in [one.why.value for one in restarts.stragglers]

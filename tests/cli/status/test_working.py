@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
-from inplace.cli.status.explain import explanation_lines
-from inplace.cli.status.explanation import Facts, explain
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests, with_pods
-from tests.cli.scenes import all_work, explained, jobset_of, seen, status, text_of, training, until
+from tests.cli.facts import RUNS, explanation_of, pod, text_of
+from tests.cli.scenes import explained, jobset_of, kill, seen, synced, training
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
-RUNS = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
 WAITS = {"waiting": {"reason": "PodInitializing"}}
 
 
@@ -29,35 +26,24 @@ def guarded(*pods: PodFact) -> GroupState:
     return group_state(raw | {"status": wire.status_of_epochs(2, 1)}, pods)
 
 
-def pod(index: int, *, agent: bool, worker: Any = RUNS, phase: str = "Running") -> PodFact:
+def worked(index: int, *, agent: bool, worker: KubeObject = RUNS, phase: str = "Running") -> PodFact:
     """Return a Pod at epoch 2; its agent is ready or not."""
-    labels = {wire.REPLICATED_JOB_NAME: "workers", wire.JOB_INDEX: "0", wire.JOB_COMPLETION_INDEX: str(index)}
-    statuses = {
-        "initContainerStatuses": [{"name": "agent", "state": RUNS, "started": True, "ready": agent}],
-        "containerStatuses": [{"name": "worker", "state": worker, "ready": True}],
-    }
-    metadata: dict[str, Any] = {"name": f"train-workers-0-{index}", "uid": str(index), "resourceVersion": "1"}
-    metadata |= {"labels": labels, "annotations": wire.epoch_annotations(2)}
-    return msgspec.convert(
-        {"metadata": metadata, "spec": {"nodeName": "n"}, "status": {"phase": phase} | statuses}, PodFact
-    )
-
-
-def said(state: GroupState, *pods: PodFact) -> str:
-    """Return what `explain` prints."""
-    return "\n".join(line for line, _ in explanation_lines(explain(Facts(state, pods), now_s=0.0)))
+    agents = [{"name": "agent", "state": RUNS, "started": True, "ready": agent}]
+    workers = [{"name": "worker", "state": worker, "ready": True}]
+    statuses = {"phase": phase, "initContainerStatuses": agents, "containerStatuses": workers}
+    return pod(index, 2, job="workers", status=statuses)
 
 
 def test_a_guard_that_started_no_worker_does_not_train() -> None:
     """Its container runs, and the agent is not ready: explain names the Pod and does not say that the group trains."""
-    pods = [pod(0, agent=True), pod(1, agent=False)]
+    pods = [worked(0, agent=True), worked(1, agent=False)]
     state = guarded(*pods)
     assert (state.phase, state.scopes[0].working, state.scopes[0].idle) == (
         GroupPhase.RUNNING,
         1,
         ["train-workers-0-1"],
     )
-    text = said(state, *pods)
+    text = text_of(explanation_of(state, pods))
     assert "all 2 Pods are at epoch 2; the workers of 1 Pod have not started" in text
     assert "1 Pod: the epoch runs, and the worker has not started" in text
     assert "kubectl logs train-workers-0-1" in text
@@ -68,15 +54,15 @@ def test_a_guard_that_started_no_worker_does_not_train() -> None:
 @pytest.mark.parametrize(
     ("other", "working", "idle"),
     [
-        (pod(1, agent=True), 2, 0),
-        (pod(1, agent=True, worker=WAITS), 1, 1),
-        (pod(1, agent=False, worker={"terminated": {"exitCode": 0}}, phase="Succeeded"), 1, 0),
+        (worked(1, agent=True), 2, 0),
+        (worked(1, agent=True, worker=WAITS), 1, 1),
+        (worked(1, agent=False, worker={"terminated": {"exitCode": 0}}, phase="Succeeded"), 1, 0),
     ],
     ids=["it works", "its container waits", "it completed"],
 )
 def test_who_works(other: PodFact, working: int, idle: int) -> None:
     """A Pod that completed neither works nor is waited for."""
-    (scope,) = guarded(pod(0, agent=True), other).scopes
+    (scope,) = guarded(worked(0, agent=True), other).scopes
     assert (scope.working, len(scope.idle)) == (working, idle)
 
 
@@ -89,10 +75,9 @@ async def test_every_mode_trains(mode: str) -> None:
     group = [*others, held_by_probe(jobset) if mode == "probe" else jobset]
     async with training(2, group=group) as cluster:
         for epoch in (1, 2):
-            await until(cluster, lambda epoch=epoch: status(cluster).get("syncedEpoch") == epoch)  # type: ignore[misc]
-            await until(cluster, lambda: all_work(cluster, 2))
+            await synced(cluster, epoch, 2)
             await cluster.clock.sleep(12)  # a readiness probe's period, and more
             assert (await seen(cluster)).scopes[0].working == 2
             assert "it trains: all 2 Pods are at epoch" in text_of(await explained(cluster))
             if epoch == 1:
-                cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"])
+                kill(cluster)

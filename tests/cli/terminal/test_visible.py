@@ -24,7 +24,6 @@ from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_data, explanation_lines
-from inplace.cli.status.explanation import Facts, explain
 from inplace.cli.status.listing import list_picture
 from inplace.cli.status.restart_timeline import RestartTimeline, Row
 from inplace.cli.status.timeline import timeline_lines, timeline_title
@@ -36,7 +35,7 @@ from inplace.cli.terminal.screen import print_data, run_command, show
 from inplace.cli.terminal.visible import VisibleText, guard_streams, raw_of, visible
 from inplace.common.wire import names as wire
 from tests.cli.command import REPOSITORY, run
-from tests.cli.test_huge import jobset, pod
+from tests.cli.facts import explanation_of, jobset, pod
 
 # Clear the screen; set the title; fill the clipboard; the same by C1; turn the text round; hide the line.
 NAME = "\x1b[2J\x1b]0;title\x07\x1b]52;c;cm0gLXJm\x07\x9b2J\x9d0;t\x9c\u202egnp.\u2066x\u2069\x00\x08\x7f\rfake"
@@ -81,8 +80,7 @@ def hostile() -> tuple[dict[str, Any], list[PodFact], list[Event]]:
     status = wire.status_of_epochs(2, 2) | {"conditions": conditions, wire.LAST_GROUP_RESTART: last}
     raw = jobset((1, 3), status=status)
     raw["metadata"]["name"] = raw["metadata"]["namespace"] = raw["spec"]["managedBy"] = NAME
-    found = pod(0, 0, 2), pod(0, 1, 2)
-    return raw, list(found), [Event(reason=EVIL, message=EVIL, type="Warning")]
+    return raw, [pod(0, 2), pod(1, 2)], [Event(reason=EVIL, message=EVIL, type="Warning")]
 
 
 def restarted(state: GroupState, pods: list[PodFact]) -> tuple[RestartTimeline, str]:
@@ -106,7 +104,7 @@ def test_every_view_is_harmless(is_terminal: bool) -> None:
     """Status, list, explain, timeline and the watch's lines are harmless on a terminal and in a pipe."""
     raw, pods, events = hostile()
     state = group_state(raw, pods)
-    explanation = explain(Facts(state, pods, events, {NAME: events}, {NAME: EVIL}, [EVIL]), now_s=0.0)
+    explanation = explanation_of(state, pods, events, {NAME: events}, {NAME: EVIL}, [EVIL])
     screen = VisibleConsole(file=io.StringIO(), width=10_000, highlight=False, force_terminal=is_terminal)
     lines: list[RenderableType] = [line for line, _ in explanation_lines(explanation)]
     lines += timeline_lines(*restarted(state, pods), 100)
@@ -124,7 +122,7 @@ def test_what_programs_read_is_the_text_itself(capsys: pytest.CaptureFixture[str
     """JSON and YAML output is harmless to print and holds the original text."""
     raw, pods, events = hostile()
     state = group_state(raw, pods)
-    for data in (status_data(state), explanation_data(explain(Facts(state, pods, events), now_s=0.0))):
+    for data in (status_data(state), explanation_data(explanation_of(state, pods, events))):
         for output, load in (("json", json.loads), ("yaml", yaml.safe_load)):
             print_data(data, output)  # type: ignore[arg-type]
             printed = capsys.readouterr().out
