@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,14 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*arguments), cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False
     )
+
+
+def demo_json(*arguments: str) -> dict[str, Any]:
+    """Run a demo that succeeds; return what it says to programs."""
+    done = run("demo", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ from inplace.cli.agent_pyz import BuildError, build, main
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, run
 from tests.promtool import complaints
 
 pytestmark = pytest.mark.slow  # it runs under each Python of the machine, and `make test` must not depend on those
@@ -60,8 +60,10 @@ def pyz(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("pyz") / "inplace-agent.pyz")
 
 
-def python_or_skip(found: dict[str, str], version: str) -> str:
-    """Return an interpreter; skip, with the list of versions, when there is none."""
+@pytest.fixture(params=VERSIONS)
+def python(found: dict[str, str], request: pytest.FixtureRequest) -> str:
+    """Return an interpreter of each version; skip, with the list of versions, when there is none."""
+    version = str(request.param)
     if version not in found:
         pytest.skip(f"no Python {version} here (found {', '.join(sorted(found))}): put python{version} on PATH")
     return found[version]
@@ -109,20 +111,17 @@ print(len(modules))
 """
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_module_is_understood(pyz: Path, found: dict[str, str], version: str) -> None:
-    """Each module of ours compiles and imports from its source under `version`, with nothing installed there."""
-    python = python_or_skip(found, version)
+def test_every_module_is_understood(pyz: Path, python: str) -> None:
+    """Each module of ours compiles and imports from its source under each Python, with nothing installed there."""
     done = subprocess.run([python, "-I", "-S", "-c", IMPORT_ALL, pyz], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 25
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_training_script_says_its_steps(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
+def test_a_training_script_says_its_steps(pyz: Path, python: str, tmp_path: Path) -> None:
     """With the file in its PYTHONPATH, and nothing installed."""
     done = subprocess.run(
-        [python_or_skip(found, version), "-S", "-c", "import inplace; inplace.progress(3)"],
+        [python, "-S", "-c", "import inplace; inplace.progress(3)"],
         env={"PYTHONPATH": str(pyz), "INPLACE_PROGRESS_DIR": str(tmp_path), "RANK": "0"},
         capture_output=True,
         text=True,
@@ -132,11 +131,9 @@ def test_a_training_script_says_its_steps(pyz: Path, found: dict[str, str], vers
     assert (tmp_path / "rank-0").read_text().startswith("v1 - 3 ")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.asyncio
-async def test_a_whole_start_and_restart(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
+async def test_a_whole_start_and_restart(pyz: Path, python: str, tmp_path: Path) -> None:
     """Under `version` with no package installed the file runs a whole start and restart, from exec to exit X."""
-    python = python_or_skip(found, version)
     async with ScriptedServer(lists=[jobset(0)], watches=[FINISH]) as server:
         env = environment(tmp_path, server, PYTHONPATH="")
         async with process(env, python, "-I", "-S", str(pyz)) as child:
@@ -146,11 +143,9 @@ async def test_a_whole_start_and_restart(pyz: Path, found: dict[str, str], versi
     assert len(server.requests("PATCH")) == 1
 
 
-@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.asyncio
-async def test_a_supervisor_and_its_worker(pyz: Path, found: dict[str, str], version: str, tmp_path: Path) -> None:
-    """The file also supervises a worker under `version`: it starts in epoch 1, and both end with 0."""
-    python = python_or_skip(found, version)
+async def test_a_supervisor_and_its_worker(pyz: Path, python: str, tmp_path: Path) -> None:
+    """The file also supervises a worker under each Python: it starts in epoch 1, and both end with 0."""
     async with ScriptedServer(lists=[jobset(0)], watches=[(until_patched(), jobset(1, 0, rv=20), silence)]) as server:
         env = environment(tmp_path, server, PYTHONPATH="")
         worker = ("run", "--", "/bin/sh", "-c", 'test "$INPLACE_EPOCH" = 1')
@@ -196,9 +191,7 @@ def test_the_model_runs_no_program() -> None:
 
 def test_the_demo_runs_it_as_a_supervisor() -> None:
     """The demo runs the file as a supervisor: one restart, and kubelet restarts no container."""
-    result = run("demo", "--agent-pyz", "--mode", "supervisor", "--pods", "2", "--failures", "1", "--json")
-    assert result.returncode == 0, result.stderr
-    last = json.loads(result.stdout.splitlines()[-1])
+    last = demo_json("--agent-pyz", "--mode", "supervisor", "--pods", "2", "--failures", "1")
     assert (len(last["restarts"]), last["containers_restarted"], last["pods_recreated"]) == (1, 0, 0)
 
 

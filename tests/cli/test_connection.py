@@ -1,4 +1,4 @@
-"""No cluster, the wrong one, no rights, no such JobSet: each ends a command with words and an exit code of its own."""
+"""No cluster, a wrong one, a proxy, no rights, no such JobSet: each ends a command with words and its own code."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import json
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 
 from inplace.cli.connection import Connection, Target, connected, did_you_mean, refusal_of
 from inplace.cli.group.read import read_jobset
+from inplace.cli.lint.lint import LintOptions, run_lint
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.explain import run_explain
+from inplace.cli.status.nodes import run_nodes
 from inplace.cli.status.restart import run_restart
 from inplace.cli.status.status import run_status
 from inplace.cli.status.timeline import run_timeline
 from inplace.common.kube.errors import Forbidden, error_from_status
 from tests.cli.command import REPOSITORY, command
+from tests.cli.injecting import EXAMPLES
 from tests.cli.scenes import connection, training
 
 pytestmark = pytest.mark.virtual_time
@@ -45,31 +46,50 @@ def kubeconfig(path: Path, server: str, *contexts: str, namespace: str = "") -> 
     return str(path)
 
 
-class Refusing(BaseHTTPRequestHandler):
-    """A server that allows nothing."""
+COMMANDS: dict[str, Callable[[str], int]] = {
+    "status": lambda path: run_status(None, Target(kubeconfig=path), output="table", watch=False),
+    "status NAME": lambda path: run_status("train", Target(kubeconfig=path), output="table", watch=False),
+    "status --watch": lambda path: run_status("train", Target(kubeconfig=path), output="table", watch=True),
+    "explain": lambda path: run_explain("train", Target(kubeconfig=path), output="table"),
+    "nodes": lambda path: run_nodes("train", Target(kubeconfig=path), output="table"),
+    "timeline": lambda path: run_timeline("train", Target(kubeconfig=path), svg=None, output="table"),
+    "restart": lambda path: run_restart("train", Target(kubeconfig=path), wait=True, timeout_s=5.0),
+    "lint": lambda path: run_lint(str(EXAMPLES / "train.yaml"), LintOptions(kubeconfig=path, cluster=True)),
+}
+ALIKE = [name for name in COMMANDS if name != "lint"]  # their words and codes are the same
+LOGIN = b"<html><title>Sign in</title></html>"
+DEEP = b'{"a":' * 200_000
+ANSWERS = {
+    "a login page": (b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n", LOGIN, "text/html, 'Sign in'"),
+    "a redirect without a body": (b"HTTP/1.1 302 Found\r\nlocation: https://login\r\n", b"", "to 'https://login'"),
+    "deep JSON": (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n", DEEP, "it nests too deep"),
+    "JSON of another service": (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n", b"{}", "saw '{}'"),
+    "no JSON": (b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n", b"hello", "saw 'hello'"),
+}
 
-    def do_GET(self) -> None:
-        """Refuse."""
-        message = 'User "eve" cannot get resource "jobsets"'
-        body = json.dumps({"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}).encode()
-        self.send_response(403)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        """Log nothing."""
+@contextmanager
+def proxy(head: bytes, body: bytes) -> Iterator[str]:
+    """Answer every request with the same bytes; give the address."""
+    answer = head + b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body) + body
+    listener = socket.create_server(("127.0.0.1", 0))
 
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # closed
+                return
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
 
-COMMANDS: list[tuple[str, Any]] = [
-    ("status", lambda target: run_status("train", target, output="table", watch=False)),
-    ("status", lambda target: run_status("train", target, output="table", watch=True)),
-    ("status", lambda target: run_status(None, target, output="json", watch=False)),
-    ("explain", lambda target: run_explain("train", target, output="table")),
-    ("timeline", lambda target: run_timeline("train", target, svg=None, output="table")),
-    ("restart", lambda target: run_restart("train", target, wait=False, timeout_s=1.0)),
-]
+    Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
 
 
 @contextmanager
@@ -80,14 +100,14 @@ def free_port() -> Iterator[int]:
         yield reserved.getsockname()[1]
 
 
-@pytest.mark.parametrize(("name", "play"), COMMANDS)
-def test_nobody_answers(name: str, play: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ALIKE)
+def test_nobody_answers(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A server that does not answer is named with its context."""
     with free_port() as port:
         file = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{port}", "earth")
-        assert play(Target(kubeconfig=file)) == CliExit.NO_CLUSTER
+        assert COMMANDS[name](file) == CliExit.NO_CLUSTER
     said = capsys.readouterr().err
-    assert said.startswith(f"inplace {name}: no answer from the cluster of context earth: cannot connect")
+    assert said.startswith(f"inplace {name.split()[0]}: no answer from the cluster of context earth: cannot connect")
     assert f"127.0.0.1:{port}" in said
     assert "--context" in said
 
@@ -140,21 +160,28 @@ def test_the_namespace_is_the_option_s_then_the_context_s(tmp_path: Path) -> Non
     assert asyncio.run(namespaces()) == [f"namespace {name} of context earth" for name in ("x", "training", "default")]
 
 
-@pytest.mark.parametrize(("name", "play"), COMMANDS)
-def test_no_rights(name: str, play: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ALIKE)
+def test_no_rights(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A missing right is named with verb and resource, in the server's words."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
-    serving = Thread(target=server.serve_forever)
-    serving.start()
-    try:
-        file = kubeconfig(tmp_path / "config", f"http://127.0.0.1:{server.server_port}", "earth")
-        assert play(Target(kubeconfig=file)) == CliExit.NOT_ALLOWED
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
-    said = capsys.readouterr().err
-    assert f'inplace {name}: not allowed: User "eve" cannot get resource "jobsets"' in said
+    message = 'User "eve" cannot get resource "jobsets"'
+    body = json.dumps({"kind": "Status", "code": 403, "reason": "Forbidden", "message": message}).encode()
+    with proxy(b"HTTP/1.1 403 Forbidden\r\ncontent-type: application/json\r\n", body) as url:
+        assert COMMANDS[name](kubeconfig(tmp_path / "config", url, "earth")) == CliExit.NOT_ALLOWED
+    assert f"inplace {name.split()[0]}: not allowed: {message}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_no_command_ends_in_a_traceback(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command that asks a cluster says what answered instead, and ends with the code of no cluster."""
+    head, body, words = ANSWERS[kind]
+    with proxy(head, body) as url:
+        path = kubeconfig(tmp_path / "config", url, "prod")
+        for name, command in COMMANDS.items():
+            code = command(path)
+            printed = capsys.readouterr()
+            assert code == (2 if name == "lint" else CliExit.NO_CLUSTER), (name, printed)
+            assert words in printed.err, (name, printed)
+            assert len(printed.err) < 1_500, name
 
 
 def test_pods_that_may_not_be_read_are_named() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import pytest
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, run
 from tests.cli.injecting import as_yaml
 
 MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lift", "first_step")
@@ -32,10 +31,7 @@ def processes_with(marker: str) -> list[int]:
 
 def test_real_processes_restart_in_place() -> None:
     """Two SIGKILLs give two restarts with every moment, no new Pod, three requests per start and one per death."""
-    result = run("demo", "--pods", "3", "--failures", "2", "--json")
-
-    assert result.returncode == 0, result.stderr
-    last = json.loads(result.stdout.splitlines()[-1])
+    last = demo_json("--pods", "3", "--failures", "2")
     assert (last["pods"], last["failures"], last["pods_recreated"], last["rejected"]) == (3, 2, 0, 0)
     assert [restart["epoch"] for restart in last["restarts"]] == [2, 3]
     assert [line.split()[2] for line in last["first_lines"]] == ["epoch=1", "epoch=2", "epoch=3"]
@@ -50,10 +46,7 @@ def test_real_processes_restart_in_place() -> None:
 def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
     """A worker that is stopped twice gives two restarts by trigger `stalled`, which name a Pod and its silence."""
     options = () if mode == "guarded" else ("--mode", mode)
-    result = run("demo", *options, "--pods", "3", "--stall", "2", "--json")
-
-    assert result.returncode == 0, result.stderr
-    last = json.loads(result.stdout.splitlines()[-1])
+    last = demo_json(*options, "--pods", "3", "--stall", "2")
     assert (last["mode"], last["failures"], last["pods_recreated"]) == (mode, 2, 0)
     for restart in last["restarts"]:
         failure = restart["first_failure"]
@@ -80,10 +73,7 @@ def test_a_worker_that_nobody_watches_is_not_stopped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["process", "supervisor"])
 def test_workers_restart_without_kubelet(mode: str, runtime: str) -> None:
     """By a guard or a supervisor: two killed workers give two restarts, no restarted container, one watch per Pod."""
-    result = run("demo", "--mode", mode, "--runtime", runtime, "--pods", "3", "--failures", "2", "--json")
-
-    assert result.returncode == 0, result.stderr
-    last = json.loads(result.stdout.splitlines()[-1])
+    last = demo_json("--mode", mode, "--runtime", runtime, "--pods", "3", "--failures", "2")
     assert (last["mode"], last["containers_restarted"], last["pods_recreated"]) == (mode, 0, 0)
     assert [restart["epoch"] for restart in last["restarts"]] == [2, 3]
     seen = ("detection", "deprecate", "announce", "sync", "lift", "first_step")
@@ -148,12 +138,7 @@ def example() -> list[KubeObject]:
 @pytest.mark.slow
 def test_a_user_s_manifest_is_run(tmp_path: Path) -> None:
     """--file takes the number of Pods from the manifest."""
-    text = as_yaml(example())
-
-    result = run("demo", "--runtime", "model", "--json", "--file", manifest(tmp_path, text))
-
-    assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout.splitlines()[-1])["pods"] == 8
+    assert demo_json("--runtime", "model", "--file", manifest(tmp_path, as_yaml(example())))["pods"] == 8
 
 
 @pytest.mark.slow
@@ -220,10 +205,8 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
     """The profile's delays are used: with containers that take 9 s to start every restart takes at least 9 s."""
     profile = tmp_path / "mine.toml"
     profile.write_text('[kubelet.container_start]\nuniform_s = [9, 9]\nsource = "ours"\n')
-    result = run("demo", "--runtime", "model", "--pods", "2", "--profile", str(profile), "--json")
-
-    assert result.returncode == 0, result.stderr
-    assert json.loads(result.stdout.splitlines()[-1])["restarts"][0]["first_step"] > 9_000
+    last = demo_json("--runtime", "model", "--pods", "2", "--profile", str(profile))
+    assert last["restarts"][0]["first_step"] > 9_000
 
 
 @pytest.mark.slow

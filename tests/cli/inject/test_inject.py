@@ -22,7 +22,7 @@ from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
 from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import held_by_probe
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run, run_here
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, run, run_here
 from tests.cli.injecting import as_yaml, example, injected, jobset_of, pod_spec_of
 
 PLAIN = example("plain.yaml")
@@ -558,7 +558,5 @@ def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[st
     """The injected manifest restarts in place in the embedded Kubernetes: a worker's death recreates no Pod."""
     file = tmp_path / "injected.yaml"
     file.write_text(injected(PLAIN, **options))
-    result = run("demo", "--json", "--yes", "--file", str(file), *arguments)
-    assert result.returncode == 0, result.stderr
-    last = json.loads(result.stdout.splitlines()[-1])
+    last = demo_json("--yes", "--file", str(file), *arguments)
     assert ([restart["epoch"] for restart in last["restarts"]], last["pods_recreated"]) == ([2], 0)
