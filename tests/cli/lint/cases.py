@@ -12,6 +12,9 @@ JOB = 'spec.replicatedJobs[name="workers"].template.spec'
 POD = f"{JOB}.template.spec"
 WORKER = f'{POD}.containers[name="worker"]'
 AGENT = f'{POD}.initContainers[name="agent"]'
+COMMAND, RULES_OF_WORKER = f"{WORKER}.command", f"{WORKER}.restartPolicyRules"
+PROBE, RULES_OF_AGENT = f"{AGENT}.startupProbe", f"{AGENT}.restartPolicyRules"
+LIFTED: KubeObject = {"path": "/barrier-is-lifted", "port": 8080}
 GUARANTEED: KubeObject = {"limits": {"cpu": "4", "memory": "8Gi"}}
 
 Break = Callable[[KubeObject], Any]
@@ -20,6 +23,11 @@ Break = Callable[[KubeObject], Any]
 def at(variable: str, container: str = AGENT) -> str:
     """Return the path of a variable."""
     return f'{container}.env[name="{variable}"]'
+
+
+def annotation(name: str) -> str:
+    """Return the path of an annotation of the JobSet."""
+    return f'metadata.annotations["{name}"]'
 
 
 def jobset(document: KubeObject) -> KubeObject:
@@ -113,11 +121,17 @@ def probe(**fields: Any) -> Break:
     return put(lambda document: agent(document)["startupProbe"], **fields)
 
 
-def rules(*rules: tuple[str, str, list[int]]) -> list[KubeObject]:
-    """Return restartPolicyRules."""
-    return [
+def ruled(part: Callable[[KubeObject], KubeObject], *rules: tuple[str, str, list[int]]) -> Break:
+    """Return a change of a container's restartPolicyRules, each an action, an operator and exit codes."""
+    made = [
         {"action": action, "exitCodes": {"operator": operator, "values": codes}} for action, operator, codes in rules
     ]
+    return put(part, restartPolicyRules=made)
+
+
+def runs(*words: str) -> Break:
+    """Return a change of the worker's command."""
+    return put(worker, command=list(words))
 
 
 def volume(**source: Any) -> Break:
@@ -196,7 +210,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     (
         put(metadata, annotations={"inplace.dev/stal-after": "60"}),
         "annotation-name",
-        'metadata.annotations["inplace.dev/stal-after"]',
+        annotation("inplace.dev/stal-after"),
     ),
     (put(lambda d: jobset(d)["coordinator"], podIndex=8), "spec-problem", "spec.coordinator"),
     (put(lambda d: jobset(d)["coordinator"], replicatedJob="x"), "spec-problem", "spec.coordinator"),
@@ -207,8 +221,8 @@ BROKEN: list[tuple[Break, str, str]] = [
         at("RESTART_SCOPE"),
     ),
     (env("RESTART_SCOPE", value="a"), "agent-env-source", at("RESTART_SCOPE")),
-    (put(metadata, annotations={OPT_OUT: "true"}), "disabled", f'metadata.annotations["{OPT_OUT}"]'),
-    (put(metadata, annotations={STRATEGY: "true"}), "exclusive-topology", f'metadata.annotations["{STRATEGY}"]'),
+    (put(metadata, annotations={OPT_OUT: "true"}), "disabled", annotation(OPT_OUT)),
+    (put(metadata, annotations={STRATEGY: "true"}), "exclusive-topology", annotation(STRATEGY)),
     (
         put(lambda d: replicated(d)["template"], metadata={"annotations": {TOPOLOGY: ""}}),
         "exclusive-topology",
@@ -225,7 +239,7 @@ BROKEN: list[tuple[Break, str, str]] = [
     (lambda d: worker(d)["volumeMounts"].append({"name": "token", "mountPath": "/t"}), "token-readable", WORKER),
     (depth("process"), "restart-depth", at("RESTART_DEPTH")),
     (depth("containers"), "", ""),
-    (depth("deep"), "restart-depth", 'metadata.annotations["inplace.dev/restart"]'),
+    (depth("deep"), "restart-depth", annotation("inplace.dev/restart")),
     (put(pod, terminationGracePeriodSeconds=600), "termination-grace", f"{POD}.terminationGracePeriodSeconds"),
     (put(pod, shareProcessNamespace=True), "shared-processes", f"{POD}.shareProcessNamespace"),
     (put(pod, hostPID=True), "shared-processes", f"{POD}.hostPID"),
@@ -240,15 +254,11 @@ BROKEN: list[tuple[Break, str, str]] = [
         f'{POD}.containers[name="agent"]',
     ),
     (lambda d: worker(d)["command"].insert(0, "inplace-agent run --"), "agent-twice", AGENT),
-    (put(agent, restartPolicyRules=None), "agent-restart-rules", f"{AGENT}.restartPolicyRules"),
-    (put(agent, restartPolicyRules=rules((ALL, "In", [88]))), "agent-restart-rules", f"{AGENT}.restartPolicyRules"),
-    (
-        put(agent, restartPolicyRules=rules(("Restart", "In", [137]), (ALL, "NotIn", [0]))),
-        "agent-restart-rules",
-        f"{AGENT}.restartPolicyRules",
-    ),
-    (put(agent, restartPolicyRules=rules((ALL, "NotIn", [0]))), "", ""),
-    (put(agent, restartPolicyRules=rules((ALL, "In", [88]), ("Terminate", "NotIn", [88]))), "", ""),
+    (put(agent, restartPolicyRules=None), "agent-restart-rules", RULES_OF_AGENT),
+    (ruled(agent, (ALL, "In", [88])), "agent-restart-rules", RULES_OF_AGENT),
+    (ruled(agent, ("Restart", "In", [137]), (ALL, "NotIn", [0])), "agent-restart-rules", RULES_OF_AGENT),
+    (ruled(agent, (ALL, "NotIn", [0])), "", ""),
+    (ruled(agent, (ALL, "In", [88]), ("Terminate", "NotIn", [88])), "", ""),
     (put(agent, livenessProbe={"tcpSocket": {"port": 8080}}), "liveness-probe", f"{AGENT}.livenessProbe"),
     (put(agent, lifecycle={"preStop": {"sleep": {"seconds": 9}}}), "pre-stop", f"{AGENT}.lifecycle.preStop"),
     (put(job, activeDeadlineSeconds=14400), "active-deadline", f"{JOB}.activeDeadlineSeconds"),
@@ -293,16 +303,12 @@ BROKEN: list[tuple[Break, str, str]] = [
     (both(env("GROUP_SIZE"), put(job, parallelism=301, completions=301)), "herd", at("GROUP_SIZE")),
     (both(env("GROUP_SIZE"), put(job, parallelism=300, completions=300)), "", ""),
     (put(worker, ports=[{"containerPort": 8080}]), "port-conflict", f"{WORKER}.ports[0].containerPort"),
-    (put(worker, restartPolicyRules=None), "worker-recreated", f"{WORKER}.restartPolicyRules"),
+    (put(worker, restartPolicyRules=None), "worker-recreated", RULES_OF_WORKER),
     (put(worker, restartPolicy=None), "rules-without-policy", f"{WORKER}.restartPolicy"),
-    (put(worker, restartPolicy="Always"), "worker-restarts-alone", f"{WORKER}.restartPolicyRules"),
-    (
-        put(worker, restartPolicyRules=rules(("Restart", "In", [3]), (ALL, "NotIn", [0]))),
-        "worker-restarts-alone",
-        f"{WORKER}.restartPolicyRules",
-    ),
-    (put(worker, restartPolicyRules=rules((ALL, "NotIn", [7]))), "worker-success", f"{WORKER}.restartPolicyRules"),
-    (put(worker, restartPolicyRules=rules((ALL, "NotIn", [0, 3]))), "", ""),
+    (put(worker, restartPolicy="Always"), "worker-restarts-alone", RULES_OF_WORKER),
+    (ruled(worker, ("Restart", "In", [3]), (ALL, "NotIn", [0])), "worker-restarts-alone", RULES_OF_WORKER),
+    (ruled(worker, (ALL, "NotIn", [7])), "worker-success", RULES_OF_WORKER),
+    (ruled(worker, (ALL, "NotIn", [0, 3])), "", ""),
     (put(worker, lifecycle={"preStop": {"exec": {"command": ["x"]}}}), "pre-stop", f"{WORKER}.lifecycle.preStop"),
 ]
 
@@ -310,49 +316,36 @@ BROKEN: list[tuple[Break, str, str]] = [
 # The same for the startup probe instead of guards, where lint names each worker as well.
 PROBED: list[tuple[Break, str, str]] = [
     (lambda _: None, "", ""),
-    (put(agent, startupProbe=None), "startup-probe", f"{AGENT}.startupProbe"),
-    (probe(httpGet=None, tcpSocket={"port": 8080}), "startup-probe", f"{AGENT}.startupProbe"),
-    (probe(httpGet={"path": "/healthz", "port": 8080}), "startup-probe-target", f"{AGENT}.startupProbe.httpGet.path"),
+    (put(agent, startupProbe=None), "startup-probe", PROBE),
+    (probe(httpGet=None, tcpSocket={"port": 8080}), "startup-probe", PROBE),
+    (probe(httpGet={"path": "/healthz", "port": 8080}), "startup-probe-target", f"{PROBE}.httpGet.path"),
     (probe(httpGet={"path": "/barrier-is-down", "port": 8080}), "", ""),
-    (
-        probe(httpGet={"path": "/barrier-is-lifted", "port": 8081}),
-        "startup-probe-target",
-        f"{AGENT}.startupProbe.httpGet.port",
-    ),
+    (probe(httpGet=LIFTED | {"port": 8081}), "startup-probe-target", f"{PROBE}.httpGet.port"),
     (
         both(
-            probe(httpGet={"path": "/barrier-is-lifted", "port": "barrier"}),
-            put(agent, ports=[{"name": "barrier", "containerPort": 8080}]),
+            probe(httpGet=LIFTED | {"port": "barrier"}), put(agent, ports=[{"name": "barrier", "containerPort": 8080}])
         ),
         "",
         "",
     ),
-    (
-        probe(httpGet={"path": "/barrier-is-lifted", "port": 8080, "scheme": "HTTPS"}),
-        "startup-probe-target",
-        f"{AGENT}.startupProbe.httpGet.scheme",
-    ),
-    (probe(failureThreshold=600), "startup-probe-patience", f"{AGENT}.startupProbe.failureThreshold"),
-    (probe(periodSeconds=None), "startup-probe-period", f"{AGENT}.startupProbe.periodSeconds"),
-    (probe(initialDelaySeconds=5), "startup-probe-period", f"{AGENT}.startupProbe.initialDelaySeconds"),
-    (env("BARRIER_PORT", value="9000"), "startup-probe-target", f"{AGENT}.startupProbe.httpGet.port"),
-    (probe(timeoutSeconds=None), "startup-probe-hold", f"{AGENT}.startupProbe.timeoutSeconds"),
-    (put(worker, command=["inplace-agent", "wait", "--", "x"]), "worker-wait", f"{WORKER}.command"),
-    (put(worker, command=["sh", "-c", "exec inplace-agent wait -- x"]), "worker-wait", f"{WORKER}.command"),
+    (probe(httpGet=LIFTED | {"scheme": "HTTPS"}), "startup-probe-target", f"{PROBE}.httpGet.scheme"),
+    (probe(failureThreshold=600), "startup-probe-patience", f"{PROBE}.failureThreshold"),
+    (probe(periodSeconds=None), "startup-probe-period", f"{PROBE}.periodSeconds"),
+    (probe(initialDelaySeconds=5), "startup-probe-period", f"{PROBE}.initialDelaySeconds"),
+    (env("BARRIER_PORT", value="9000"), "startup-probe-target", f"{PROBE}.httpGet.port"),
+    (probe(timeoutSeconds=None), "startup-probe-hold", f"{PROBE}.timeoutSeconds"),
+    (runs("inplace-agent", "wait", "--", "x"), "worker-wait", COMMAND),
+    (runs("sh", "-c", "exec inplace-agent wait -- x"), "worker-wait", COMMAND),
 ]
 
 
 GUARDED: list[tuple[Break, str, str]] = [
-    (put(worker, command=["python3", "train.py"]), "startup-probe", f"{AGENT}.startupProbe"),
-    (put(worker, command=["inplace-agent", "guard"]), "guard-command", f"{WORKER}.command"),
+    (runs("python3", "train.py"), "startup-probe", PROBE),
+    (runs("inplace-agent", "guard"), "guard-command", COMMAND),
+    (runs("inplace-agent", "guard", "--grace", "soon", "--", "x"), "guard-command", COMMAND),
+    (runs("sh", "-c", "exec inplace-agent guard -- x"), "", ""),
     (
-        put(worker, command=["inplace-agent", "guard", "--grace", "soon", "--", "x"]),
-        "guard-command",
-        f"{WORKER}.command",
-    ),
-    (put(worker, command=["sh", "-c", "exec inplace-agent guard -- x"]), "", ""),
-    (
-        put(worker, command=["python3", "-I", "-S", "/var/run/inplace/inplace-agent", "guard", "--", "x"]),
+        runs("python3", "-I", "-S", "/var/run/inplace/inplace-agent", "guard", "--", "x"),
         "worker-file",
         at("AGENT_FILE"),
     ),
@@ -374,10 +367,10 @@ GUARDED: list[tuple[Break, str, str]] = [
         "guard-epoch",
         at("EPOCH", WORKER),
     ),
-    (put(worker, command=["inplace-agent", "guard", "--standby", "--", "x"]), "guard-standby", f"{WORKER}.command"),
-    (env("WORKER_STANDBY", of=worker, value="on"), "guard-standby", f"{WORKER}.command"),
+    (runs("inplace-agent", "guard", "--standby", "--", "x"), "guard-standby", COMMAND),
+    (env("WORKER_STANDBY", of=worker, value="on"), "guard-standby", COMMAND),
     (both(env("WORKER_STANDBY", of=worker, value="on"), env("RESTART_DEPTH", value="process")), "", ""),
-    (put(agent, startupProbe={"httpGet": {"port": 8080}}), "guard-startup-probe", f"{AGENT}.startupProbe"),
+    (put(agent, startupProbe={"httpGet": {"port": 8080}}), "guard-startup-probe", PROBE),
     (put(agent, readinessProbe=None), "guard-readiness", f"{AGENT}.readinessProbe"),
     (
         lambda document: pod(document)["containers"].append(UNGUARDED),
@@ -387,9 +380,9 @@ GUARDED: list[tuple[Break, str, str]] = [
 ]
 
 SUPERVISED: list[tuple[Break, str, str]] = [
-    (put(worker, command=["inplace-agent", "run", "--grace", "soon", "--", "x"]), "agent-command", f"{WORKER}.command"),
-    (put(worker, command=["inplace-agent", "run"]), "agent-command", f"{WORKER}.command"),
-    (env("WORKER_GRACE_S", of=worker, value="soon"), "agent-command", f"{WORKER}.command"),
+    (runs("inplace-agent", "run", "--grace", "soon", "--", "x"), "agent-command", COMMAND),
+    (runs("inplace-agent", "run"), "agent-command", COMMAND),
+    (env("WORKER_GRACE_S", of=worker, value="soon"), "agent-command", COMMAND),
     (env("POD_NAME", of=worker), "agent-env", at("POD_NAME", WORKER)),
     (env("EPOCH_FILE", of=worker), "epoch-file", at("EPOCH_FILE", WORKER)),
     (
@@ -397,17 +390,13 @@ SUPERVISED: list[tuple[Break, str, str]] = [
         "supervisor-restarts",
         at("CONTAINER_RESTART_EXIT_CODE", WORKER),
     ),
-    (
-        put(worker, restartPolicyRules=rules(("Restart", "In", [89]))),
-        "supervisor-restarts",
-        f"{WORKER}.restartPolicyRules",
-    ),
+    (ruled(worker, ("Restart", "In", [89])), "supervisor-restarts", RULES_OF_WORKER),
     (put(worker, restartPolicyRules=None, restartPolicy="OnFailure"), "", ""),
-    (put(worker, restartPolicyRules=rules((ALL, "In", [88, 137]))), "", ""),
+    (ruled(worker, (ALL, "In", [88, 137])), "", ""),
     (env("EPOCH_FILE", of=worker, value="/tmp/x"), "epoch-file-volume", at("EPOCH_FILE", WORKER)),
     (put(worker, imagePullPolicy="Always"), "", ""),
-    (put(worker, command=["sh", "-c", "exec inplace-agent run -- python3 train.py"]), "", ""),
-    (put(worker, command=["python3", "-I", "-S", "/x/inplace-agent.pyz", "run", "--", "x"]), "", ""),
-    (put(worker, command=["python3", "train.py"]), "agent-placement", f'{POD}.containers[name="worker"]'),
+    (runs("sh", "-c", "exec inplace-agent run -- python3 train.py"), "", ""),
+    (runs("python3", "-I", "-S", "/x/inplace-agent.pyz", "run", "--", "x"), "", ""),
+    (runs("python3", "train.py"), "agent-placement", f'{POD}.containers[name="worker"]'),
     (put(job, backoffLimit=3), "backoff-limit", f"{JOB}.backoffLimit"),
 ]

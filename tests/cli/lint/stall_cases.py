@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.lint.cases import WORKER, Break, at, both, env, metadata, pod, put, worker
+from tests.cli.lint.cases import (
+    COMMAND,
+    RULES_OF_WORKER,
+    WORKER,
+    Break,
+    annotation,
+    at,
+    both,
+    env,
+    metadata,
+    pod,
+    put,
+    worker,
+)
 
 
 def limits(stall: str | None = None, start: str | None = None) -> Break:
@@ -16,10 +29,6 @@ def limits(stall: str | None = None, start: str | None = None) -> Break:
         document["metadata"].setdefault("annotations", {}).update(given)
 
     return change
-
-
-def _annotated(name: str) -> str:
-    return f'metadata.annotations["{name}"]'
 
 
 def run_with(*options: str) -> Break:
@@ -39,19 +48,19 @@ def request(text: str) -> Break:
 
 
 _STALL_VARIABLE = at("STALL_AFTER_S")
-STALL, START_STALL = _annotated(wire.STALL_AFTER), _annotated(wire.START_STALL_AFTER)
+STALL, START_STALL = annotation(wire.STALL_AFTER), annotation(wire.START_STALL_AFTER)
 _LONG = put(pod, terminationGracePeriodSeconds=90)
 _SAVES = run_with("--save-within", "60")
 _REQUEST = f"metadata.annotations[{wire.RESTART_REQUESTED}]"
 SAVINGS: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train-supervisor", both(_LONG, _SAVES), "", ""),
-    ("train-supervisor", _SAVES, "save-grace", f"{WORKER}.command"),
-    ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", f"{WORKER}.command"),
-    ("train-supervisor", run_with("--save-within", "soon"), "agent-command", f"{WORKER}.command"),
+    ("train-supervisor", _SAVES, "save-grace", COMMAND),
+    ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", COMMAND),
+    ("train-supervisor", run_with("--save-within", "soon"), "agent-command", COMMAND),
     ("train", both(both(_LONG, _SAVES), env("SAVE_WITHIN_S", value="60")), "", ""),
     ("train", both(_LONG, _SAVES), "save-half", at("SAVE_WITHIN_S")),
     ("train", env("SAVE_WITHIN_S", value="60"), "save-half", WORKER),
-    ("train", both(_SAVES, env("SAVE_WITHIN_S", value="60")), "save-grace", f"{WORKER}.command"),
+    ("train", both(_SAVES, env("SAVE_WITHIN_S", value="60")), "save-grace", COMMAND),
     ("train", env("SAVE_WITHIN_S", value="-1"), "agent-env", at("SAVE_WITHIN_S")),
     ("train", request("7,save=60"), "", ""),
     ("train", request("7,save=0"), "spec-problem", _REQUEST),
@@ -68,13 +77,13 @@ def _final(document: KubeObject) -> None:
 SAVINGS += [
     ("train-supervisor", _CHECKS, "", ""),
     ("train", both(both(_CHECKS, _AWAITED), _final), "", ""),
-    ("train", both(_CHECKS, _AWAITED), "check-restarts", f"{WORKER}.restartPolicyRules"),
+    ("train", both(_CHECKS, _AWAITED), "check-restarts", RULES_OF_WORKER),
     ("train", both(_CHECKS, _final), "check-unawaited", at("CHECKS_BEFORE_ANNOUNCE")),
     ("train", _AWAITED, "check-unawaited", at("CHECKS_BEFORE_ANNOUNCE")),
 ]
 _DEADLINE = put(metadata, annotations={wire.BARRIER_DEADLINE: "30"})
 SAVINGS += [
-    ("train-supervisor", both(_CHECKS, _DEADLINE), "check-deadline", f"{WORKER}.command"),
+    ("train-supervisor", both(_CHECKS, _DEADLINE), "check-deadline", COMMAND),
     ("train-supervisor", both(run_with("--before-announce-timeout", "29"), both(_CHECKS, _DEADLINE)), "", ""),
 ]
 FENCE_VARIABLE = at("FENCE_AFTER_S")
@@ -88,10 +97,10 @@ FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train", both(_FENCED, _STAYS), "", ""),
     ("train", _FENCED, "fence-env", FENCE_VARIABLE),
     ("train", _LEASED, "fence-depth", FENCE_VARIABLE),
-    ("train", both(_STAYS, run_with("--grace", "30")), "fence-grace", f"{WORKER}.command"),
+    ("train", both(_STAYS, run_with("--grace", "30")), "fence-grace", COMMAND),
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="14"), "agent-env", _SUPERVISORS_LEASE),
 ]
-_NO_PROGRESS = _annotated(wire.NO_PROGRESS)
+_NO_PROGRESS = annotation(wire.NO_PROGRESS)
 _LIMIT = put(metadata, annotations={wire.NO_PROGRESS: "3"})
 STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train", limits("120", "900"), "", ""),
@@ -108,8 +117,8 @@ STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
     ("train-supervisor", limits("120"), "", ""),
     ("train-supervisor", run_with("--stall-after", "120"), "", ""),
-    ("train-supervisor", run_with("--stall-after", "2"), "stall-short", f"{WORKER}.command"),
-    ("train-supervisor", run_with("--stall-after", "soon"), "agent-command", f"{WORKER}.command"),
+    ("train-supervisor", run_with("--stall-after", "2"), "stall-short", COMMAND),
+    ("train-supervisor", run_with("--stall-after", "soon"), "agent-command", COMMAND),
     ("train-supervisor", both(limits("120"), env("EPOCH_FILE", of=worker)), "stall-unwatched", STALL),
     (
         "train-supervisor",

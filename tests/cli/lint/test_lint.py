@@ -19,14 +19,14 @@ from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run, run_here
 from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, findings_of, injected
 from tests.cli.lint.cases import (
-    AGENT,
     BROKEN,
+    COMMAND,
     GUARDED,
     JOB,
     POD,
+    PROBE,
     PROBED,
     SUPERVISED,
-    WORKER,
     Break,
     agent,
     job,
@@ -78,7 +78,7 @@ def test_one_thing_broken_beside_a_startup_probe(change: Break, rule: str, path:
     *others, document = documents_of("train.yaml")
     document = held_by_probe(document)
     change(document)
-    alone = [("worker-start", f"{WORKER}.command")] if rule != "worker-wait" else []
+    alone = [("worker-start", COMMAND)] if rule != "worker-wait" else []
     assert sorted(findings(*others, document)) == sorted([*alone, *([(rule, path)] if rule else [])])
 
 
@@ -194,7 +194,7 @@ def test_a_manifest_for_upstream_s_agent_has_no_error() -> None:
     assert {RULES[rule].severity for rule in found} == {"warning"}
     assert set(found) == {"agent-env-recommended", "epoch-file", "startup-probe-patience", "token-readable"}
     agent(documents[-1])["startupProbe"]["httpGet"]["port"] = 8080
-    assert ("startup-probe-target", f"{AGENT}.startupProbe.httpGet.port") in findings(*documents)
+    assert ("startup-probe-target", f"{PROBE}.httpGet.port") in findings(*documents)
 
 
 @pytest.mark.parametrize("name", CLEAN)
