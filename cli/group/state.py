@@ -182,8 +182,8 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NA
     own = [pod for pod in pods if _is_of(pod, meta.get("uid"))]
     try:
         jobset = parse_jobset(raw)
-        not_due = _not_due(jobset, own)
-        scopes = _scopes(jobset, own, frozenset(not_due), named_max)
+        not_due, best = _not_due(jobset, own), _by_slot(own)
+        scopes = _scopes(jobset, best, frozenset(not_due), named_max)
     except RemoteProtocolError as error:
         problem = {"Unreadable": {"type": "Unreadable", "reason": "Unreadable", "message": str(error)}}
         return GroupState(namespace, name, GroupPhase.UNREADABLE, None, (), len(own), conditions=true | problem)
@@ -202,7 +202,7 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NA
         last=_last_restart(status),
         managed_by=None if jobset.is_ours else jobset.managed_by,
         not_due=not_due,
-        strays=_strays(jobset, own) if jobset.is_in_place else (),
+        strays=_strays(jobset, own, best) if jobset.is_in_place else (),
     )
 
 
@@ -217,7 +217,9 @@ def _not_due(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
     return [job.name for job in jobset.replicated_jobs[1:] if job.name not in begun]
 
 
-def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: frozenset[str], named_max: int) -> list[ScopeState]:
+def _scopes(
+    jobset: JobSet, counted: Mapping[Slot, PodFact], not_due: frozenset[str], named_max: int
+) -> list[ScopeState]:
     if not jobset.is_in_place:
         return []
     shapes: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in jobset.scopes}
@@ -226,13 +228,9 @@ def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: frozenset[str], na
             shapes[jobset.scope_name(job)][job.name] = job.replicas, job.parallelism
     best: dict[str, dict[Slot, PodFact]] = {name: {} for name in jobset.scopes}
     scope_of = {job: name for name, jobs in shapes.items() for job in jobs}
-    for pod in pods:
-        slot = pod.slot
-        if slot is None or slot.replicated_job not in scope_of:
-            continue
-        found = best[scope_of[slot.replicated_job]]
-        if slot not in found or _rank(pod) > _rank(found[slot]):
-            found[slot] = pod
+    for slot, pod in counted.items():
+        if slot.replicated_job in scope_of:
+            best[scope_of[slot.replicated_job]][slot] = pod
     agents = {
         member.name: member.sidecar_agent.name if member.mode == "sidecar" and member.sidecar_agent else ""
         for member in members(jobset.raw)
@@ -245,19 +243,15 @@ def _scopes(jobset: JobSet, pods: Iterable[PodFact], not_due: frozenset[str], na
     return states
 
 
-def _strays(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
+def _strays(jobset: JobSet, pods: Iterable[PodFact], best: Mapping[Slot, PodFact]) -> list[str]:
     """Return the names of Pods that have not ended and that no slot counts; of two in one slot the elder."""
-    others = jobset.opted_out
-    best: dict[Slot, PodFact] = {}
+    apart = jobset.opted_out
     strays = []
-    for pod in sorted(pods, key=_rank, reverse=True):
+    for pod in pods:
         slot = pod.slot
-        if pod.status.phase in ("Failed", "Succeeded") or (slot is not None and slot.replicated_job in others):
-            continue
-        if slot is None or not jobset.shape.expects(slot) or slot in best:
+        is_counted = slot is not None and jobset.shape.expects(slot) and best[slot] is pod
+        if not (is_counted or _has_ended(pod) or (slot is not None and slot.replicated_job in apart)):
             strays.append(pod.name)
-        else:
-            best[slot] = pod
     return sorted(strays)
 
 
@@ -358,7 +352,18 @@ def _is_of(pod: PodFact, uid: str | None) -> bool:
     return labels is None or labels.jobset_uid is None or uid is None or labels.jobset_uid == uid
 
 
-def _rank(pod: PodFact) -> tuple[bool, bool, str]:
-    """Order the Pods of one slot: live before leaving before ended, then the newest."""
-    ended = pod.status.phase in ("Failed", "Succeeded")
-    return pod.is_live, not ended, pod.metadata.creation_timestamp or ""
+def _by_slot(pods: Iterable[PodFact]) -> dict[Slot, PodFact]:
+    """Return the Pod of each slot that counts: live before leaving before ended, then the newest."""
+
+    def rank(pod: PodFact) -> tuple[bool, bool, str]:
+        return pod.is_live, not _has_ended(pod), pod.metadata.creation_timestamp or ""
+
+    best: dict[Slot, PodFact] = {}
+    for pod in sorted(pods, key=rank, reverse=True):
+        if (slot := pod.slot) is not None:
+            best.setdefault(slot, pod)
+    return best
+
+
+def _has_ended(pod: PodFact) -> bool:
+    return pod.status.phase in ("Failed", "Succeeded")

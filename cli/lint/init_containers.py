@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from typing import Final
 
@@ -45,7 +46,7 @@ def check_init_containers(member: Member) -> Iterator[Finding]:
             for step, unmounted in _not_repeatable(container):
                 found = f"`{' '.join(step.words)[:_WORDS_SHOWN]}`, which fails when it has been done"
                 found += f", if {unmounted} is a volume that a webhook adds" if unmounted else ""
-                fix = f"{_CURES[step.program]}; or restart the process alone: --restart process"
+                fix = f"{_ONCE[step.program].cure}; or restart the process alone: --restart process"
                 yield Finding("init-not-repeatable", f"{container.path}.command", found, "a command to repeat", fix)
     if _restarts_containers(member):
         yield from _gcsfuse(member)
@@ -76,8 +77,8 @@ def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:
     kept = [folder for folder, is_read_only in mounts.items() if not is_read_only]
     settled = set[str]()  # made or removed in this run: what is below is new every time
     for step in steps_of(_words(container), str(container.raw.get("workingDir") or "")):
-        targets = _TARGETS.get(step.program)
-        paths = _paths(step, targets(step.words[1:])) if targets is not None and step.is_decisive else []
+        once = _ONCE.get(step.program)
+        paths = _paths(step, once.paths(step.words[1:])) if once is not None and step.is_decisive else []
         paths = [path for path in paths if not _is_below(path, settled)]
         roots = [f"/{path.split('/')[1]}" for path in paths if path.count("/") > 1 and not _is_below(path, mounts)]
         if any(_is_below(path, kept) for path in paths):
@@ -115,46 +116,23 @@ def _is_below(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
-def _of_git(words: Sequence[str]) -> list[str]:
+def _cloned(words: Sequence[str]) -> list[str]:
     """Return where `git clone` puts the repository: its last argument, or the repository's own name."""
     before = list(takewhile(lambda word: word != "clone", words))
-    if len(before) == len(words):
-        return []
-    arguments = _arguments(
-        words[len(before) + 1 :], ("-b", "--branch", "--depth", "-c", "-o", "--origin", "-j", "--filter")
-    )
+    options = ("-b", "--branch", "--depth", "-c", "-o", "--origin", "-j", "--filter")
+    arguments = _arguments(words[len(before) + 1 :], options)
     if len(arguments) == 1:
         return [arguments[0].rstrip("/").rpartition("/")[2].removesuffix(".git")]
     return arguments[1:2]
 
 
-def _of_ssh_keygen(words: Sequence[str]) -> list[str]:
-    """Return the key's file; ssh-keygen asks whether it may be replaced, and nobody answers."""
+def _keys(words: Sequence[str]) -> list[str]:
+    """Return the file of ssh-keygen, which asks whether it may be replaced, and nobody answers."""
     return [after for option, after in pairwise(words) if option == "-f"]
 
 
-def _of_mkdir(words: Sequence[str]) -> list[str]:
-    if any(
-        word == "--parents" or (word.startswith("-") and not word.startswith("--") and "p" in word) for word in words
-    ):
-        return []
+def _all(words: Sequence[str]) -> list[str]:
     return _arguments(words, ("-m",))
-
-
-def _of_ln(words: Sequence[str]) -> list[str]:
-    if any(word == "--force" or (word.startswith("-") and not word.startswith("--") and "f" in word) for word in words):
-        return []
-    return _arguments(words, ())[1:]
-
-
-def _of_mv(words: Sequence[str]) -> list[str]:
-    return _arguments(words, ())[:-1]
-
-
-def _of_rm(words: Sequence[str]) -> list[str]:
-    if any(word == "--force" or (word.startswith("-") and not word.startswith("--") and "f" in word) for word in words):
-        return []
-    return _arguments(words, ())
 
 
 def _arguments(words: Sequence[str], with_value: Sequence[str]) -> list[str]:
@@ -167,27 +145,41 @@ def _arguments(words: Sequence[str], with_value: Sequence[str]) -> list[str]:
     return found
 
 
-_TARGETS: Final[Mapping[str, Callable[[Sequence[str]], list[str]]]] = {
-    "git": _of_git,
-    "hg": _of_git,
-    "ssh-keygen": _of_ssh_keygen,
-    "mkdir": _of_mkdir,
-    "mkfifo": lambda words: _arguments(words, ("-m",)),
-    "ln": _of_ln,
-    "mv": _of_mv,
-    "rm": _of_rm,
-    "rmdir": lambda words: _arguments(words, ()),
-}
-_CURES: Final[Mapping[str, str]] = {
-    "hg": "clone only if the folder is not there, or empty it first",
-    "ssh-keygen": "make the key only if it is not there (`[ -f KEY ] || ssh-keygen ...`)",
-    "git": "clone only if the folder is not there (`[ -d DIR/.git ] || git clone ...`), or empty it first",
-    "mkdir": "mkdir -p",
-    "mkfifo": "make it only if it is not there",
-    "ln": "ln -sfn",
-    "mv": "move it only if it is there, or copy it",
-    "rm": "rm -f",
-    "rmdir": "remove it only if it is there",
+@dataclass(frozen=True, slots=True)
+class _Once:
+    """A program that fails when what it does has been done.
+
+    Args:
+        cure: how to write it.
+        targets: returns the paths that it makes or removes.
+        pardon: the option under which it does not fail, short and long.
+    """
+
+    cure: str
+    targets: Callable[[Sequence[str]], list[str]] = _all
+    pardon: tuple[str, str] = ("", "")
+
+    def paths(self, words: Sequence[str]) -> list[str]:
+        """Return the paths of a call that cannot be repeated."""
+        short, long = self.pardon
+        is_pardoned = short and any(
+            word == long or (word.startswith("-") and not word.startswith("--") and short in word) for word in words
+        )
+        return [] if is_pardoned else self.targets(words)
+
+
+_ONCE: Final[Mapping[str, _Once]] = {
+    "git": _Once(
+        "clone only if the folder is not there (`[ -d DIR/.git ] || git clone ...`), or empty it first", _cloned
+    ),
+    "hg": _Once("clone only if the folder is not there, or empty it first", _cloned),
+    "ssh-keygen": _Once("make the key only if it is not there (`[ -f KEY ] || ssh-keygen ...`)", _keys),
+    "mkdir": _Once("mkdir -p", pardon=("p", "--parents")),
+    "mkfifo": _Once("make it only if it is not there"),
+    "ln": _Once("ln -sfn", lambda words: _arguments(words, ())[1:], pardon=("f", "--force")),
+    "mv": _Once("move it only if it is there, or copy it", lambda words: _arguments(words, ())[:-1]),
+    "rm": _Once("rm -f", pardon=("f", "--force")),
+    "rmdir": _Once("remove it only if it is there"),
 }
 
 

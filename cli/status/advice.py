@@ -1,5 +1,5 @@
 """
-For each reason for which a group waits: one sentence that says what to do, with the command.
+What keeps a JobSet from training, and what to do: for each reason for which a group waits a sentence, with the command.
 
 `{pod}`, `{job}` and `{log}` hold the namespace too, so that a command works as it stands. A node is deleted only once
 its machine is off: the API server then lets other Pods take its Pods' places, and two workers of a slot must never run.
@@ -7,9 +7,12 @@ its machine is off: the API server then lets other Pods take its Pods' places, a
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
-from inplace.cli.group.straggler import Why
+from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.straggler import Why, log_words
 
 ADVICE: Final[dict[Why, str]] = {
     Why.MISSING: "find out why its Job creates no Pod: kubectl describe job {job}",
@@ -39,3 +42,32 @@ ADVICE: Final[dict[Why, str]] = {
     Why.BEHIND: "wait some seconds; if this stays, read its agent's log: "
     "kubectl logs {pod} --all-containers --ignore-errors",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Something that keeps the JobSet from training.
+
+    Args:
+        kind: one word, for programs.
+        pods: names, where it is about Pods.
+        advice: what to do.
+    """
+
+    kind: str
+    text: str
+    advice: str
+    pods: tuple[str, ...] = ()
+
+
+def log_advice(failure: Mapping[str, Any] | None, pods: Iterable[PodFact], namespace: str) -> str:
+    """Return the command while the Pod is there; kubelet deletes the logs of a Pod with the Pod."""
+    name = str((failure or {}).get("pod") or "")
+    if failure is None or not name:
+        return "find the log of the worker that failed first where this cluster collects logs"
+    found = next((pod for pod in pods if pod.name == name), None)
+    if found is None:
+        return f"Pod {name} is gone with its log: look for it where this cluster collects logs"
+    container = next((one for one in found.containers if one.name == failure.get("container")), None)
+    when = "its Pod is being deleted: read its log now" if found.is_leaving else "read its log"
+    return f"{when}: kubectl logs {log_words(name, container) or f'{name} --all-containers'} -n {namespace}"

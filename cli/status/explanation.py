@@ -14,14 +14,12 @@ from inplace.cli.group.avoided_nodes import AvoidedNode, avoided_nodes
 from inplace.cli.group.fenced import fenced_pods
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.state import GroupPhase, GroupState, ScopeState
+from inplace.cli.group.state import GroupPhase, GroupState
 from inplace.cli.group.straggler import Straggler, Why
-from inplace.cli.status.advice import ADVICE
+from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
 from inplace.cli.status.cluster_events import Event, Subject
 from inplace.cli.status.crash_loops import crash_loops
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
-from inplace.cli.status.logs import log_advice
-from inplace.cli.status.obstacle import Obstacle
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text, parse_time
@@ -43,6 +41,15 @@ MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Eve
 NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
 CONTROLLER_PODS = "kubectl get pods -A -l app.kubernetes.io/name=inplace-controller"
+HEADLINES = {
+    GroupPhase.RECREATING: "it recreates its Jobs and Pods",
+    GroupPhase.SUSPENDED: "it is suspended",
+    GroupPhase.COMPLETED: "it completed",
+    GroupPhase.FAILED: "it failed",
+    GroupPhase.LEAVING: "it is being deleted",
+    GroupPhase.UNREADABLE: "its controller cannot read it, and leaves it alone",
+    GroupPhase.OTHER: "it does not restart in place: a failure recreates its Pods",
+}
 EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
 
 
@@ -116,28 +123,13 @@ def headline(state: GroupState, *, loops: bool = False) -> str:
             return f"it restarts in place: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
         case GroupPhase.DEGRADED:
             return f"it runs epoch {_target(state)} without {state.late:,} of its {pods}"
-        case GroupPhase.RECREATING:
-            return "it recreates its Jobs and Pods"
-        case GroupPhase.SUSPENDED:
-            return "it is suspended"
-        case GroupPhase.COMPLETED:
-            return "it completed"
-        case GroupPhase.FAILED:
-            return "it failed"
-        case GroupPhase.LEAVING:
-            return "it is being deleted"
-        case GroupPhase.UNREADABLE:
-            return "its controller cannot read it, and leaves it alone"
-        case GroupPhase.OTHER:
-            return "it does not restart in place: a failure recreates its Pods"
+        case _:
+            return HEADLINES[state.phase]
 
 
 def _target(state: GroupState) -> str:
-    return ", ".join(str(scope.target) for scope in _gathering(state) or state.scopes)
-
-
-def _gathering(state: GroupState) -> list[ScopeState]:
-    return [scope for scope in state.scopes if scope.late]
+    gathering = [scope for scope in state.scopes if scope.late]
+    return ", ".join(str(scope.target) for scope in gathering or state.scopes)
 
 
 def _moments(facts: Facts) -> Iterator[Moment]:

@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from random import Random
 from typing import Any
 
+from rich.console import RenderableType
 from rich.live import Live
 
 from inplace.cli.beside import beside
@@ -118,6 +120,11 @@ class StatusWatch:
             self._state = group_state(raw, self.pods)
         return self._state
 
+    @property
+    def has_ended(self) -> bool:
+        """Say whether the JobSet ended, once both caches are filled."""
+        return self.state().phase in ENDED
+
     async def _read_pods(self) -> PodsRead:
         await self.jobsets.wait_synced()  # the later S and D are read, the fewer Pods have passed them
         raw = self.jobsets.get(self._connection.namespace, self._name)
@@ -127,31 +134,61 @@ class StatusWatch:
 async def watch_status(connection: Connection, name: str, output: Output) -> int:
     """Show a JobSet until it ends or the user has seen enough; return the exit code."""
     await read_jobset(connection, name)  # says better than a watch why it cannot be read
-    watch = StatusWatch(connection, name)
+    watch, progress, said = StatusWatch(connection, name), Progress(), ""
+
+    def look(columns: int | None) -> RenderableType | None:
+        nonlocal said
+        if not watch.is_filled:
+            return None
+        state, now_s = watch.state(), time.time()
+        left_s = _pace(progress, state)
+        if columns is not None:
+            return status_picture(state, now_s=now_s, columns=columns, left_s=left_s)
+        if (line := watch_line(state, output)) != said:
+            said = line
+            print(line if output != "table" else f"{clock_text(now_s)} {line}", flush=True)
+        return None
+
     async with beside(watch.jobsets.run, watch.pods.run):
-        return await _follow(watch, output)
+        return await follow(watch.log, watch.changed, output, look, lambda: watch.is_filled and watch.has_ended)
 
 
-async def _follow(watch: StatusWatch, output: Output) -> int:
-    screen, progress, said = console(), Progress(), ""
+async def follow(
+    log: WatchLog,
+    changed: asyncio.Event,
+    output: Output,
+    look: Callable[[int | None], RenderableType | None],
+    is_over: Callable[[], bool] = lambda: False,
+) -> int:
+    """Look after each change until it is over or the user has seen enough; return the exit code.
+
+    Args:
+        log: of the informers.
+        changed: set by each change.
+        output: the format.
+        look: returns the picture for a terminal of so many columns, if there is one yet; None is a pipe, it prints.
+        is_over: says after a look whether it was the last.
+
+    Raises:
+        RefusalError: a watch is not allowed any more.
+    """
+    screen = console()
     is_live = screen.is_terminal and output == "table"
     with Live(console=screen, auto_refresh=False, vertical_overflow="crop") if is_live else nullcontext() as picture:
         while True:
-            if watch.log.denied:
-                raise RefusalError(watch.log.denied, CliExit.NOT_ALLOWED)
+            if log.denied:
+                raise RefusalError(log.denied, CliExit.NOT_ALLOWED)
             began_s = time.thread_time()
-            if watch.is_filled:
-                state, now_s = watch.state(), time.time()
-                left_s = _pace(progress, state)
-                if picture is not None:
-                    drawn = status_picture(state, now_s=now_s, columns=screen.width, left_s=left_s)
-                    picture.update(drawn, refresh=True)
-                elif (line := watch_line(state, output)) != said:
-                    said = line
-                    print(line if output != "table" else f"{clock_text(now_s)} {line}", flush=True)
-                if state.phase in ENDED:
-                    return CliExit.DONE
-            await _next_change(watch, max(REFRESH_S, REST * (time.thread_time() - began_s)))
+            drawn = look(screen.width if is_live else None)
+            if picture is not None and drawn is not None:
+                picture.update(drawn, refresh=True)
+            if is_over():
+                return CliExit.DONE
+            pause_s = max(REFRESH_S, REST * (time.thread_time() - began_s))
+            await asyncio.sleep(pause_s)
+            with suppress(TimeoutError):  # the clock in the picture has to move, too
+                async with asyncio.timeout(max(0.0, TICK_S - pause_s)):
+                    await changed.wait()
 
 
 def _pace(progress: Progress, state: GroupState) -> float | None:
@@ -175,11 +212,3 @@ def watch_line(state: GroupState, output: Output) -> str:
     late = [f"{one.name} ({one.reason})" for one in state.stragglers[:3]]
     waits = f"; waits for {count_text(state.late, 'Pod')}: {', '.join(late)}" if late else ""
     return one_line(f"{state.phase.value} {epochs}{waits}")
-
-
-async def _next_change(watch: StatusWatch, pause_s: float) -> None:
-    """Return a moment after something changed, or when the clock in the picture has to move."""
-    await asyncio.sleep(pause_s)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(max(0.0, TICK_S - pause_s)):
-            await watch.changed.wait()

@@ -10,20 +10,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import nullcontext, suppress
+from operator import itemgetter
 from random import Random
 from typing import Any, Final
 
-from rich.live import Live
+from rich.console import RenderableType
 
 from inplace.cli.beside import beside
 from inplace.cli.connection import Connection
 from inplace.cli.group.read import read_jobsets
-from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.listing import list_data, list_picture
-from inplace.cli.status.watch import REFRESH_S, REST, TICK_S, WatchLog
+from inplace.cli.status.watch import WatchLog, follow
 from inplace.cli.terminal.moments import clock_text
-from inplace.cli.terminal.screen import Output, console
+from inplace.cli.terminal.screen import Output
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.codec import RAW
@@ -49,41 +48,30 @@ async def watch_list(connection: Connection, output: Output, *, everywhere: bool
         log=log,
         handlers=(lambda _old, _new: changed.set(),),
     )
+    rows = Rows()
+
+    def look(columns: int | None) -> RenderableType | None:
+        nonlocal rows
+        if not jobsets.has_synced:
+            return None
+        changed.clear()
+        if columns is not None:
+            return list_picture(jobsets, now_s=time.time(), everywhere=everywhere)
+        rows = _print_changes(rows, jobsets, output)
+        return None
+
     async with beside(jobsets.run):
-        return await _follow(jobsets, log, changed, output, everywhere=everywhere)
-
-
-async def _follow(
-    jobsets: Informer[KubeObject], log: WatchLog, changed: asyncio.Event, output: Output, *, everywhere: bool
-) -> int:
-    screen, rows = console(), Rows()
-    is_live = screen.is_terminal and output == "table"
-    with Live(console=screen, auto_refresh=False, vertical_overflow="crop") if is_live else nullcontext() as picture:
-        while True:
-            if log.denied:
-                raise RefusalError(log.denied, CliExit.NOT_ALLOWED)
-            began_s = time.thread_time()
-            if jobsets.has_synced:
-                changed.clear()
-                if picture is not None:
-                    drawn = list_picture(jobsets, now_s=time.time(), everywhere=everywhere)
-                    picture.update(drawn, refresh=True)
-                else:
-                    rows = _print_changes(rows, jobsets, output)
-            await _pause(changed, max(REFRESH_S, REST * (time.thread_time() - began_s)))
+        return await follow(log, changed, output, look)
 
 
 def _print_changes(before: Rows, jobsets: Informer[KubeObject], output: Output) -> Rows:
     """Print the lines that changed; return all of them."""
     rows = {(row["namespace"], row["name"]): row for row in map(list_data, jobsets)}
     gone = [before[key] | {"phase": DELETED, "waitsFor": None} for key in before.keys() - rows.keys()]
-    for row in sorted((*(row for key, row in rows.items() if before.get(key) != row), *gone), key=_key):
+    fresh = [row for key, row in rows.items() if before.get(key) != row]
+    for row in sorted([*fresh, *gone], key=itemgetter("namespace", "name")):
         print(json.dumps(row) if output != "table" else f"{clock_text(time.time())} {list_line(row)}", flush=True)
     return rows
-
-
-def _key(row: dict[str, Any]) -> tuple[str, str]:
-    return row["namespace"], row["name"]
 
 
 def list_line(row: dict[str, Any]) -> str:
@@ -96,11 +84,3 @@ def list_line(row: dict[str, Any]) -> str:
     parts += [f"{used} of {row['restarts']['max']} restarts"] if used is not None else []
     parts += [f"waits for: {row['waitsFor']}"] if row["waitsFor"] else []
     return one_line(", ".join(parts))
-
-
-async def _pause(changed: asyncio.Event, pause_s: float) -> None:
-    """Return a moment after something changed, or when an age in the table has to move."""
-    await asyncio.sleep(pause_s)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(max(0.0, TICK_S - pause_s)):
-            await changed.wait()

@@ -10,10 +10,9 @@ from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
 from inplace.cli.manifests.pod_roles import RUN
+from inplace.cli.status.advice import Obstacle, log_advice
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import failure_text
-from inplace.cli.status.logs import log_advice
-from inplace.cli.status.obstacle import Obstacle
 from inplace.controller.spec.conditions import BEFORE_JOINING
 from inplace.controller.spec.jobset import JobSet
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
+from inplace.cli.status.advice import Obstacle
 from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import explain
-from inplace.cli.status.obstacle import Obstacle
 from inplace.common.kube.resources import JOBSETS, KubeObject, Resource
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.facts import text_of
