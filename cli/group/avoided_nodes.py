@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.terminal.moments import parse_time
 from inplace.common.kube.timestamps import precise_time
 from inplace.controller.spec.bad_nodes import avoided, find, records_of
+from inplace.controller.spec.causes import unix_time
 from inplace.controller.spec.jobset import JobSet
 
 
@@ -35,5 +35,5 @@ def avoided_nodes(jobset: JobSet, pods: Iterable[PodFact], now_s: float) -> tupl
     in_use = {pod.spec.node_name for pod in pods if pod.status.phase == "Running"}
     found = (find(records, node) for node in avoided(records, policy, len(in_use)))
     # A time in the future counts as now, as for the controller.
-    since = ((record, min(parse_time(record.avoided_since) or now_s, now_s)) for record in found)
+    since = ((record, min(unix_time(record.avoided_since) or now_s, now_s)) for record in found)
     return tuple(AvoidedNode(record.node, at_s + policy.window_s, record.why) for record, at_s in since)

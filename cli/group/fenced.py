@@ -7,9 +7,9 @@ from typing import Final
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
-from inplace.cli.terminal.moments import parse_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
+from inplace.controller.spec.causes import unix_time
 
 LATE_S: Final = 10.0  # from the first sign of a failure to the status that ends the epoch, of a slow controller
 
@@ -20,7 +20,7 @@ def fenced_pods(state: GroupState, pods: Iterable[PodFact], now_s: float) -> dic
     The controller counts from when it knew that the epoch is over. The status says when the group restart began, a
     moment earlier; and a new leader counts anew.
     """
-    began_s = parse_time(state.last.started_at) if state.last is not None else None
+    began_s = unix_time(state.last.started_at) if state.last is not None else None
     if began_s is None:
         return {}
     promises = {pod.name: _promise_s(pod) for pod in pods if pod.is_leaving and pod.status.phase == "Running"}

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.terminal.moments import parse_time
+from inplace.controller.spec.causes import unix_time
 
 SAME_RUN_S = 60.0  # workers of one epoch start within this: a startup probe's period, and slow nodes
 STOPPED = (137, 143)  # SIGKILL and SIGTERM: how kubelet ends the others
@@ -44,8 +44,8 @@ def first_failure(pods: Iterable[PodFact]) -> FirstFailure | None:
         if (ended := container.last_end) is not None
         and ended.exit_code != 0
         and not (pod.is_leaving and ended.exit_code in STOPPED)  # it was deleted, such as by a suspension
-        and (began_s := parse_time(ended.started_at)) is not None
-        and (ended_s := parse_time(ended.finished_at)) is not None
+        and (began_s := unix_time(ended.started_at)) is not None
+        and (ended_s := unix_time(ended.finished_at)) is not None
     ]
     if not ends:
         return None

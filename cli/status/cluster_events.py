@@ -11,12 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from inplace.cli.connection import Connection
-from inplace.cli.terminal.moments import parse_time
 from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.client import LIST_TIMEOUT_S
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import Request, TransportError
 from inplace.common.kube.resources import Resource
+from inplace.controller.spec.causes import unix_time
 
 CORE_EVENTS = Resource("", "v1", "events", "Event")  # only this form can be asked for by object
 EVENTS_MAX = 500  # of one object; the server keeps an hour
@@ -61,7 +61,7 @@ class Event(msgspec.Struct, rename="camel"):
         """Return when it was seen last."""
         last = self.series.last_observed_time if self.series is not None else None
         texts = (last, self.last_timestamp, self.event_time, self.first_timestamp)
-        return next((at for at in map(parse_time, texts) if at is not None), None)
+        return next((at for at in map(unix_time, texts) if at is not None), None)
 
 
 class _List(msgspec.Struct):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inplace.cli.group.state import GroupState
-from inplace.cli.terminal.moments import parse_time
+from inplace.controller.spec.causes import unix_time
 from inplace.controller.spec.crash_loop import crash_loop_of
 from inplace.controller.spec.scopes import fields_of_scope
 
@@ -19,7 +19,7 @@ def crash_loops(state: GroupState, now_s: float) -> Iterator[tuple[bool, str]]:
         loop = crash_loop_of(fields_of_scope(jobset.status, scope))
         if loop.failures < 2:
             continue
-        until_s = parse_time(loop.until)
+        until_s = unix_time(loop.until)
         waits = loop.epoch == scope.synced + 1 and until_s is not None and until_s > now_s
         named = f"scope {scope.name}: " if scope.name else ""
         yield waits, named + loop.words(now_s, waits=waits)

@@ -22,9 +22,10 @@ from inplace.cli.status.crash_loops import crash_loops
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
-from inplace.cli.terminal.moments import count_text, duration_text, parse_time
+from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.common.kube.resources import JOBS, PODS
 from inplace.common.wire import names as wire
+from inplace.controller.spec.causes import unix_time
 from inplace.controller.spec.furthest_behind import silent_text
 from inplace.controller.spec.goodput import cost_text
 
@@ -136,7 +137,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
     """Yield the past events: the last restart from the status or the Pods, and the Events."""
     last = facts.state.last
     failure = last.first_failure if last is not None else None
-    began_s = parse_time(last.started_at) if last is not None else None
+    began_s = unix_time(last.started_at) if last is not None else None
     if failure:
         said = f": {failure['message']}" if failure.get("message") else ""
         yield Moment(began_s, f"first failure: {failure_text(failure)}{said}")
@@ -154,8 +155,8 @@ def _moments(facts: Facts) -> Iterator[Moment]:
                 began = scope.goodput.run.first_s if scope.goodput.run is not None else None
                 yield Moment(began, cost_text(scope.goodput.newest))
         if last.first_silent is not None:
-            yield Moment(parse_time(last.synced_at), silent_text(last.first_silent))
-        if (ended_s := parse_time(last.synced_at)) is not None:
+            yield Moment(unix_time(last.synced_at), silent_text(last.first_silent))
+        if (ended_s := unix_time(last.synced_at)) is not None:
             took = f", {duration_text(last.seconds)} after the restart began" if last.seconds is not None else ""
             yield Moment(ended_s, f"every Pod{whose} was at epoch {last.epoch}{took}")
     for event in facts.events:
@@ -230,7 +231,7 @@ def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
 def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     """Yield that no controller works on it, if the status is still empty."""
     jobset = facts.state.jobset
-    created_s = parse_time(jobset.metadata.get("creationTimestamp")) if jobset is not None else None
+    created_s = unix_time(jobset.metadata.get("creationTimestamp")) if jobset is not None else None
     if jobset is None or jobset.status or facts.pods or created_s is None or now_s - created_s < CONTROLLER_S_MAX:
         return
     text = f"no controller has touched it in {duration_text(now_s - created_s)}"

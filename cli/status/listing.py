@@ -10,9 +10,10 @@ from rich.text import Text
 
 from inplace.cli.group.state import GroupPhase, GroupState, ScopeState, group_state
 from inplace.cli.status.view import STYLES
-from inplace.cli.terminal.moments import duration_text, parse_time
+from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.causes import unix_time
 
 GATHERING = (GroupPhase.RESTARTING, GroupPhase.STARTING)
 
@@ -33,7 +34,7 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float, everywhere: boo
         table.add_column(name, overflow="fold")
     for raw in sorted(jobsets, key=_place):
         row = list_data(raw)
-        age_s = parse_time(raw["metadata"].get("creationTimestamp"))
+        age_s = unix_time(raw["metadata"].get("creationTimestamp"))
         table.add_row(
             *((row["namespace"],) if everywhere else ()),
             row["name"],

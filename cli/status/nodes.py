@@ -10,7 +10,7 @@ from rich.table import Table
 
 from inplace.cli.connection import Target, connected
 from inplace.cli.group.read import read_jobset
-from inplace.cli.terminal.moments import duration_text, parse_time
+from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
@@ -18,6 +18,7 @@ from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.spec.bad_nodes import BadNodes, NodeRecord, read_bad_nodes, records_of
+from inplace.controller.spec.causes import unix_time
 
 
 def run_nodes(name: str, target: Target, *, output: Output) -> int:
@@ -66,7 +67,7 @@ def nodes_picture(rows: list[dict[str, Any]]) -> Table:
 
 
 def _row(record: NodeRecord, policy: BadNodes, now_s: float) -> dict[str, Any]:
-    since_s = parse_time(record.avoided_since)
+    since_s = unix_time(record.avoided_since)
     left_s = None if since_s is None else max(0.0, policy.window_s - max(0.0, now_s - since_s))
     return {
         "node": record.node,

@@ -16,11 +16,11 @@ from itertools import groupby
 
 from inplace.cli.group.pod_facts import Container, PodFact
 from inplace.cli.group.state import LastRestart
-from inplace.cli.terminal.moments import parse_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.phases import RestartPhase, moment_of, parse_numbers
 from inplace.common.wire.worker_failure import parse_failure
+from inplace.controller.spec.causes import unix_time
 
 SECOND_S = 1.0  # what Kubernetes cuts off
 SKEW_S = 1.0  # so far apart may two clocks be; and so late does kubelet see that a container ended
@@ -102,10 +102,10 @@ def restart_timeline(
     """
     live = sorted((pod for pod in pods if pod.is_live and pod.slot is not None), key=lambda pod: pod.slot or ())
     epoch = max((pod.epoch for pod in live), default=0)
-    synced_s = parse_time(last.synced_at) if last is not None and last.epoch == epoch else None
+    synced_s = unix_time(last.synced_at) if last is not None and last.epoch == epoch else None
     rows = [_row(pod, epoch, synced_s) for pod in live]
     firsts = [row.ends[0] for row in rows if row.ends[0] is not None]
-    began_s = parse_time(last.started_at) if last is not None and last.epoch == epoch else min(firsts, default=None)
+    began_s = unix_time(last.started_at) if last is not None and last.epoch == epoch else min(firsts, default=None)
     if epoch < 2 or began_s is None:  # epoch 1 is the first start
         return None
     known = [end_s for row in rows for end_s in row.ends if end_s is not None]
@@ -248,7 +248,7 @@ def _rising(moments: Sequence[float | None]) -> tuple[float | None, ...]:
 def _announced_s(pod: PodFact) -> float | None:
     """Return when its agent's last PATCH was taken: managedFields has it."""
     return _latest(
-        parse_time(entry.time)
+        unix_time(entry.time)
         for entry in pod.metadata.managed_fields or ()
         if entry.manager == wire.FIELD_MANAGER_AGENT and not entry.subresource
     )
@@ -274,9 +274,9 @@ def _told_s(pod: PodFact, epoch: int) -> float | None:
 
 def _ended_s(container: Container) -> float | None:
     ended = container.last_end
-    return parse_time(ended.finished_at) if ended is not None else None
+    return unix_time(ended.finished_at) if ended is not None else None
 
 
 def _started_s(container: Container) -> float | None:
     running = container.state.running
-    return parse_time(running.started_at) if running is not None else None
+    return unix_time(running.started_at) if running is not None else None

@@ -8,8 +8,8 @@ import time
 from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.read import read_group, read_jobsets
 from inplace.cli.group.state import GroupState, group_state
-from inplace.cli.terminal.moments import parse_time
 from inplace.cli.terminal.screen import Output, console, print_data, run_command, show
+from inplace.controller.spec.causes import unix_time
 
 
 def run_status(name: str | None, target: Target, *, output: Output, watch: bool, everywhere: bool = False) -> int:
@@ -69,7 +69,7 @@ async def _show_all(connection: Connection, output: Output, *, everywhere: bool)
 
 def left_s_of(state: GroupState, now_s: float) -> float | None:
     """Return when the barrier lifts if the rest arrive as those before did; one look has no other pace to go by."""
-    began_s = parse_time(state.last.started_at) if state.last is not None and state.last.synced_at is None else None
+    began_s = unix_time(state.last.started_at) if state.last is not None and state.last.synced_at is None else None
     gathering = [scope for scope in state.scopes if scope.target > scope.synced]
     arrived, missing = sum(one.arrived for one in gathering), sum(one.late for one in gathering)
     if began_s is None or not arrived or not missing:

@@ -12,8 +12,9 @@ from rich.text import Text
 from inplace.cli.group.state import ENDED, GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
-from inplace.cli.terminal.moments import count_text, duration_text, parse_time
+from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.visible import one_line
+from inplace.controller.spec.causes import unix_time
 from inplace.controller.spec.goodput import goodput_text
 
 BAR_COLUMNS_MAX = 40
@@ -130,7 +131,7 @@ def _history(state: GroupState, now_s: float) -> Iterator[str]:
     last = state.last
     if last is None:
         return
-    began, ended = parse_time(last.started_at), parse_time(last.synced_at)
+    began, ended = unix_time(last.started_at), unix_time(last.synced_at)
     whose = f" of scope {last.scope}" if last.scope else ""
     line = f"last restart{whose}: {TRIGGERS.get(last.trigger or '', last.trigger or 'cause unknown')}"
     if last.first_failure:

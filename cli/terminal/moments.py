@@ -1,19 +1,8 @@
-"""Read Kubernetes' timestamps, and write durations for people. Pure."""
+"""Write times, durations and counts for people. Pure."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-
-
-def parse_time(text: object) -> float | None:
-    """Return the wall time in seconds of a metav1.Time or MicroTime; None for anything else."""
-    if not isinstance(text, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def clock_text(wall_s: float) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from inplace.cli.group.state import group_state
 from inplace.cli.status.explain import explanation_data
 from inplace.cli.status.explanation import Explanation
-from inplace.cli.terminal.moments import parse_time
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.spec.causes import unix_time
 from tests.cli.facts import explanation_of, jobset, pod, text_of
 
-NOW_S = parse_time("2026-01-01T02:20:00Z") or 0.0
+NOW_S = unix_time("2026-01-01T02:20:00Z") or 0.0
 
 
 def explained(nodes: int, policy: str = "2/3600/50", in_use: int = 10) -> Explanation:
@@ -38,7 +38,7 @@ def test_each_avoided_node_has_a_line() -> None:
         "new Pods avoid node n1 until 2026-01-01 03:11 UTC: GPU 1",
         "new Pods avoid node n0 until 2026-01-01 03:10 UTC: GPU 0",
     ]
-    first = {"node": "n0", "until": (parse_time("2026-01-01T03:10:00Z") or 0.0), "why": "GPU 0"}
+    first = {"node": "n0", "until": (unix_time("2026-01-01T03:10:00Z") or 0.0), "why": "GPU 0"}
     assert explanation_data(found)["avoidedNodes"][0] == first
 
 

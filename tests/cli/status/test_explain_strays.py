@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from inplace.cli.group.state import GroupPhase, group_state
-from inplace.cli.terminal.moments import parse_time
 from inplace.common.wire import names as wire
+from inplace.controller.spec.causes import unix_time
 from tests.cli.facts import NOW, explanation_of, jobset, pod, text_of
 
 LATER, DELETED = "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"
@@ -58,7 +58,7 @@ def test_a_pod_whose_lease_ends_its_worker_is_waited_for(promise: str, now: int,
         1, name="ghost", annotations=annotations, creationTimestamp=NOW, deletionTimestamp="2026-01-03T00:00:00Z"
     )
     pods = [pod(0, 2), pod(1, 2, name="new", creationTimestamp=LATER), ghost]
-    now_s = parse_time(DELETED) or 0.0
+    now_s = unix_time(DELETED) or 0.0
     (cause,) = explanation_of(group_state(jobset(2, status=status), pods), pods, now_s=now_s + now).causes
     assert (cause.kind, cause.pods) == (kind, ("ghost",))
     assert ("wait about" in cause.advice) == (kind == "Fenced")
