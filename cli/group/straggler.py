@@ -247,7 +247,7 @@ def _ends_at_once(pod: PodFact, container: Container) -> bool:
         return False  # a group restart in place looks like this
     if ended.reason in START_ERRORS:
         return True
-    began_s, ended_s = unix_time(ended.started_at or ""), unix_time(ended.finished_at or "")
+    began_s, ended_s = unix_time(ended.started_at), unix_time(ended.finished_at)
     lived_s = ended_s - began_s if began_s is not None and ended_s is not None else AT_ONCE_S
     return lived_s < AT_ONCE_S and not is_restart_exit(ended.exit_code)
 

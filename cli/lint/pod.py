@@ -12,12 +12,12 @@ from inplace.cli.lint.fence import check_fence
 from inplace.cli.lint.guard import check_guard
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
-from inplace.cli.lint.pod_class import check_pod_class
 from inplace.cli.lint.rights import missing_rights
 from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
 from inplace.cli.lint.worker import check_removed, check_start, check_worker
 from inplace.cli.manifests.agent_pieces import ACCOUNT, SCOPE, holds_token, is_restricted
+from inplace.cli.manifests.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.common.kube.resources import KubeObject
@@ -42,7 +42,7 @@ def check_pod(member: Member, group_pods: int, stream: Sequence[KubeObject]) -> 
     yield from _account(member, agent, stream)
     yield from _surroundings(member, agent)
     yield from _depth(member, agent)
-    yield from check_pod_class(member)
+    yield from _class(member)
     yield from check_deadlines(member)
     yield from check_init_containers(member)
     for container in runs_again(member):
@@ -167,6 +167,17 @@ def _depth(member: Member, agent: Container) -> Iterator[Finding]:
         if reads != given:
             where, fix = agent.path_of("RESTART_DEPTH"), f"set it to {given}, as the annotation says"
             yield Finding("restart-depth", where, shown(reads), given, fix)
+
+
+def _class(member: Member) -> Iterator[Finding]:
+    """Yield the agent's containers without which the Pod would be Guaranteed."""
+    if not is_pod_guaranteed(member, users_own(member)):
+        return
+    for container in agents_own(member):
+        if not is_guaranteed(container):
+            found = shown(container.raw.get("resources"))
+            fix = f"give {container.name} limits for cpu and memory, as `inplace inject` does"
+            yield Finding("pod-class", f"{container.path}.resources", found, "limits that equal the requests", fix)
 
 
 def _surroundings(member: Member, agent: Container) -> Iterator[Finding]:

@@ -18,7 +18,6 @@ from inplace.cli.group.state import GroupPhase, GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
 from inplace.cli.status.cluster_events import Event, Subject
-from inplace.cli.status.crash_loops import crash_loops
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
@@ -26,8 +25,10 @@ from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.common.kube.resources import JOBS, PODS
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import unix_time
+from inplace.controller.spec.crash_loop import crash_loop_of
 from inplace.controller.spec.furthest_behind import silent_text
 from inplace.controller.spec.goodput import cost_text
+from inplace.controller.spec.scopes import fields_of_scope
 
 FAILURES = (
     None,
@@ -216,6 +217,21 @@ def _of_suspension(state: GroupState, queued: Queued | None) -> Obstacle:
     else:
         advice += f"See whether Kueue runs and the queue exists: kubectl get localqueues -n {state.namespace}"
     return Obstacle("Queued", f"it waits in {named}{workload}{said}", advice)
+
+
+def crash_loops(state: GroupState, now_s: float) -> Iterator[tuple[bool, str]]:
+    """Yield for each scope in a crash loop whether its next epoch waits, and the crash loop in words."""
+    jobset = state.jobset
+    if jobset is None or jobset.is_finished:
+        return
+    for scope in jobset.scopes.values():
+        loop = crash_loop_of(fields_of_scope(jobset.status, scope))
+        if loop.failures < 2:
+            continue
+        until_s = unix_time(loop.until)
+        waits = loop.epoch == scope.synced + 1 and until_s is not None and until_s > now_s
+        named = f"scope {scope.name}: " if scope.name else ""
+        yield waits, named + loop.words(now_s, waits=waits)
 
 
 def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
