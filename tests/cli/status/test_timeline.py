@@ -23,86 +23,49 @@ pytestmark = pytest.mark.virtual_time
 
 BEGAN = "2026-01-01T00:00:10Z"
 BEGAN_S = 1767225610.0
+SIDECAR = {RestartPhase.KUBELET: 1.8, RestartPhase.VIEW: 0.05}
+SUPERVISOR = {RestartPhase.DEATH: 0.25}
+OLD, DOWN, BACK, BARRIER, RUNS = Stage
+
+
+def at(second: float) -> str:
+    """Return a time of Kubernetes, seconds after 00:00:00."""
+    return f"2026-01-01T00:{second // 60:02.0f}:{second % 60:09.6f}Z"
 
 
 def moved(
-    index: int, *, ended: int, back: int, announced: int, working: int | None, job: int = 0, guarded: bool = False
+    ended: int, back: int, announced: int | None, working: int | None, *, guarded: bool = False, **slot: int
 ) -> PodFact:
-    """Return a Pod at epoch 2 with its moments as seconds after 00:00:00."""
-
-    def at(second: int) -> str:
-        return f"2026-01-01T00:{second // 60:02d}:{second % 60:02d}Z"
-
+    """Return a Pod at epoch 2 with its moments as seconds after 00:00:00; None for a field that nobody keeps."""
     worker: KubeObject = {"name": "worker", "lastState": {"terminated": {"exitCode": 1, "finishedAt": at(ended)}}}
     if working is not None:
         worker["state"] = {"running": {"startedAt": at(working)}}
     agent = {"name": "agent", "state": {"running": {"startedAt": at(back)}}}
+    written = [] if announced is None else [{"manager": wire.FIELD_MANAGER_AGENT, "time": at(announced)}]
     return pod(
-        index,
+        slot.get("index", 0),
         2,
         job="workers",
-        job_index=job,
+        job_index=slot.get("job", 0),
         spec={"containers": [{"command": ["inplace-agent", "guard", "--", "train"]} if guarded else {}]},
-        status={"containerStatuses": [worker], "initContainerStatuses": [agent]},
-        managedFields=[{"manager": wire.FIELD_MANAGER_AGENT, "time": at(announced)}],
+        status={"containerStatuses": [worker], "initContainerStatuses": [agent] if announced is not None else []},
+        managedFields=written,
     )
 
 
-def drawn(pods: list[PodFact], rows_max: int = 100, synced: str | None = "2026-01-01T00:00:20Z") -> RestartTimeline:
+def told(seen: PodFact, phases: dict[RestartPhase, float], at_s: float | None, failed: str | None = None) -> PodFact:
+    """Return a Pod with what its agent told, `at_s` seconds after 00:00:00."""
+    text = phases_text(phases, None if at_s is None else BEGAN_S - 10 + at_s)
+    keys = Annotations(epoch="2", phases=text, worker_failed=failed)
+    return replace(seen, metadata=replace(seen.metadata, annotations=keys))
+
+
+def drawn(pods: list[PodFact], rows_max: int = 100, synced: float | None = 20) -> RestartTimeline:
     """Return the timeline of these Pods."""
-    last = LastRestart(2, "worker_exit", BEGAN, synced)
+    last = LastRestart(2, "worker_exit", BEGAN, None if synced is None else at(synced))
     timeline = restart_timeline(pods, last, now_s=BEGAN_S + 60, rows_max=rows_max)
     assert timeline is not None
     return timeline
-
-
-def test_a_row_has_the_moments_of_its_pod() -> None:
-    """A row shows when the worker ended, the agent started, the Pod announced and the worker ran."""
-    (row,) = drawn([moved(0, ended=11, back=13, announced=14, working=21)]).rows
-    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [1, 3, 4, 11]
-    stages = [row.stage_at(BEGAN_S + second) for second in (0, 2, 3.5, 8, 12)]
-    assert stages == [Stage.OLD, Stage.DOWN, Stage.BACK, Stage.BARRIER, Stage.RUNS]
-
-
-def test_moments_never_fall() -> None:
-    """A stage never begins before the one before it, though clocks in whole seconds may differ by one."""
-    (row,) = drawn([moved(0, ended=15, back=14, announced=13, working=21)]).rows
-    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [5, 5, 5, 11]
-
-
-def test_no_worker_is_drawn_before_the_sync() -> None:
-    """No worker is drawn before the sync, though the time of S is rounded down to whole seconds."""
-    (row,) = drawn([moved(0, ended=11, back=13, announced=14, working=20)], synced="2026-01-01T00:00:20.700000Z").rows
-    assert row.ends[-1] == pytest.approx(BEGAN_S + 10.7)
-
-
-def test_who_waits_has_no_end_yet() -> None:
-    """The row of a waiting Pod stays at the barrier up to now."""
-    timeline = drawn([moved(0, ended=11, back=13, announced=14, working=None)], synced=None)
-    assert timeline.rows[0].ends[-1] is None
-    assert timeline.until_s > BEGAN_S + 60
-    assert timeline.rows[0].stage_at(BEGAN_S + 59) is Stage.BARRIER
-
-
-def test_a_supervised_worker_is_read_from_the_phases() -> None:
-    """A supervised worker's death is computed from the Pod's announcement and its phases annotation."""
-    seen = moved(0, ended=2, back=1, announced=14, working=1)
-    meta = replace(
-        seen.metadata,
-        annotations=Annotations(epoch="2", phases=phases_text({RestartPhase.DEATH: 2.5})),
-    )
-    raw = replace(seen, metadata=meta)
-    (row,) = drawn([raw], synced=None).rows
-    assert [end_s and end_s - BEGAN_S for end_s in row.ends] == [2.5, 5, 5, None]
-    (row,) = drawn([raw]).rows
-    assert [end_s - BEGAN_S for end_s in row.ends if end_s is not None] == [2.5, 5, 5, 10]
-
-
-def told(seen: PodFact, phases: dict[RestartPhase, float], at_s: float, failed: str | None = None) -> PodFact:
-    """Return a Pod with what its agent told, `at_s` seconds after 00:00:00."""
-    text = phases_text(phases, BEGAN_S - 10 + at_s)
-    keys = Annotations(epoch="2", phases=text, worker_failed=failed)
-    return replace(seen, metadata=replace(seen.metadata, annotations=keys))
 
 
 def shown(row: Row) -> tuple[Any, Any]:
@@ -110,72 +73,98 @@ def shown(row: Row) -> tuple[Any, Any]:
     return [None if end_s is None else round(end_s - BEGAN_S + 10, 3) for end_s in row.ends], set(row.whole)
 
 
-SIDECAR = {RestartPhase.KUBELET: 1.8, RestartPhase.VIEW: 0.05}
+def guarded(ended: int = 11, working: int = 13, at_s: float = 13.7, failed: str | None = None) -> PodFact:
+    """Return a guarded Pod that told its moments; beside them are kubelet's."""
+    return told(moved(ended, 13, 13, working, guarded=True), SIDECAR, at_s, failed)
 
 
-def test_a_guarded_pod_tells_its_own_moments() -> None:
-    """To the millisecond: its worker's end with its agent's, the agent's start, its announcement; S is the lift."""
-    seen = told(moved(0, ended=11, back=13, announced=13, working=13, guarded=True), SIDECAR, 13.7)
-    (row,) = drawn([seen], synced="2026-01-01T00:00:20.700000Z").rows
-    assert shown(row) == ([11.85, 13.65, 13.7, 20.7], set())
+ROWS: dict[str, tuple[PodFact, float | None, list[float | None], set[Stage]]] = {  # Pod, S, ends, whole seconds
+    "whole seconds": (moved(11, 13, 14, 21), 20, [11, 13, 14, 21], {OLD, DOWN, BACK, BARRIER}),
+    "moments never fall, though clocks differ": (
+        moved(15, 14, 13, 21),
+        20,
+        [15, 15, 15, 21],
+        {OLD, DOWN, BACK, BARRIER},
+    ),
+    "no worker runs before S": (moved(11, 13, 14, 20), 20.7, [11, 13, 14, 20.7], {OLD, DOWN, BACK, BARRIER}),
+    "it waits": (moved(11, 13, 14, None), None, [11, 13, 14, None], {OLD, DOWN, BACK}),
+    "a supervisor's phases, before S": (
+        told(moved(2, 1, 14, 1), {RestartPhase.DEATH: 2.5}, None),
+        None,
+        [12.5, 15, 15, None],
+        {OLD, DOWN, BACK},
+    ),
+    "a supervisor's phases": (
+        told(moved(2, 1, 14, 1), {RestartPhase.DEATH: 2.5}, None),
+        20,
+        [12.5, 15, 15, 20],
+        {OLD, DOWN, BACK},
+    ),
+    "a supervisor's own moments": (told(moved(2, 1, 14, 1), SUPERVISOR, 14.9), 15.1, [14.65, 14.9, 14.9, 15.1], set()),
+    "the same where nobody keeps managedFields": (
+        told(moved(2, 1, None, 1), SUPERVISOR, 14.9),
+        15.1,
+        [14.65, 14.9, 14.9, 15.1],
+        set(),
+    ),
+    "a guard's own moments": (guarded(), 20.7, [11.85, 13.65, 13.7, 20.7], set()),
+    "without a guard kubelet ends and starts the worker": (
+        told(moved(11, 13, 13, 20), SIDECAR, 13.7),
+        20.7,
+        [11, 13.65, 13.7, 20.7],
+        {OLD, BARRIER},
+    ),
+    "its agent told of the death": (
+        guarded(failed="v1,epoch=1,code=1,at=1767225611250"),
+        20,
+        [11.25, 13.65, 13.7, 20],
+        set(),
+    ),
+    "of another epoch's": (guarded(failed="v1,epoch=2,code=1,at=1767225611250"), 20, [11.85, 13.65, 13.7, 20], set()),
+    "of a hang": (guarded(failed="v1,epoch=1,stalled=4,at=1767225611250"), 20, [11.85, 13.65, 13.7, 20], set()),
+    "of one long ago": (guarded(failed="v1,epoch=1,code=1,at=0000000000000"), 20, [11.85, 13.65, 13.7, 20], set()),
+    "of nothing that can be read": (guarded(failed="garbage"), 20, [11.85, 13.65, 13.7, 20], set()),
+    "a worker that took its grace, a container made after S": (
+        guarded(ended=13, working=21),
+        20,
+        [13, 13.65, 13.7, 21],
+        {OLD, BARRIER},
+    ),
+    "a clock that is wrong": (guarded(at_s=16.7), 20, [11, 13, 13, 20], {OLD, DOWN, BACK}),
+}
 
 
-def test_without_a_guard_kubelet_ends_and_starts_the_worker() -> None:
-    """Only the agent's own moments are exact."""
-    seen = told(moved(0, ended=11, back=13, announced=13, working=20), SIDECAR, 13.7)
-    (row,) = drawn([seen], synced="2026-01-01T00:00:20.700000Z").rows
-    assert shown(row) == ([11, 13.65, 13.7, 20.7], {Stage.OLD, Stage.BARRIER})
+@pytest.mark.parametrize(("seen", "synced", "ends", "whole"), ROWS.values(), ids=ROWS)
+def test_a_row_has_the_moments_of_its_pod(
+    seen: PodFact, synced: float | None, ends: list[float | None], whole: set[Stage]
+) -> None:
+    """When the worker ended, the agent started, the Pod announced and the worker ran; Pods win over kubelet."""
+    (row,) = drawn([seen], synced=synced).rows
+    assert shown(row) == (ends, whole)
 
 
-@pytest.mark.parametrize(
-    ("failed", "expected"),
-    [
-        ("v1,epoch=1,code=1,at=1767225611250", 11.25),
-        ("v1,epoch=2,code=1,at=1767225611250", 11.85),
-        ("v1,epoch=1,stalled=4,at=1767225611250", 11.85),
-        ("v1,epoch=1,code=1,at=0000000000000", 11.85),
-        ("garbage", 11.85),
-    ],
-)
-def test_a_dead_worker_s_end_is_when_its_agent_told(failed: str, expected: float) -> None:
-    """The agent left later; another epoch's failure, a hang, and a moment far away say nothing."""
-    seen = moved(0, ended=11, back=13, announced=13, working=13, guarded=True)
-    (row,) = drawn([told(seen, SIDECAR, 13.7, failed)]).rows
-    assert shown(row)[0][0] == expected
-
-
-def test_kubelet_s_seconds_stay_where_the_pod_says_otherwise() -> None:
-    """A worker that took its grace, a container that was made after S, and a clock that is wrong."""
-    (row,) = drawn([told(moved(0, ended=13, back=13, announced=13, working=21, guarded=True), SIDECAR, 13.7)]).rows
-    assert shown(row) == ([13, 13.65, 13.7, 21], {Stage.OLD, Stage.BARRIER})
-    (row,) = drawn([told(moved(0, ended=11, back=13, announced=13, working=13, guarded=True), SIDECAR, 16.7)]).rows
-    assert shown(row) == ([11, 13, 13, 20], {Stage.OLD, Stage.DOWN, Stage.BACK})
-
-
-def test_a_supervised_pod_tells_its_own_moments() -> None:
-    """Its worker's death, its announcement, and S: nothing is left of whole seconds."""
-    seen = told(moved(0, ended=2, back=1, announced=14, working=1), {RestartPhase.DEATH: 0.25}, 14.9)
-    (row,) = drawn([seen], synced="2026-01-01T00:00:15.100000Z").rows
-    assert shown(row) == ([14.65, 14.9, 14.9, 15.1], set())
-    alone = replace(seen.status, init_container_statuses=None)
-    unkept = replace(seen, metadata=replace(seen.metadata, managed_fields=None), status=alone)
-    (row,) = drawn([unkept], synced="2026-01-01T00:00:15.100000Z").rows
-    assert shown(row) == ([14.65, 14.9, 14.9, 15.1], set())
+def test_a_row_says_its_stage() -> None:
+    """One after the other; a Pod that waits stays at the barrier up to now."""
+    (row,) = drawn([moved(11, 13, 14, 21)]).rows
+    stages = [row.stage_at(BEGAN_S + second) for second in (0, 2, 3.5, 8, 12)]
+    assert stages == [OLD, DOWN, BACK, BARRIER, RUNS]
+    waiting = drawn([moved(11, 13, 14, None)], synced=None)
+    assert waiting.until_s > BEGAN_S + 60
+    assert waiting.rows[0].stage_at(BEGAN_S + 59) is BARRIER
 
 
 def test_a_row_of_many_marks_what_is_drawn() -> None:
     """Of several Pods the slowest is shown, and it is marked where its moment is a whole second."""
-    exact = told(moved(0, ended=11, back=13, announced=13, working=13, guarded=True), SIDECAR, 13.7)
-    whole = told(moved(1, ended=11, back=12, announced=15, working=13, guarded=True), {}, 99.0)
-    (row,) = drawn([exact, whole], rows_max=1).rows
-    assert shown(row) == ([11.85, 13.65, 15, 20], {Stage.BACK})
+    whole = told(moved(11, 12, 15, 13, guarded=True, index=1), {}, 99.0)
+    (row,) = drawn([guarded(), whole], rows_max=1).rows
+    assert shown(row) == ([11.85, 13.65, 15, 20], {BACK})
 
 
 @pytest.mark.parametrize(("jobs", "per_job"), [(1, 1000), (50, 20), (500, 2)])
 def test_many_pods_share_rows(jobs: int, per_job: int) -> None:
     """Every Pod is in exactly one row, the rows fit, and a row shows its slowest Pod."""
     pods = [
-        moved(index, job=job, ended=11, back=12, announced=13 + (index == per_job - 1), working=21)
+        moved(11, 12, 13 + (index == per_job - 1), 21, index=index, job=job)
         for job in range(jobs)
         for index in range(per_job)
     ]
@@ -222,13 +211,13 @@ async def test_a_restart_of_the_simulated_cluster_is_drawn() -> None:
         first = min(timeline.rows, key=lambda row: row.ends[0] or float("inf"))
         assert first.ends[0] == next(row.ends[0] for row in timeline.rows if row.name == victim)
         assert all(None not in row.ends for row in timeline.rows)
-        assert all({Stage.DOWN, Stage.BACK}.isdisjoint(row.whole) for row in timeline.rows), "the agents told"
+        assert all({DOWN, BACK}.isdisjoint(row.whole) for row in timeline.rows), "the agents told"
         assert victim in timeline_title(state, timeline, pods)
 
 
 def test_a_narrow_terminal_gets_a_narrow_picture() -> None:
     """In forty columns every row fits: its bar uses the width beside the name, with the moments in order."""
-    timeline = drawn([moved(index, ended=11, back=13, announced=14, working=21) for index in range(3)])
+    timeline = drawn([moved(11, 13, 14, 21, index=index) for index in range(3)])
     lines = [line.plain for line in timeline_lines(timeline, "title", columns=40)]
     rows = lines[1:4]
     assert all(len(line) <= 40 for line in rows)
@@ -237,5 +226,5 @@ def test_a_narrow_terminal_gets_a_narrow_picture() -> None:
     assert {len(bar) for bar in bars} == {40 - len("train-workers-0-0") - 3}
     order = [character for character, _ in STYLES.values()]
     assert [order.index(character) for character in bars[0]] == sorted(order.index(one) for one in bars[0])
-    assert bars[0][-1] == STYLES[Stage.RUNS][0]
+    assert bars[0][-1] == STYLES[RUNS][0]
     assert all(words in lines[5] for words in STAGE_WORDS.values())
