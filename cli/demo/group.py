@@ -136,9 +136,8 @@ class DemoGroup:
             for name, previous in product(names, (False, True)):  # one that was started again may have printed nothing
                 request = LogRequest(name, previous=previous, tail_lines=LOG_LINES_MAX)
                 log = b"".join([piece async for piece in self.cluster.read_log(pod, request)])
-                lines = [
-                    line for line in log.decode("utf-8", "replace").splitlines() if line[:1] and not _is_agents(line)
-                ]
+                printed = log.decode("utf-8", "replace").splitlines()
+                lines = [line for line in printed if line and not line.startswith(AGENTS_LINES)]
                 if lines:
                     shown = "".join(f"\n  {line}" for line in lines[-WORDS_MAX:])
                     who = "the worker" if name == worker else f"container {name}"
@@ -156,10 +155,6 @@ class DemoGroup:
         objects = self.cluster.server.store.collection((group, plural)).objects
         mine = (self._manifest.namespace, self._manifest.name)
         return [obj for (namespace, _), obj in objects.items() if (namespace, _label(obj, wire.JOBSET_NAME)) == mine]
-
-
-def _is_agents(line: str) -> bool:
-    return line.startswith(AGENTS_LINES)
 
 
 def _runs(pod: KubeObject) -> bool:

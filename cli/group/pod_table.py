@@ -38,6 +38,8 @@ _NO_NODE: Final = "<none>"
 _ENDED: Final = {"Completed": "Succeeded", "Succeeded": "Succeeded", "Error": "Failed", "Failed": "Failed"}
 _FAILURES: Final = ("Evicted", "OOMKilled", "Preempting", "DeadlineExceeded", "UnexpectedAdmissionError")
 _NODE_LOST: Final = ("NodeLost", "Unknown")  # a Pod that is being deleted, on a node that does not answer
+# Its containers were never started, so that it cannot have announced anything.
+_NEW: Final = ("ContainerCreating", "ErrImagePull", "ImagePullBackOff", "Pending")
 _NAME: Final = re.compile(r"(?P<job>.+)-(?P<job_index>\d+)-(?P<index>\d+)-[a-z0-9]+")
 
 
@@ -97,7 +99,7 @@ def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int) -> Iterable
             uid="",
             resource_version="",
             labels=labels,
-            annotations=Annotations(epoch=str(synced)) if announced and not _is_new(status) else None,
+            annotations=Annotations(epoch=str(synced)) if announced and status not in _NEW else None,
             deletion_timestamp=leaving,
         )
         yield PodFact(meta, spec, facts)
@@ -118,8 +120,3 @@ def _status(ready: str, status: str) -> PodStatus:
             phase="Running", container_statuses=(Container("worker", True, state=State(running=Running())),)
         )
     return PodStatus(phase="Pending", container_statuses=(Container("?", state=State(waiting=Waiting(status))),))
-
-
-def _is_new(status: str) -> bool:
-    """Say whether its containers were never started, so that it cannot have announced anything."""
-    return status in ("ContainerCreating", "ErrImagePull", "ImagePullBackOff", "Pending")

@@ -21,7 +21,6 @@ from inplace.cli.manifests.pod_roles import Member, members
 from inplace.common.kube.answers import object_of
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
-from inplace.common.kube.http.request import Response
 from inplace.common.kube.resources import JOBS, JOBSETS, NAMESPACES, PODS, SERVICE_ACCOUNTS, KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
@@ -227,7 +226,7 @@ async def _may(client: KubeClient, namespace: str, account: str, right: Right) -
             "resourceAttributes": attributes,
         },
     }
-    answer = _decoded(await client.raw("POST", REVIEWS, body=review))
+    answer = object_of((await client.raw("POST", REVIEWS, body=review)).body)
     return (answer.get("status") or {}).get("allowed") is True
 
 
@@ -243,11 +242,7 @@ async def _exists(client: KubeClient, resource: Resource, namespace: str | None,
 
 async def _create(client: KubeClient, resource: Resource, namespace: str, obj: KubeObject) -> KubeObject:
     whole = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
-    return _decoded(await client.raw("POST", resource.path(namespace, query=_DRY), body=whole))
-
-
-def _decoded(response: Response) -> KubeObject:
-    return object_of(response.body)
+    return object_of((await client.raw("POST", resource.path(namespace, query=_DRY), body=whole)).body)
 
 
 def _is(obj: KubeObject, kind: str, namespace: str | None, name: str) -> bool:

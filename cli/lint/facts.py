@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -124,19 +124,15 @@ async def _ask(what: str, asking: Awaitable[T], unknown: list[Finding]) -> T | N
 
 
 async def _nodes(client: KubeClient) -> list[Node]:
-    return [_node(raw) async for raw in _pages(client)]
-
-
-async def _pages(client: KubeClient) -> AsyncIterator[KubeObject]:
-    query = {"limit": str(PAGE)}
+    query, nodes = {"limit": str(PAGE)}, list[Node]()
     for _ in range(PAGES_MAX):
         page = await client.list(NODES, query=query)
-        for raw in page["items"]:
-            yield raw
+        nodes += map(_node, page["items"])
         token = (page.get("metadata") or {}).get("continue")
         if not token:
-            return
+            break
         query["continue"] = token
+    return nodes
 
 
 def _node(raw: KubeObject) -> Node:

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from inplace.cli.lint.options import run_options
-from inplace.cli.manifests.agent_pieces import DEFAULT_POLICY
+from inplace.cli.manifests.agent_pieces import DEFAULT_POLICY, JOB_FIELDS
 from inplace.cli.manifests.finding import Finding, shown
 from inplace.cli.manifests.pod_failure_policy import FAILURES, final_codes_by_rule
 from inplace.cli.manifests.pod_roles import Container, Member, members
 from inplace.cli.manifests.restart_rules import Ending, codes_that, spell
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire import names as wire
 from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.report import known_problems
@@ -80,12 +79,9 @@ def check_group(jobset: KubeObject) -> Iterator[Finding]:
 def check_job(member: Member) -> Iterator[Finding]:
     """Yield problems of one replicatedJob's Jobs."""
     spec, path = member.job_spec, member.job_path
-    if spec.get("backoffLimit") != INT32_MAX:
-        found = shown(spec.get("backoffLimit"))
-        yield Finding("backoff-limit", f"{path}.backoffLimit", found, str(INT32_MAX), f"set it to {INT32_MAX}")
-    if spec.get("podReplacementPolicy") != "Failed":
-        found = shown(spec.get("podReplacementPolicy"))
-        yield Finding("pod-replacement-policy", f"{path}.podReplacementPolicy", found, "Failed", "set it to Failed")
+    for rule, (field, needed) in zip(("backoff-limit", "pod-replacement-policy"), JOB_FIELDS.items(), strict=True):
+        if spec.get(field) != needed:
+            yield Finding(rule, f"{path}.{field}", shown(spec.get(field)), str(needed), f"set it to {needed}")
     parallelism, completions = spec.get("parallelism"), spec.get("completions")
     if not isinstance(parallelism, int) or parallelism != completions:
         found = f"{shown(completions)} and parallelism {shown(parallelism)}"

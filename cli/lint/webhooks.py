@@ -31,22 +31,14 @@ def check_webhooks(configurations: Sequence[KubeObject]) -> Iterator[Finding]:
 
 
 def _is_in_the_way(webhook: Mapping[str, Any]) -> bool:
-    chosen = webhook.get("matchConditions") or _selects_labels(webhook.get("objectSelector"))
-    names_namespaces = (webhook.get("namespaceSelector") or {}).get("matchLabels") or any(
-        term.get("operator") not in _LEAVES_OUT
-        for term in (webhook.get("namespaceSelector") or {}).get("matchExpressions") or ()
-    )
+    objects, namespaces = (webhook.get(f"{kind}Selector") or {} for kind in ("object", "namespace"))
+    terms = namespaces.get("matchExpressions") or ()
+    names_namespaces = namespaces.get("matchLabels") or any(term.get("operator") not in _LEAVES_OUT for term in terms)
+    chosen = webhook.get("matchConditions") or objects.get("matchLabels") or objects.get("matchExpressions")
     if chosen or names_namespaces or webhook.get("failurePolicy", "Fail") != "Fail":
         return False
-    return any(_is_about_pods(rule) for rule in webhook.get("rules") or ())
-
-
-def _selects_labels(selector: Mapping[str, Any] | None) -> bool:
-    return bool((selector or {}).get("matchLabels") or (selector or {}).get("matchExpressions"))
-
-
-def _is_about_pods(rule: Mapping[str, Any]) -> bool:
-    return all(
-        {wanted, "*"} & set(rule.get(field) or ())
-        for field, wanted in (("apiGroups", ""), ("operations", "UPDATE"), ("resources", "pods"))
+    about = (("apiGroups", ""), ("operations", "UPDATE"), ("resources", "pods"))
+    return any(
+        all({wanted, "*"} & set(rule.get(field) or ()) for field, wanted in about)
+        for rule in webhook.get("rules") or ()
     )

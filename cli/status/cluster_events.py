@@ -74,7 +74,9 @@ _LIST = msgspec.json.Decoder(_List)
 async def read_events(connection: Connection, subject: Subject) -> tuple[list[Event], str]:
     """Return the Events about an object and "", or none and why they cannot be read."""
     try:
-        uid = subject.uid or await _uid_of(connection, subject)
+        uid = subject.uid
+        if not uid:
+            uid = (await connection.client.get(subject.kind, connection.namespace, subject.name))["metadata"]["uid"]
         query = {"fieldSelector": f"involvedObject.uid={uid}", "limit": str(EVENTS_MAX)}
         request = Request("GET", CORE_EVENTS.path(connection.namespace, query=query), connection.client.headers)
         response = await connection.client.send(request, timeout_s=LIST_TIMEOUT_S)
@@ -84,8 +86,3 @@ async def read_events(connection: Connection, subject: Subject) -> tuple[list[Ev
     except (ApiError, TransportError, *UNREADABLE) as error:
         return [], f"Events of {subject.kind.kind} {subject.name}: {error}"
     return sorted(events, key=lambda event: event.at_s or 0.0), ""
-
-
-async def _uid_of(connection: Connection, subject: Subject) -> str:
-    found = await connection.client.get(subject.kind, connection.namespace, subject.name)
-    return str(found["metadata"]["uid"])
