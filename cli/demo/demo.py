@@ -73,18 +73,15 @@ def run_demo(options: DemoOptions) -> int:
         manifest = read_demo_manifest(
             options.file, options.pods, len(options.faults), options.mode, limit_s, models=options.runtime == "model"
         )
-        _check_stall(options, manifest)
-        if options.agent_pyz and options.runtime != "process":
-            raise DemoError(f"--agent-pyz: expected --runtime process, saw {options.runtime}: a model runs no program")
-        if options.profile is not None and options.runtime != "model":
-            raise DemoError(
-                f"--profile: expected --runtime model, saw {options.runtime}: real processes take real time"
-            )
+        _check(options, manifest)
         if options.runtime == "process":
             ask(options.file, yes=options.yes)
         if options.is_virtual:
             return virtual_time.run(_demo(options, manifest, LoopClock(VIRTUAL_EPOCH_S), []))
-        needs_file = options.agent_pyz or (options.runtime == "process" and _leaves_file(manifest))
+        leaves_file = any(
+            AGENT_FILE in one.env for member in members(manifest.jobset) for one in member.every_container
+        )
+        needs_file = options.agent_pyz or (options.runtime == "process" and leaves_file)
         with program_folder() if needs_file else nullcontext() as agent_programs:
             programs = [folder for folder in (agent_programs, _venv_programs(options)) if folder is not None]
             return asyncio.run(_until_signal(_demo(options, manifest, LoopClock(), programs)))
@@ -95,13 +92,8 @@ def run_demo(options: DemoOptions) -> int:
         return 128 + signal.SIGINT
 
 
-def _leaves_file(manifest: DemoManifest) -> bool:
-    """Say whether an agent of these Pods shall leave itself, as one file, to the worker."""
-    return any(AGENT_FILE in one.env for member in members(manifest.jobset) for one in member.every_container)
-
-
-def _check_stall(options: DemoOptions, manifest: DemoManifest) -> None:
-    """Refuse to stop workers where nobody would find them, or there is no process to stop."""
+def _check(options: DemoOptions, manifest: DemoManifest) -> None:
+    """Refuse options that do not fit the runtime, and to stop workers where nobody would find them."""
     if options.stall and manifest.mode == "sidecar":
         raise DemoError(
             "--stall: expected --mode guarded, process or supervisor (without a guard nobody sees its progress), "
@@ -109,6 +101,10 @@ def _check_stall(options: DemoOptions, manifest: DemoManifest) -> None:
         )
     if options.stall and options.runtime == "model":
         raise DemoError("--stall: expected --runtime process (a modelled worker cannot be stopped), saw model")
+    if options.agent_pyz and options.runtime == "model":
+        raise DemoError("--agent-pyz: expected --runtime process, saw model: a model runs no program")
+    if options.profile is not None and options.runtime == "process":
+        raise DemoError("--profile: expected --runtime model, saw process: real processes take real time")
 
 
 def _venv_programs(options: DemoOptions) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import product
 from random import Random
 from typing import Any, Final
@@ -29,6 +30,7 @@ class DemoError(Exception):
     """What the demo shows did not happen; the message says what was expected and what was seen."""
 
 
+@dataclass(frozen=True)
 class DemoGroup:
     """The JobSet of a demo while it runs.
 
@@ -36,13 +38,10 @@ class DemoGroup:
         note: tells the person one sentence.
     """
 
-    def __init__(
-        self, cluster: Cluster, manifest: DemoManifest, timeline: Timeline, note: Callable[[str], None]
-    ) -> None:
-        self.cluster = cluster
-        self.timeline = timeline
-        self._manifest = manifest
-        self._note = note
+    cluster: Cluster
+    manifest: DemoManifest
+    timeline: Timeline
+    note: Callable[[str], None]
 
     async def complete(self, after: int) -> None:
         """Wait until every worker has stepped in a restart later than number `after`; -1: in the first start.
@@ -77,18 +76,18 @@ class DemoGroup:
             LookupError: no worker runs.
         """
         training = sorted(
-            (pod for pod in self._pods() if _runs(pod) and _member(pod) in self._manifest.workers),
+            (pod for pod in self._pods() if _runs(pod) and _member(pod) in self.manifest.workers),
             key=lambda pod: str(pod["metadata"]["name"]),
         )
         if not training:
             raise LookupError("expected a Pod that runs, saw none")
         pod = rng.choice(training)
         self.cluster.kill_worker(
-            self._manifest.namespace,
+            self.manifest.namespace,
             pod["metadata"]["name"],
             signal_number=fault,
-            container=self._manifest.workers[_member(pod)],
-            supervised=self._manifest.mode != "sidecar",  # the worker has a parent in its container
+            container=self.manifest.workers[_member(pod)],
+            supervised=self.manifest.mode != "sidecar",  # the worker has a parent in its container
         )
 
     def _is_complete(self, after: int) -> bool:
@@ -108,8 +107,8 @@ class DemoGroup:
         jobs = self._of_jobset("batch", "jobs")
         found = obstacles(self._jobset(), jobs, self._pods(), list(events.values()))
         if waited_s >= SILENT_S and self.timeline.all_work and not found:
-            self._note("the workers print no line that begins with 'step=': their start counts as their first step")
-            sidecar = self._manifest.mode == "sidecar"
+            self.note("the workers print no line that begins with 'step=': their start counts as their first step")
+            sidecar = self.manifest.mode == "sidecar"
             self.timeline.count_starts(Kind.CONTAINER_STARTED if sidecar else Kind.WORKER_STARTED)
             return
         listed = "".join(f"\n  {sentence}" for sentence in found)
@@ -124,14 +123,14 @@ class DemoGroup:
         seen = f" In its way:{listed}" if found else ""
         if self.timeline.all_work and waited_s < SILENT_S:
             seen += f" Workers that print no line 'step=...' within {SILENT_S:g} s are taken for working"
-        self._note(f"still waiting after {waited_s:g} s; so far: {', '.join(reached) or '-'}.{seen}")
+        self.note(f"still waiting after {waited_s:g} s; so far: {', '.join(reached) or '-'}.{seen}")
 
     async def _last_words(self) -> str:
         """Return what a worker printed last, the one that failed first if it is known; "" if none printed anything."""
         status = self._jobset().get("status") or {}
         failed = ((status.get(wire.LAST_GROUP_RESTART) or {}).get("firstFailure") or {}).get("pod")
         for pod in sorted(self._pods(), key=lambda pod: pod["metadata"]["name"] != failed):
-            worker = self._manifest.workers.get(_member(pod))
+            worker = self.manifest.workers.get(_member(pod))
             names = [*failed_inits(pod), *([worker] if worker else [])]
             for name, previous in product(names, (False, True)):  # one that was started again may have printed nothing
                 request = LogRequest(name, previous=previous, tail_lines=LOG_LINES_MAX)
@@ -145,7 +144,7 @@ class DemoGroup:
         return ""
 
     def _jobset(self) -> KubeObject:
-        return self.cluster.jobset(self._manifest.name, self._manifest.namespace)
+        return self.cluster.jobset(self.manifest.name, self.manifest.namespace)
 
     def _pods(self) -> list[KubeObject]:
         return self._of_jobset("", "pods")
@@ -153,7 +152,7 @@ class DemoGroup:
     def _of_jobset(self, group: str, plural: str) -> list[KubeObject]:
         """Return the JobSet's objects of one kind, straight from the store."""
         objects = self.cluster.server.store.collection((group, plural)).objects
-        mine = (self._manifest.namespace, self._manifest.name)
+        mine = (self.manifest.namespace, self.manifest.name)
         return [obj for (namespace, _), obj in objects.items() if (namespace, _label(obj, wire.JOBSET_NAME)) == mine]
 
 

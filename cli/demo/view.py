@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,7 @@ KEYS = dict(
 )
 
 
+@dataclass
 class DemoView:
     """Renders one demo.
 
@@ -44,16 +46,15 @@ class DemoView:
         json: people's output goes to stderr, and `show_result` ends with one JSON object on stdout.
     """
 
-    def __init__(
-        self, cluster: Cluster, manifest: DemoManifest, timeline: Timeline, *, runtime: str, seed: int, json: bool
-    ) -> None:
-        self._cluster = cluster
-        self._manifest = manifest
-        self._timeline = timeline
-        self._runtime = runtime
-        self._seed = seed
-        self._json = json
-        self._console = VisibleConsole(stderr=json, highlight=False)
+    cluster: Cluster
+    manifest: DemoManifest
+    timeline: Timeline
+    runtime: str
+    seed: int
+    json: bool
+
+    def __post_init__(self) -> None:
+        self._console = VisibleConsole(stderr=self.json, highlight=False)
 
     def say(self, text: str) -> None:
         """Print one line for people, whole, whatever the terminal's width."""
@@ -83,61 +84,61 @@ class DemoView:
             if restart.first_silent:
                 first = restart.first_silent[0]
                 self.say(f"restart {restart.number}: fault in {restart.victim or '-'}; silent first: {first}")
-        for restart in self._timeline.restarts:
+        for restart in self.timeline.restarts:
             self.say(f"first line of epoch {restart.epoch}: {restart.first_line}")
-        if self._runtime == "model":
+        if self.runtime == "model":
             self.say("modelled times (simulator/cluster/timings.py), not measurements")
         requests = self._agent_requests()
         budget = ", ".join(f"{count:g} {verb}" for verb, count in requests.items())
         self.say(f"requests per agent start: {budget}")
-        self.say(f"requests rejected: {self._cluster.server.requests.rejected}")
-        self.say(f"pods recreated: {self._timeline.pods_recreated}")
-        self.say(f"containers restarted by kubelet: {self._timeline.containers_restarted}")
-        if self._json:
+        self.say(f"requests rejected: {self.cluster.server.requests.rejected}")
+        self.say(f"pods recreated: {self.timeline.pods_recreated}")
+        self.say(f"containers restarted by kubelet: {self.timeline.containers_restarted}")
+        if self.json:
             print(json_module.dumps(self._result()), flush=True)
 
     def _failures(self) -> list[GroupRestart]:
-        return self._timeline.restarts[1:]
+        return self.timeline.restarts[1:]
 
     def _result(self) -> dict[str, Any]:
         failures = self._failures()
         totals: Counter[str] = Counter()
-        for (verb, resource, family), count in self._cluster.server.requests.items():
+        for (verb, resource, family), count in self.cluster.server.requests.items():
             totals[f"{family} {verb} {resource}"] += count
         return {
-            "pods": self._manifest.pods,
+            "pods": self.manifest.pods,
             "failures": len(failures),
-            "runtime": self._runtime,
-            "mode": self._manifest.mode,
-            "seed": self._seed,
-            "first_lines": [restart.first_line for restart in self._timeline.restarts],
+            "runtime": self.runtime,
+            "mode": self.manifest.mode,
+            "seed": self.seed,
+            "first_lines": [restart.first_line for restart in self.timeline.restarts],
             "restarts": [_restart_json(restart) for restart in failures],
-            "pods_recreated": self._timeline.pods_recreated,
-            "containers_restarted": self._timeline.containers_restarted,
+            "pods_recreated": self.timeline.pods_recreated,
+            "containers_restarted": self.timeline.containers_restarted,
             "requests": dict(sorted(totals.items())),
-            "rejected": self._cluster.server.requests.rejected,
+            "rejected": self.cluster.server.requests.rejected,
         }
 
     def _agent_requests(self) -> dict[str, float]:
         """Return requests per agent start: every Pod started once, and once for each restart."""
-        starts = self._manifest.pods * len(self._timeline.restarts)
-        counts = self._cluster.server.requests
+        starts = self.manifest.pods * len(self.timeline.restarts)
+        counts = self.cluster.server.requests
         verbs = ("list", "patch", "watch")
         return {verb: round(counts.of(verb=verb, family="inplace-agent") / starts, 2) for verb in verbs}
 
     async def _refresh(self, picture: Live) -> None:
         while True:
             picture.update(self._picture(), refresh=True)
-            await self._cluster.clock.sleep(REFRESH_S)
+            await self.cluster.clock.sleep(REFRESH_S)
 
     def _picture(self) -> RenderableType:
-        manifest = self._manifest
+        manifest = self.manifest
         title = Text(f"JobSet {manifest.namespace}/{manifest.name}, {manifest.pods} Pods", style="bold")
-        return Group(title, self._phase(), self._pods_by_epoch(), _moments(self._timeline.current))
+        return Group(title, self._phase(), self._pods_by_epoch(), _moments(self.timeline.current))
 
     def _phase(self) -> Text:
         """Say where the restart stands."""
-        restart = self._timeline.current
+        restart = self.timeline.current
         what = f"restart {restart.number} (fault in {restart.victim})" if restart.number else "first start"
         if restart.complete:
             return Text(f"training at epoch {restart.epoch}", style="green")
@@ -147,10 +148,10 @@ class DemoView:
     def _pods_by_epoch(self) -> Table:
         """Return one bar for each epoch that some Pod announced."""
         table = Table(title="Pods by epoch", box=None, show_header=False, title_justify="left")
-        epochs = Counter(_epoch(pod["metadata"]) for pod in self._cluster.pods(self._manifest.namespace))
+        epochs = Counter(_epoch(pod["metadata"]) for pod in self.cluster.pods(self.manifest.namespace))
         for epoch, count in sorted(epochs.items()):
             name = f"epoch {epoch}" if epoch else "none yet"
-            table.add_row(name, "█" * max(1, count * BAR_WIDTH // self._manifest.pods), str(count))
+            table.add_row(name, "█" * max(1, count * BAR_WIDTH // self.manifest.pods), str(count))
         return table
 
 

@@ -104,7 +104,7 @@ def _judged(stream: Stream, reports: Sequence[LintReport]) -> list[LintReport]:
     """Add the embedded API server's refusals of JobSets without an error so far; the rules above explain better."""
     from inplace.cli.lint.embedded import judge
 
-    sound = [not _has_error(report.findings) for report in reports]
+    sound = [not any(RULES[one.rule].severity == "error" for one in report.findings) for report in reports]
     refused = iter(judge(list(compress(stream.jobsets(), sound))))
     return [
         _with(report, next(refused)) if is_sound else report for report, is_sound in zip(reports, sound, strict=True)
@@ -114,10 +114,6 @@ def _judged(stream: Stream, reports: Sequence[LintReport]) -> list[LintReport]:
 def _with(report: LintReport, more: Sequence[Finding]) -> LintReport:
     """Return a report with further findings, each once."""
     return replace(report, findings=tuple(dict.fromkeys((*report.findings, *more))))
-
-
-def _has_error(findings: Iterable[Finding]) -> bool:
-    return any(RULES[finding.rule].severity == "error" for finding in findings)
 
 
 def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from inplace.cli.lint.jobset import UNREADABLE, as_stored
 from inplace.cli.lint.pod_policy import pod_sentences
-from inplace.cli.lint.words import absence, duration, number
+from inplace.cli.lint.words import absence, duration
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOBS, REPLACE_POD, Escalation
@@ -78,7 +78,7 @@ def _escalation_sentences(escalation: Escalation, restarts_max: int) -> Iterator
     for step in others:
         yield f"Beyond that {DONE[step.name]}: {_often(step.uses_max)} in any {duration(step.window_s)}."
     yield "Beyond that the JobSet fails, with the reason RestartLimitExceeded."
-    total = number(restarts_max, "restart")
+    total = "1 restart" if restarts_max == 1 else f"{restarts_max} restarts"
     yield f"After {total} in all (maxRestarts) it fails at the next failure, whatever the windows say."
 
 

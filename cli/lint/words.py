@@ -1,13 +1,8 @@
-"""Say numbers, times and absent annotations in sentences. Pure."""
+"""Say times and absent annotations in sentences. Pure."""
 
 from __future__ import annotations
 
 from inplace.controller.spec.jobset import JobSet
-
-
-def number(count: int, noun: str) -> str:
-    """Return a number with its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def duration(seconds: int) -> str:

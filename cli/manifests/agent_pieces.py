@@ -148,33 +148,19 @@ def sidecar(
     """Return the agent's container; `as_root` is what the Pod asks for all of its containers."""
     probe = {"readinessProbe": readiness_probe(port)} if guarded else {"startupProbe": startup_probe(port=port)}
     own = variables(exit_code=exit_code, port=port if port != OUR_PORT else None)
-    return {
-        "name": "inplace-agent",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["inplace-agent"],
+    fields = {
         "restartPolicy": "Always",
         "restartPolicyRules": [restarts_all("NotIn", 0), restarts_all("In", 0)],
         **probe,
         "env": [*own, dict(LINK)] if guarded else own,
-        "volumeMounts": [mount()],
-        **({"resources": resources} if resources else {}),
-        "securityContext": _restricted(as_root=as_root),
     }
+    return _container("inplace-agent", image, ["inplace-agent"], fields, as_root=as_root, resources=resources)
 
 
 def copier(image: str, *, as_root: bool, resources: KubeObject) -> KubeObject:
     """Return the init container that brings the one-file agent into the worker's container."""
     copy = f"import shutil; shutil.copy({IN_IMAGE!r}, {PROGRAM_FILE!r})"
-    return {
-        "name": COPIER,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "-I", "-S", "-c", copy],
-        "volumeMounts": [mount()],
-        **({"resources": resources} if resources else {}),
-        "securityContext": _restricted(as_root=as_root),
-    }
+    return _container(COPIER, image, ["python3", "-I", "-S", "-c", copy], {}, as_root=as_root, resources=resources)
 
 
 def is_restricted(account: object) -> bool:
@@ -212,8 +198,10 @@ def permissions(namespace: str, account: str) -> list[KubeObject]:
     ]
 
 
-def _restricted(*, as_root: bool) -> KubeObject:
-    """Return what the Pod Security level `restricted` asks for; the agent needs nothing more."""
+def _container(
+    name: str, image: str, command: list[str], fields: KubeObject, *, as_root: bool, resources: KubeObject
+) -> KubeObject:
+    """Return a container under the Pod Security level `restricted`; the agent needs nothing more."""
     context = {
         "allowPrivilegeEscalation": False,
         "capabilities": Inline({"drop": ["ALL"]}),
@@ -221,4 +209,13 @@ def _restricted(*, as_root: bool) -> KubeObject:
         "runAsNonRoot": True,
         "seccompProfile": Inline({"type": "RuntimeDefault"}),
     }
-    return context | ({"runAsUser": 65532} if as_root else {})
+    return {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command,
+        **fields,
+        "volumeMounts": [mount()],
+        **({"resources": resources} if resources else {}),
+        "securityContext": context | ({"runAsUser": 65532} if as_root else {}),
+    }

@@ -71,8 +71,8 @@ class _List(msgspec.Struct):
 _LIST = msgspec.json.Decoder(_List)
 
 
-async def read_events(connection: Connection, subject: Subject) -> tuple[list[Event], str]:
-    """Return the Events about an object and "", or none and why they cannot be read."""
+async def read_events(connection: Connection, subject: Subject, unread: list[str]) -> list[Event]:
+    """Return the Events about an object; why they cannot be read is added to `unread`."""
     try:
         uid = subject.uid
         if not uid:
@@ -81,8 +81,8 @@ async def read_events(connection: Connection, subject: Subject) -> tuple[list[Ev
         request = Request("GET", CORE_EVENTS.path(connection.namespace, query=query), connection.client.headers)
         response = await connection.client.send(request, timeout_s=LIST_TIMEOUT_S)
         events = _LIST.decode(response.body).items or []
-    except NotFound:
-        return [], f"Events of {subject.kind.kind} {subject.name}: it does not exist any more"
     except (ApiError, TransportError, *UNREADABLE) as error:
-        return [], f"Events of {subject.kind.kind} {subject.name}: {error}"
-    return sorted(events, key=lambda event: event.at_s or 0.0), ""
+        why = "it does not exist any more" if isinstance(error, NotFound) else error
+        unread.append(f"Events of {subject.kind.kind} {subject.name}: {why}")
+        return []
+    return sorted(events, key=lambda event: event.at_s or 0.0)

@@ -6,7 +6,6 @@ from typing import Any
 
 from inplace.cli.group.state import GroupState, ScopeState
 from inplace.common.wire import names as wire
-from inplace.controller.spec.goodput import Goodput
 from inplace.controller.spec.scopes import fields_of_scope
 
 STALLED = "Stalled"  # the reason of a worker that hangs; its message has the seconds, and the step
@@ -48,6 +47,8 @@ def status_data(state: GroupState, left_s: float | None = None) -> dict[str, Any
 
 
 def _scope_data(scope: ScopeState) -> dict[str, Any]:
+    cost = scope.goodput
+    ratio = None if cost is None or cost.ratio is None else round(cost.ratio, 4)  # the effective training time's
     return {
         "name": scope.name,
         "phase": scope.phase.value,
@@ -58,13 +59,8 @@ def _scope_data(scope: ScopeState) -> dict[str, Any]:
         "arrived": scope.arrived,
         "working": scope.working,
         "podsByEpoch": {str(epoch): count for epoch, count in scope.epochs.items()},
-        "goodput": _goodput_data(scope.goodput) if scope.goodput is not None else None,
+        "goodput": cost.fields() | {"ratio": ratio} if cost is not None else None,
     }
-
-
-def _goodput_data(goodput: Goodput) -> dict[str, Any]:
-    """Return what restarts cost; `ratio` is the effective training time ratio."""
-    return goodput.fields() | {"ratio": None if goodput.ratio is None else round(goodput.ratio, 4)}
 
 
 def _restart_data(state: GroupState) -> dict[str, Any] | None:

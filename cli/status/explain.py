@@ -56,24 +56,19 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     if len(pods) > connection.whole_max:
         pods = await _with_details(connection, state, pods)
         state = group_state(raw, pods)
-    events, problem = await read_events(connection, Subject(JOBSETS, name, str(raw["metadata"]["uid"])))
-    unread = [problem] if problem else []
+    unread: list[str] = []
+    events = await read_events(connection, Subject(JOBSETS, name, str(raw["metadata"]["uid"])), unread)
     more: dict[str, list[Event]] = {}
     nodes: dict[str, str] = {}
     for late in _samples(state) if state.phase in WAITING else ():
         subject = event_subject(state, late)
-        more[subject.name], problem = await read_events(connection, subject)
-        unread += [problem] if problem else []
+        more[subject.name] = await read_events(connection, subject, unread)
         if late.node is not None and late.why in (Why.NODE_LOST, Why.TERMINATING, Why.BEHIND, Why.SILENT):
             nodes[late.node] = await _node_words(connection, late.node)
-    queued = None
-    if state.phase is GroupPhase.SUSPENDED:
-        queued, problem = await read_queued(connection, raw)
-        unread += [problem] if problem else []
+    queued = await read_queued(connection, raw, unread) if state.phase is GroupPhase.SUSPENDED else None
     job = failed_job(state)
     if job:
-        more[job], problem = await read_events(connection, Subject(JOBS, job))
-        unread += [problem] if problem else []
+        more[job] = await read_events(connection, Subject(JOBS, job), unread)
     return Facts(state, pods, events, more, nodes, unread, queued)
 
 

@@ -32,7 +32,7 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float, everywhere: boo
         "WAITS FOR",
     ):
         table.add_column(name, overflow="fold")
-    for raw in sorted(jobsets, key=_place):
+    for raw in sorted(jobsets, key=lambda raw: (raw["metadata"].get("namespace", ""), raw["metadata"]["name"])):
         row = list_data(raw)
         age_s = unix_time(raw["metadata"].get("creationTimestamp"))
         table.add_row(
@@ -46,10 +46,6 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float, everywhere: boo
             one_line(row["waitsFor"] or ""),
         )
     return table
-
-
-def _place(raw: KubeObject) -> tuple[str, str]:
-    return str(raw["metadata"].get("namespace", "")), str(raw["metadata"]["name"])
 
 
 def list_data(raw: KubeObject) -> dict[str, Any]:

@@ -38,13 +38,16 @@ class Queued:
     said: str = ""
 
 
-async def read_queued(connection: Connection, raw: KubeObject) -> tuple[Queued | None, str]:
-    """Return what Kueue says of a suspended JobSet, and what could not be read; None where no queue can have it."""
+async def read_queued(connection: Connection, raw: KubeObject, unread: list[str]) -> Queued | None:
+    """Return what Kueue says of a suspended JobSet; None where no queue can have it.
+
+    What cannot be read is added to `unread`.
+    """
     meta = raw["metadata"]
     queue = str((meta.get("labels") or {}).get(QUEUE_LABEL) or "")
     owners = [str(one.get("uid")) for one in meta.get("ownerReferences") or () if one.get("controller")]
     if not queue and not owners:
-        return None, ""
+        return None
     query = {"labelSelector": f"{JOB_UID_LABEL} in ({','.join((str(meta['uid']), *owners))})"}
     for resource in WORKLOADS:
         try:
@@ -52,11 +55,12 @@ async def read_queued(connection: Connection, raw: KubeObject) -> tuple[Queued |
         except NotFound:
             continue
         except (ApiError, TransportError) as error:
-            return (Queued(queue) if queue else None), f"Kueue's Workload: {error}"
+            unread.append(f"Kueue's Workload: {error}")
+            return Queued(queue) if queue else None
         if found:
-            return Queued(queue, str(found[0]["metadata"]["name"]), "; ".join(_words(found[0]))), ""
-        return (Queued(queue, said="Kueue has no Workload of it") if queue else None), ""
-    return (Queued(queue, said="this cluster has no Kueue") if queue else None), ""
+            return Queued(queue, str(found[0]["metadata"]["name"]), "; ".join(_words(found[0])))
+        return Queued(queue, said="Kueue has no Workload of it") if queue else None
+    return Queued(queue, said="this cluster has no Kueue") if queue else None
 
 
 def _words(workload: KubeObject) -> Iterator[str]:

@@ -51,7 +51,7 @@ async def test_a_group_between_two_runs_is_waited_for(early_s: float) -> None:
 async def test_what_cannot_be_struck_is_told() -> None:
     """A container of another name never runs: the demo gives up after some tries."""
     async with demo_group(1) as group:
-        workers = group._manifest.workers
+        workers = group.manifest.workers
         assert isinstance(workers, dict)
         workers.update(dict.fromkeys(workers, "nobody"))
         with pytest.raises(DemoError, match="no worker could be killed or stopped: expected container nobody"):

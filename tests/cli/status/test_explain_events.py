@@ -48,8 +48,9 @@ async def test_events_of_a_deleted_namesake_are_left_out() -> None:
 
 async def events_of(cluster: Cluster, kind: Resource, name: str, uid: str = "") -> list[Any]:
     """Return the Events of an object, which could be read."""
-    events, problem = await read_events(connection(cluster), Subject(kind, name, uid))
-    assert problem == ""
+    unread: list[str] = []
+    events = await read_events(connection(cluster), Subject(kind, name, uid), unread)
+    assert unread == []
     return events
 
 
@@ -70,6 +71,6 @@ async def test_what_is_gone_has_no_events() -> None:
     """The Events of a Job that is gone are not looked for by its name, and that is said."""
     async with training(1) as cluster:
         await say(cluster, JOBS, "train-workers-7", "another", "of another one")
-        events, problem = await read_events(connection(cluster), Subject(JOBS, "train-workers-7"))
-        assert events == []
-        assert problem == "Events of Job train-workers-7: it does not exist any more"
+        unread: list[str] = []
+        assert await read_events(connection(cluster), Subject(JOBS, "train-workers-7"), unread) == []
+        assert unread == ["Events of Job train-workers-7: it does not exist any more"]
