@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from inplace.agent.announce.herd import GROUP_FREE
@@ -36,24 +35,8 @@ _UID_SAMPLE: Final = "00000000-0000-0000-0000-000000000001"
 _PROBLEM: Final = re.compile(r"(?P<name>\w+)[^:]*: expected (?P<needed>.*), (?:saw (?P<found>.*)|but it is not set)")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a variable must come from.
-
-    Args:
-        field: the Pod's field.
-        fixed: a fixed value may stand there instead.
-    """
-
-    field: str
-    fixed: bool = False
-
-
-_SOURCES: Final[Mapping[str, Source]] = {
-    **{name: Source(field, fixed=name in ("NAMESPACE", "JOBSET_NAME")) for name, field in IDENTITY.items()},
-    **{name: Source(field) for name, field in SCOPE.items()},
-    **{name: Source(field, fixed=True) for name, field in {**HERD, **ADDRESS}.items()},
-}
+_FIELDS: Final[Mapping[str, str]] = {**IDENTITY, **SCOPE, **HERD, **ADDRESS}  # that variables must come from
+_MAY_BE_FIXED: Final = ("NAMESPACE", "JOBSET_NAME", *HERD, *ADDRESS)
 _RECOMMENDED: Final = ("POD_UID", "JOBSET_UID", "PREVIOUS_EPOCH")
 _LOOPBACK: Final = ("127.", "::1", "localhost")
 
@@ -90,15 +73,15 @@ def check_env(agent: Container, group_pods: int) -> Iterator[Finding]:
     except ConfigError as error:
         for problem in error.problems:
             yield from _refused(agent, env, problem)
-    for name, source in _SOURCES.items():
+    for name in _FIELDS:
         if name in agent.env:
-            yield from _misfilled(agent, name, source)
+            yield from _misfilled(agent, name)
     for name in _RECOMMENDED:
         if name not in agent.env:
-            needed = f"fieldRef {_SOURCES[name].field}"
+            needed = f"fieldRef {_FIELDS[name]}"
             yield Finding("agent-env-recommended", agent.path_of(name), "nothing", needed, "`inplace inject` adds it")
     if group_pods > GROUP_FREE and not {"GROUP_SIZE", "START_WINDOW_S"} & agent.env.keys():
-        path, needed = agent.path_of("GROUP_SIZE"), f"fieldRef {_SOURCES['GROUP_SIZE'].field}"
+        path, needed = agent.path_of("GROUP_SIZE"), f"fieldRef {_FIELDS['GROUP_SIZE']}"
         fix = 'add it and GROUP_OFFSET; or apply deploy/apf and set START_WINDOW_S to "0"'
         yield Finding("herd", path, f"nothing, for {group_pods} Pods", needed, fix)
 
@@ -115,12 +98,12 @@ def _refused(agent: Container, env: Mapping[str, str], problem: str) -> Iterator
         yield Finding("agent-env", agent.path_of(name), found, needed, "correct it; docs/agent.md")
 
 
-def _misfilled(agent: Container, name: str, source: Source) -> Iterator[Finding]:
-    entry = agent.env[name]
+def _misfilled(agent: Container, name: str) -> Iterator[Finding]:
+    entry, needed = agent.env[name], _FIELDS[name]
     field = field_path(entry)
-    allowed = {source.field, source.field.replace("metadata.annotations[", "metadata.labels[")}
-    if name in ("PREVIOUS_EPOCH", *SCOPE):
-        allowed = {source.field}
+    allowed = {needed}
+    if name not in ("PREVIOUS_EPOCH", *SCOPE):
+        allowed.add(needed.replace("metadata.annotations[", "metadata.labels["))
     found = None
     if field is not None:
         found = f"fieldRef {field}" if field not in allowed else None
@@ -128,10 +111,10 @@ def _misfilled(agent: Container, name: str, source: Source) -> Iterator[Finding]
         value = entry["value"]
         is_other = name == "JOBSET_NAME" and agent.jobset_name and value != agent.jobset_name
         is_loopback = name == "BARRIER_ADDRESS" and str(value).startswith(_LOOPBACK)
-        found = shown(value) if not source.fixed or is_other or is_loopback else None
+        found = shown(value) if name not in _MAY_BE_FIXED or is_other or is_loopback else None
     if found is not None:
-        fix = f"use valueFrom: {{fieldRef: {{fieldPath: {source.field}}}}}"
-        yield Finding("agent-env-source", agent.path_of(name), found, f"fieldRef {source.field}", fix)
+        fix = f"use valueFrom: {{fieldRef: {{fieldPath: {needed}}}}}"
+        yield Finding("agent-env-source", agent.path_of(name), found, f"fieldRef {needed}", fix)
 
 
 def _sample(field: str, jobset_name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from inplace.cli.lint.env import settled_environment
@@ -52,16 +53,11 @@ def _own_s(member: Member, agent: Container) -> float:
     """Return the agent's time to save: a supervisor's option, or the variable."""
     options = run_options(agent) if member.mode == "supervisor" else None
     given = dict(options.variables) if options is not None else {}
-    return _number(given.get(_VARIABLE) or settled_environment(agent).get(_VARIABLE, ""))
+    with suppress(ValueError):
+        return float(given.get(_VARIABLE) or settled_environment(agent).get(_VARIABLE) or 0)
+    return 0.0
 
 
 def _guards_s(worker: Container) -> float:
     options = guard_options(worker)
     return options.save_within_s if options is not None else 0.0
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text or 0)
-    except ValueError:
-        return 0.0

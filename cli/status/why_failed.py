@@ -9,7 +9,7 @@ from typing import Final
 from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
-from inplace.cli.manifests.pod_roles import RUN
+from inplace.cli.manifests.pod_roles import RUN, members
 from inplace.cli.status.advice import Obstacle, log_advice
 from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import failure_text
@@ -70,13 +70,11 @@ def _of_never_joined(state: GroupState, message: str) -> Obstacle:
 
 def _program(jobset: JobSet, container: str, code: int) -> str:
     """Return what a container could not start: its own program, or the worker's behind a supervisor; "" for unknown."""
-    for job in jobset.raw["spec"]["replicatedJobs"]:
-        pod = job["template"]["spec"]["template"]["spec"]
-        for one in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
-            words = [*(one.get("command") or ()), *(one.get("args") or ())]
-            if one.get("name") != container or not words:
-                continue
+    every = (one for member in members(jobset.raw) for one in member.every_container)
+    for one in every:
+        words = one.words
+        if one.name == container and words:
             if code != START_ERROR and RUN in words and "--" in words[:-1]:
-                return str(words[words.index("--") + 1])
-            return str(words[0]) if one.get("command") else ""
+                return words[words.index("--") + 1]
+            return words[0] if one.raw.get("command") else ""
     return ""

@@ -51,15 +51,11 @@ def console() -> Console:
     """Return where people's output goes."""
     from inplace.cli.terminal.console import VisibleConsole
 
-    width = columns_asked_for() or (None if sys.stdout.isatty() else PIPE_COLUMNS)
+    asked = os.environ.get("COLUMNS", "")  # for terminals and pipes, where it is a usable number
+    is_usable = asked.isascii() and asked.isdigit() and int(asked[:9]) in COLUMNS_RANGE
+    width = int(asked) if is_usable else None if sys.stdout.isatty() else PIPE_COLUMNS
     others = {name: text for name, text in os.environ.items() if name != "COLUMNS"}  # rich takes any number
     return VisibleConsole(highlight=False, width=width, _environ=others)
-
-
-def columns_asked_for() -> int | None:
-    """Return $COLUMNS, which is for terminals and pipes; None where it is no usable number."""
-    text = os.environ.get("COLUMNS", "")
-    return int(text) if text.isascii() and text.isdigit() and int(text[:9]) in COLUMNS_RANGE else None
 
 
 def print_data(data: Any, output: Output) -> None:

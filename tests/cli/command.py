@@ -23,10 +23,16 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "inplace.cli", *arguments]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return what it printed."""
     return subprocess.run(
-        command(*arguments), cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=False
+        command(*arguments),
+        cwd=REPOSITORY,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
     )
 
 

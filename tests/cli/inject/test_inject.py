@@ -22,7 +22,7 @@ from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
 from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import held_by_probe
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, run, run_here
+from tests.cli.command import REPOSITORY, RUN_S_MAX, demo_json, run, run_here
 from tests.cli.injecting import as_yaml, example, injected, jobset_of, pod_spec_of
 
 PLAIN = example("plain.yaml")
@@ -475,26 +475,15 @@ def test_what_is_no_file_is_said_in_words(file: str, expected: str) -> None:
 @pytest.mark.slow
 def test_as_a_program() -> None:
     """`inject` reads stdin, writes stdout and prints the difference to stderr, in colour only on a terminal."""
-
-    def inject_text(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command("inject", "-f", "-", *arguments),
-            cwd=REPOSITORY,
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=RUN_S_MAX,
-            check=False,
-        )
-
-    whole, diff, again = inject_text(PLAIN), inject_text(PLAIN, "--diff"), inject_text(PLAIN, "-o", "json", "-q")
+    options = ((), ("--diff",), ("-o", "json", "-q"))
+    whole, diff, again = (run("inject", "-f", "-", *more, stdin=PLAIN) for more in options)
     assert (whole.returncode, diff.returncode, again.returncode) == (0, 0, 0), whole.stderr
     assert whole.stderr == diff.stdout
     assert "+            - name: inplace-agent\n" in diff.stdout
     assert "\033" not in diff.stdout
     assert json.loads(again.stdout)["items"] == list(parse(whole.stdout))
     assert again.stderr == ""
-    refused = inject_text(TWO)
+    refused = run("inject", "-f", "-", stdin=TWO)
     assert (refused.returncode, refused.stdout) == (1, "")
 
 

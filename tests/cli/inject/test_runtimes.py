@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import indent
 from typing import Any, Final
 
 import pytest
@@ -10,41 +11,34 @@ from inplace.cli.inject.jobset import Refusal
 from inplace.cli.manifests.yaml_loader import parse
 from tests.cli.injecting import injected
 
-RUNTIME: Final = """\
+SPEC: Final = """\
+replicatedJobs:
+- name: node
+  template:
+    spec:
+      template:
+        spec:
+          containers:
+          - name: node
+            image: torch:1
+"""
+RUNTIME: Final = f"""\
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: KIND
 metadata:
   name: torch
 spec:
-  mlPolicy: {numNodes: 1, torch: {}} # how many is the TrainJob's
+  mlPolicy: {{numNodes: 1, torch: {{}}}} # how many is the TrainJob's
   template:
     spec:
-      replicatedJobs:
-      - name: node
-        template:
-          spec:
-            template:
-              spec:
-                containers:
-                - name: node
-                  image: torch:1
-"""
-JOBSET: Final = """\
+{indent(SPEC, " " * 6)}"""
+JOBSET: Final = f"""\
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata:
   name: torch
 spec:
-  replicatedJobs:
-  - name: node
-    template:
-      spec:
-        template:
-          spec:
-            containers:
-            - name: node
-              image: torch:1
-"""
+{indent(SPEC, "  ")}"""
 
 
 def with_agent(text: str, **options: Any) -> list[dict[str, Any]]:

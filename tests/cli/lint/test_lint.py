@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.simulator.cluster.manifests import held_by_probe
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, run, run_here
+from tests.cli.command import run, run_here
 from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, findings_of, injected
 from tests.cli.lint.cases import (
     BROKEN,
@@ -239,15 +238,7 @@ def test_every_rule_about_manifests_is_broken_once_here() -> None:
 def test_as_a_program(tmp_path: Path) -> None:
     """`lint` exits 0 when clean, 1 with an error or, under --strict, a warning; -o json prints JSON."""
     made = run("inject", "-q", "-f", "examples/plain.yaml")
-    shown = subprocess.run(
-        command("lint", "-f", "-"),
-        cwd=REPOSITORY,
-        input=made.stdout,
-        capture_output=True,
-        text=True,
-        timeout=RUN_S_MAX,
-        check=False,
-    )
+    shown = run("lint", "-f", "-", stdin=made.stdout)
     first, *policy = shown.stdout.splitlines()
     assert (shown.returncode, first) == (0, "JobSet default/plain: clean"), shown.stderr
     assert all(line.startswith("policy ") for line in policy)
