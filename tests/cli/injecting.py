@@ -7,9 +7,10 @@ from copy import deepcopy
 from functools import cache
 from typing import Any, Final
 
+import pytest
 import yaml
 
-from inplace.cli.inject.jobset import inject
+from inplace.cli.inject.jobset import Refusal, inject
 from inplace.cli.inject.pod import InjectOptions
 from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import Stream
@@ -31,6 +32,33 @@ def injected(text: str, **options: Any) -> str:
         documents, first = inject(stream.documents, InjectOptions(**options))
         _injected[key] = with_documents(stream, documents, first).text
     return _injected[key]
+
+
+def refused(text: str, **options: Any) -> str:
+    """Return the only finding for which a text is refused."""
+    with pytest.raises(Refusal) as error:
+        injected(text, **options)
+    (finding,) = error.value.findings
+    return str(finding)
+
+
+def plain(**lines: str) -> str:
+    """Return the plain example with a further line in its metadata, job, pod or worker."""
+    text = PLAIN
+    for place, line in lines.items():
+        anchor = _ANCHORS[place]
+        assert anchor in text
+        indent = " " * (len(anchor) - len(anchor.lstrip()))
+        text = text.replace(anchor, f"{indent}{line}\n{anchor}", 1)
+    return text
+
+
+_ANCHORS: Final = {
+    "metadata": "  name: plain",
+    "job": "        completions: 8",
+    "pod": "            containers:",
+    "worker": "              env:",
+}
 
 
 def findings_of(*documents: Any) -> tuple[Finding, ...]:
@@ -66,6 +94,9 @@ def jobset_of(text: str) -> KubeObject:
     """Return the only JobSet of a text."""
     (found,) = (document for document in _parsed(text) if document and document["kind"] == "JobSet")
     return dict(deepcopy(found))
+
+
+PLAIN: Final = example("plain.yaml")
 
 
 def pod_spec_of(text: str) -> KubeObject:

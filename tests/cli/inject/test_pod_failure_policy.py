@@ -19,9 +19,8 @@ from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.pods import EXIT_CODES_MAX
 from inplace.simulator.cluster.job_failure_policy import judge
-from tests.cli.injecting import as_yaml, example, findings_of, injected, jobset_of
+from tests.cli.injecting import PLAIN, as_yaml, findings_of, injected, jobset_of
 
-PLAIN = example("plain.yaml")
 FAILURES = set(range(1, 256))
 
 

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from inplace.agent.start.arguments import GuardOptions, parse
-from inplace.cli.inject.jobset import Refusal
 from inplace.cli.inject.policies import PolicyOptions
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.manifests.yaml_loader import parse as parse_yaml
 from inplace.common.wire import names as wire
 from tests.cli.command import run
-from tests.cli.injecting import example, findings_of, injected, jobset_of, pod_spec_of
+from tests.cli.injecting import PLAIN, findings_of, injected, jobset_of, plain, pod_spec_of, refused
 
-PLAIN = example("plain.yaml")
 ALL = PolicyOptions("test -e /dev/nvidia0", 20.0, "leave", 60, "60", "2/3600")
 FIELD = {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.FENCE_AFTER}']"}}
 
@@ -65,7 +63,7 @@ def test_kubelet_replaces_nothing_in_a_check() -> None:
 
 def test_an_annotation_that_is_there_asks_as_well() -> None:
     """Its agents get the variable; a JobSet without it keeps every byte."""
-    annotated = PLAIN.replace("  name: plain", f'  name: plain\n  annotations: {{{wire.FENCE_AFTER}: "60"}}', 1)
+    annotated = plain(metadata=f'annotations: {{{wire.FENCE_AFTER}: "60"}}')
     pod = pod_spec_of(injected(annotated, mode="supervisor"))
     assert values(pod["containers"][0])["FENCE_AFTER_S"] == FIELD
     assert "FENCE" not in injected(PLAIN, mode="supervisor")
@@ -86,66 +84,56 @@ LEASE = PolicyOptions(fence_after_s="60")
 IN_6 = "{action: RestartAllContainers, exitCodes: {operator: In, values: [6]}}"
 IN_3 = "{operator: In, values: [3]}"
 FAIL_NOT_3 = "{action: FailJob, onExitCodes: {operator: NotIn, values: [3]}}"
-REFUSED: list[tuple[str, str, dict[str, Any], str]] = [  # old, new, options, words of the refusal
-    ("", "", {"barrier": "probe", "policies": CHECKS}, "--before-announce: found no guard in the Pod"),
-    ("", "", {"barrier": "probe", "policies": SAVES}, "--save-within: found no guard in the Pod"),
-    ("", "", {"policies": PolicyOptions(check_timeout_s=3.0)}, "--before-announce: found nothing beside its other"),
-    ("", "", {"policies": LEASE}, "--restart process, --mode supervisor, or no inplace.dev/fence-after"),
-    ("", "", {"policies": PolicyOptions(fence_after_s="5"), "mode": "supervisor"}, "--fence-after: found '5'"),
-    ("", "", {"policies": PolicyOptions(bad_nodes="2")}, "--bad-nodes: found '2', needed FAILURES/SECONDS"),
+COMMAND = "[python3, -m, inplace.examples.train]"
+REFUSED: list[tuple[str, dict[str, Any], str]] = [  # text, options, words of the refusal
+    (PLAIN, {"barrier": "probe", "policies": CHECKS}, "--before-announce: found no guard in the Pod"),
+    (PLAIN, {"barrier": "probe", "policies": SAVES}, "--save-within: found no guard in the Pod"),
+    (PLAIN, {"policies": PolicyOptions(check_timeout_s=3.0)}, "--before-announce: found nothing beside its other"),
+    (PLAIN, {"policies": LEASE}, "--restart process, --mode supervisor, or no inplace.dev/fence-after"),
+    (PLAIN, {"policies": PolicyOptions(fence_after_s="5"), "mode": "supervisor"}, "--fence-after: found '5'"),
+    (PLAIN, {"policies": PolicyOptions(bad_nodes="2")}, "--bad-nodes: found '2', needed FAILURES/SECONDS"),
     (
-        "  name: plain",
-        f"  name: plain\n  annotations: {{{wire.BAD_NODES}: 3/3600}}",
+        plain(metadata=f"annotations: {{{wire.BAD_NODES}: 3/3600}}"),
         {"policies": PolicyOptions(bad_nodes="2/3600")},
         "found 3/3600, needed 2/3600; change the annotation, or leave the option out",
     ),
     (
-        "            containers:",
-        "            terminationGracePeriodSeconds: 60\n            containers:",
+        plain(pod="terminationGracePeriodSeconds: 60"),
         {"policies": SAVES},
         "terminationGracePeriodSeconds: found 60, needed more than the 60 s to save",
     ),
     (
-        "              env:",
-        "              env:\n              - {name: SAVE_WITHIN_S, value: '30'}",
+        PLAIN.replace("              env:", "              env:\n              - {name: SAVE_WITHIN_S, value: '30'}"),
         {"policies": SAVES},
         'env[name="SAVE_WITHIN_S"]: found 30, needed 60; change it there, or leave the option out',
     ),
     (
-        "[python3, -m, inplace.examples.train]",
-        "[inplace-agent, run, --save-within=30, --, python3, -m, inplace.examples.train]",
+        PLAIN.replace(COMMAND, f"[inplace-agent, run, --save-within=30, --, {COMMAND[1:]}"),
         {"policies": SAVES},
         "found --save-within already",
     ),
     (
-        "              env:",
-        f"              restartPolicyRules: [{IN_6}]\n              env:",
+        plain(worker=f"restartPolicyRules: [{IN_6}]"),
         {"policies": CHECKS},
         "restartPolicyRules: found after exit code 6",
     ),
     (
-        "        completions: 8\n",
-        f"        completions: 8\n        podFailurePolicy: {{rules: [{{action: Count, onExitCodes: {IN_3}}}]}}\n",
+        plain(job=f"podFailurePolicy: {{rules: [{{action: Count, onExitCodes: {IN_3}}}]}}"),
         {"policies": LEASE, "mode": "supervisor"},
         "podFailurePolicy: found one, needed none beside leases",
     ),
     (
-        "        completions: 8\n",
-        f"        completions: 8\n        podFailurePolicy: {{rules: [{FAIL_NOT_3}]}}\n",
+        plain(job=f"podFailurePolicy: {{rules: [{FAIL_NOT_3}]}}"),
         {"policies": CHECKS},
         "podFailurePolicy.rules[0]: found an end of the Job after exit code 6, needed a Pod that is replaced",
     ),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "options", "words"), REFUSED, ids=range(len(REFUSED)))
-def test_what_cannot_work_is_refused(old: str, new: str, options: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("text", "options", "words"), REFUSED, ids=range(len(REFUSED)))
+def test_what_cannot_work_is_refused(text: str, options: dict[str, Any], words: str) -> None:
     """In one sentence with the place, what is there, what is needed, and what to do."""
-    assert old in PLAIN
-    with pytest.raises(Refusal) as refused:
-        injected(PLAIN.replace(old, new, 1) if old else PLAIN, **options)
-    (finding,) = map(str, refused.value.findings)
-    assert words in finding
+    assert words in refused(text, **options)
 
 
 def test_the_command_has_the_options(tmp_path: Path) -> None:

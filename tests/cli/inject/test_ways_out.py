@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import yaml
 
-from inplace.cli.inject.jobset import Refusal
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.injecting import as_yaml, example, injected, jobset_of, pod_spec_of
+from tests.cli.injecting import as_yaml, example, injected, jobset_of, pod_spec_of, refused
 
 
 def changed(**worker: Any) -> list[KubeObject]:
@@ -23,20 +21,12 @@ def changed(**worker: Any) -> list[KubeObject]:
     return documents
 
 
-def refused(documents: list[KubeObject], **options: Any) -> str:
-    """Return the only refusal."""
-    with pytest.raises(Refusal) as error:
-        injected(as_yaml(documents), **options)
-    (finding,) = error.value.findings
-    return str(finding)
-
-
 def test_a_worker_without_a_command() -> None:
     """The ENTRYPOINT as the command, the startup probe as the barrier, or the replicatedJob out of the group."""
     documents = changed(command=None)
-    words = refused(documents)
+    words = refused(as_yaml(documents))
     assert all(way in words for way in ("ENTRYPOINT", "--barrier probe", wire.DISABLE)), words
-    assert "--barrier" not in refused(documents, mode="supervisor")
+    assert "--barrier" not in refused(as_yaml(documents), mode="supervisor")
     injected(as_yaml(changed(command=["/entry"])))
     injected(as_yaml(documents), barrier="probe")
     jobs = documents[-1]["spec"]["replicatedJobs"]
@@ -52,7 +42,7 @@ def test_an_account_of_one_s_own() -> None:
     documents = changed()
     pod = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     pod["serviceAccountName"] = "workload-identity"
-    words = refused(documents)
+    words = refused(as_yaml(documents))
     ways = ("inplace-agent-SUFFIX", "iam.gke.io/gcp-service-account", "bind it to a Role", "--unrestricted-account")
     assert all(way in words for way in ways), words
     injected(as_yaml(documents), unrestricted_account=True)

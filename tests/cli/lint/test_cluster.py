@@ -22,9 +22,8 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import CredentialsError, Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES, KubeObject
 from inplace.controller.api.credentials import load_credentials
-from inplace.simulator.apiserver import InMemoryTransport
 from tests.cli.injecting import example, injected
-from tests.common.kube.answers import refusal
+from tests.cli.scenes import Spy
 from tests.controller.manifests import changed
 from tests.controller.rig import Rig
 from tests.deploy.admission import policies
@@ -188,57 +187,37 @@ def test_versions(text: str, version: tuple[int, int] | None) -> None:
     assert version_of(text) == version
 
 
-class Refusing:
-    """A server that refuses some paths."""
-
-    def __init__(self, rig: Rig, *paths: str) -> None:
-        self._inner = InMemoryTransport(rig.server)
-        self._paths = paths
-
-    async def request(self, request: Request, *, timeout_s: float) -> Response:
-        """Answer, or refuse."""
-        if any(path in request.path for path in self._paths):
-            return refusal(403, "Forbidden")
-        return await self._inner.request(request, timeout_s=timeout_s)
-
-
 @pytest.mark.asyncio
 async def test_what_may_not_be_asked_is_said_once(documents: list[KubeObject]) -> None:
     """A forbidden question gives one finding, and no other finding depends on it."""
     paths = ("/nodes", BINDING_PATH, "/flowschemas", "/leases", "/customresourcedefinitions", "/subjectaccessreviews")
-    client = KubeClient(Refusing(Rig(), *paths), user_agent="", field_manager="")  # type: ignore[arg-type]
+    client = Spy(Rig().server, *paths).connection().client
     found = await asked(client, [documents[0], documents[-1]])  # the manifest brings the account, not its rights
     assert {finding.rule for finding in found} == {"cluster-unknown"}
     assert len(found) == len(paths)
     assert "kubectl auth can-i" in found[-1].fix
 
 
-class EndlessNodes(Refusing):
+class EndlessNodes(Spy):
     """A server whose list of nodes always goes on."""
-
-    def __init__(self, rig: Rig) -> None:
-        super().__init__(rig)
-        self.asked: list[str] = []
 
     async def request(self, request: Request, *, timeout_s: float) -> Response:
         """Answer with one node and a token."""
-        if "/nodes" not in request.path:
-            return await super().request(request, timeout_s=timeout_s)
-        self.asked.append(request.path)
-        return Response(
-            200, {}, b'{"kind":"NodeList","metadata":{"continue":"more"},"items":[{"metadata":{"name":"n"}}]}'
-        )
+        answer = await super().request(request, timeout_s=timeout_s)
+        more = b'{"kind":"NodeList","metadata":{"continue":"more"},"items":[{"metadata":{"name":"n"}}]}'
+        return Response(200, {}, more) if "/nodes" in request.path else answer
 
 
 @pytest.mark.asyncio
 async def test_many_nodes_are_read_page_by_page() -> None:
     """The list of nodes is read page by page, up to a bound."""
-    server = EndlessNodes(Rig())
-    facts = await ask_about_cluster(KubeClient(server, user_agent="", field_manager=""))  # type: ignore[arg-type]
+    server = EndlessNodes(Rig().server)
+    facts = await ask_about_cluster(server.connection().client)
+    asked = [request.path for request in server.asked if "/nodes" in request.path]
     assert facts.nodes is not None
-    assert len(facts.nodes) == len(server.asked) == PAGES_MAX
-    assert f"limit={PAGE}" in server.asked[0]
-    assert "continue=more" in server.asked[1]
+    assert len(facts.nodes) == len(asked) == PAGES_MAX
+    assert f"limit={PAGE}" in asked[0]
+    assert "continue=more" in asked[1]
 
 
 @pytest.mark.asyncio

@@ -20,6 +20,7 @@ from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.goodput import Goodput, RestartCost, Run
+from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.facts import drawn, explanation_of, jobset, table, text_of
 from tests.cli.scenes import Spy, another, connection, explained, kill, seen, status, synced, training, until
 
@@ -119,21 +120,22 @@ async def test_a_restart_by_hand_has_no_first_failure() -> None:
         assert "first failure" not in text
 
 
+async def lost(cluster: Cluster) -> tuple[str, str]:
+    """Lose the node of the first Pod; return the names of both once the Pod is known to be lost."""
+    victim = cluster.pods()[0]
+    cluster.lose_node(victim["spec"]["nodeName"])
+    await until(cluster, lambda: any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods()))
+    return victim["metadata"]["name"], victim["spec"]["nodeName"]
+
+
 async def test_a_lost_node_is_named_while_the_group_waits() -> None:
     """`explain` names the Pod and its node, says that the node is not ready, and that it must be deleted."""
     async with training() as cluster:
-        victim = cluster.pods()[0]
-        node = victim["spec"]["nodeName"]
-        cluster.lose_node(node)
-
-        def lost() -> bool:
-            return any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods())
-
-        await until(cluster, lost)
+        victim, node = await lost(cluster)
         explanation = await explained(cluster)
         assert (await seen(cluster)).phase in (GroupPhase.DEGRADED, GroupPhase.RESTARTING)
         assert [cause.kind for cause in explanation.causes] == ["NodeLost"]
-        assert explanation.causes[0].pods == (victim["metadata"]["name"],)
+        assert explanation.causes[0].pods == (victim,)
         text = text_of(explanation)
         assert f"node {node} is not ready" in text
         assert f"kubectl delete node {node}" in text
@@ -142,17 +144,8 @@ async def test_a_lost_node_is_named_while_the_group_waits() -> None:
 async def test_an_unschedulable_pod_is_named() -> None:
     """When no node fits the replacement of a lost Pod, explain gives the scheduler's message and the cure."""
     async with training() as cluster:
-        victim = cluster.pods()[0]
-        cluster.lose_node(victim["spec"]["nodeName"])
-
-        def pending() -> bool:
-            return any(
-                one.get("reason") == "Unschedulable"
-                for pod in cluster.pods()
-                for one in pod.get("status", {}).get("conditions") or ()
-            )
-
-        await until(cluster, pending)
+        await lost(cluster)
+        await until(cluster, lambda: any("Unschedulable" in str(pod.get("status")) for pod in cluster.pods()))
         explanation = await explained(cluster)
         (cause,) = explanation.causes
         assert cause.kind == "Unschedulable"
@@ -208,8 +201,7 @@ async def test_a_manifest_whose_pods_the_server_refuses_is_named() -> None:
 async def test_what_cannot_be_read_is_said_and_the_rest_is_told() -> None:
     """When Events are forbidden, explain says so and still names the cause."""
     async with training() as cluster:
-        cluster.lose_node(cluster.pods()[0]["spec"]["nodeName"])
-        await until(cluster, lambda: any(pod["status"].get("reason") == "NodeLost" for pod in cluster.pods()))
+        await lost(cluster)
         facts = await read_facts(Spy(cluster.server, "/events").connection(), "train")
         found = explain(facts, now_s=cluster.clock.wall_s())
         assert [cause.kind for cause in found.causes] == ["NodeLost"]
