@@ -15,9 +15,7 @@ from inplace.simulator.cluster.scheduler import requests_of
 
 PODS_PER_NODE: Final = 8  # as on an accelerator host
 _HOSTNAME: Final = "kubernetes.io/hostname"  # every node has its own
-_OF_KUBERNETES: Final = (
-    "node.kubernetes.io/"  # taints that a node gets from Kubernetes while something is wrong with it
-)
+_OF_KUBERNETES: Final = "node.kubernetes.io/"  # taints that Kubernetes sets while something is wrong with a node
 
 
 def node_shapes(jobset: KubeObject) -> list[NodeShape]:

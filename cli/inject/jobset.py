@@ -105,8 +105,8 @@ def _change(
         yield from add_policies(member, options.policies, leased=leased)
         path, account = _account(member, options)
         member.pod_spec["serviceAccountName"] = account
-        if _is_granted(objects, namespace, account):
-            continue
+        if any(agent_pieces.binds(obj, namespace, account) for obj in objects):
+            continue  # its permissions are the user's business
         if not agent_pieces.is_restricted(account) and not options.unrestricted_account:
             yield refusal(path, shown(account), _RESTRICTED, _UNRESTRICTED)
         accounts[(namespace, str(account))] = None
@@ -155,13 +155,6 @@ def _change_job(member: Member, options: InjectOptions) -> Iterator[Finding]:
     if is_supervisor and member.pod_spec.get("automountServiceAccountToken") is False:
         fix = "the agent talks to the API server; remove the field, or mount a token into the agent yourself"
         yield refusal(f"{member.pod_path}.automountServiceAccountToken", False, "true or nothing", fix)
-
-
-def _is_granted(objects: Sequence[KubeObject], namespace: str, account: str) -> bool:
-    """Say whether the stream itself binds the account to some role: then its permissions are the user's business."""
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    bindings = (obj for obj in objects if obj.get("kind") in ("RoleBinding", "ClusterRoleBinding"))
-    return any(subject.items() <= given.items() for binding in bindings for given in binding.get("subjects") or ())
 
 
 def _key(obj: KubeObject, namespace: str) -> tuple[Any, ...]:

@@ -102,7 +102,7 @@ async def ask_about_cluster(client: KubeClient) -> ClusterFacts:
         else frozenset(str(one["spec"].get("policyName")) for one in bindings["items"]),
         flow_schemas=None if schemas is None else frozenset(str(one["metadata"]["name"]) for one in schemas["items"]),
         nodes=None if nodes is None else tuple(nodes),
-        has_controller=None if "leases" in {one.path for one in unknown} else any(_is_held(lease) for lease in leases),
+        has_controller=None if "leases" in {one.path for one in unknown} else any(map(_is_held, leases)),
         webhooks=tuple(
             {"kind": kind.kind} | item
             for kind, listed in zip(WEBHOOKS, webhooks, strict=True)

@@ -13,9 +13,8 @@ from inplace.cli.manifests.pod_roles import Container
 VARIABLE: Final = "PET_MAX_RESTARTS"  # torchrun's option by its environment
 _MODULES: Final = ("torch.distributed.run", "torch.distributed.launch")
 _SCRIPT_FOLLOWS: Final = ("-m", "--module", "--no-python", "--no_python")
-_OPTION: Final = re.compile(
-    r"--max[-_]r[a-z]*"
-)  # argparse takes every beginning of --max-restarts that no other option has
+# argparse takes every beginning of --max-restarts that no other option has.
+_OPTION: Final = re.compile(r"--max[-_]r[a-z]*")
 _QUOTES: Final = re.compile(r"['\"\\]")  # of a shell's text
 _BETWEEN: Final = re.compile(r"[\s;&|]+")  # its words
 _REFERENCE: Final = re.compile(r"\$[({]?(\w+)[)}]?")

@@ -12,7 +12,7 @@ from inplace.cli.lint.fence import check_fence
 from inplace.cli.lint.guard import check_guard
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
-from inplace.cli.lint.rights import missing_rights
+from inplace.cli.lint.rights import is_object, missing_rights
 from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
 from inplace.cli.lint.worker import check_removed, check_start, check_worker
@@ -128,10 +128,10 @@ def _account(member: Member, agent: Container, stream: Sequence[KubeObject]) -> 
     elif not is_restricted(name):
         fix = f"name it {ACCOUNT} or {ACCOUNT}-SUFFIX, or see to its rights yourself"
         yield Finding("service-account-name", f"{path}.serviceAccountName", shown(name), f"{ACCOUNT}[-SUFFIX]", fix)
-    accounts = [one for one in stream if one.get("kind") == "ServiceAccount" and _name(one) == name]
     automount = pod.get("automountServiceAccountToken")
-    if automount is None and accounts:
-        automount = accounts[0].get("automountServiceAccountToken")
+    if automount is None:
+        account = next((one for one in stream if is_object(one, "ServiceAccount", name)), {})
+        automount = account.get("automountServiceAccountToken")
     if automount is False and not agent.has_token_mount:
         fix = "remove the field, or mount a projected token into the agent's container alone"
         yield Finding("service-account-token", f"{path}.automountServiceAccountToken", "False", "a token", fix)
@@ -210,7 +210,3 @@ def _image(container: Container) -> Iterator[Finding]:
         found = f"{shown(policy)} for {image!r}"
         fix = "set it to IfNotPresent, and name the image by tag or digest"
         yield Finding("image-pull", f"{container.path}.imagePullPolicy", found, "IfNotPresent", fix)
-
-
-def _name(obj: KubeObject) -> str:
-    return str((obj.get("metadata") or {}).get("name", ""))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from inplace.cli.manifests.agent_pieces import binds
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
@@ -41,10 +42,11 @@ def shown_rights(stream: Sequence[KubeObject], namespace: str, account: str) -> 
     rules: list[Mapping[str, Any]] = []
     bound = False
     for binding in stream:
-        if binding.get("kind") not in ("RoleBinding", "ClusterRoleBinding") or not _names(binding, namespace, account):
+        place = _metadata(binding).get("namespace", namespace)
+        if not binds(binding, namespace, account) or (binding["kind"] == "RoleBinding" and place != namespace):
             continue
         wanted = binding.get("roleRef") or {}
-        role = next((one for one in stream if _is(one, wanted.get("kind"), wanted.get("name"))), None)
+        role = next((one for one in stream if is_object(one, wanted.get("kind"), wanted.get("name"))), None)
         if role is None:
             return None  # a Role that is in the cluster already may say anything
         bound = True
@@ -59,14 +61,8 @@ def _allows(rule: Mapping[str, Any], right: Right) -> bool:
     )
 
 
-def _names(binding: KubeObject, namespace: str, account: str) -> bool:
-    if binding["kind"] == "RoleBinding" and _metadata(binding).get("namespace", namespace) != namespace:
-        return False
-    wanted = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    return any(wanted.items() <= dict(subject).items() for subject in binding.get("subjects") or ())
-
-
-def _is(obj: KubeObject, kind: object, name: object) -> bool:
+def is_object(obj: KubeObject, kind: object, name: object) -> bool:
+    """Say whether this is an object of a kind and a name, in any namespace."""
     return (obj.get("kind"), _metadata(obj).get("name")) == (kind, name)
 
 

@@ -168,6 +168,13 @@ def is_restricted(account: object) -> bool:
     return isinstance(account, str) and re.fullmatch(RESTRICTED, account) is not None
 
 
+def binds(obj: KubeObject, namespace: str, account: str) -> bool:
+    """Say whether an object binds an account to some role."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    is_binding = obj.get("kind") in ("RoleBinding", "ClusterRoleBinding")
+    return is_binding and any(subject.items() <= dict(one).items() for one in obj.get("subjects") or ())
+
+
 def permissions(namespace: str, account: str) -> list[KubeObject]:
     """Return the account of a namespace's agents and what it may do, as deploy/agent has it.
 

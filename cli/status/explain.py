@@ -12,7 +12,7 @@ from inplace.cli.group.avoided_nodes import AvoidedNode
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
 from inplace.cli.group.read import read_group
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
-from inplace.cli.group.straggler import Straggler, Why
+from inplace.cli.group.straggler import Why
 from inplace.cli.status.cluster_events import Event, Subject, read_events
 from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
 from inplace.cli.status.queued import read_queued
@@ -40,10 +40,12 @@ def run_explain(name: str, target: Target, *, output: Output) -> int:
         async with connected(target) as connection:
             facts = await read_facts(connection, name)
         explanation = explain(facts, now_s=time.time())
-        if output == "table":
-            _print(explanation)
-        else:
+        if output != "table":
             print_data(explanation_data(explanation), output)
+            return 0
+        from rich.text import Text
+
+        show(*(Text(text, style) for text, style in explanation_lines(explanation)))
         return 0
 
     return run_command("explain", work)
@@ -60,7 +62,8 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     events = await read_events(connection, Subject(JOBSETS, name, str(raw["metadata"]["uid"])), unread)
     more: dict[str, list[Event]] = {}
     nodes: dict[str, str] = {}
-    for late in _samples(state) if state.phase in WAITING else ():
+    samples = {one.why: one for one in reversed(state.stragglers)} if state.phase in WAITING else {}
+    for late in list(samples.values())[:SAMPLES_MAX]:
         subject = event_subject(state, late)
         more[subject.name] = await read_events(connection, subject, unread)
         if late.node is not None and late.why in (Why.NODE_LOST, Why.TERMINATING, Why.BEHIND, Why.SILENT):
@@ -136,12 +139,6 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
     return lines
 
 
-def _print(explanation: Explanation) -> None:
-    from rich.text import Text
-
-    show(*(Text(text, style) for text, style in explanation_lines(explanation)))
-
-
 async def _with_details(connection: Connection, state: GroupState, pods: list[PodFact]) -> list[PodFact]:
     """Read the first late Pods whole, and the one that failed first: of a large group only outlines are known."""
     whole: dict[str, PodFact] = {}
@@ -153,12 +150,6 @@ async def _with_details(connection: Connection, state: GroupState, pods: list[Po
         with suppress(NotFound):  # gone meanwhile
             whole[name] = POD_CODEC.convert(await connection.client.get(PODS, connection.namespace, name))
     return [whole.get(pod.name, pod) for pod in pods]
-
-
-def _samples(state: GroupState) -> list[Straggler]:
-    """Return one slot for each reason."""
-    by_reason = {one.why: one for one in reversed(state.stragglers)}
-    return list(by_reason.values())[:SAMPLES_MAX]
 
 
 async def _node_words(connection: Connection, name: str) -> str:

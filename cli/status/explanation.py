@@ -24,21 +24,14 @@ from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.common.kube.resources import JOBS, PODS
 from inplace.common.wire import names as wire
-from inplace.controller.spec.causes import unix_time
+from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.crash_loop import crash_loop_of
 from inplace.controller.spec.furthest_behind import silent_text
 from inplace.controller.spec.goodput import cost_text
 from inplace.controller.spec.scopes import fields_of_scope
 
-FAILURES = (
-    None,
-    "unknown",
-    "worker_exit",
-    "stalled",
-    "completed_early",
-    "pod_lost",
-    "job_failed",
-)  # triggers: something failed, or may have
+# Triggers: something failed, or may have.
+FAILURES = (None, Trigger.UNKNOWN.value, *(one.value for one in Trigger if one.is_failure))
 MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
 NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s

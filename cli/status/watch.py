@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -30,7 +31,6 @@ from inplace.cli.group.read import pods_selector, read_jobset, read_pods_of
 from inplace.cli.group.state import ENDED, GroupState, group_state
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.document import status_data
-from inplace.cli.status.progress import Progress
 from inplace.cli.status.view import status_picture
 from inplace.cli.terminal.moments import clock_text, count_text
 from inplace.cli.terminal.screen import Output, console
@@ -43,8 +43,36 @@ from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 REFRESH_S = 0.25  # 5,000 Pods announce within a second or two; more pictures than that nobody sees
 TICK_S = 1.0  # durations in the picture grow although nothing happens
 REST = 4  # times as long as the last picture took: 5,000 Pods in 0.1 s, so a fifth of a core while they all change
+WINDOW_S = 10.0  # a restart of 5,000 Pods takes about that long; older arrivals say little about the next
+SEEN_MAX = 256  # looks kept; four a second for a minute
 WATCHED_PODS = replace(POD_CODEC, meta=lambda pod: Meta("", pod.name, pod.name, pod.metadata.resource_version))
 """Known by their names, which no two Pods of Jobs share; a row of a Table has no UID."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What was seen of one gathering, for an estimate of its end: a straight line; another epoch starts anew."""
+
+    target: int = -1
+    _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))
+
+    def saw(self, now_s: float, target: int, arrived: int) -> None:
+        """Take note of how many had arrived."""
+        if target != self.target:
+            self.target = target
+            self._seen.clear()
+        self._seen.append((now_s, arrived))
+        while len(self._seen) > 2 and now_s - self._seen[0][0] > WINDOW_S:
+            self._seen.popleft()
+
+    def left_s(self, expected: int) -> float | None:
+        """Return the seconds until the last one arrives at this pace; None when no Pod arrived lately."""
+        if len(self._seen) < 2:
+            return None
+        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
+        if last <= first or last_s <= first_s:
+            return None
+        return (expected - last) * (last_s - first_s) / (last - first)
 
 
 class WatchLog:

@@ -176,9 +176,8 @@ def test_an_account_that_the_file_binds_is_left_to_the_user() -> None:
 
 def test_accounts_of_one_namespace_share_one_role() -> None:
     """Each account has its own binding, and the shared Role's name cannot be one of the user's by accident."""
-    made = injected(
-        f"{PLAIN}---\n{plain(pod='serviceAccountName: inplace-agent-b').replace('name: train', 'name: other', 1)}"
-    )
+    other = plain(pod="serviceAccountName: inplace-agent-b").replace("name: plain", "name: other", 1)
+    made = injected(f"{PLAIN}---\n{other}")
     assert [(one["kind"], one["metadata"]["name"]) for one in parse(made)][:5] == [
         ("ServiceAccount", "inplace-agent"),
         ("Role", "inplace-agent"),

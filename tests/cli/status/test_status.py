@@ -17,10 +17,9 @@ from inplace.cli.group.state import GroupPhase, GroupState, LastRestart, group_s
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import status_data
 from inplace.cli.status.listing import list_data, list_picture
-from inplace.cli.status.progress import Progress
 from inplace.cli.status.status import left_s_of
 from inplace.cli.status.view import status_picture
-from inplace.cli.status.watch import StatusWatch, watch_status
+from inplace.cli.status.watch import Progress, StatusWatch, watch_status
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import show
 from inplace.common.kube.http.request import Request
