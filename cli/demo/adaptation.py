@@ -23,8 +23,8 @@ _OTHER_PORT: Final = 18080  # of the barrier, where the Pod's own programs may h
 _NAME: Final = "demo"  # what the API server would add to generateName at random
 
 
-class UnsuitableError(Exception):
-    """The JobSet cannot be shown; the message says why, and what to do."""
+class DemoError(Exception):
+    """The demo cannot begin, or did not show what it should; the message says what was expected and what was seen."""
 
 
 def adapted(jobset: KubeObject, *, models: bool) -> tuple[KubeObject, list[str]]:
@@ -35,7 +35,7 @@ def adapted(jobset: KubeObject, *, models: bool) -> tuple[KubeObject, list[str]]
         models: its containers are timed models.
 
     Raises:
-        UnsuitableError: nothing in it can restart in place.
+        DemoError: nothing in it can restart in place.
     """
     jobset = deepcopy(jobset)
     notes = [*_named(jobset), *_started(jobset)]
@@ -122,13 +122,13 @@ def _injected(jobset: KubeObject) -> tuple[KubeObject, str]:
             changed = _changed(jobset, workers, port=_OTHER_PORT)
         except Refusal:
             problems = "".join(f"\n  {finding}" for finding in refusal.findings)
-            raise UnsuitableError(
+            raise DemoError(
                 f"expected a JobSet that restarts in place, or one that `inplace inject` can change, saw:{problems}"
             ) from refusal
     options = "".join(f" --worker {name}" for name in workers)
     if not _restarts_in_place(changed):
         strategy = (changed["spec"].get("failurePolicy") or {}).get("restartStrategy")
-        raise UnsuitableError(
+        raise DemoError(
             f"expected a JobSet with {wire.IN_PLACE_RESTART} and an agent in its Pods (the demo shows that), saw "
             f"restartStrategy {strategy}"
         )

@@ -5,21 +5,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.manifest import EXAMPLE
 from inplace.cli.terminal.visible import visible
 
 STDIN = "-"
 
 
-class ConsentError(Exception):
-    """Nobody agreed; the message says how to."""
-
-
 def ask(file: Path | None, *, yes: bool) -> None:
     """Say what will run here, and ask; a file of ours and `yes` need no answer.
 
     Raises:
-        ConsentError: the answer was no, or there is nobody to ask.
+        DemoError: the answer was no, or there is nobody to ask.
     """
     if file is None:
         return
@@ -32,10 +29,10 @@ def ask(file: Path | None, *, yes: bool) -> None:
         return
     instead = "; --runtime model runs none of them"
     if str(file) == STDIN or not sys.stdin.isatty():
-        raise ConsentError(f"expected --yes, for there is no terminal to ask on{instead}")
+        raise DemoError(f"expected --yes, for there is no terminal to ask on{instead}")
     print("inplace demo: run them? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise ConsentError(f"expected yes, saw another answer; nothing was started{instead}")
+        raise DemoError(f"expected yes, saw another answer; nothing was started{instead}")
 
 
 def _is_ours(file: Path) -> bool:

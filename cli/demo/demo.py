@@ -18,9 +18,10 @@ from random import Random
 from typing import Any, Literal
 
 from inplace.cli.agent_pyz import BuildError, program_folder
-from inplace.cli.demo.consent import ConsentError, ask
-from inplace.cli.demo.group import DemoError, DemoGroup
-from inplace.cli.demo.manifest import DemoManifest, ManifestError, read_demo_manifest
+from inplace.cli.demo.adaptation import DemoError
+from inplace.cli.demo.consent import ask
+from inplace.cli.demo.group import DemoGroup
+from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
 from inplace.cli.demo.view import DemoView
 from inplace.cli.manifests.pod_roles import members
 from inplace.common.kube.clock import LoopClock
@@ -85,7 +86,7 @@ def run_demo(options: DemoOptions) -> int:
         with program_folder() if needs_file else nullcontext() as agent_programs:
             programs = [folder for folder in (agent_programs, _venv_programs(options)) if folder is not None]
             return asyncio.run(_until_signal(_demo(options, manifest, LoopClock(), programs)))
-    except (ManifestError, ConsentError, DemoError, BuildError, ProfileError) as error:
+    except (DemoError, BuildError, ProfileError) as error:
         print(f"inplace demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # under virtual time, where nothing but memory has to be given back

@@ -9,6 +9,7 @@ from itertools import product
 from random import Random
 from typing import Any, Final
 
+from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.demo.obstacles import failed_inits, obstacles
 from inplace.common.kube.resources import EVENTS, KubeObject
@@ -24,10 +25,6 @@ SILENT_S: Final = 60.0  # then workers that printed no step count as working; im
 LOG_LINES_MAX: Final = 200  # of a worker that failed: a traceback, and what the agent beside it says
 WORDS_MAX: Final = 15  # of these that are shown
 AGENTS_LINES: Final = '{"timestamp": '  # how the lines of an agent and of a guard begin
-
-
-class DemoError(Exception):
-    """What the demo shows did not happen; the message says what was expected and what was seen."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inplace import examples
-from inplace.cli.demo.adaptation import UnsuitableError, adapted, initializers
+from inplace.cli.demo.adaptation import DemoError, adapted, initializers
 from inplace.cli.demo.node_shapes import node_shapes
 from inplace.cli.manifests.agent_pieces import DEPTH, KEEP_CONTAINERS
 from inplace.cli.manifests.documents import StreamError, read_stream
@@ -23,10 +23,6 @@ SUPERVISED = EXAMPLE.with_name("train-supervisor.yaml")
 PODS_DEFAULT = 8
 STALL_AFTER = "STALL_AFTER_S"  # the agent's
 PODS_MAX = 10_000  # of one demo: its cluster has a node for eight of them
-
-
-class ManifestError(Exception):
-    """The manifest cannot be used; the message says what was expected and what was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +87,7 @@ def read_demo_manifest(
     With `models` the containers are timed models.
 
     Raises:
-        ManifestError: the file is at fault.
+        DemoError: the file is at fault.
     """
     path = file or (SUPERVISED if mode == "supervisor" else EXAMPLE)
     documents = _read(path)
@@ -109,20 +105,20 @@ def read_demo_manifest(
         try:
             documents = with_pods(documents, pods)
         except (ValueError, KeyError, TypeError) as error:
-            raise ManifestError(f"--pods {pods}: {error}") from error
+            raise DemoError(f"--pods {pods}: {error}") from error
         jobset = _only_jobset(documents, path)
     _fill(jobset, path)
     try:
         fitting, notes = adapted(jobset, models=models)
-    except UnsuitableError as error:
-        raise ManifestError(f"{path}: {error}") from error
+    except DemoError as error:
+        raise DemoError(f"{path}: {error}") from error
     documents[next(place for place, document in enumerate(documents) if document is jobset)] = fitting
     manifest = _described(documents, fitting, notes, path)
     _let_restart_at_once(fitting, manifest.agents)
     if stall_after_s is not None and manifest.mode != "sidecar":
         _set_variable(fitting, manifest.agents, {"name": STALL_AFTER, "value": f"{stall_after_s:g}"})
     if mode is not None and mode != manifest.mode:
-        raise ManifestError(f"{path}: expected a manifest for --mode {mode}, saw one for {manifest.mode} mode")
+        raise DemoError(f"{path}: expected a manifest for --mode {mode}, saw one for {manifest.mode} mode")
     return manifest
 
 
@@ -130,10 +126,10 @@ def _read(file: Path) -> list[KubeObject]:
     try:
         documents = list(read_stream(str(file)).objects())
     except StreamError as error:
-        raise ManifestError(str(error)) from error
+        raise DemoError(str(error)) from error
     for document in documents:
         if document.get("kind") == wire.KIND and not isinstance(document.get("metadata"), dict):
-            raise ManifestError(f"{file}: expected objects with apiVersion, kind and metadata, saw {document!r:.80}")
+            raise DemoError(f"{file}: expected objects with apiVersion, kind and metadata, saw {document!r:.80}")
     return documents
 
 
@@ -141,7 +137,7 @@ def _only_jobset(documents: list[KubeObject], file: Path) -> KubeObject:
     jobsets = [document for document in documents if document["kind"] == wire.KIND]
     if len(jobsets) != 1:
         kinds = ", ".join(str(document["kind"]) for document in documents)
-        raise ManifestError(f"{file}: expected exactly one JobSet, saw {len(jobsets)} (kinds: {kinds})")
+        raise DemoError(f"{file}: expected exactly one JobSet, saw {len(jobsets)} (kinds: {kinds})")
     return jobsets[0]
 
 
@@ -166,39 +162,39 @@ def _fill(jobset: KubeObject, file: Path) -> None:
     """Set the numbers that the API server would set, and refuse what it would refuse with words of its schema."""
     replicated = (jobset.get("spec") or {}).get("replicatedJobs")
     if not isinstance(replicated, list) or not replicated:
-        raise ManifestError(f"{file}: expected spec.replicatedJobs with at least one entry, saw {replicated!r:.80}")
+        raise DemoError(f"{file}: expected spec.replicatedJobs with at least one entry, saw {replicated!r:.80}")
     for place, job in enumerate(replicated):
         path = f"{file}: spec.replicatedJobs[{place}]"
         spec = ((job.get("template") or {}).get("spec") or {}) if isinstance(job, dict) else {}
         containers = ((spec.get("template") or {}).get("spec") or {}).get("containers")
         if not isinstance(containers, list) or not containers or not all(isinstance(each, dict) for each in containers):
-            raise ManifestError(f"{path}: expected template.spec.template.spec.containers, saw {containers!r:.80}")
+            raise DemoError(f"{path}: expected template.spec.template.spec.containers, saw {containers!r:.80}")
         for holder, field in ((job, "replicas"), (spec, "parallelism")):
             if holder.get(field) is None:
                 holder[field] = 1
             if type(holder[field]) is not int:
-                raise ManifestError(f"{path}: expected a whole number for {field}, saw {holder[field]!r:.80}")
+                raise DemoError(f"{path}: expected a whole number for {field}, saw {holder[field]!r:.80}")
 
 
 def _described(documents: list[KubeObject], jobset: KubeObject, notes: list[str], file: Path) -> DemoManifest:
     """Find in the JobSet what the demo needs; the API server judges the rest."""
     if not jobset["metadata"].get("name"):
-        raise ManifestError(f"{file}: expected metadata.name or metadata.generateName, saw neither")
+        raise DemoError(f"{file}: expected metadata.name or metadata.generateName, saw neither")
     everyone = sum(member.pods for member in members(jobset))
     group = [member for member in members(jobset) if not member.has_opted_out]
     first = initializers(jobset)
     pods = sum(member.pods for member in group if member.name not in first)
     if not 1 <= pods <= everyone <= PODS_MAX:
-        raise ManifestError(
+        raise DemoError(
             f"{file}: expected 1 to {PODS_MAX:,} Pods that restart in place, saw replicas x parallelism = {pods:,}"
         )
     leading = next((member for member in group if member.agent and member.name not in first), None)
     if leading is None:
-        raise ManifestError(f"{file}: expected an agent in the Pods that restart in place, saw none")
+        raise DemoError(f"{file}: expected an agent in the Pods that restart in place, saw none")
     try:
         nodes = node_shapes(jobset)
     except (ValueError, TypeError, KeyError) as error:
-        raise ManifestError(f"{file}: expected quantities as Kubernetes writes them, saw {error}") from error
+        raise DemoError(f"{file}: expected quantities as Kubernetes writes them, saw {error}") from error
     agents = frozenset(member.agent.name for member in group if member.agent)
     workers = {member.name: _worker(member).name for member in group}
     return DemoManifest(documents, jobset, pods, workers, agents, _mode(leading), notes, nodes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,14 @@ def demo_json(*arguments: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def processes(file: str) -> Iterator[tuple[int, bytes]]:
+    """Yield the processes of this machine that we may read, each with a file of /proc."""
+    for entry in Path("/proc").iterdir():
+        with suppress(FileNotFoundError, PermissionError, ProcessLookupError):  # it ended, or is another user's
+            if entry.name.isdigit():
+                yield int(entry.name), (entry / file).read_bytes()
 
 
 def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:

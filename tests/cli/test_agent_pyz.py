@@ -21,7 +21,7 @@ from inplace.cli.agent_pyz import BuildError, build, main
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, run
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, processes, run
 from tests.promtool import complaints
 
 pytestmark = pytest.mark.slow  # it runs under each Python of the machine, and `make test` must not depend on those
@@ -242,15 +242,13 @@ async def test_the_demo_runs_it_and_its_metrics_pass_the_linter(kept_demo: str, 
 
 def agents_of_files(folder: Path) -> list[str]:
     """Return the command lines of agents that run from a demo's programs below a folder: other demos may run."""
-    lines = []
-    for entry in Path("/proc").iterdir():
-        try:
-            words = (entry / "cmdline").read_bytes().decode().split("\0") if entry.name.isdigit() else []
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-        if any(word.startswith(f"{folder}/inplace-programs-") and word.endswith("/inplace-agent") for word in words):
-            lines.append(" ".join(words))
-    return lines
+    start = f"{folder}/inplace-programs-"
+    lines = [line.decode().split("\0") for _, line in processes("cmdline")]
+    return [
+        " ".join(words)
+        for words in lines
+        if any(word.startswith(start) and word.endswith("/inplace-agent") for word in words)
+    ]
 
 
 def test_what_an_installation_leaves_behind_does_no_harm(tmp_path: Path) -> None:

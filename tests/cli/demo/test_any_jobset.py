@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from inplace.cli.demo.adaptation import UnsuitableError, adapted
-from inplace.cli.demo.consent import ConsentError, ask
+from inplace.cli.demo.adaptation import DemoError, adapted
+from inplace.cli.demo.consent import ask
 from inplace.cli.demo.manifest import EXAMPLE
 from inplace.cli.demo.node_shapes import node_shapes
 from inplace.cli.demo.obstacles import OBSTACLES_MAX, obstacles
@@ -82,7 +82,7 @@ def test_a_jobset_that_cannot_restart_in_place_is_refused_with_the_reason() -> N
     """The refusal is the one of `inplace inject`."""
     given = jobset()
     given["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimitPerIndex"] = 2
-    with pytest.raises(UnsuitableError, match="backoffLimitPerIndex"):
+    with pytest.raises(DemoError, match="backoffLimitPerIndex"):
         adapted(given, models=True)
 
 
@@ -117,9 +117,9 @@ def test_a_group_that_starts_has_no_obstacle() -> None:
 def test_a_manifest_s_commands_need_consent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without a terminal a stranger's file needs --yes; a file of ours does not; the first line says what runs here."""
     stranger = tmp_path / "job.yaml"
-    with pytest.raises(ConsentError, match="--yes"):
+    with pytest.raises(DemoError, match="--yes"):
         ask(stranger, yes=False)
-    with pytest.raises(ConsentError, match="--yes"):
+    with pytest.raises(DemoError, match="--yes"):
         ask(Path("-"), yes=False)
     ask(stranger, yes=True)
     ask(EXAMPLE, yes=False)

@@ -11,7 +11,7 @@ import pytest
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, run
+from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, processes, run
 from tests.cli.injecting import as_yaml
 
 MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lift", "first_step")
@@ -19,14 +19,7 @@ MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lif
 
 def processes_with(marker: str) -> list[int]:
     """Return the processes whose environment contains `marker`."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker.encode() in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except (FileNotFoundError, PermissionError, ProcessLookupError):
-            continue  # the process ended meanwhile, or belongs to another user
-    return found
+    return [pid for pid, environ in processes("environ") if marker.encode() in environ]
 
 
 def test_real_processes_restart_in_place() -> None:

@@ -10,8 +10,9 @@ from random import Random
 
 import pytest
 
+from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.demo import TRAIN_S, strike_workers, timeline_of
-from inplace.cli.demo.group import DemoError, DemoGroup
+from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.kube.clock import LoopClock
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
