@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,24 @@ def processes(file: str) -> Iterator[tuple[int, bytes]]:
         with suppress(FileNotFoundError, PermissionError, ProcessLookupError):  # it ended, or is another user's
             if entry.name.isdigit():
                 yield int(entry.name), (entry / file).read_bytes()
+
+
+@contextmanager
+def kept_demo(folder: Path, *arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run a demo of two Pods that stays up, with its files in a folder; yield its process and its kubeconfig."""
+    words, variables = command("demo", "--pods", "2", "--keep", *arguments), {"TMPDIR": str(folder)} | environment
+    pipe, kubeconfig = subprocess.PIPE, ""
+    with subprocess.Popen(
+        words, cwd=REPOSITORY, env=os.environ | variables, stdout=pipe, stderr=pipe, text=True
+    ) as demo:
+        assert demo.stdout is not None
+        try:
+            while "stays up" not in (line := demo.stdout.readline()):
+                assert line, "the demo ended before it was up"
+                kubeconfig = line.partition("KUBECONFIG=")[2].strip() or kubeconfig
+            yield demo, kubeconfig
+        finally:
+            demo.kill()
 
 
 def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ from inplace.cli.agent_pyz import BuildError, build, main
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, processes, run
+from tests.cli.command import REPOSITORY, RUN_S_MAX, demo_json, kept_demo, processes, run
 from tests.promtool import complaints
 
 pytestmark = pytest.mark.slow  # it runs under each Python of the machine, and `make test` must not depend on those
@@ -196,25 +196,12 @@ def test_the_demo_runs_it_as_a_supervisor() -> None:
 
 
 @pytest.fixture
-def kept_demo(tmp_path: Path) -> Iterator[str]:
+def kubeconfig(tmp_path: Path) -> Iterator[str]:
     """Run a demo with the one-file agent that stays up after one restart; return its kubeconfig."""
-    environment = os.environ | {"TMPDIR": str(tmp_path)}
-    arguments = command("demo", "--pods", "2", "--failures", "1", "--keep", "--agent-pyz")
-    demo = subprocess.Popen(
-        arguments, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert demo.stdout is not None
-    kubeconfig = ""
-    try:
-        while "stays up" not in (line := demo.stdout.readline()):
-            assert line, "the demo ended before it was up"
-            kubeconfig = line.partition("KUBECONFIG=")[2].strip() or kubeconfig
-        yield kubeconfig
+    with kept_demo(tmp_path, "--failures", "1", "--agent-pyz") as (demo, path):
+        yield path
         demo.send_signal(signal.SIGTERM)
         demo.communicate(timeout=RUN_S_MAX)
-    finally:
-        demo.kill()
-        demo.wait()
 
 
 def get(address: str, path: str, token: str = "") -> bytes:
@@ -225,9 +212,9 @@ def get(address: str, path: str, token: str = "") -> bytes:
 
 
 @pytest.mark.asyncio
-async def test_the_demo_runs_it_and_its_metrics_pass_the_linter(kept_demo: str, tmp_path: Path) -> None:
+async def test_the_demo_runs_it_and_its_metrics_pass_the_linter(kubeconfig: str, tmp_path: Path) -> None:
     """Every agent and guard of the demo runs from the file, and promtool accepts an agent's metrics after a restart."""
-    credentials = read_kubeconfig(kept_demo)
+    credentials = read_kubeconfig(kubeconfig)
     server = f"{credentials.host}:{credentials.port}"
     pods = json.loads(get(server, "/api/v1/namespaces/default/pods", credentials.token))["items"]
     assert len(pods) == 2

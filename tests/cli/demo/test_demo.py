@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command, demo_json, processes, run
+from tests.cli.command import REPOSITORY, RUN_S_MAX, demo_json, kept_demo, processes, run
 from tests.cli.injecting import as_yaml
 
 MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lift", "first_step")
@@ -92,23 +90,9 @@ def test_a_model_run_repeats_itself_from_its_seed() -> None:
 def test_an_interrupted_demo_leaves_no_process(number: signal.Signals, tmp_path: Path) -> None:
     """After Ctrl-C or SIGTERM in mid-training, no agent, worker or controller is left."""
     marker = f"INPLACE_TEST_MARKER={tmp_path}"
-    environment = os.environ | {"TMPDIR": str(tmp_path), "INPLACE_TEST_MARKER": str(tmp_path)}
-    demo = subprocess.Popen(
-        command("demo", "--pods", "2", "--failures", "0", "--keep"),
-        cwd=REPOSITORY,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert demo.stdout is not None
-    try:
-        while "stays up" not in (line := demo.stdout.readline()):
-            assert line, "the demo ended before it was up"
+    with kept_demo(tmp_path, "--failures", "0", INPLACE_TEST_MARKER=str(tmp_path)) as (demo, _):
         demo.send_signal(number)
         _, stderr = demo.communicate(timeout=RUN_S_MAX)
-    finally:
-        demo.kill()
 
     assert demo.returncode == 128 + number, stderr
     assert processes_with(marker) == []
