@@ -208,10 +208,9 @@ def _of_containers(pod: PodFact) -> _Reason | None:
         waiting = container.state.waiting
         reason = waiting.reason if waiting is not None else None
         said = (waiting.message if waiting is not None else None) or ""
-        if reason in IMAGE:
-            return _Reason(Why.IMAGE, f"container {container.name}: {said or reason}")
-        if reason in CONFIG:
-            return _Reason(Why.CONFIG, f"container {container.name}: {said or reason}")
+        if reason in (*IMAGE, *CONFIG):
+            why = Why.IMAGE if reason in IMAGE else Why.CONFIG
+            return _Reason(why, f"container {container.name}: {said or reason}")
         if reason == "CrashLoopBackOff":
             return _of_init(pod) or _of_crash(pod, container)
     if (failed := _of_init(pod)) is not None:

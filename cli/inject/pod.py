@@ -10,7 +10,7 @@ from inplace.agent.barrier.address import OUR_PORT
 from inplace.agent.start.exit_code import ExitCode
 from inplace.cli.inject.agent_resources import OPTION, agent_resources, check_resources
 from inplace.cli.inject.policies import NO_POLICIES, PolicyOptions
-from inplace.cli.inject.worker import add_restart_rules, add_variables, fail_on, fill, let_restart, stop_signal, wrap
+from inplace.cli.inject.worker import add_restart_rules, add_variables, fill, let_restart, wrap
 from inplace.cli.manifests import agent_pieces
 from inplace.cli.manifests.finding import REFUSED, Finding, refusal, shown
 from inplace.cli.manifests.pod_failure_policy import final_codes
@@ -143,7 +143,7 @@ def _bring_token(pod: KubeObject, agent: Container, *, is_new: bool) -> None:
 def _guard(worker: Container, agent: Container, final: Sequence[int], options: InjectOptions) -> Iterator[Finding]:
     """Make a guard the worker's parent, and let both containers see the link."""
     if not worker.calls("guard"):
-        yield from wrap(worker, "guard", (*fail_on(final), *stop_signal(worker)), agent_in_image=options.agent_in_image)
+        yield from wrap(worker, "guard", final, agent_in_image=options.agent_in_image)
         if not options.agent_in_image:
             yield from add_variables(agent, [{"name": "AGENT_FILE", "value": agent_pieces.PROGRAM_FILE}])
     yield from add_variables(worker, [dict(agent.env.get("LINK_FILE", agent_pieces.LINK))])
@@ -188,7 +188,7 @@ def _add_supervisor(member: Member, worker: Container, options: InjectOptions, *
     """Make the agent the parent of the worker."""
     codes = final_codes(member.job_spec, worker.name)
     if member.supervisor is None:
-        yield from wrap(worker, "run", (*fail_on(codes), *stop_signal(worker)), agent_in_image=options.agent_in_image)
+        yield from wrap(worker, "run", codes, agent_in_image=options.agent_in_image)
         if not options.agent_in_image:
             yield from _add_file(member, worker, options, as_root=as_root)
     if worker.has_upstream_names and worker.is_upstream_supervisor:

@@ -16,17 +16,6 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE as CHECK_FAILED
 
 
-def fail_on(final: Sequence[int]) -> tuple[str, ...]:
-    """Return the option that makes guard and supervisor leave with these codes; nothing without any."""
-    return ("--fail-on", spell(final, separator=",")) if final else ()
-
-
-def stop_signal(worker: Container) -> tuple[str, ...]:
-    """Return the option that tells guard and supervisor by which signal kubelet ends the Pod; nothing for SIGTERM."""
-    name = (worker.raw.get("lifecycle") or {}).get("stopSignal")
-    return ("--stop-signal", name) if isinstance(name, str) and name != "SIGTERM" and signal_number(name) else ()
-
-
 def add_restart_rules(worker: Container, final: Sequence[int], *, has_check: bool) -> Iterator[Finding]:
     """Let a worker that fails restart its Pod; one that succeeds, or gives a final code, ends it."""
     raw = worker.raw
@@ -72,8 +61,11 @@ def let_restart(worker: Container, code: int, final: Sequence[int], pod_policy: 
     yield from add_variables(worker, [{"name": agent_pieces.CONTAINER_RESTART, "value": str(code)}])
 
 
-def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_image: bool) -> Iterator[Finding]:
-    """Put the agent in front of the worker's command."""
+def wrap(worker: Container, subcommand: str, final: Sequence[int], *, agent_in_image: bool) -> Iterator[Finding]:
+    """Put the agent in front of the worker's command.
+
+    It is told the codes with which it leaves, `final`, and by which signal kubelet ends the Pod, if not by SIGTERM.
+    """
     command = worker.raw.get("command")
     if not command:
         fix = "write the image's ENTRYPOINT as the command (`docker inspect` shows it): inject wraps only what it sees"
@@ -83,6 +75,10 @@ def wrap(worker: Container, subcommand: str, flags: Sequence[str], *, agent_in_i
         return
     file = agent_pieces.GUARD_COMMAND if subcommand == "guard" else agent_pieces.PROGRAM_COMMAND
     program = (PROGRAM,) if agent_in_image else file
+    flags = ["--fail-on", spell(final, separator=",")] if final else []
+    stop = (worker.raw.get("lifecycle") or {}).get("stopSignal")
+    if isinstance(stop, str) and stop != "SIGTERM" and signal_number(stop):
+        flags += ["--stop-signal", stop]
     worker.raw["command"] = [*program, subcommand, *flags, "--", *command]
 
 

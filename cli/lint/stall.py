@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from inplace.agent.progress.watch_settings import STALL_AFTER, START_STALL_AFTER, WatchSettings, annotated_limits
@@ -23,41 +22,25 @@ SHORT_S: Final = 10.0  # below it an evaluation, a checkpoint or a slow disk is 
 _ANNOTATIONS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)
 
 
-@dataclass(frozen=True, slots=True)
-class _Watchdog:
-    """What one agent watches by.
-
-    Args:
-        limits: those that hold, from wherever they come.
-        own: the agent's own settings.
-        problem: why it cannot watch; "" if it can.
-    """
-
-    limits: StallSettings
-    own: WatchSettings
-    problem: str = ""
-
-
 def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield limits that the agent refuses, that nobody can watch by, and those that are likely too short."""
     try:
         given = _given(member, agent)
-        watchdog = _watchdog(member, agent, given)
+        limits, own, problem = _watchdog(member, agent, given)
     except ArgumentsError:
         return  # has a finding of its own
     except ConfigError as error:
-        for problem in error.problems:
-            if problem.partition(":")[0] in given:
+        for refused in error.problems:
+            if refused.partition(":")[0] in given:
                 path, fix = f"{agent.path}.command", "see inplace-agent --help"
-                yield Finding("agent-command", path, problem, "options that the agent accepts", fix)
+                yield Finding("agent-command", path, refused, "options that the agent accepts", fix)
         return
-    limits, own = watchdog.limits, watchdog.own
     if not limits.are_set:
         return
     where = _place(agent, given, own, number=0 if limits.stall_after_s is not None else 1)
-    if watchdog.problem:
+    if problem:
         fix = "use `inplace inject`, whose worker has a guard; or remove the limit"
-        yield Finding("stall-unwatched", where, "a limit", watchdog.problem, fix)
+        yield Finding("stall-unwatched", where, "a limit", problem, fix)
         return
     stall_s, start_s = limits.stall_after_s, limits.start_stall_after_s
     if stall_s is not None and stall_s < SHORT_S:
@@ -72,10 +55,10 @@ def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
 def stall_limits(member: Member, agent: Container) -> StallSettings:
     """Return the limits by which an agent watches its worker; none where it does not, or they cannot be read."""
     try:
-        watchdog = _watchdog(member, agent, _given(member, agent))
+        limits, _, problem = _watchdog(member, agent, _given(member, agent))
     except (ArgumentsError, ConfigError):
         return StallSettings()
-    return StallSettings() if watchdog.problem else watchdog.limits
+    return StallSettings() if problem else limits
 
 
 def is_judging_steps(jobset: JobSet) -> bool:
@@ -109,7 +92,8 @@ def _given(member: Member, agent: Container) -> dict[str, str]:
     return dict(options.variables) if isinstance(options, RunOptions) else {}
 
 
-def _watchdog(member: Member, agent: Container, given: dict[str, str]) -> _Watchdog:
+def _watchdog(member: Member, agent: Container, given: dict[str, str]) -> tuple[StallSettings, WatchSettings, str]:
+    """Return the limits that hold, from wherever they come; the agent's own settings; why it cannot watch, or ""."""
     config = AgentConfig.from_env(settled_environment(agent) | given)
     own = config.watch or WatchSettings(folder=config.progress_dir)
     texts = [text if isinstance(text := member.annotations.get(name), str) else None for name in _ANNOTATIONS]
@@ -117,7 +101,7 @@ def _watchdog(member: Member, agent: Container, given: dict[str, str]) -> _Watch
     problem = UNWATCHED if member.mode == "sidecar" and not config.link_file else ""
     if not problem and not own.pattern and not own.folder.startswith("/"):
         problem = "expected EPOCH_FILE or LINK_FILE on an emptyDir, or PROGRESS_FILE, but none is set"
-    return _Watchdog(limits, own, problem)
+    return limits, own, problem
 
 
 def _place(agent: Container, given: Mapping[str, str], own: WatchSettings, *, number: int) -> str:
