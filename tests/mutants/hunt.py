@@ -50,7 +50,7 @@ class Bounds:
     """
 
     seeds_first: int = 20
-    directed: int = 100
+    directed: int = 200
     plans: int = 160
     seeds: int = 160
 
