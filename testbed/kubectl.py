@@ -52,10 +52,9 @@ async def done(kubeconfig: Path, *arguments: str, stdin: str = "") -> str:
 
     An apply that a loaded server had no time for is said again, as a person would.
     """
-    ended = await kubectl(kubeconfig, *arguments, stdin=stdin)
-    for _ in range(APPLIES_MAX - 1):
+    for _ in range(APPLIES_MAX):
+        ended = await kubectl(kubeconfig, *arguments, stdin=stdin)
         if arguments[0] != "apply" or NO_TIME not in ended.err:
             break
-        ended = await kubectl(kubeconfig, *arguments, stdin=stdin)
     assert ended.code == 0, f"kubectl {' '.join(arguments)}: {ended.code}\n{ended.out}\n{ended.err}"
     return ended.out

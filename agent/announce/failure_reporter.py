@@ -38,7 +38,7 @@ class FailureReporter:
     Args:
         take: advances the machine by an event.
         start_task: starts a task that the agent's end waits for.
-        hold_back: lets nothing be announced for so many seconds.
+        hold_back: puts the next announcement off by so many seconds.
     """
 
     def __init__(

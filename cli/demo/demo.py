@@ -94,7 +94,7 @@ def run_demo(options: DemoOptions) -> int:
 
 
 def _check(options: DemoOptions, manifest: DemoManifest) -> None:
-    """Refuse options that do not fit the runtime, and to stop workers where nobody would find them."""
+    """Refuse options that do not fit the runtime, and --stall without a watchdog."""
     if options.stall and manifest.mode == "sidecar":
         raise DemoError(
             "--stall: expected --mode guarded, process or supervisor (without a guard nobody sees its progress), "

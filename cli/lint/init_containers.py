@@ -127,7 +127,7 @@ def _cloned(words: Sequence[str]) -> list[str]:
 
 
 def _keys(words: Sequence[str]) -> list[str]:
-    """Return the file of ssh-keygen, which asks whether it may be replaced, and nobody answers."""
+    """Return the file that ssh-keygen writes. Where it exists ssh-keygen asks, and nobody answers."""
     return [after for option, after in pairwise(words) if option == "-f"]
 
 
@@ -147,7 +147,7 @@ def _arguments(words: Sequence[str], with_value: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Once:
-    """A program that fails when what it does has been done.
+    """A program that fails when it runs a second time.
 
     Args:
         cure: how to write it.

@@ -23,7 +23,7 @@ _ANNOTATIONS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)
 
 
 def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
-    """Yield limits that the agent refuses, that nobody can watch by, and those that are likely too short."""
+    """Yield limits that the agent refuses, limits without a watchdog, and limits that are likely too short."""
     try:
         given = _given(member, agent)
         limits, own, problem = _watchdog(member, agent, given)

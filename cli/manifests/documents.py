@@ -140,7 +140,7 @@ def _check_form(part: Any, form: Any, path: str, where: str) -> None:
     """Refuse an object that is a JobSet in name only, so that later code need not check.
 
     Args:
-        part: what stands there; None passes as empty.
+        part: the value to check; None counts as empty.
         form: the named parts of a mapping, or the form of a list's items.
         path: where it stands.
         where: the file and the object, for the message.

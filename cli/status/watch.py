@@ -51,7 +51,7 @@ WATCHED_PODS = replace(POD_CODEC, meta=lambda pod: Meta("", pod.name, pod.name, 
 
 @dataclass(slots=True)
 class Progress:
-    """What was seen of one gathering, for an estimate of its end: a straight line; another epoch starts anew."""
+    """What was seen of one gathering. Its end is estimated along a straight line; another epoch starts anew."""
 
     target: int = -1
     _seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))

@@ -107,15 +107,18 @@ async def test_a_refused_connection_sent_nothing() -> None:
     await transport.close()
 
 
+class Ageing(LoopClock):
+    """A clock that a test moves on."""
+
+    age_s = 0.0
+
+    def monotonic_s(self) -> float:
+        """Return the loop's time, and what it was moved on by."""
+        return super().monotonic_s() + self.age_s
+
+
 async def test_an_old_idle_connection_is_not_trusted() -> None:
     """A connection idle beyond the bound is not used: the server may be closing it."""
-
-    class Ageing(LoopClock):
-        age_s = 0.0
-
-        def monotonic_s(self) -> float:
-            return super().monotonic_s() + self.age_s
-
     clock = Ageing()
     server = ScriptedServer(answer=echo)
     async with talking(server, clock) as transport:
@@ -127,13 +130,6 @@ async def test_an_old_idle_connection_is_not_trusted() -> None:
 
 async def test_a_bursts_connections_are_closed_when_they_are_old() -> None:
     """Idle connections beyond the bound of age are closed by whatever exchange ends next."""
-
-    class Ageing(LoopClock):
-        age_s = 0.0
-
-        def monotonic_s(self) -> float:
-            return super().monotonic_s() + self.age_s
-
     clock = Ageing()
     server = ScriptedServer(answer=echo)
     async with talking(server, clock) as transport:
