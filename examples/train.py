@@ -293,18 +293,15 @@ def gradient(weights: Sequence[float], samples: Iterator[tuple[list[float], floa
 def reduce(mine: list[float], members: Sequence[Connection], leader: Connection | None, step: int) -> list[float]:
     """Return the mean over all workers: rank 0 adds in rank order, so that every run rounds alike.
 
-    Each worker says its step BEFORE it waits for the others: the rank that hangs is then the one that is behind. Rank 0
-    has all others wait for it, so it says its step when they need it no more. While it waits for them it is not silent.
+    Each worker says its step BEFORE it waits for the others, so nobody who waits is behind the rank that hangs.
     """
     layout = f"!{len(mine)}d"
+    inplace.progress(step)
     if leader is not None:
-        inplace.progress(step)
         leader.send(struct.pack(layout, *mine))
         return list(struct.unpack(layout, leader.receive()))
     for member in members:
         mine = [a + b for a, b in zip(mine, struct.unpack(layout, member.receive()), strict=True)]
-        if step:
-            inplace.progress(step - 1)
     mean = [value / (len(members) + 1) for value in mine]
     for member in members:
         member.send(struct.pack(layout, *mean))
