@@ -1,1 +1,1 @@
-"""What the agent's start path has instead of dataclasses, typing and what Python 3.10 lacks of asyncio."""
+"""What the agent's start path has instead of dataclasses and typing."""

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     from typing import dataclass_transform
-else:  # Python 3.10 has no such name, and it does nothing
+else:  # it does nothing, and typing costs a start
 
     def dataclass_transform(**_: Any) -> Any:  # noqa: D103
         return lambda decorator: decorator

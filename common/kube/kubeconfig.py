@@ -305,10 +305,8 @@ def _root(file: Path) -> dict[str, Any]:
 
 
 def _yaml(file: Path, text: str) -> Any:
-    try:
-        import yaml
-    except ImportError as error:  # the one-file agent
-        raise _error(file, "the file", "JSON (there is no PyYAML here to read anything else)", "no JSON") from error
+    import yaml  # not on the start path: no file in a Pod is YAML
+
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:

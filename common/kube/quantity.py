@@ -26,3 +26,15 @@ def parse_quantity(value: object) -> Decimal | None:
     number, exponent, suffix = found.groups()
     factor = Decimal(10) ** int(exponent) if exponent else _FACTORS[suffix] if suffix else Decimal(1)
     return Decimal(number) * factor
+
+
+def quantity_text(amount: Decimal, *, is_bytes: bool) -> str:
+    """Return a quantity as people write it: 960m, 1500, or of bytes 32Mi."""
+    if is_bytes:
+        suffix, factor = max(
+            (one for one in _BINARY.items() if amount >= one[1] and amount % one[1] == 0),
+            key=lambda one: one[1],
+            default=("", Decimal(1)),
+        )
+        return f"{int(amount / factor)}{suffix}"
+    return f"{int(amount)}" if amount == int(amount) else f"{int(amount * 1000)}m"

@@ -74,10 +74,12 @@ class ReportState:
     Args:
         failure: the first failure of this Pod's worker; None while there was none.
         was_due: the PATCH that says so was begun. It is sent ONCE.
+        answered: ReportSent came.
     """
 
     failure: WorkerFailed | WorkerStalled | None = None
     was_due: bool = False
+    answered: bool = False
 
 
 def step(state: ReportState, event: Event) -> tuple[ReportState, tuple[Action, ...]]:
@@ -94,8 +96,8 @@ def step(state: ReportState, event: Event) -> tuple[ReportState, tuple[Action, .
             return state, ()
         return replace(state, failure=event), (ScheduleReport(),)
     expected = ReportSent if state.was_due else ReportDue
-    if state.failure is None or not isinstance(event, expected):
+    if state.failure is None or state.answered or not isinstance(event, expected):
         raise InvariantError(f"event {event!r} after failure {state.failure!r}, was due: {state.was_due}")
     if state.was_due:
-        return state, ()
+        return replace(state, answered=True), ()
     return replace(state, was_due=True), (SendReport(state.failure),)

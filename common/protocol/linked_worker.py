@@ -1,10 +1,11 @@
 """
-The worker at the other end of the link, as the agent sees it in depth `process`: what its guards said.
+The worker at the other end of the link, as the agent sees it: what its guards said.
 
-Each of the Pod's workers has a guard. Together they are the one worker of `common.protocol.supervisor`: it has exited
-once one of them failed, and it is gone once every guard that was told to start one has said that none of its processes
-is left. A guard whose connection ends has left with its container; only kubelet starts that again, so the worker is
-lost.
+Each of the Pod's workers has a guard. Together they are the one worker of `common.protocol.pod`: it has exited once one
+of them failed, and it is gone once every guard that was told to start one has said that none of its processes is left.
+A guard whose connection ends has left with its container; only kubelet starts that again, so the worker is lost.
+
+In depth `containers` guards do not stay: each ends with its worker, and waits for a lift from its first word on.
 
 Safety rests on one line: `Gone` needs every guard's own word. Pure; the shell carries the messages.
 """
@@ -50,6 +51,13 @@ class SignalWorkers:
 
 
 @record
+class Greeted:
+    """A guard connected."""
+
+    peer: int
+
+
+@record
 class Heard:
     """A guard said something."""
 
@@ -89,7 +97,7 @@ class Lost:
     """A container of a worker is gone, so kubelet must start this Pod's containers again."""
 
 
-Event = Lift | SignalWorkers | Heard | PeerLeft
+Event = Lift | SignalWorkers | Greeted | Heard | PeerLeft
 Action = Tell | Exited | Gone | Lost
 Step = tuple["LinkedWorkerState", tuple[Action, ...]]
 
@@ -99,6 +107,7 @@ class LinkedWorkerState:
     """All that the machine remembers.
 
     Args:
+        stays: guards outlive their workers: depth `process`.
         peers: the guards that are connected, in the order of their numbers.
         epoch: of the lift that stands; None while no worker may start.
         completed: a worker of this epoch ended by itself with exit code 0.
@@ -108,6 +117,7 @@ class LinkedWorkerState:
         is_lost: that was reported, and nothing else matters.
     """
 
+    stays: bool = True
     peers: tuple[Peer, ...] = ()
     epoch: int | None = None
     completed: bool = False
@@ -143,6 +153,8 @@ def step(state: LinkedWorkerState, event: Event) -> Step:
         return _order(state, event.number) if state.epoch is not None else (state, ())
     if isinstance(event, PeerLeft):
         return _left(state, event.peer)
+    if isinstance(event, Greeted):
+        return (state, ()) if state.stays else _heard(state, event.peer, Absent(0))
     return _heard(state, event.peer, event.message)
 
 
@@ -198,7 +210,8 @@ def _left(state: LinkedWorkerState, number: int) -> Step:
     if not life:
         return state, ()
     state = replace(state, peers=tuple(peer for peer in state.peers if peer.number != number), is_short=True)
-    if life in (LIFTED, RUNS):
+    owing = (LIFTED, RUNS) if state.stays else (RUNS,) if state.epoch else ()  # without epochs an end is no news
+    if life in owing:
         return replace(state, is_lost=True), (Lost(),)
     return _settled(state)
 

@@ -64,10 +64,13 @@ GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this
 # Ours, on the JobSet: what restarts together (JobSet, Group or ReplicatedJob). On its Pods: the name of their scope.
 RESTART_SCOPE: Final = "inplace.dev/restart-scope"
 
-# Ours, on the JobSet, for `inplace inject`: how deep a group restart goes below a guard (docs/adr/0064).
+# Ours, on the JobSet (docs/adr/0090): restart in place, at most so often; for programs that write no restart strategy.
+RESTART_IN_PLACE: Final = "inplace.dev/restart-in-place"  # common/wire/in_place.py reads it
+
+# Ours, on the JobSet and its Pods: how deep a group restart goes below a guard (docs/adr/0064).
 RESTART_DEPTH: Final = "inplace.dev/restart"
-DEPTH_CONTAINERS: Final = "containers"  # kubelet starts every container anew; the default
-DEPTH_PROCESS: Final = "process"  # the guard starts its worker's process anew
+DEPTH_CONTAINERS: Final = "containers"  # kubelet starts every container anew; the default without a guard
+DEPTH_PROCESS: Final = "process"  # the guard starts its worker's process anew; the default with one
 
 # Ours, on the JobSet (docs/adr/0039): restart in place once for each new value; what to do about a barrier that waits.
 # A restart's request is an id, and `,save=SECONDS` behind it asks the workers to save first (docs/adr/0069).
@@ -84,13 +87,44 @@ NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help:
 STALL_AFTER: Final = "inplace.dev/stall-after"
 START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
 
+# Ours, on the JobSet and its Pods: for how many seconds a worker may save before a planned stop (docs/adr/0069); after
+# how many failures of its worker in a row a Pod gets clean containers (docs/adr/0064).
+SAVE_WITHIN: Final = "inplace.dev/save-within"
+CLEAN_AFTER: Final = "inplace.dev/clean-after"
+
+# Ours, on the JobSet and its Pods, and there also by the controller's --start-window: over how many seconds a large
+# group spreads its starts at most (docs/adr/0010).
+START_WINDOW: Final = "inplace.dev/start-window"
+
 # Ours, on the JobSet, and the name of its Pods' scheduling gate (docs/adr/0024): which nodes replaced Pods avoid.
 BAD_NODES: Final = "inplace.dev/bad-nodes"
+
+# Ours, on the JobSet (docs/adr/0092): whether a Pod leaves a node that is cordoned, tainted, or not ready.
+MARKED_NODES: Final = "inplace.dev/marked-nodes"  # its grammar is controller/spec/marked_nodes.py's
+
+# Ours, on the JobSet (docs/adr/0088): whether the controller adds the agent, what its container requests, and the names
+# of the containers that train, where a Pod has several.
+AGENT: Final = "inplace.dev/agent"
+AGENT_OFF: Final = "off"
+AGENT_ON: Final = "on"  # asked for under the controller's --agent-opt-in; as a Namespace's label, for all its JobSets
+QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"  # Kueue's label; its queue does not count an agent that is added
+AGENT_RESOURCES: Final = "inplace.dev/agent-resources"
+WORKERS: Final = "inplace.dev/workers"
 
 # Ours (docs/adr/0072). On the JobSet and its Pods: after how many seconds without the API server an agent ends its
 # worker. On a Pod, by its agent: within how many seconds its worker has ended, once its epoch is over.
 FENCE_AFTER: Final = "inplace.dev/fence-after"
 FENCED_WITHIN: Final = "inplace.dev/fenced-within"
+
+# The variables by which an agent reads the annotations of its Pod (docs/adr/0084).
+SETTINGS: Final = {
+    "RESTART_SCOPE": RESTART_SCOPE,
+    "RESTART_DEPTH": RESTART_DEPTH,
+    "SAVE_WITHIN_S": SAVE_WITHIN,
+    "FENCE_AFTER_S": FENCE_AFTER,
+    "CLEAN_AFTER_FAILURES": CLEAN_AFTER,
+    "START_WINDOW_S": START_WINDOW,
+}
 
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2
@@ -124,11 +158,17 @@ COLUMN_DEPRECATED: Final = "DeprecatedEpoch"
 COLUMN_CURRENT: Final = "CurrentAttempt"
 COLUMN_PREVIOUS: Final = "PreviousAttempt"
 COLUMN_STRATEGY: Final = "RestartStrategy"
+COLUMN_RESTART_IN_PLACE: Final = "RestartInPlace"  # the annotation
 COLUMN_DISABLED: Final = "InPlaceDisabled"
 COLUMN_UID: Final = "UID"
 COLUMN_SCOPED: Final = "ScopedEpochs"  # JSON, as the server prints a list
 COLUMN_STALL_AFTER: Final = "StallAfter"
 COLUMN_START_STALL_AFTER: Final = "StartStallAfter"
+
+# Kubernetes' own, on a Pod of a Job with backoffLimitPerIndex: how often its index failed before it, and how often of
+# that the Job's podFailurePolicy ignored it. Its replacement waits 10 s x 2^n (docs/adr/0091).
+INDEX_FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
+INDEX_FAILURES_IGNORED: Final = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 FIELD_MANAGER_AGENT: Final = "inplace-agent"
 FIELD_MANAGER_CONTROLLER: Final = "inplace-controller"

@@ -9,7 +9,7 @@ and who was silent first, without scraping 5,000 Pods. Source of the encoding: d
     number = 1 to 7 decimal digits
     A name of `RestartPhase` has milliseconds; 9999999 (2 h 46 min) also stands for anything longer.
     at     = when the epoch was chosen, by the node's clock: milliseconds since the Unix epoch, modulo 10^7
-    done   = 1: a worker of this Pod had ended by itself with exit code 0 before the restart
+    code   = 0 to 255, or 128 + n after signal n: with which a worker of this Pod ended by itself before the restart
     quiet, step, high, made, pace: common/wire/last_progress.py
 
 Reading is strict in the form, but passes over names that it does not know: they are a newer agent's. deploy/admission
@@ -50,14 +50,15 @@ NAME_CHARACTERS_MAX: Final = 16
 PARTS_MAX: Final = 16  # as the policy has it
 DIGITS_MAX: Final = 7
 AT: Final = "at"
-DONE: Final = "done"
+CODE: Final = "code"
+CODE_MAX: Final = 255
 _AT_MS: Final = 10**DIGITS_MAX
 _NAMES: Final = {phase.value: phase for phase in RestartPhase}
-_KNOWN: Final = frozenset({*_NAMES, AT, DONE, "quiet", "step", "high", "made", "pace"})
+_KNOWN: Final = frozenset({*_NAMES, AT, CODE, "quiet", "step", "high", "made", "pace"})
 
 
 def phases_text(
-    seconds: Mapping[RestartPhase, float], at_s: float | None = None, told: str = "", *, done: bool = False
+    seconds: Mapping[RestartPhase, float], at_s: float | None = None, told: str = "", *, code: int | None = None
 ) -> str:
     """Return the annotation's value.
 
@@ -65,9 +66,13 @@ def phases_text(
         seconds: durations of phases; those that do not fit beside the rest are left out.
         at_s: Unix time of the announcement.
         told: the worker's last progress, as `common.wire.last_progress` writes it.
-        done: a worker ended by itself with exit code 0.
+        code: with which a worker ended by itself; None if none did.
     """
-    end = ("" if at_s is None else f",{AT}={round(at_s * 1000) % _AT_MS}") + (f",{DONE}=1" if done else "") + told
+    end = (
+        ("" if at_s is None else f",{AT}={round(at_s * 1000) % _AT_MS}")
+        + ("" if code is None else f",{CODE}={code}")
+        + told
+    )
     text = VERSION
     for phase, duration_s in seconds.items():
         part = f",{phase.value}={_milliseconds(duration_s)}"
@@ -85,12 +90,13 @@ def parse_phases(text: str) -> dict[RestartPhase, float]:
     return {_NAMES[name]: number / 1000 for name, number in parse_numbers(text).items() if name in _NAMES}
 
 
-def is_done(text: str) -> bool:
-    """Say whether an annotation's value tells that a worker ended by itself with exit code 0; garbage tells nothing."""
+def exit_code_of(text: str) -> int | None:
+    """Return the code with which a worker ended by itself; None if none did, and for garbage."""
     try:
-        return DONE in text and parse_numbers(text).get(DONE) == 1
+        code = parse_numbers(text).get(CODE) if CODE in text else None
     except RemoteProtocolError:
-        return False
+        return None
+    return code if code is None or code <= CODE_MAX else None
 
 
 def parse_numbers(text: str) -> dict[str, int]:

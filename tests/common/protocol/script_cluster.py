@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from inplace.common.protocol import agent as machine
-from inplace.common.protocol import supervisor
+from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import Accepted, AgentPhase, AgentState, NotAccepted, StillWaiting, View
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
 from inplace.common.protocol.slot import Shape, Slot
-from inplace.common.protocol.supervisor import SupervisorState
 from inplace.common.wire.names import epoch_annotations, epoch_of_pod, epochs_of_status, status_of_epochs
 
 JOB: Final = "workers"
@@ -29,7 +29,7 @@ class ScriptPod:
     annotations: dict[str, str] = field(default_factory=dict)
     life: PodLife = PodLife.LIVE
     agent: AgentState | None = None
-    supervisor: SupervisorState | None = None  # in supervisor mode; `agent` is then its part of the same state
+    supervisor: PodState | None = None  # in supervisor mode; `agent` is then its part of the same state
     on_the_wire: int = 0
     stale: View | None = None  # the status in this Pod's watch cache
     worker: Worker = field(default_factory=Worker)
@@ -89,7 +89,7 @@ class ScriptCluster:
         """Start the agent; like the shell, it reads consistently at once when `previous` is unknown."""
         pod.agent = AgentState(previous, reached=max(0, *pod.ran, pod.announced - 1))
         if pod.supervisor is not None:
-            pod.supervisor = SupervisorState(
+            pod.supervisor = PodState(
                 pod.agent,
                 final_codes=pod.supervisor.final_codes,
                 restart_code=pod.supervisor.restart_code,
@@ -97,12 +97,12 @@ class ScriptCluster:
         self.spent["watches"] += 1
         return self._step(pod, self._view(pod, consistent=previous is None))
 
-    def _step(self, pod: ScriptPod, event: supervisor.Event) -> list[str]:
+    def _step(self, pod: ScriptPod, event: pod_machine.Event) -> list[str]:
         """Step the machine; perform its actions in order."""
         assert pod.agent is not None, f"pod {pod.name} has no agent"
-        actions: tuple[machine.Action | supervisor.Action, ...]
+        actions: tuple[machine.Action | pod_machine.Action, ...]
         if pod.supervisor is not None:
-            pod.supervisor, actions = supervisor.step(pod.supervisor, event)
+            pod.supervisor, actions = pod_machine.step(pod.supervisor, event)
             pod.agent = pod.supervisor.agent
         else:
             assert isinstance(event, machine.View | Accepted | NotAccepted | StillWaiting)
@@ -112,7 +112,7 @@ class ScriptCluster:
             lines += self._perform(pod, action)
         return lines
 
-    def _perform(self, pod: ScriptPod, action: machine.Action | supervisor.Action) -> list[str]:
+    def _perform(self, pod: ScriptPod, action: machine.Action | pod_machine.Action) -> list[str]:
         match action:
             case machine.TakeConsistentView():
                 self.spent["watches"] += 1
@@ -121,12 +121,12 @@ class ScriptCluster:
                 pod.on_the_wire = pod.announced = epoch
                 if pod.name not in self.held:
                     return self._answer(pod, stored=True, answered=True)
-            case machine.LiftBarrier() | supervisor.StartWorker():
+            case machine.LiftBarrier() | pod_machine.StartWorker():
                 pod.ran.append(action.epoch or 0)
                 self.ran.setdefault(str(pod.slot), []).append(action.epoch or 0)
                 pod.worker = Worker(f"{pod.uid}/{len(pod.ran)}", running=True)
                 self._report(pod)
-            case machine.RestartInPlace() | machine.GiveUp() | supervisor.Leave():
+            case machine.RestartInPlace() | machine.GiveUp() | pod_machine.Leave():
                 pod.agent = None
         return []
 
@@ -187,19 +187,19 @@ class ScriptCluster:
         return [f"{by}: {', '.join(said) or '-'}"]
 
 
-def _shown(action: machine.Action | supervisor.Action) -> str:
+def _shown(action: machine.Action | pod_machine.Action) -> str:
     """Return an action as scripts print it."""
     match action:
         case machine.Announce(epoch):
             return f"Announce {epoch}"
         case machine.LiftBarrier(None):
             return "LiftBarrier (in-place restart is off)"
-        case supervisor.StartWorker(epoch):
+        case pod_machine.StartWorker(epoch):
             return f"StartWorker {epoch}" if epoch else "StartWorker (in-place restart is off)"
-        case supervisor.StopWorker(verdict, at_once):
+        case pod_machine.StopWorker(verdict, at_once):
             why = verdict.value if verdict is not None else "the Pod ends"
             return f"StopWorker ({why}{', at once' if at_once else ''})"
-        case supervisor.Leave(code):
+        case pod_machine.Leave(code):
             return f"Leave {code}"
         case machine.RestartInPlace(epoch, verdict):
             return f"RestartInPlace ({epoch} is {verdict.value})"
@@ -212,8 +212,8 @@ def _shown(action: machine.Action | supervisor.Action) -> str:
 def _idle(pod: ScriptPod) -> str:
     """Return the state of a Pod without a new action."""
     if pod.supervisor is not None and pod.supervisor.life in (
-        supervisor.WorkerLife.STOPPING,
-        supervisor.WorkerLife.LEFTOVERS,
+        pod_machine.WorkerLife.STOPPING,
+        pod_machine.WorkerLife.LEFTOVERS,
     ):
         return f"worker {pod.supervisor.life.value}"
     assert pod.agent is not None

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from inplace.common.protocol import supervisor
+from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import StillWaiting, View
 from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.pod_view import PodLife, Worker
 from inplace.common.protocol.slot import Shape
-from inplace.common.protocol.supervisor import SupervisorState
 from inplace.common.wire.names import ATTEMPT, EPOCH, epochs_of_status
 from tests.common.protocol.script_cluster import JOB, Controller, ScriptCluster, ScriptPod
 
@@ -78,24 +78,24 @@ class ScriptWorld(ScriptCluster):
         for name in names:
             self.serial += 1
             pod = ScriptPod(name, f"uid-{self.serial}", int(name.rstrip("bcd")))
-            pod.supervisor = SupervisorState(final_codes=codes, restart_code=int(once) if once else None)
+            pod.supervisor = PodState(final_codes=codes, restart_code=int(once) if once else None)
             self.pods[name] = pod
             lines += self._boot(pod, previous=None)
         return lines
 
     def do_exited(self, name: str, code: str = "1") -> list[str]:
         """`exited 1 137`: the main process of a supervised worker is gone; what it left still runs."""
-        return self._step(self.pods[name], supervisor.WorkerExited(int(code)))
+        return self._step(self.pods[name], pod_machine.WorkerExited(int(code)))
 
     def do_tree_gone(self, name: str) -> list[str]:
         """`tree-gone 1`: no process of a supervised worker is left."""
         pod = self.pods[name]
         pod.worker = Worker(pod.worker.instance)
-        return self._step(pod, supervisor.WorkerGone())
+        return self._step(pod, pod_machine.WorkerGone())
 
     def do_signal(self, name: str, number: str = "15") -> list[str]:
         """`signal 1 15`: a supervisor is told to end."""
-        return self._step(self.pods[name], supervisor.Terminate(int(number)))
+        return self._step(self.pods[name], pod_machine.Terminate(int(number)))
 
     def do_replace(self, *names: str) -> list[str]:
         """`replace 1`: the Pod is gone and its Job made another."""

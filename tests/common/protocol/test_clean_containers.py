@@ -14,12 +14,12 @@ from inplace.common.protocol.failure_report import (
     WorkerFailed,
     WorkerStalled,
 )
-from inplace.common.protocol.supervisor import (
+from inplace.common.protocol.pod import (
     Action,
     Event,
     Leave,
+    PodState,
     StartWorker,
-    SupervisorState,
     Terminate,
     WorkerExited,
     WorkerGone,
@@ -43,7 +43,7 @@ class Group:
         clean_after: int = CLEAN_AFTER,
         failures: int = 0,
     ) -> None:
-        self.state = SupervisorState(
+        self.state = PodState(
             clean_code=clean_code,
             is_guarded=is_guarded,
             clean_after=clean_after,

@@ -21,21 +21,21 @@ from inplace.common.protocol.agent import (
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.lease import END_S, LENGTH_S_MAX, LENGTH_S_MIN, fenced_in_s, promised_s, renewed_until_s
 from inplace.common.protocol.ledger import Ledger
-from inplace.common.protocol.pod_view import PodLife, PodView
-from inplace.common.protocol.slot import Shape, Slot
-from inplace.common.protocol.supervisor import (
+from inplace.common.protocol.pod import (
+    PodState,
     StartWorker,
     StopWorker,
-    SupervisorState,
     WorkerExited,
     WorkerGone,
     WorkerLife,
 )
-from inplace.common.protocol.supervisor import step as step_supervisor
+from inplace.common.protocol.pod import step as step_supervisor
+from inplace.common.protocol.pod_view import PodLife, PodView
+from inplace.common.protocol.slot import Shape, Slot
 
 RUNNING = AgentState(previous=4, phase=AgentPhase.LIFTED, epoch=5, view=View(5, 4))
 WAITING = AgentState(previous=4, phase=AgentPhase.WAITING, epoch=5, view=View(4, 4), leased=False)
-SUPERVISED = SupervisorState(RUNNING, WorkerLife.RUNNING)
+SUPERVISED = PodState(RUNNING, WorkerLife.RUNNING)
 
 
 def test_a_lease_counts_from_the_sending_of_a_read_and_never_gets_shorter() -> None:
@@ -108,7 +108,7 @@ def test_a_worker_in_its_grace_is_killed_when_the_lease_is_over() -> None:
     state, _ = step_supervisor(state, WorkerExited(137))
     assert step_supervisor(state, Lease(held=True))[1] == ()
     with pytest.raises(InvariantError):
-        step_supervisor(SupervisorState(RUNNING, WorkerLife.LEFT), Lease(held=False))
+        step_supervisor(PodState(RUNNING, WorkerLife.LEFT), Lease(held=False))
 
 
 def pod(uid: str, epoch: int, life: PodLife = PodLife.LIVE, index: int = 0) -> PodView:

@@ -18,13 +18,13 @@ from inplace.common.protocol.failure_report import (
     WorkerFailed,
     WorkerStalled,
 )
-from inplace.common.protocol.supervisor import (
+from inplace.common.protocol.pod import (
     Action,
     Event,
     Leave,
+    PodState,
     StartWorker,
     StopWorker,
-    SupervisorState,
     Terminate,
     WorkerExited,
     WorkerGone,
@@ -55,7 +55,7 @@ items = st.lists(
 class World:
     """A machine, and the worker's processes after its actions."""
 
-    state: SupervisorState
+    state: PodState
     left: str = ""  # of the worker: "", "running" or "leftovers"
     started: list[int | None] = field(default_factory=list)
     announced: list[int] = field(default_factory=list)
@@ -126,7 +126,7 @@ class World:
 @given(st.one_of(st.none(), st.integers(1, 4)), items)
 def test_announcements_and_starts_keep_the_promise(previous: int | None, happened: list[View | str]) -> None:
     """No process of the worker exists at an announcement, a worker's start or the agent's exit; epochs grow."""
-    world = World(SupervisorState(AgentState(previous), final_codes=FINAL, clean_code=CLEAN, clean_after=2))
+    world = World(PodState(AgentState(previous), final_codes=FINAL, clean_code=CLEAN, clean_after=2))
     for item in happened:
         world.feed(item)
 
@@ -142,7 +142,7 @@ def test_announcements_and_starts_keep_the_promise(previous: int | None, happene
 @given(items)
 def test_a_worker_s_end_is_always_followed_by_something(happened: list[View | str]) -> None:
     """AFTER the end of the worker's tree the machine exits, gives up, or announces BEFORE it starts a worker."""
-    world = World(SupervisorState(AgentState(), final_codes=FINAL, clean_code=CLEAN, clean_after=2))
+    world = World(PodState(AgentState(), final_codes=FINAL, clean_code=CLEAN, clean_after=2))
     for item in happened:
         before, announced, started = world.left, len(world.announced), len(world.started)
         world.feed(item)
@@ -154,7 +154,7 @@ def test_a_worker_s_end_is_always_followed_by_something(happened: list[View | st
 @given(items)
 def test_a_process_of_one_worker_never_starts_a_second(happened: list[View | str]) -> None:
     """With a restart code, a process announces one epoch, starts one worker and passes on its exit code."""
-    world = World(SupervisorState(AgentState(), final_codes=FINAL, restart_code=88))
+    world = World(PodState(AgentState(), final_codes=FINAL, restart_code=88))
     for item in happened:
         life = world.state.life
         world.feed(item)
@@ -170,25 +170,25 @@ def test_a_process_of_one_worker_never_starts_a_second(happened: list[View | str
 def test_what_cannot_be_is_a_bug(event: Event) -> None:
     """An exit without a worker, and any event after the end, raises InvariantError."""
     with pytest.raises(InvariantError):
-        step(SupervisorState(), event)
-    with pytest.raises(InvariantError, match="after the supervisor left"):
-        step(SupervisorState(life=WorkerLife.LEFT), event)
+        step(PodState(), event)
+    with pytest.raises(InvariantError, match="after this process left"):
+        step(PodState(life=WorkerLife.LEFT), event)
 
 
 def test_int32_s_end_is_given_up_by_name() -> None:
     """When the worker of int32's last epoch dies, the shell exits with its own code."""
     last = 2**31 - 1
     lifted = AgentState(phase=AgentPhase.LIFTED, epoch=last, view=View(last, 0))
-    state, _ = step(SupervisorState(lifted, WorkerLife.RUNNING), WorkerExited(1))
+    state, _ = step(PodState(lifted, WorkerLife.RUNNING), WorkerExited(1))
     state, actions = step(state, WorkerGone())
     assert (state.life, actions) == (WorkerLife.LEFT, (GiveUp(last),))
 
 
-RUNNING = SupervisorState(AgentState(phase=AgentPhase.LIFTED, epoch=3, view=View(3, 2)), WorkerLife.RUNNING)
+RUNNING = PodState(AgentState(phase=AgentPhase.LIFTED, epoch=3, view=View(3, 2)), WorkerLife.RUNNING)
 STALL = WorkerStalled(3, 11, 1200)
 
 
-def after(*events: Event, state: SupervisorState = RUNNING) -> tuple[SupervisorState, tuple[Action, ...]]:
+def after(*events: Event, state: PodState = RUNNING) -> tuple[PodState, tuple[Action, ...]]:
     """Return where a supervisor stands after these events, and the actions of the last one."""
     actions: tuple[Action, ...] = ()
     for event in events:
@@ -220,16 +220,14 @@ def test_a_group_that_restarts_anyway_is_told_nothing() -> None:
 @pytest.mark.parametrize(
     "state",
     [
-        SupervisorState(),
-        SupervisorState(RUNNING.agent, WorkerLife.STOPPING),
-        SupervisorState(RUNNING.agent, WorkerLife.LEFTOVERS),
-        SupervisorState(AgentState(phase=AgentPhase.LIFTED, epoch=4, view=View(4, 3)), WorkerLife.RUNNING),
-        SupervisorState(AgentState(phase=AgentPhase.BYPASSED, view=View(3, 2, in_place=False)), WorkerLife.RUNNING),
-        SupervisorState(
-            AgentState(phase=AgentPhase.LIFTED, epoch=3, view=View(3, 2, in_place=False)), WorkerLife.RUNNING
-        ),
+        PodState(),
+        PodState(RUNNING.agent, WorkerLife.STOPPING),
+        PodState(RUNNING.agent, WorkerLife.LEFTOVERS),
+        PodState(AgentState(phase=AgentPhase.LIFTED, epoch=4, view=View(4, 3)), WorkerLife.RUNNING),
+        PodState(AgentState(phase=AgentPhase.BYPASSED, view=View(3, 2, in_place=False)), WorkerLife.RUNNING),
+        PodState(AgentState(phase=AgentPhase.LIFTED, epoch=3, view=View(3, 2, in_place=False)), WorkerLife.RUNNING),
     ],
 )
-def test_only_the_stall_of_the_running_epoch_counts(state: SupervisorState) -> None:
+def test_only_the_stall_of_the_running_epoch_counts(state: PodState) -> None:
     """Another epoch's is late; and without in-place restart it is the Job's affair."""
     assert after(STALL, state=state) == (state, ())

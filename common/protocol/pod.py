@@ -1,30 +1,31 @@
 """
-The supervisor's machine: the agent's machine, and the states of the one worker whose parent it is.
+The Pod's machine: the agent's machine, and the states of this Pod's worker.
 
 `common.protocol.agent` makes all decisions of the protocol: it chooses epochs, lifts and asks for restarts. This
-machine says what that means for the worker's processes, and begins the next run of the agent's machine in the same
-process.
+machine says what that means for the worker. The worker is a child of the agent's process (a supervisor), or of guards
+in other containers, which `common.protocol.linked_worker` makes one worker of. Where workers are restarted as
+processes, this machine begins the next run of the agent's machine in the same process. In depth `containers` every
+restart ends the process instead, and kubelet starts all containers of the Pod anew.
 
 Safety rests on one rule: an epoch is announced only in life ABSENT, and only `WorkerGone` leads back there. That event
 says that no process of the worker's tree is left. Views that arrive meanwhile are kept, so that the next machine
 announces at once from the newest view: no new watch, one PATCH.
 
-A worker that dies needs no report: the next announcement says it. A worker that hangs is told first, so that its peers
-stop while it is killed (`common.protocol.failure_report`); a stopped process takes no SIGTERM, so it gets no grace.
+A worker that dies needs no report where the next announcement says it. A worker that hangs is told first, so that its
+peers stop while it is killed (`common.protocol.failure_report`); a stopped process takes no SIGTERM, so it gets no
+grace.
 
-Where kubelet can give this Pod clean containers, this machine asks for them by leaving: when the worker failed several
-times in a row without progress, and when a worker's container is gone. The failure is told first, as a sidecar's is,
-because kubelet takes a second or so. A supervisor leaves once nothing of its worker is left. In a sidecar of depth
-`process` a guard in another container is the parent (`common.protocol.linked_worker`), and kubelet ends what is left
-there.
+Where kubelet can give this Pod clean containers, this machine asks for them by leaving: in depth `containers` at every
+failure, else when the worker failed several times in a row without progress, and when a worker's container is gone. The
+failure is told first, because kubelet takes a second or so. A supervisor leaves once nothing of its worker is left;
+what is below a guard kubelet ends.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
 
-from inplace.common.bare.record import replace
+from inplace.common.bare.record import record, replace
 from inplace.common.protocol.agent import (
     Accepted,
     AgentPhase,
@@ -63,10 +64,10 @@ class WorkerLife(Enum):
     RUNNING = "running"
     STOPPING = "stopping"  # told to stop; its main process is still there
     LEFTOVERS = "leftovers"  # its main process is gone, what it left is being killed
-    LEFT = "left"  # terminal: the supervisor's process ends
+    LEFT = "left"  # terminal: this process ends
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkerExited:
     """The worker's main process is gone; others of its tree may be left.
 
@@ -79,43 +80,43 @@ class WorkerExited:
     progressed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkerLost:
     """The worker's container is gone, or cannot be used again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkerNotStarted:
     """The worker's command could not be executed; `code` says why, as a shell's exit code would."""
 
     code: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WorkerGone:
     """No process of the worker's tree is left."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Terminate:
-    """The supervisor itself was told to end, by signal `number`."""
+    """The process was told to end, by signal `number`."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StartWorker:
     """Start the worker; epoch None when in-place restart is off."""
 
     epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StopWorker:
     """Let the worker end, then make it; report WorkerExited, then WorkerGone.
 
     Args:
-        verdict: why the group restarts; None when the supervisor itself is to end.
+        verdict: why the group restarts; None when this process is to end.
         at_once: give it no grace.
         stalled: it hangs, so it gets no grace either.
     """
@@ -125,9 +126,9 @@ class StopWorker:
     stalled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Leave:
-    """End the supervisor's process with this exit code; nothing of the worker is left."""
+    """End this process with this exit code; a supervisor leaves nothing of its worker."""
 
     code: int
 
@@ -135,11 +136,11 @@ class Leave:
 WorkerEvent = WorkerExited | WorkerLost | WorkerNotStarted | WorkerGone | WorkerStalled | ReportDue | ReportSent
 Event = AgentEvent | Lease | WorkerEvent | Terminate
 Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave | ScheduleReport | SendReport
-Step = tuple["SupervisorState", tuple[Action, ...]]
+Step = tuple["PodState", tuple[Action, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisorState:
+@record
+class PodState:
     """All that the machine remembers.
 
     Args:
@@ -147,8 +148,8 @@ class SupervisorState:
         life: what there is of the worker.
         code: the exit code to leave with once nothing of the worker is left; None is to go on with the next epoch.
         final_codes: exit codes of a worker that end the Pod instead of restarting the group; 0 always does.
-        restart_code: the process runs one worker: every end of it ends the process with the worker's code, and a group
-            restart with this one; None begins again in this process.
+        restart_code: a group restart ends this process with this code; None: it begins again here. With guards that is
+            depth `containers`; a supervisor then runs one worker, and leaves with its code when it ends by itself.
         clean_code: the exit code at which kubelet starts this Pod's containers anew; None: kubelet does not, and this
             process can do no better than begin again.
         is_guarded: a guard in another container is the worker's parent; else this process is.
@@ -157,7 +158,7 @@ class SupervisorState:
         report: what became of this worker's stall, or of the failure for which this process leaves.
     """
 
-    agent: AgentState = field(default_factory=AgentState)
+    agent: AgentState = AgentState()
     life: WorkerLife = WorkerLife.ABSENT
     code: int | None = None
     final_codes: frozenset[int] = frozenset()
@@ -166,10 +167,15 @@ class SupervisorState:
     is_guarded: bool = False
     clean_after: int = 0
     failures: int = 0
-    report: ReportState = field(default_factory=ReportState)
+    report: ReportState = ReportState()
+
+    @property
+    def ends_with_guards(self) -> bool:
+        """Say whether this Pod restarts in depth `containers`: this process ends, and its guards with it."""
+        return self.is_guarded and self.restart_code is not None
 
 
-def step(state: SupervisorState, event: Event) -> Step:
+def step(state: PodState, event: Event) -> Step:
     """Advance the machine by one event.
 
     Returns:
@@ -179,7 +185,7 @@ def step(state: SupervisorState, event: Event) -> Step:
         InvariantError: the shell broke its contract (an event after the end, an exit of a worker that does not run).
     """
     if state.life is WorkerLife.LEFT:
-        raise InvariantError(f"event {event!r} after the supervisor left")
+        raise InvariantError(f"event {event!r} after this process left")
     match event:
         case View() if _is_ending(state):
             return _keep(state, event)
@@ -195,20 +201,22 @@ def step(state: SupervisorState, event: Event) -> Step:
             return _lost(state)
         case WorkerNotStarted(code):  # a command that cannot be executed now never can: no group restart cures it
             return replace(state, life=WorkerLife.LEFT), (Leave(code),)
-        case WorkerStalled() | ReportDue() | ReportSent():
+        case WorkerStalled() | ReportDue():
             return _tell(state, event)
+        case ReportSent():
+            return _told(state)
         case Terminate(number):
             return _terminate(state, 128 + number)
 
 
-def _follow(state: SupervisorState, event: AgentEvent | Lease) -> Step:
+def _follow(state: PodState, event: AgentEvent | Lease) -> Step:
     """Step the agent's machine, and translate what it wants into what the worker's processes need."""
     agent, actions = step_agent(state.agent, event)
     state = replace(state, agent=agent)
     match actions:
         case (LiftBarrier(epoch),):
             return replace(state, life=WorkerLife.RUNNING), (StartWorker(epoch),)
-        case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING:
+        case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING and not state.ends_with_guards:
             stop = StopWorker(verdict, stalled=state.report.failure is not None)
             return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
         case (RestartInPlace(),) if state.restart_code is not None:
@@ -224,32 +232,41 @@ def _follow(state: SupervisorState, event: AgentEvent | Lease) -> Step:
     raise InvariantError(f"the agent's machine wants {actions!r} in life {state.life.value}")
 
 
-def _tell(state: SupervisorState, event: WorkerStalled | ReportDue | ReportSent) -> Step:
-    """Tell that the worker hangs, then end it; what comes for a worker that is ending, or is another one, is late."""
-    if _is_leaving(state) and not isinstance(event, WorkerStalled):
-        if isinstance(event, ReportSent):
-            return _leave(state)
-        report, words = step_report(state.report, event)
-        return replace(state, report=report), words
-    if state.life is not WorkerLife.RUNNING or state.agent.phase is not AgentPhase.LIFTED:
-        return state, ()
-    is_late = event.epoch != state.agent.epoch if isinstance(event, WorkerStalled) else state.report.failure is None
-    if is_late or not _restarts_in_place(state):
+def _tell(state: PodState, event: WorkerStalled | ReportDue) -> Step:
+    """Tell that the worker hangs, or why this process leaves; nothing of a worker that ends, or is another one."""
+    runs = state.life is WorkerLife.RUNNING and state.agent.phase is AgentPhase.LIFTED and _restarts_in_place(state)
+    if isinstance(event, WorkerStalled):
+        is_late = not runs or event.epoch != state.agent.epoch
+    else:
+        is_late = state.report.failure is None or not (runs or _is_leaving(state))
+    if is_late:
         return state, ()
     report, words = step_report(state.report, event)
+    return replace(state, report=report), words
+
+
+def _told(state: PodState) -> Step:
+    """Leave, or end the worker that hangs, unless it ended meanwhile."""
+    if not state.report.was_due or state.report.answered:
+        return state, ()
+    report, _ = step_report(state.report, ReportSent())
     state = replace(state, report=report)
-    if isinstance(event, ReportSent):
-        stop = StopWorker(None, stalled=True)
-        return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
-    return state, words
+    if _is_leaving(state) or (state.life is WorkerLife.RUNNING and state.ends_with_guards):
+        return _leave(state)
+    if state.life is not WorkerLife.RUNNING:
+        return state, ()
+    stop = StopWorker(None, stalled=True)
+    return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
 
 
-def _exited(state: SupervisorState, code: int) -> Step:
+def _exited(state: PodState, code: int) -> Step:
     """Take note of how the worker ended; its leftovers are still there. One that fails again gets clean containers."""
     if state.life not in (WorkerLife.RUNNING, WorkerLife.STOPPING):
         raise InvariantError(f"a worker exited with {code} in life {state.life.value}")
     was_running = state.life is WorkerLife.RUNNING
     state = replace(state, life=WorkerLife.LEFTOVERS)
+    if state.ends_with_guards:
+        return _ask_for_clean(state, code, 0)
     if state.restart_code is not None:
         return replace(state, code=code if was_running else state.code), ()
     if not state.is_guarded:  # a guard keeps every end to itself that ends the Pod
@@ -264,7 +281,7 @@ def _exited(state: SupervisorState, code: int) -> Step:
     return _ask_for_clean(state, code if was_running else None, state.failures - 1)
 
 
-def _last_code(state: SupervisorState, code: int, *, was_running: bool) -> int | None:
+def _last_code(state: PodState, code: int, *, was_running: bool) -> int | None:
     """Return the code with which a supervisor ends with its worker; None if it goes on.
 
     The exit of a worker that was told to stop for a group restart says nothing: it is the stop's doing. Where the Pod
@@ -276,7 +293,7 @@ def _last_code(state: SupervisorState, code: int, *, was_running: bool) -> int |
     return code if code == 0 or is_final or not _restarts_in_place(state) else None
 
 
-def _lost(state: SupervisorState) -> Step:
+def _lost(state: PodState) -> Step:
     """Let kubelet start this Pod's containers anew: one is gone, or cannot be used again."""
     if not state.is_guarded or state.life is WorkerLife.ABSENT:
         raise InvariantError(f"a worker is lost in life {state.life.value}")
@@ -287,27 +304,30 @@ def _lost(state: SupervisorState) -> Step:
     return _ask_for_clean(state, None, 0)
 
 
-def _ask_for_clean(state: SupervisorState, code: int | None, in_vain: int) -> Step:
+def _ask_for_clean(state: PodState, code: int | None, in_vain: int) -> Step:
     """Tell of the failure, unless the group restarts anyway, then leave."""
     view, epoch = state.agent.view, state.agent.epoch
-    is_known = state.report.failure is not None or view is None or view.deprecated >= epoch
+    is_known = state.report.answered or view is None or view.deprecated >= epoch
     if is_known or not _restarts_in_place(state):
         return _leave(state)
-    report, words = step_report(state.report, WorkerFailed(epoch, code, in_vain))
+    failure = WorkerFailed(epoch, code, in_vain)
+    if state.report.was_due:  # a stall is being told, which is word enough; its answer is awaited
+        return replace(state, life=WorkerLife.LEFTOVERS, report=replace(state.report, failure=failure)), ()
+    report, words = step_report(ReportState(), failure)
     return replace(state, life=WorkerLife.LEFTOVERS, report=report), words
 
 
-def _is_leaving(state: SupervisorState) -> bool:
+def _is_leaving(state: PodState) -> bool:
     """Say whether this process leaves for clean containers as soon as it has told why."""
     return isinstance(state.report.failure, WorkerFailed)
 
 
-def _is_ending(state: SupervisorState) -> bool:
+def _is_ending(state: PodState) -> bool:
     """Say whether the worker ends, or this process: a view is kept for what comes then."""
     return state.life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS) or _is_leaving(state)
 
 
-def _leave(state: SupervisorState) -> Step:
+def _leave(state: PodState) -> Step:
     """End this process, so that kubelet starts every container of this Pod anew, unless the Pod ends.
 
     A supervisor ends its own worker first; what is below a guard kubelet ends.
@@ -320,21 +340,21 @@ def _leave(state: SupervisorState) -> Step:
     return replace(state, life=WorkerLife.LEFT), (Leave(code),)
 
 
-def _keep(state: SupervisorState, view: View) -> Step:
+def _keep(state: PodState, view: View) -> Step:
     """Keep a view for the next machine; nobody need be told of a failure in an epoch that is deprecated."""
     seen = view if state.agent.view is None else newest(state.agent.view, view)
     state = replace(state, agent=replace(state.agent, view=seen))
     return _leave(state) if _is_leaving(state) and seen.deprecated >= state.agent.epoch else (state, ())
 
 
-def _keep_lease(state: SupervisorState, *, held: bool) -> Step:
+def _keep_lease(state: PodState, *, held: bool) -> Step:
     """Keep the lease for the next machine; without one the worker that still ends has no time left."""
     state = replace(state, agent=replace(state.agent, leased=held))
     ends = state.life is WorkerLife.STOPPING and not held
     return state, (StopWorker(Verdict.FENCED, at_once=True),) if ends else ()
 
 
-def _gone(state: SupervisorState) -> Step:
+def _gone(state: PodState) -> Step:
     """Leave, or go on with the next epoch."""
     if state.life is not WorkerLife.LEFTOVERS:
         raise InvariantError(f"a worker is gone in life {state.life.value}")
@@ -345,8 +365,10 @@ def _gone(state: SupervisorState) -> Step:
     return _begin_again(state)
 
 
-def _terminate(state: SupervisorState, code: int) -> Step:
-    """End the worker first; a second signal loses the patience."""
+def _terminate(state: PodState, code: int) -> Step:
+    """End the worker first, which guards do that end with this process; a second signal loses the patience."""
+    if state.ends_with_guards:
+        return replace(state, life=WorkerLife.LEFT), (Leave(code),)
     match state.life:
         case WorkerLife.ABSENT:
             return replace(state, life=WorkerLife.LEFT), (Leave(code),)
@@ -357,7 +379,7 @@ def _terminate(state: SupervisorState, code: int) -> Step:
     return replace(state, code=code if state.code is None else state.code), ()
 
 
-def _begin_again(state: SupervisorState) -> Step:
+def _begin_again(state: PodState) -> Step:
     """Run the agent's machine anew, from what this Pod announced last and the newest view."""
     view = state.agent.view
     if view is None:
@@ -368,7 +390,7 @@ def _begin_again(state: SupervisorState) -> Step:
     return _follow(replace(state, agent=agent, life=WorkerLife.ABSENT), replace(view, consistent=False))
 
 
-def _restarts_in_place(state: SupervisorState) -> bool:
+def _restarts_in_place(state: PodState) -> bool:
     """Say whether a dead worker is the group's affair; without in-place restart it is the Job's."""
     view = state.agent.view
     return state.agent.phase is not AgentPhase.BYPASSED and view is not None and view.in_place
