@@ -3,18 +3,15 @@ An agent drives a protocol machine: events in, actions out.
 
 One task group holds two tasks: the watch, whose views are events, and (until it is accepted) the announcement, whose
 outcome is an event. The agent takes events one at a time on the loop's thread and performs the machine's actions in
-order. It makes no decision of the protocol; the machines of `common.protocol` make them all.
+order. It makes no decision of the protocol; `common.protocol.pod` makes them all.
 
-`Agent` is what both modes share. `agent.sidecar_agent` and `agent.supervisor` each bring a machine, and perform the
-actions that only this machine has. None of them owns a process: they read no environment and never exit, so that
-thousands of agents can run in one loop under virtual time.
+It is the same agent beside a worker's guards and above a worker of its own (`agent.worker_keeper`). It owns no process:
+it reads no environment and never exits, so that thousands of agents can run in one loop under virtual time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
-from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +24,8 @@ from inplace.agent.deps import AgentDeps
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.worker.worker import Worker
+from inplace.agent.worker_keeper import WorkerKeeper
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.agent import (
     AgentPhase,
@@ -36,12 +35,26 @@ from inplace.common.protocol.agent import (
     Lease,
     StillWaiting,
     TakeConsistentView,
+    View,
+    judge,
 )
-from inplace.common.protocol.failure_report import ScheduleReport, SendReport
+from inplace.common.protocol.failure_report import ScheduleReport, SendReport, WorkerFailed
+from inplace.common.protocol.pod import (
+    Event,
+    Leave,
+    PodState,
+    StartWorker,
+    StopWorker,
+    WorkerExited,
+    WorkerLost,
+    step,
+)
+from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.announce.lease_keeper import LeaseKeeper
-    from inplace.common.protocol.agent import View
+    from inplace.agent.start.arguments import RunOptions
+    from inplace.agent.worker.outside_signals import OutsideSignals
 
 REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)
@@ -49,14 +62,25 @@ REMINDER_S: Final = (200.0, 300.0)
 of their kubelets' Lease renewals; what changes nothing is not stored, and no watch shows it. See docs/adr/0007."""
 
 
-class Agent(ABC):
-    """One Pod's agent, whatever its mode.
+class Agent:
+    """One Pod's agent.
 
     Args:
         config: settings, already checked.
+        worker: this Pod's.
+        options: how a worker below this process is run; None where guards run it.
+        outside: the signals for a worker that is this process's child; None where a guard gets them.
     """
 
-    def __init__(self, config: AgentConfig, deps: AgentDeps) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        deps: AgentDeps,
+        *,
+        worker: Worker,
+        options: RunOptions | None = None,
+        outside: OutsideSignals | None = None,
+    ) -> None:
         self._config = config
         self._clock = deps.clock
         self._rng = deps.rng
@@ -64,10 +88,9 @@ class Agent(ABC):
         self._log = deps.log
         self._metrics = deps.metrics
         self._memory = deps.memory
-        self._stalls = deps.stalls
         self._saves = deps.saves
         self._on_end = deps.on_end
-        self.phases = deps.phases or RestartPhases(
+        self._phases = deps.phases or RestartPhases(
             deps.metrics,
             now_s=deps.clock.monotonic_s,
             wall_s=deps.clock.wall_s,
@@ -79,8 +102,25 @@ class Agent(ABC):
         self._exit: asyncio.Future[int]
         self._announcing: asyncio.Task[None] | None = None
         self._reminder: asyncio.Task[None] | None = None
-        self._watching: asyncio.Task[None] | None = None  # for a stall of the newest worker
-        self.lease_keeper: LeaseKeeper | None = None  # where the worker has a lease
+        self._ordered_s: float | None = None  # when a view made the whole group announce again
+        self._worker = worker
+        self.keeper = WorkerKeeper(
+            deps,
+            worker,
+            options,
+            outside,
+            phases=self._phases,
+            state=lambda: self._machine,
+            take=self.take,
+            start_task=self.start_task,
+            end=self.end,
+        )
+        self._machine = _first_state(config, options, self.keeper.failures)
+        self._lease_keeper: LeaseKeeper | None = None
+        if config.fence_after_s:
+            from inplace.agent.announce.lease_keeper import LeaseKeeper
+
+            self._lease_keeper = LeaseKeeper(config, deps, self, worker.grace_s)
         budget = RetryBudget(deps.rng, config.spread_s)
         self._watch = JobSetWatch(
             config,
@@ -103,7 +143,7 @@ class Agent(ABC):
             budget=budget,
             log=deps.log,
             metrics=deps.metrics,
-            phases=self.phases,
+            phases=self._phases,
             on_problem=lambda problem: self._note_problem("patch", problem),
         )
         self._reporter = FailureReporter(
@@ -111,43 +151,24 @@ class Agent(ABC):
         )
 
     @property
-    @abstractmethod
     def state(self) -> AgentState:
         """Return where the agent's own machine stands."""
-
-    @abstractmethod
-    def step(self, event: Any) -> tuple[object, ...]:
-        """Advance the machine by one of its events; return its actions in order."""
-
-    @abstractmethod
-    def perform(self, action: object) -> None:
-        """Perform an action that only this mode has."""
-
-    @abstractmethod
-    async def before_announcement(self) -> None:
-        """Wait until this agent may send, or end it."""
-
-    @abstractmethod
-    def terminate(self, number: signal.Signals) -> None:
-        """End soon: this process got a signal."""
-
-    @abstractmethod
-    def runs(self) -> bool:
-        """Say whether a worker of this Pod was started, and has not begun to end."""
+        return self._machine.agent
 
     async def run(self) -> int:
-        """Run until an action ends the agent; return the process's exit code.
+        """Run until an action ends the agent; return the process's exit code. No process of a worker below it is left.
 
         Raises:
             ExceptionGroup: a bug of ours (InvariantError inside); never caught here.
         """
-        self.begin_run()
-        self._since_s = self._started_s
+        self._started_s = self._since_s = self._clock.monotonic_s()
         self._exit = asyncio.get_running_loop().create_future()
-        await self._barrier.start()
+        await self._worker.prepare()
         try:
+            await self._barrier.start()
             return await self._follow()
         finally:
+            await self._worker.close()  # guards end their workers NOW: kubelet restarts what has ended together
             await self._barrier.stop()
 
     async def look(self, timeout_s: float) -> View:
@@ -158,15 +179,10 @@ class Agent(ABC):
         """
         return await self._watch.look(timeout_s)
 
-    def begin_run(self) -> None:
-        """Count the wait at the barrier from now: the last worker ended, or there was none."""
-        self._started_s = self._clock.monotonic_s()
-
     def end(self, code: int) -> None:
         """End the agent with this exit code, unless it has an end. What still would be told, kubelet shows."""
         self._reporter.drop()
-        if self._watching is not None and self._watching is not asyncio.current_task():
-            self._watching.cancel()
+        self.keeper.leave()
         if not self._exit.done():
             self._exit.set_result(code)
             self._on_end(code)
@@ -181,8 +197,8 @@ class Agent(ABC):
         async with asyncio.TaskGroup() as self._tasks:
             watching = self._tasks.create_task(self._watch.run())
             keeping = (
-                [self._tasks.create_task(work) for work in self.lease_keeper.work()]
-                if self.lease_keeper is not None
+                [self._tasks.create_task(work) for work in self._lease_keeper.work()]
+                if self._lease_keeper is not None
                 else []
             )
             code = await self._exit
@@ -192,19 +208,27 @@ class Agent(ABC):
                     task.cancel()
         return code
 
-    def take(self, event: Any) -> None:
+    def take(self, event: Event) -> None:
         """Advance the machine by one of its events and perform its actions in order."""
         if self._exit.done():
             return  # the same chunk of the watch held more lines; the machine has ended
-        if self.lease_keeper is not None and not isinstance(event, Lease):
-            self.lease_keeper.check()  # a process that was stopped may find a view and the end of its lease at once
+        if self._lease_keeper is not None and not isinstance(event, Lease):
+            self._lease_keeper.check()  # a process that was stopped may find a view and the end of its lease at once
+        is_end = isinstance(event, WorkerExited | WorkerLost)
+        if is_end:
+            self._started_s = self._clock.monotonic_s()  # the wait at the barrier counts from here
+            self._reporter.keep_silent()
         before = self.state
-        actions = self.step(event)
+        self._machine, actions = step(self._machine, event)
         if self.state.phase is not before.phase:
             self._since_s = self._clock.monotonic_s()
             self._set_reminder()
+        if before.epoch and isinstance(event, View) and isinstance(next(iter(actions), None), StopWorker | Announce):
+            self._ordered_s = self._clock.monotonic_s()
         for action in actions:
             self._perform(action)
+        if is_end:
+            self._lower()
         self._send_report()
 
     def _perform(self, action: object) -> None:
@@ -220,8 +244,17 @@ class Agent(ABC):
                 self.end(ExitCode.EPOCHS_EXHAUSTED)
             case ScheduleReport() | SendReport():
                 self._reporter.perform(action)
-            case _:
-                self.perform(action)
+            case StartWorker(epoch):
+                self._remember_run(epoch)
+                if self.keeper.start(epoch):
+                    self._lift(epoch)
+            case StopWorker():
+                self._reporter.keep_silent()
+                self.keeper.stop(action)
+            case Leave(code):
+                if code == self._machine.clean_code:
+                    self._explain(code)
+                self.end(code)
 
     def _remember(self, epoch: int) -> None:
         """Keep the epoch BEFORE the server can know it. A full disk costs the second safety, not the start."""
@@ -229,7 +262,7 @@ class Agent(ABC):
         if problem is not None:
             self._log.warning("epoch_not_kept", epoch=epoch, message=problem, then="PREVIOUS_EPOCH is used instead")
 
-    def remember_run(self, epoch: int | None) -> None:
+    def _remember_run(self, epoch: int | None) -> None:
         """Keep the epoch BEFORE its worker starts: should the status be lost, nothing else says that it ran."""
         problem = self._memory.remember_run(epoch) if epoch is not None else None
         if problem is not None:
@@ -237,10 +270,16 @@ class Agent(ABC):
             self._log.warning("epoch_not_kept", epoch=epoch, message=problem, then=then)
 
     async def _announce(self, epoch: int) -> None:
-        """Make one attempt; its outcome is the machine's next event."""
-        await self.before_announcement()
+        """Make one attempt; its outcome is the machine's next event.
+
+        What a view makes every agent of a large group send at once is spread. Who found out by itself goes first.
+        """
+        await self.keeper.until_fit(epoch)
         if self._exit.done():
             return  # this Pod may not join
+        if self._ordered_s is not None:
+            due_s, self._ordered_s = self._ordered_s + self._config.restart_slot_s, None
+            await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
         self.take(await self._announcer.announce(epoch))
 
     def _set_reminder(self) -> None:
@@ -263,18 +302,35 @@ class Agent(ABC):
         if self._announcing is not None:
             await self._announcer.until_answered()
 
-    def lift(self, epoch: int | None) -> None:
+    def _lift(self, epoch: int | None) -> None:
         """Lift the barrier; `epoch` is None when in-place restart is off."""
         self._barrier.lift(epoch)
         wait_s = self._clock.monotonic_s() - self._started_s
         self._metrics.lifted = True
-        self.phases.lifted()
+        self._phases.lifted()
         self._log.info("barrier_lifted", epoch=epoch, wait_s=round(wait_s, 3))
 
-    def lower(self) -> None:
+    def _lower(self) -> None:
         """Close the barrier again: the next worker is held back."""
         self._barrier.close()
         self._metrics.lifted = False
+
+    def _explain(self, code: int) -> None:
+        """Log why kubelet is to start every container of this Pod anew."""
+        state, view = self._machine, self.state.view
+        if not state.ends_with_guards:
+            why = "a container of a worker is gone"
+            if 0 < state.clean_after <= state.failures:
+                why = f"the worker failed {state.failures} times in a row without progress"
+            self._log.warning("clean_containers_wanted", epoch=self.state.epoch, why=why, exit_code=code)
+            return
+        fields: dict[str, Any] = {"verdict": "worker_stalled"}
+        if not state.report.answered and view is not None:
+            verdict = judge(self.state.epoch, view).value
+            fields = {"verdict": verdict, "synced": view.synced, "deprecated": view.deprecated}
+        elif isinstance(state.report.failure, WorkerFailed):
+            fields = {"verdict": "worker_failed", "worker_exit_code": state.report.failure.code}
+        self._log.warning("restarting_in_place", epoch=self.state.epoch, **fields, exit_code=code)
 
     def _ask_to_save(self, epoch: int) -> None:
         """Ask the worker to save if its epoch is meant; the status goes on to say an older one."""
@@ -307,3 +363,26 @@ class Agent(ABC):
                 problem="; ".join(self._problems.values()) or None,
             )
         )
+
+
+def _first_state(config: AgentConfig, options: RunOptions | None, failures: int) -> PodState:
+    """Return where the machine of a new process stands."""
+    agent = AgentState(previous=config.previous_epoch, reached=config.reached_epoch, leased=config.fence_after_s == 0)
+    code = config.restart_exit_code
+    if options is None:
+        return PodState(
+            agent,
+            restart_code=code if config.restart_depth == DEPTH_CONTAINERS else None,
+            clean_code=code,
+            is_guarded=True,
+            clean_after=config.clean_after,
+            failures=failures,
+        )
+    return PodState(
+        agent,
+        final_codes=options.final_codes,
+        restart_code=code if options.once else None,
+        clean_code=config.container_restart_exit_code,
+        clean_after=config.clean_after,
+        failures=failures,
+    )

@@ -218,7 +218,7 @@ class Guard:
             own[SAVE_FILE] = self._saves.path
         stays, wants = self._state.stays, self._options.standby
         if wants and not stays:
-            message = "it needs RESTART_DEPTH=process at the agent"
+            message = "it needs inplace.dev/restart: process on the JobSet"
             GUARD_LOG.warning("standby_unavailable", message=message, then="every start is an ordinary one")
         try:
             self._host.start(own, outlives=stays, holds_next=wants and stays and epoch > 0)

@@ -126,9 +126,9 @@ async def _run(
         ),
     )
     if isinstance(barrier, HttpBarrier) and config.link_file:
-        barrier.runs = agent.runs
+        barrier.runs = agent.keeper.runs
     for number in SIGNALS:
-        loop.add_signal_handler(number, agent.terminate, number)
+        loop.add_signal_handler(number, agent.keeper.terminate, number)
     try:
         return await agent.run()
     finally:

@@ -46,6 +46,9 @@ def _follow(arguments: list[str]) -> int:
     if options is None:
         print(USAGE, end="")
         return 0
+    from inplace.agent.worker.command import restore_locale
+
+    restore_locale()  # the worker gets what is in os.environ
     if isinstance(options, RunOptions):
         from inplace.agent.start.supervisor_main import run_supervised
 

@@ -48,7 +48,7 @@ def _install(build: Path) -> None:
         )
     command = ("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(build), MIRROR)
     run_nicely(command, directory=build)
-    for unwanted in ("usr/share/doc", "usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists"):
+    for unwanted in ("usr/share/man", "usr/share/locale", "var/cache/apt", "var/lib/apt/lists"):
         shutil.rmtree(build / unwanted, ignore_errors=True)
 
 

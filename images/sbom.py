@@ -1,7 +1,8 @@
-"""Write the contents of an image without its base: a CycloneDX 1.6 document, made from the lock file.
+"""Write the contents of an image: a CycloneDX 1.6 document, made from the lock file.
 
 The image's build installs from the lock file by hash, so this needs no scanner and always gives the same result. The
-packages of the base image are not included.
+packages of the controller's base image are not included. The agent's image has no base: `images.agent_root` adds the
+Python and the Debian packages that it took files from, and the image holds that document as /sbom.cdx.json.
 
 Usage: python -m images.sbom {agent|controller} > sbom.json
 """
@@ -11,8 +12,11 @@ import json
 import re
 import sys
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from urllib.parse import quote
 
 from images.lock import ROOTS, Package, needed
 
@@ -20,7 +24,36 @@ REPOSITORY = Path(__file__).parents[1]
 SPECIFICATION = "1.6"
 
 
-def sbom(program: str, lock: str, version: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something in an image that no lock file names."""
+
+    name: str
+    version: str
+    purl: str
+
+    @classmethod
+    def python(cls, version: str) -> Self:
+        """Return an interpreter."""
+        return cls("python", version, f"pkg:generic/python@{version}")
+
+    @classmethod
+    def debian(cls, name: str, version: str, architecture: str) -> Self:
+        """Return a Debian package."""
+        return cls(name, version, f"pkg:deb/debian/{name}@{quote(version, safe='')}?arch={architecture}")
+
+    def component(self) -> dict[str, Any]:
+        """Describe it."""
+        return {
+            "type": "library",
+            "bom-ref": self.purl,
+            "name": self.name,
+            "version": self.version,
+            "purl": self.purl,
+        }
+
+
+def sbom(program: str, lock: str, version: str, parts: Sequence[Part] = ()) -> dict[str, Any]:
     """Return the document of one image; the same inputs give the same bytes, its serial number included."""
     packages = needed(lock, program)
     image = f"inplace-{program}@{version}"
@@ -28,8 +61,9 @@ def sbom(program: str, lock: str, version: str) -> dict[str, Any]:
         {"ref": _purl(package), "dependsOn": sorted(_purl(other) for other in packages if package.name in other.via)}
         for package in packages
     ]
-    own = {"ref": image, "dependsOn": [_purl(package) for package in packages if package.name in ROOTS[program]]}
-    seed = hashlib.sha256(f"{image}\n{lock}".encode()).hexdigest()
+    direct = [_purl(package) for package in packages if package.name in ROOTS[program]]
+    own = {"ref": image, "dependsOn": [*direct, *(part.purl for part in parts)]}
+    seed = hashlib.sha256("\n".join((image, lock, *(part.purl for part in parts))).encode()).hexdigest()
     return {
         "bomFormat": "CycloneDX",
         "specVersion": SPECIFICATION,
@@ -44,7 +78,7 @@ def sbom(program: str, lock: str, version: str) -> dict[str, Any]:
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
             }
         },
-        "components": [_component(package) for package in packages],
+        "components": [*map(_component, packages), *(part.component() for part in parts)],
         "dependencies": [own, *depends],
     }
 

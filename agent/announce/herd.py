@@ -10,7 +10,7 @@ for its slot while all others wait for it. Consequence: 1,000 Pods start over 2.
 That is the first start. A restart is ordered: all agents learn of it within milliseconds, so they count their slots
 from there, and kubelets' own spread is inside the window (2.8 s for 1,000 Pods becomes 3.0 s from the order). And a
 window that the server did not need is not kept: `agent.announce.start_window`.
-On a cluster with deploy/apf the window is worth nothing: switch it off (START_WINDOW_S=0). docs/adr/0010-herd.md says
+On a cluster with deploy/apf the window is worth nothing: the controller's --start-window=0. docs/adr/0010-herd.md says
 why slots, why these numbers, and what agents learn.
 
 Pure: time, environment and the Pod's identity come as arguments.

@@ -18,6 +18,7 @@ from inplace.common.kube.http.request import GarbledError
 from inplace.common.protocol.agent import View
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
+from inplace.common.wire.in_place import restarts_in_place
 
 _NAME: Final = "Name"  # the first column of every custom resource's Table
 COLUMNS: Final = (
@@ -27,6 +28,7 @@ COLUMNS: Final = (
     wire.COLUMN_CURRENT,
     wire.COLUMN_PREVIOUS,
     wire.COLUMN_STRATEGY,
+    wire.COLUMN_RESTART_IN_PLACE,
     wire.COLUMN_DISABLED,
     wire.COLUMN_UID,
 )
@@ -152,7 +154,11 @@ class JobSetEvents:
                 wire.PREVIOUS_ATTEMPT: cells[at[wire.COLUMN_PREVIOUS]],
                 wire.SCOPED_EPOCHS: _scoped(cells[at[wire.COLUMN_SCOPED]]) if wire.COLUMN_SCOPED in at else None,
             },
-            in_place=_in_place(cells[at[wire.COLUMN_STRATEGY]], cells[at[wire.COLUMN_DISABLED]]),
+            in_place=_in_place(
+                cells[at[wire.COLUMN_STRATEGY]],
+                cells[at[wire.COLUMN_RESTART_IN_PLACE]],
+                cells[at[wire.COLUMN_DISABLED]],
+            ),
             limits=_limits(*(cells[at[name]] if name in at else None for name in _LIMIT_COLUMNS)),
         )
 
@@ -217,14 +223,16 @@ def _plain(obj: dict[str, Any]) -> Seen:
         uid=metadata.get("uid", ""),
         resource_version=metadata.get("resourceVersion", ""),
         status=obj.get("status") or {},
-        in_place=_in_place(policy.get("restartStrategy"), annotations.get(wire.DISABLE)),
+        in_place=_in_place(
+            policy.get("restartStrategy"), annotations.get(wire.RESTART_IN_PLACE), annotations.get(wire.DISABLE)
+        ),
         limits=_limits(annotations.get(wire.STALL_AFTER), annotations.get(wire.START_STALL_AFTER)),
     )
 
 
-def _in_place(strategy: object, disabled: object) -> bool:
+def _in_place(strategy: object, annotation: object, disabled: object) -> bool:
     """Say whether in-place restart is on; the disable annotation counts whatever its value."""
-    return strategy == wire.IN_PLACE_RESTART and disabled is None
+    return disabled is None and restarts_in_place(strategy, annotation)
 
 
 def _limits(between_steps: object, of_start: object) -> tuple[str | None, str | None]:

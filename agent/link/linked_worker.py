@@ -1,7 +1,7 @@
 """
-The worker of a sidecar of depth `process`: guards in other containers start and end it, as this Pod's agent says.
+The worker of a sidecar: guards in other containers start and end it, as this Pod's agent says.
 
-`common.protocol.linked_worker` decides; this module carries the link's lines, and is the `Worker` of a supervisor.
+`common.protocol.linked_worker` decides; this module carries the link's lines, and is the agent's `Worker`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.report.log import Log
 from inplace.agent.worker.command import EPOCH
-from inplace.agent.worker.process import WorkerLostError, WorkerStuckError
-from inplace.agent.worker.process_tree import STUCK_S
+from inplace.agent.worker.worker import STUCK_S, WorkerLostError, WorkerStuckError
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.link import Leaving, Message
 from inplace.common.protocol.linked_worker import (
     Event,
     Exited,
     Gone,
+    Greeted,
     Heard,
     Lift,
     LinkedWorkerState,
@@ -37,17 +37,18 @@ GONE_S_MAX: Final = STUCK_S + 5.0  # a guard gives up after STUCK_S, unless it i
 
 
 class LinkedWorker:
-    """The workers of this Pod's guards as one, see `agent.worker.process.Worker`.
+    """The workers of this Pod's guards as one, see `agent.worker.worker.Worker`.
 
     Args:
+        stays: the guards outlive their workers: depth `process`.
         checks: how many guards run a check before each announcement.
     """
 
-    def __init__(self, server: GuardServer, *, clock: Clock, log: Log, checks: int = 0) -> None:
+    def __init__(self, server: GuardServer, *, stays: bool, clock: Clock, log: Log, checks: int = 0) -> None:
         self._server = server
         self._side_jobs = SideJobs(server, checks=checks, clock=clock, log=log)
         self._clock = clock
-        self._machine = LinkedWorkerState()
+        self._machine = LinkedWorkerState(stays=stays)
         self._exit: asyncio.Future[int | None]  # None: the worker is lost
         self._gone: asyncio.Future[bool]  # False: the worker is lost
 
@@ -69,7 +70,7 @@ class LinkedWorker:
         """Return the exit code of the first worker that failed, or of all."""
         code = await asyncio.shield(self._exit)
         if code is None:
-            raise WorkerLostError(completed=self._machine.completed)
+            raise WorkerLostError
         return code
 
     async def gone(self) -> None:
@@ -80,7 +81,7 @@ class LinkedWorker:
         except TimeoutError:
             raise WorkerStuckError(f"a guard has said nothing for {GONE_S_MAX:g} s after its worker's end") from None
         if not is_gone:
-            raise WorkerLostError(completed=self._machine.completed)
+            raise WorkerLostError
 
     def signal(self, number: int) -> None:
         """Let the workers end by this signal."""
@@ -94,6 +95,10 @@ class LinkedWorker:
         """Say whether some guard's worker runs."""
         return self._machine.runs()
 
+    def completed(self) -> bool:
+        """Say whether some guard's worker completed."""
+        return self._machine.completed
+
     def grace_s(self) -> float | None:
         """Return the longest grace of the guards' command lines."""
         return self._machine.grace_s()
@@ -104,7 +109,8 @@ class LinkedWorker:
         await self._server.stop()
 
     def greeted(self, peer: int) -> None:
-        """Wait until the guard says that it waits."""
+        """Take in a connection."""
+        self._take(Greeted(peer))
 
     def heard(self, peer: int, message: Message) -> None:
         """Take in one message."""

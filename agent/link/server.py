@@ -60,6 +60,22 @@ class GuardServer(Protocol):
         """Close every connection; what ends by that is no news. Idempotent."""
 
 
+class NoServer:
+    """Serves no guard: only kubelet holds this Pod's workers back."""
+
+    async def start(self, listener: Listener) -> None:
+        """Do nothing."""
+
+    def tell(self, peer: int, message: Message) -> None:
+        """Do nothing."""
+
+    def tell_all(self, message: Message) -> None:
+        """Do nothing."""
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+
 class LinkServer:
     """Serve the guards of this Pod on a Unix socket.
 

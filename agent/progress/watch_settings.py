@@ -1,8 +1,7 @@
 """
 The watchdog's settings: from the environment, and from the JobSet's annotations where the environment is silent.
 
-By default none is set, and then nothing of the watchdog is loaded, this module included. `inplace-agent run` has an
-option for each variable, see `agent.start.arguments`.
+By default none is set, and then nothing of the watchdog is loaded, this module included.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class LineWriter:
         while line:
             try:
                 line = line[os.write(self._descriptor, line) :]
-            except BlockingIOError:  # noqa: PERF203 - the worker made the description that both share non-blocking
+            except BlockingIOError:
                 poll = select.poll()
                 poll.register(self._descriptor, select.POLLOUT)
                 poll.poll()

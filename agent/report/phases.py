@@ -5,7 +5,8 @@ A sidecar's process dies in every group restart. What it measured lives on in a 
 next process puts it into its announcement. A phase is in one annotation at most: the first announcement that is built
 after it ended takes it along, and that text is then frozen for its epoch, so that a repeated PATCH has the same bytes.
 
-It also hands on that a worker completed, and how far the worker was: a text of the watchdog's that is not read here.
+It also hands on with which code a worker ended by itself, and how far the worker was: a text of the watchdog's that is
+not read here.
 
 Guarantees: nothing is written BEFORE an announcement left; a file that is missing, garbled, of another boot or on a
 full disk costs its numbers and nothing else. Durations come from one clock that a restart of the process does not reset
@@ -21,7 +22,7 @@ from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.shared_file import read_shared, write_shared
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase, is_done, parse_phases, phases_text
+from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase, exit_code_of, parse_phases, phases_text
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _STAT: Final = "/proc/self/stat"
@@ -56,17 +57,19 @@ class PhaseFile:
         self._path = path
         self._boot_id_path = boot_id_path
 
-    def keep(self, ended: Mapping[RestartPhase, float], told: str, left_s: float | None, *, done: bool = False) -> None:
+    def keep(
+        self, ended: Mapping[RestartPhase, float], told: str, left_s: float | None, code: int | None = None
+    ) -> None:
         """Write the file anew; a disk that refuses costs these numbers only."""
         moment = "-" if left_s is None else f"{left_s:.3f}"
-        text = phases_text(ended, told=told, done=done)
+        text = phases_text(ended, told=told, code=code)
         try:
             write_shared(self._path, f"{text} {self._boot_id()} {moment}".encode("ascii"))
         except OSError:
             return
 
-    def recall(self) -> tuple[dict[RestartPhase, float], str, bool, float | None]:
-        """Return (phases, the worker's last progress, whether a worker completed, when the last process ended).
+    def recall(self) -> tuple[dict[RestartPhase, float], str, int | None, float | None]:
+        """Return (phases, the worker's last progress, how a worker ended by itself, when the last process ended).
 
         Nothing where there is no file; no moment from before the machine started.
         """
@@ -75,10 +78,10 @@ class PhaseFile:
             left_s = None if moment == "-" else float(moment)
             phases = parse_phases(text)  # of the whole text: what is handed on follows the grammar
         except (OSError, ValueError, RemoteProtocolError):
-            return {}, "", False, None
+            return {}, "", None, None
         _, begins, rest = text.partition(_TOLD)
         told = begins + rest if len(begins + rest) <= _TOLD_BYTES_MAX else ""
-        return phases, told, is_done(text), left_s if boot_id == self._boot_id() else None
+        return phases, told, exit_code_of(text), left_s if boot_id == self._boot_id() else None
 
     def _boot_id(self) -> str:
         """Return the id of this boot, "?" where the system has none."""
@@ -123,7 +126,7 @@ class RestartPhases:
         self._epoch = 0  # the announcement that `_text` belongs to
         self._text = ""
         self._told = ""  # how far the worker was, until an announcement carries it
-        self._done = False  # a worker completed, until an announcement carries it
+        self._code: int | None = None  # with which a worker ended by itself, until an announcement carries it
         self._chosen_s = self._started_s
         self._accepted_s: float | None = None  # while the barrier holds an accepted announcement back
         self._lifted_once = False
@@ -135,9 +138,9 @@ class RestartPhases:
         if self._recalled or self._file is None:
             return
         self._recalled = True
-        phases, told, done, left_s = self._file.recall()
+        phases, told, code, left_s = self._file.recall()
         self._told = self._told or told
-        self._done = self._done or done
+        self._code = code if self._code is None else self._code
         self._metrics.ended = phases | self._metrics.ended
         if left_s is not None and left_s <= self._started_s + 1 / _TICKS_PER_S:
             self._metrics.observe(RestartPhase.KUBELET, max(0.0, self._started_s - left_s))
@@ -155,9 +158,9 @@ class RestartPhases:
         self._epoch = epoch
         self._accepted_s = None
         seconds, told = self._metrics.ended, self._told
-        self._text = phases_text(seconds, self._wall_s(), told, done=self._done) if self._annotate else ""
+        self._text = phases_text(seconds, self._wall_s(), told, code=self._code) if self._annotate else ""
         self._metrics.ended.clear()
-        self._told, self._done = "", False
+        self._told, self._code = "", None
         return self._text
 
     def accepted(self) -> None:
@@ -188,9 +191,9 @@ class RestartPhases:
         """Take in how far the worker was that ends, for the next announcement; "" where nobody watched it."""
         self._told = told
 
-    def worker_completed(self) -> None:
-        """Note that a worker ended by itself with exit code 0, for the next announcement."""
-        self._done = True
+    def worker_ended(self, code: int) -> None:
+        """Note that a worker ended by itself, for the next announcement."""
+        self._code = code
 
     def worker_gone(self) -> None:
         """Note that no process of the worker is left; BEFORE the announcement that says so."""
@@ -210,4 +213,4 @@ class RestartPhases:
 
     def _keep(self, left_s: float | None) -> None:
         if self._file is not None:
-            self._file.keep(self._metrics.ended, self._told, left_s, done=self._done)
+            self._file.keep(self._metrics.ended, self._told, left_s, self._code)

@@ -2,16 +2,17 @@
 Parse the command line of `inplace-agent`. Without arguments the agent is a sidecar, and this module is not imported.
 
 It is written by hand: argparse costs 15 ms, and a worker's command line must stay untouched from its first word on.
-Every option has an environment variable with the same meaning; the option wins.
+Every option has an environment variable with the same meaning; the option wins. What a user sets for a whole JobSet is
+no option but an annotation (docs/adr/0084).
 """
 
 from __future__ import annotations
 
 from inplace.agent.link.address import LINK_FILE
 from inplace.agent.worker.command import find_program
-from inplace.agent.worker.stop_signal import signal_number
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping, Sequence
+from inplace.common.wire.stop_signal import signal_number
 
 GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a Pod's
 TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first
@@ -42,13 +43,6 @@ container anew.
                                COMMAND left there is removed. Can be repeated (WORKER_CLEAN: a line for each)
   --stop-signal NAME           the signal by which this Pod ends, if lifecycle.stopSignal or the image's STOPSIGNAL
                                names another than SIGTERM, such as SIGUSR1 or SIGRTMIN+3 (WORKER_STOP_SIGNAL)
-  --stall-after SECONDS        restart the group when a rank of COMMAND makes no step for so long; default: off
-                               (STALL_AFTER_S)
-  --start-stall-after SECONDS  the same from COMMAND's start to its first step; default: off (START_STALL_AFTER_S)
-  --progress-file GLOB         any change of these files is a step, instead of inplace.progress(step), which writes
-                               into the folder INPLACE_PROGRESS_DIR (PROGRESS_FILE)
-  --save-within SECONDS        before a planned stop, ask COMMAND to save and end, and hold SIGTERM back for so long;
-                               COMMAND looks at inplace.save_requested() at each step; default: off (SAVE_WITHIN_S)
   --on-stall COMMAND           run this by /bin/sh for at most 10 s BEFORE the worker that hangs is ended, say to dump
                                its stacks. INPLACE_STALL_PID is the silent rank's process, INPLACE_STALL_SILENT_S how
                                long it has been silent (ON_STALL)
@@ -66,8 +60,7 @@ container anew.
 
 guard: the worker's container runs it beside a sidecar agent; both mount the folder of LINK_FILE
 ({LINK_FILE}). COMMAND starts when the barrier lifts. If it fails, the agent hears of it at once and
-the group restarts. If the agent ends, COMMAND is ended at once. For a worker that hangs, set
-STALL_AFTER_S, START_STALL_AFTER_S and PROGRESS_FILE in the agent's environment; they mean what they mean to run.
+the group restarts. If the agent ends, COMMAND is ended at once.
   --grace SECONDS              time from SIGTERM to SIGKILL when the agent ends; default {GRACE_S:g}
                                (WORKER_GRACE_S)
   --fail-on CODES              exit codes of COMMAND that end the Pod instead, such as 3,10-20
@@ -75,13 +68,15 @@ STALL_AFTER_S, START_STALL_AFTER_S and PROGRESS_FILE in the agent's environment;
   --clean PATH|ipc|off         as of run (WORKER_CLEAN)
   --stop-signal NAME           as of run (WORKER_STOP_SIGNAL)
   --on-stall COMMAND           as of run, in this container (ON_STALL)
-  --save-within SECONDS        as of run; set SAVE_WITHIN_S in the agent's environment as well (SAVE_WITHIN_S)
   --before-announce COMMAND, --before-announce-timeout, --before-announce-unanswered  as of run, in this container.
                                The agent needs CHECKS_BEFORE_ANNOUNCE, the number of guards with a check
-  --standby                    as of run; with RESTART_DEPTH=process in the agent's environment (WORKER_STANDBY=on)
+  --standby                    as of run; the JobSet needs the annotation inplace.dev/restart: process
+                               (WORKER_STANDBY=on)
 
-All other settings come from the environment. Without arguments, if WORKER_COMMAND is set, $SHELL runs it once, as with
-upstream's agent. Its exit code is the container's. A group restart ends the container with IN_PLACE_RESTART_EXIT_CODE.
+Annotations of the JobSet (inplace.dev/...) say how deep a group restart goes, how long a worker may save, when it
+hangs, and when its Pod gets clean containers. All other settings are variables. Without arguments, if WORKER_COMMAND is
+set, $SHELL runs it once, as with upstream's agent. Its exit code is the container's. A group restart ends the container
+with IN_PLACE_RESTART_EXIT_CODE.
 """
 
 
@@ -106,7 +101,6 @@ class RunOptions:
         joins_unanswered: the Pod joins although that command hangs or cannot be run.
         standby: start the next worker's process while the present one runs, and hold it until the barrier lifts.
         listens: answer probes and scrapes; off under upstream's WORKER_COMMAND, whose agent opens no port then.
-        variables: the agent's settings that options gave, as (variable, text); they win over the environment's.
         once: end with the worker, whatever its code, and with the configured code when the group restarts.
     """
 
@@ -122,7 +116,6 @@ class RunOptions:
     joins_unanswered: bool = True
     standby: bool = False
     listens: bool = True
-    variables: tuple[tuple[str, str], ...] = ()
     once: bool = False
 
 
@@ -169,19 +162,18 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | Guar
     known = _VERBS.get(verb)
     if known is None:
         raise ArgumentsError(f"expected run, guard or no argument, saw {verb!r}{_INSTEAD.get(verb, '')}")
-    given, command = _split(rest, (*known, *_VARIABLES) if verb == "run" else tuple(known))
+    given, command = _split(rest, tuple(known))
     if "--help" in given:
         return None
-    passed_on = [name for name in _VARIABLES if verb == "run" and name in given]
-    variables = tuple((_VARIABLES[name], given.pop(name)) for name in passed_on)
     values = {field: read(name, text) for field, name, read, text in _texts(known, given, env) if text}
     if not command:
         raise ArgumentsError(f"expected a worker's command, as in 'inplace-agent {verb} -- python train.py', saw none")
     if verb == "guard":
+        values["save_within_s"] = seconds("SAVE_WITHIN_S", env.get("SAVE_WITHIN_S") or "0")
         return GuardOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
     if env.get("WORKER_COMMAND"):
         raise ArgumentsError("expected a command or WORKER_COMMAND, saw both")
-    return RunOptions(command=command, variables=variables, **values)  # type: ignore[arg-type]
+    return RunOptions(command=command, **values)  # type: ignore[arg-type]
 
 
 def exit_codes(name: str, text: str) -> frozenset[int]:
@@ -300,18 +292,12 @@ _RUN: Final[Mapping[str, _Option]] = {
     "--before-announce-unanswered": ("joins_unanswered", "BEFORE_ANNOUNCE_UNANSWERED", joins),
     "--standby": ("standby", "WORKER_STANDBY", switch),
 }
-_VARIABLES: Final = {  # options of `run` for settings of the agent, which reads them itself
-    "--stall-after": "STALL_AFTER_S",
-    "--start-stall-after": "START_STALL_AFTER_S",
-    "--progress-file": "PROGRESS_FILE",
-    "--save-within": "SAVE_WITHIN_S",
-}
 _GUARD: Final[Mapping[str, _Option]] = {
     name: option
     for name, option in _RUN.items()
     if name in ("--grace", "--fail-on", "--no-restart-on", "--clean", "--stop-signal", "--on-stall", "--standby")
     or name.startswith("--before-announce")
-} | {"--save-within": ("save_within_s", "SAVE_WITHIN_S", seconds)}
+}
 _VERBS: Final = {"run": _RUN, "guard": _GUARD}
 _INSTEAD: Final = {  # of a subcommand that an older manifest may have (docs/adr/0062)
     "wait": ", which is gone: use 'guard -- COMMAND', with LINK_FILE in the worker's and the agent's container "

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inplace.agent.announce.herd import GROUP_SIZE_MAX, RATE_PER_S, RATE_PER_S_MAX, WINDOW_S, WINDOW_S_MAX, Herd
-from inplace.agent.barrier.address import HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT, UPSTREAM_PATH, UPSTREAM_PORT
 from inplace.agent.link.address import PROGRESS_DIR, progress_dir, save_file
 from inplace.agent.start.environment import Environment, is_integer, is_object_name
 from inplace.agent.start.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
@@ -23,6 +22,7 @@ from inplace.common.bare.record import record
 from inplace.common.bare.typed import TYPE_CHECKING, Final
 from inplace.common.kube.http.credentials import service_account_dir
 from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire.barrier import HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT, UPSTREAM_PATH, UPSTREAM_PORT
 from inplace.common.wire.names import DEPTH_CONTAINERS, DEPTH_PROCESS
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class AgentConfig:
         link_file: where the agent serves the guards of the worker's containers; "" if there are none.
         restart_depth: `containers`, or `process` for guards that start their workers' processes anew.
         checks_awaited: so many guards run a check before each announcement.
-        agent_file: where the agent leaves itself as one file, for the worker's container.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
         watch: what the watchdog watches; None where only the JobSet's annotations may ask for it.
         progress_dir: where the worker's ranks say how far they are; "" if there is no folder for that, or
@@ -86,7 +85,6 @@ class AgentConfig:
     previous_epoch: int | None = None
     reached_epoch: int = 0
     epoch_file: str = ""
-    agent_file: str = ""
     link_file: str = ""
     checks_awaited: int = 0
     restart_depth: str = DEPTH_CONTAINERS
@@ -149,7 +147,6 @@ class AgentConfig:
             barrier_address=_address(read),
             previous_epoch=previous_epoch,
             epoch_file=read.file("EPOCH_FILE"),
-            agent_file=read.file("AGENT_FILE"),
             link_file=read.file("LINK_FILE"),
             checks_awaited=_checks_awaited(read),
             restart_depth=_restart_depth(read),
@@ -194,9 +191,11 @@ def _namespace(read: Environment, file: str) -> str:
 
 
 def _restart_depth(read: Environment) -> str:
-    """Return RESTART_DEPTH; a process can be restarted only by its guard."""
-    depth = read.choice("RESTART_DEPTH", (DEPTH_CONTAINERS, DEPTH_PROCESS))
-    if depth == DEPTH_PROCESS and not read.get("LINK_FILE"):
+    """Return RESTART_DEPTH: a process can be restarted only by its guard, and is unless the variable says otherwise."""
+    guarded = bool(read.get("LINK_FILE"))
+    depths = (DEPTH_PROCESS, DEPTH_CONTAINERS) if guarded else (DEPTH_CONTAINERS, DEPTH_PROCESS)
+    depth = read.choice("RESTART_DEPTH", depths)
+    if depth == DEPTH_PROCESS and not guarded:
         read.refuse("LINK_FILE", "the path of the link to the worker's guard beside RESTART_DEPTH=process")
     return depth
 

@@ -11,14 +11,13 @@ import gc
 from collections.abc import Mapping
 
 from inplace.agent.report.phases import boot_s, process_started_s
-from inplace.agent.start.agent_file import leave_agent_file
 from inplace.agent.start.config import ConfigError
 from inplace.agent.start.listener import listen
 from inplace.agent.start.prelude import head_start
 from inplace.agent.start.shell import Shell, begin, run_shell
 from inplace.common.bare.record import replace
 from inplace.common.bare.typed import TYPE_CHECKING, Final
-from inplace.common.wire.names import DEPTH_CONTAINERS
+from inplace.common.wire.names import DEPTH_CONTAINERS, DEPTH_PROCESS
 
 if TYPE_CHECKING:
     from inplace.agent.agent import Agent
@@ -61,9 +60,6 @@ def _start(shell: Shell) -> int:
         ahead = None  # a guard's word comes first where one checks
         if not config.checks_awaited:
             ahead = head_start(config, shell.credentials, shell.context, shell.memory, shell.phases, start)
-        problem = leave_agent_file(config.agent_file) if config.agent_file else None
-        if problem is not None:
-            shell.log.warning("agent_file_not_left", message=problem, then="the worker may not find its file")
         from inplace.agent.loop import run_loop
 
         if start is not None and start.slot_s > config.start_slot_s:
@@ -79,30 +75,23 @@ def _start(shell: Shell) -> int:
 
 
 def _make(config: AgentConfig, deps: AgentDeps) -> Agent:
-    """Return the agent, and let it serve the guards of this Pod on a socket."""
-    from inplace.agent.link.server import LinkServer
+    """Return the agent, and let it serve the guards of this Pod on a socket, if there are any."""
+    from inplace.agent.link.server import LinkServer, NoServer
 
     path, depth = config.link_file, config.restart_depth
-    return agent_of(config, deps, LinkServer(path, depth, clock=deps.clock, log=deps.log) if path else None)
+    return agent_of(config, deps, LinkServer(path, depth, clock=deps.clock, log=deps.log) if path else NoServer())
 
 
-def agent_of(config: AgentConfig, deps: AgentDeps, server: GuardServer | None) -> Agent:
-    """Return the agent of this Pod's depth; `server` serves the Pod's guards, None where it has none."""
+def agent_of(config: AgentConfig, deps: AgentDeps, server: GuardServer) -> Agent:
+    """Return the agent of a Pod whose workers are in other containers; `server` serves the guards there."""
+    from inplace.agent.agent import Agent
+    from inplace.agent.link.linked_worker import LinkedWorker
     from inplace.agent.report.line_limit import LimitedLog
 
-    checks, peers = config.checks_awaited, LimitedLog(deps.log, deps.clock.monotonic_s)
-    if config.restart_depth == DEPTH_CONTAINERS or server is None:
-        from inplace.agent.link.agent_end import GuardLink
-        from inplace.agent.sidecar_agent import SidecarAgent
-
-        link = GuardLink(server, clock=deps.clock, log=peers, checks=checks) if server is not None else None
-        return SidecarAgent(config, deps, link)
-    from inplace.agent.link.linked_worker import LinkedWorker
-    from inplace.agent.start.arguments import RunOptions
-    from inplace.agent.supervisor import SupervisorAgent
-
-    worker = LinkedWorker(server, clock=deps.clock, log=peers, checks=checks)
-    return SupervisorAgent(config, deps, worker=worker, options=RunOptions(command=("guard",)))
+    peers = LimitedLog(deps.log, deps.clock.monotonic_s)
+    stays = config.restart_depth == DEPTH_PROCESS
+    worker = LinkedWorker(server, stays=stays, clock=deps.clock, log=peers, checks=config.checks_awaited)
+    return Agent(config, deps, worker=worker)
 
 
 def _with_slot(shell: Shell) -> tuple[Shell, HerdStart | None]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 
+from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
 from inplace.agent.loop import run_loop
 from inplace.agent.report.log import LazyLog
@@ -21,18 +22,17 @@ from inplace.agent.start.arguments import RunOptions
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.listener import listen
 from inplace.agent.start.shell import SIGNALS, Shell, begin, run_shell
-from inplace.agent.supervisor import SupervisorAgent
 from inplace.agent.worker.cleaning import Cleaning
 from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND, find_program
 from inplace.agent.worker.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
 from inplace.agent.worker.outside_signals import OutsideSignals
-from inplace.agent.worker.process import WorkerProcess, WorkerStartError
+from inplace.agent.worker.process import WorkerProcess
 from inplace.agent.worker.process_tree import become_reaper
+from inplace.agent.worker.worker import WorkerStartError
 
 
 def run_supervised(options: RunOptions, env: Mapping[str, str]) -> int:
     """Run the agent and its worker; return the process's exit code."""
-    env = {**env, **dict(options.variables)}
     return run_shell(env, partial(_start, options, env))
 
 
@@ -51,11 +51,11 @@ def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
         raise ConfigError(tuple(cleaning.refused))
     outside = OutsideSignals(options.stop_signal)
 
-    def make(config: AgentConfig, deps: AgentDeps) -> SupervisorAgent:
+    def make(config: AgentConfig, deps: AgentDeps) -> Agent:
         own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
         worker = WorkerProcess(options, {**env, **own}, cleaning=cleaning, log=deps.log, memory=deps.metrics)
-        agent = SupervisorAgent(config, deps, worker=worker, options=options, outside=outside)
-        asyncio.get_running_loop().add_reader(outside.descriptor, agent.take_signals)
+        agent = Agent(config, deps, worker=worker, options=options, outside=outside)
+        asyncio.get_running_loop().add_reader(outside.descriptor, agent.keeper.take_signals)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # a careless parent may have blocked them
         return agent
 

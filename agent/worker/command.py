@@ -12,6 +12,7 @@ from inplace.common.bare.typed import Final, Mapping
 
 EPOCH: Final = "INPLACE_EPOCH"  # of the worker's environment: the epoch it runs in; "" when in-place restart is off
 RESTART_COUNT: Final = "INPLACE_RESTART_COUNT"  # the same in every worker of the group: epoch - 1
+LOCALE: Final = "LC_CTYPE"
 NOT_EXECUTABLE: Final = 126  # exit codes, as a shell has them
 NOT_FOUND: Final = 127
 
@@ -19,6 +20,18 @@ NOT_FOUND: Final = 127
 def epoch_variables(epoch: int | None) -> dict[str, str]:
     """Return what a worker's environment says of its epoch (None and 0: in-place restart is off)."""
     return {EPOCH: str(epoch or ""), RESTART_COUNT: str((epoch or 1) - 1)}
+
+
+def restore_locale() -> None:
+    """Give LC_CTYPE the value that the container has: in the locale C, Python sets another at its start (PEP 538)."""
+    if LOCALE not in os.environ:
+        return
+    with open("/proc/self/environ", "rb") as file:  # noqa: PTH123 - pathlib costs 3 ms
+        given = [word for word in file.read().split(b"\0") if word.startswith(b"LC_CTYPE=")]
+    if given:
+        os.environ[LOCALE] = os.fsdecode(given[0].partition(b"=")[2])
+    else:
+        del os.environ[LOCALE]
 
 
 def find_program(name: str, env: Mapping[str, str]) -> str | None:

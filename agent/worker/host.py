@@ -297,7 +297,7 @@ class WorkerHost:
 
     def _sweep(self, swept: Callable[[bool], None]) -> None:
         """Kill all below this process but a standby that waits; `swept` is told when that is done."""
-        from inplace.agent.worker.process_tree import STUCK_S
+        from inplace.agent.worker.worker import STUCK_S
 
         now_s = time.monotonic()
         self._swept, self._look_s = swept, now_s

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Final
 
 from inplace.agent.start.exit_code import ExitCode, StartError
-from inplace.agent.worker.process_tree import STUCK_S
+from inplace.agent.worker.worker import STUCK_S
 
 SUPERVISOR: Final = "INPLACE_SUPERVISOR"
 _PAUSE_S: Final = 0.005

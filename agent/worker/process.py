@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from inplace.agent.start.exit_code import StartError, UnfitError
+from inplace.agent.start.exit_code import UnfitError
 from inplace.agent.worker.command import EPOCH, NOT_EXECUTABLE, NOT_FOUND, epoch_variables
 from inplace.agent.worker.host import WorkerHost
-from inplace.agent.worker.process_tree import STUCK_S
 from inplace.agent.worker.stall_command import RANK, STEP
+from inplace.agent.worker.worker import STUCK_S, WorkerStartError, WorkerStuckError
 from inplace.common.protocol.stall import Stalled
 
 if TYPE_CHECKING:
@@ -26,100 +26,8 @@ if TYPE_CHECKING:
     from inplace.agent.worker.standby import Memory
 
 
-class WorkerStartError(StartError):
-    """The worker's command cannot be executed.
-
-    Attributes:
-        code: the exit code that a shell would give.
-    """
-
-    event = "worker_not_started"
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class WorkerStuckError(Exception):
-    """Processes of the worker survive SIGKILL."""
-
-
-class WorkerLostError(Exception):
-    """The worker's container is gone, so that only kubelet can start it again.
-
-    Args:
-        completed: a worker had ended by itself with exit code 0 before.
-    """
-
-    def __init__(self, *, completed: bool) -> None:
-        super().__init__(completed)
-        self.completed = completed
-
-
-class Worker(Protocol):
-    """The worker of this Pod, run after run."""
-
-    async def prepare(self) -> None:
-        """Get ready to see processes end; called once, BEFORE the first start."""
-
-    async def until_fit(self, epoch: int) -> None:
-        """Return when this Pod may announce an epoch: nothing of a worker is left, and its check is over.
-
-        Raises:
-            UnfitError: it may not.
-            WorkerStuckError: something of the check survived SIGKILL for STUCK_S seconds.
-        """
-
-    def start(self, env: Mapping[str, str]) -> None:
-        """Start a run, or release the process that is held for it; nothing of the last one may be left.
-
-        `env` is added to the environment.
-
-        Raises:
-            WorkerStartError: the command cannot be executed.
-        """
-
-    async def exited(self) -> int:
-        """Return the exit code of the main process once it is gone, 128 + n after signal n.
-
-        Raises:
-            WorkerLostError: it ran in another container, which is gone.
-        """
-
-    async def gone(self) -> None:
-        """Return when no process of the run is left; kill what is.
-
-        Raises:
-            WorkerStuckError: something survived SIGKILL for STUCK_S seconds.
-            WorkerLostError: it ran in another container, which is gone.
-        """
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the main process's group, if it runs."""
-
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
-        """Run the command of --on-stall, for a bounded time.
-
-        Args:
-            stalled: what was found.
-            pid: of the silent rank as its file says; None if it says none.
-
-        Returns:
-            What went wrong, "" when nothing did; None: there is no command.
-        """
-
-    def runs(self) -> bool:
-        """Say whether the worker's silence means something: it was started, and its Pod does not end."""
-
-    def grace_s(self) -> float | None:
-        """Return the seconds from SIGTERM to SIGKILL that another process gives it; None if this one is its parent."""
-
-    async def close(self) -> None:
-        """End all there is, without waiting for it; for the end of this process."""
-
-
 class WorkerProcess:
-    """The worker as a process tree, see `Worker`.
+    """The worker as a process tree, see `agent.worker.worker.Worker`.
 
     Args:
         options: how it is run.
@@ -204,6 +112,10 @@ class WorkerProcess:
     def runs(self) -> bool:
         """Say that it runs: it is only asked between start and end."""
         return True
+
+    def completed(self) -> bool:
+        """Say no: the end of the main process ends the run."""
+        return False
 
     def grace_s(self) -> float | None:
         """Return None: the agent's own options say it."""

@@ -20,7 +20,6 @@ from typing import Final
 from inplace.agent.start.exit_code import ExitCode, StartError
 from inplace.agent.worker.prctl import PR_SET_CHILD_SUBREAPER, prctl
 
-STUCK_S: Final = 30.0  # a process that survives SIGKILL this long hangs in a driver; only a new Pod helps
 _RESCANS_MAX: Final = 20  # in one go; a tree that grows faster is looked at again after a pause
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 from _signal import SIGINT  # type: ignore[import-not-found]
 
-from inplace.agent.worker.stop_signal import signal_name
 from inplace.common.bare.typed import TYPE_CHECKING, Final, Protocol
+from inplace.common.wire.stop_signal import signal_name
 
 if TYPE_CHECKING:
     from inplace.agent.report.log import Log

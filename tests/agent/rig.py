@@ -1,4 +1,4 @@
-"""One real `SidecarAgent` over real sockets against a scripted server, with a clock that makes no test wait."""
+"""One real agent over real sockets against a scripted server, with a clock that makes no test wait."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from typing import Any
 from inplace.agent.agent import REMINDER
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.agent_end import GuardLink
-from inplace.agent.link.server import LinkServer, Listener
+from inplace.agent.link.linked_worker import LinkedWorker
+from inplace.agent.link.server import LinkServer, Listener, NoServer
 from inplace.agent.report.log import Log
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.sidecar_agent import SidecarAgent
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import EpochMemory, NoMemory
 from inplace.agent.start.prelude import head_start
+from inplace.agent.start.sidecar import agent_of
+from inplace.agent.worker.command import epoch_variables
+from inplace.agent.worker.worker import WorkerLostError
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
+from inplace.common.protocol.link import Leaving
 from inplace.common.wire.names import DEPTH_CONTAINERS
 from tests.agent.scripted_server import ScriptedServer
 
@@ -33,11 +36,38 @@ BOUND_S_MAX = 60.0  # bounds above this one are waits for the next event, not fo
 QUIET_S = 0.05
 
 
-def guard_link(path: Path, *, clock: LoopClock | None = None, log: Log, checks: int = 0) -> GuardLink:
-    """Return an agent's end of the link in depth `containers`, on a socket."""
-    clock = clock or LoopClock()
-    server = LinkServer(str(path), DEPTH_CONTAINERS, clock=clock, log=log)
-    return GuardLink(server, clock=clock, log=log, checks=checks)
+class ContainersLink(LinkedWorker):
+    """An agent's end of the link in depth `containers`, on a socket; it notes each death."""
+
+    def __init__(self, path: Path, *, clock: LoopClock | None = None, log: Log, checks: int = 0) -> None:
+        clock = clock or LoopClock()
+        self._link = LinkServer(str(path), DEPTH_CONTAINERS, clock=clock, log=log)
+        super().__init__(self._link, stays=False, clock=clock, log=log, checks=checks)
+        self.deaths: list[tuple[int, int | None]] = []
+        self._noting: asyncio.Task[None] | None = None
+
+    def lift(self, epoch: int) -> None:
+        """Let the workers start, once."""
+        self.start(epoch_variables(epoch))
+        self._noting = asyncio.create_task(self._note(epoch))
+
+    def leave(self) -> None:
+        """Let the guards end their workers; what ends now is no news."""
+        if self._noting is not None:
+            self._noting.cancel()
+        self._link.tell_all(Leaving())
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._noting is not None:
+            self._noting.cancel()
+        await super().close()
+
+    async def _note(self, epoch: int) -> None:
+        try:
+            self.deaths.append((epoch, await self.exited()))
+        except WorkerLostError:
+            self.deaths.append((epoch, None))
 
 
 class SilentServer:
@@ -181,7 +211,7 @@ class Rig:
             memory=self.memory,
             phases=phases,
         )
-        agent = SidecarAgent(self.config, deps)
+        agent = agent_of(self.config, deps, NoServer())
         try:
             async with asyncio.timeout(RUN_S_MAX):
                 return await agent.run()

@@ -25,6 +25,7 @@ COLUMNS = (
     wire.COLUMN_CURRENT,
     wire.COLUMN_PREVIOUS,
     wire.COLUMN_STRATEGY,
+    wire.COLUMN_RESTART_IN_PLACE,
     wire.COLUMN_DISABLED,
     wire.COLUMN_UID,
 )
@@ -226,6 +227,7 @@ def jobset(
     name: str = "train",
     uid: str = "uid-1",
     strategy: str | None = wire.IN_PLACE_RESTART,
+    restart_in_place: str | None = None,
     disabled: str | None = None,
     scopes: list[dict[str, Any]] | None = None,
     limits: tuple[str | None, str | None] | None = None,
@@ -237,8 +239,10 @@ def jobset(
     """
 
     async def step(exchange: Exchange) -> None:
-        row = table([name, synced, deprecated, None, None, strategy, disabled, uid], rv)
+        row = table([name, synced, deprecated, None, None, strategy, restart_in_place, disabled, uid], rv)
         whole = plain(synced, deprecated, rv=rv, name=name, uid=uid, strategy=strategy, disabled=disabled)
+        if restart_in_place is not None:
+            whole["metadata"]["annotations"][wire.RESTART_IN_PLACE] = restart_in_place
         if scopes is not None:
             row["columnDefinitions"].append({"name": wire.COLUMN_SCOPED})
             row["rows"][0]["cells"].append(json.dumps(scopes))

@@ -9,14 +9,13 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from inplace.agent.link.agent_end import GuardLink
 from tests.agent.process import ROOT, modules_loaded_by, process
-from tests.agent.rig import NotedLog, guard_link
+from tests.agent.rig import ContainersLink, NotedLog
 from tests.agent.supervisor_rig import DEAF, MARK, PRELUDE, RUN, marked, takes, until
 from tests.agent.test_start_path import FORBIDDEN, rss_mb
 
@@ -27,27 +26,22 @@ RSS_MB_MAX = 13.0  # 12 and a bit: the guard of these tests is not process 1, an
 
 @dataclass
 class Agent:
-    """The agent's end of the link, and what it heard."""
+    """The agent's end of the link, and its log."""
 
-    link: GuardLink
+    link: ContainersLink
     log: NotedLog
-    deaths: list[tuple[int, int | None]] = field(default_factory=list)
-
-    async def start(self) -> None:
-        """Listen."""
-        await self.link.start(lambda epoch, code: self.deaths.append((epoch, code)))
 
 
 @asynccontextmanager
 async def agent_at(path: Path) -> AsyncIterator[Agent]:
     """Serve the link."""
     log = NotedLog()
-    agent = Agent(guard_link(path, log=log), log)
-    await agent.start()
+    agent = Agent(ContainersLink(path, log=log), log)
+    await agent.link.prepare()
     try:
         yield agent
     finally:
-        await agent.link.stop()
+        await agent.link.close()
 
 
 @dataclass
@@ -115,19 +109,39 @@ async def test_the_worker_starts_with_the_lift(tmp_path: Path, guard_first: bool
             agent.link.lift(3)
             assert await group.noted("epoch") == "3 2"
             assert (await group.finished())[0] == 7
-            await until(lambda: bool(agent.deaths), "the death on the link")
-            assert agent.deaths == [(3, 7)]
+            await until(lambda: bool(agent.link.deaths), "the death on the link")
+            assert agent.link.deaths == [(3, 7)]
 
 
 @pytest.mark.asyncio
-@pytest.mark.parametrize(("code", "deaths"), [(0, [(3, 0)]), (42, []), (41, [(3, 41)])])
+@pytest.mark.parametrize(("code", "deaths"), [(0, []), (42, []), (41, [(3, 41)])])
 async def test_a_final_code_is_no_failure(tmp_path: Path, code: int, deaths: list[tuple[int, int]]) -> None:
     """0 is a completion, and the codes of --fail-on are the Job's affair."""
     async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, f"sys.exit({code})", "--fail-on", "42") as group:
         agent.link.lift(3)
         assert (await group.finished())[0] == code
         await asyncio.sleep(0.05)
-        assert agent.deaths == deaths
+        assert agent.link.deaths == deaths
+        assert agent.link.completed() == (code == 0)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    "given", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LANG": "C", "LD_LIBRARY_PATH": "/x"}]
+)
+async def test_the_worker_has_its_containers_environment(tmp_path: Path, given: dict[str, str]) -> None:
+    """It has its epoch beside it, and nothing else: in the locale C, Python sets LC_CTYPE for itself (PEP 538)."""
+    worker = ["/bin/sh", "-c", 'cp /proc/$$/environ "$NOTES/environ.new"; mv "$NOTES/environ.new" "$NOTES/environ"']
+    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker, **given) as group:
+        environ = Path(f"/proc/{group.child.pid}/environ")
+        await until(lambda: environ.read_bytes() != b"", "the end of the guard's exec")
+        container = environ.read_bytes()
+        agent.link.lift(3)
+        assert (await group.finished())[0] == 0
+        seen = (tmp_path / "notes" / "environ").read_bytes()
+        own = {b"INPLACE_EPOCH=3", b"INPLACE_RESTART_COUNT=2"}
+        assert set(seen.split(b"\0")) - set(container.split(b"\0")) == own
+        assert set(container.split(b"\0")) <= set(seen.split(b"\0"))
 
 
 @pytest.mark.asyncio
@@ -140,7 +154,7 @@ async def test_an_agent_that_leaves_ends_the_worker_at_once(tmp_path: Path) -> N
         agent.link.leave()
         code, said = await group.finished()
         assert time.monotonic() - began_s < AT_ONCE_S
-        assert (code, agent.deaths) == (143, [])
+        assert (code, agent.link.deaths) == (143, [])
         assert "the agent left" in said
 
 
@@ -150,7 +164,7 @@ async def test_an_agent_that_is_killed_ends_the_worker(tmp_path: Path) -> None:
     async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, DEAF, "--grace", "0.2") as group:
         agent.link.lift(3)
         await group.noted("main")
-        await agent.link.stop()
+        await agent.link.close()
         code, said = await group.finished()
         assert code == 137
         assert "did not end within 0.2 s" in said
@@ -163,8 +177,8 @@ async def test_a_guard_that_is_killed_is_a_death_without_a_code(tmp_path: Path) 
         agent.link.lift(3)
         await group.noted("main")
         group.child.kill()
-        await until(lambda: bool(agent.deaths), "the death on the link")
-        assert agent.deaths == [(3, None)]
+        await until(lambda: bool(agent.link.deaths), "the death on the link")
+        assert agent.link.deaths == [(3, None)]
         await until(lambda: group.tree() == [], "the worker's end")
 
 
@@ -178,7 +192,7 @@ async def test_the_end_of_the_pod_is_no_death(tmp_path: Path) -> None:
         group.child.send_signal(signal.SIGTERM)
         assert (await group.finished())[0] == 9
         await asyncio.sleep(0.05)
-        assert agent.deaths == []
+        assert agent.link.deaths == []
 
 
 @pytest.mark.asyncio
@@ -188,7 +202,7 @@ async def test_a_signal_ends_a_guard_that_waits(tmp_path: Path) -> None:
         await until(lambda: takes(group.child.pid, signal.SIGTERM), "a handler")
         group.child.send_signal(signal.SIGTERM)
         assert (await group.finished())[0] == 143
-        assert agent.deaths == []
+        assert agent.link.deaths == []
 
 
 @pytest.mark.asyncio

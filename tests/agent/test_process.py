@@ -171,12 +171,12 @@ async def test_a_signal_that_python_drops_ends_the_agent(tmp_path: Path) -> None
 
 HUNG_IN_A_THREAD = """
 import asyncio, sys, time
-from inplace.agent.sidecar_agent import SidecarAgent
-run = SidecarAgent.run
+from inplace.agent.agent import Agent
+run = Agent.run
 async def run_beside_a_thread(self):
     asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
     return await run(self)
-SidecarAgent.run = run_beside_a_thread
+Agent.run = run_beside_a_thread
 from inplace.agent.main import main
 sys.exit(main())
 """

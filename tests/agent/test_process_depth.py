@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from inplace.common.wire.names import WORKER_FAILED
+from inplace.common.wire.names import PHASES, WORKER_FAILED
+from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import parse_failure
 from testbed.ports import free_ports
 from tests.agent.process import COMMAND, environment, process
@@ -42,11 +43,13 @@ class Pod:
         annotations: dict[str, str] = body["metadata"]["annotations"]
         return annotations
 
-    async def runs(self, epoch: int) -> None:
-        """Let the group sync at the next epoch, and wait for its worker."""
-        assert (await self.annotations())["jobset.sigs.k8s.io/epoch"] == str(epoch)
+    async def runs(self, epoch: int) -> int | None:
+        """Let the group sync at the next epoch, and wait for its worker; return what was told of the one before it."""
+        announced = await self.annotations()
+        assert announced["jobset.sigs.k8s.io/epoch"] == str(epoch)
         self.views.put_nowait((epoch, epoch - 1))
         await self.guard.noted(f"epoch-{epoch}")
+        return exit_code_of(announced[PHASES])
 
     async def dies(self) -> None:
         """Kill the worker's whole tree."""
@@ -68,7 +71,7 @@ async def pod(
     *options: str,
     env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Pod]:
-    """Run both containers; the options are the guard's, the variables the agent's."""
+    """Run both containers; the options are the guard's, the variables the agent's but for the time to save."""
     views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
 
     async def follow(exchange: Exchange) -> None:
@@ -81,24 +84,23 @@ async def pod(
     async with ScriptedServer(lists=[jobset(0, rv=10)], watches=[(follow,)]) as server:
         settings = {
             "LINK_FILE": str(folder / "link"),
-            "RESTART_DEPTH": "process",
             "CLEAN_AFTER_FAILURES": "0",  # tests kill workers faster than these could make progress
             "BARRIER_PORT": str(free_ports(1)[0]),
         }
         async with (
             process(environment(folder, server, **(settings | dict(env or {}))), *COMMAND) as agent,
-            guarded(folder, worker, *options) as guard,
+            guarded(folder, worker, *options, SAVE_WITHIN_S=(env or {}).get("SAVE_WITHIN_S", "")) as guard,
         ):
             yield Pod(server, agent, guard, views)
 
 
 async def test_neither_process_ends_with_the_worker(tmp_path: Path) -> None:
-    """Each of its deaths is one announcement, by the same agent over the same watch; the same guard starts the next."""
+    """Each of its deaths is one announcement, with its exit code, by the same agent; the same guard starts the next."""
     async with pod(tmp_path) as group:
         for epoch in (1, 2, 3):
-            await group.runs(epoch)
+            assert await group.runs(epoch) == (137 if epoch > 1 else None)
             await group.dies()
-        await group.runs(4)
+        assert await group.runs(4) == 137
         assert len(group.server.requests("GET")) == 2  # one list, one watch
         assert (group.agent.returncode, group.guard.child.returncode) == (None, None)
 
@@ -109,7 +111,7 @@ async def test_a_group_restart_ends_and_starts_the_worker(tmp_path: Path) -> Non
         await group.runs(1)
         old = group.guard.tree()
         group.views.put_nowait((1, 1))
-        await group.runs(2)
+        assert await group.runs(2) is None, "it did not end by itself"
         assert set(group.guard.tree()).isdisjoint(old)
 
 
@@ -135,7 +137,7 @@ async def test_a_completion_is_told_by_the_next_announcement(tmp_path: Path) -> 
         assert (await group.guard.finished())[0] == 0
         group.views.put_nowait((1, 1))
         assert (await group.left())[0] == 88
-    assert b",done=1" in (tmp_path / "epoch.phases").read_bytes()
+    assert b",code=0" in (tmp_path / "epoch.phases").read_bytes()
 
 
 async def test_a_guard_that_is_killed_gets_clean_containers(tmp_path: Path) -> None:

@@ -144,8 +144,10 @@ async def test_bypass_lifts_without_an_announcement() -> None:
     for view in (
         jobset(strategy="Recreate"),
         jobset(strategy=None),
+        jobset(strategy="BlockingRecreate", restart_in_place="10"),
         jobset(disabled=""),
         jobset(disabled="true"),
+        jobset(strategy=None, restart_in_place="10", disabled=""),
     ):
         rig = Rig()
         async with ScriptedServer(lists=[view]) as server:
@@ -157,6 +159,20 @@ async def test_bypass_lifts_without_an_announcement() -> None:
                 await running
         assert rig.barrier.lifts == [None]
         assert server.requests("PATCH") == []
+
+
+@pytest.mark.parametrize("strategy", [None, "Recreate"])
+@pytest.mark.parametrize("annotation", ["10", "ten"])
+async def test_the_annotation_is_as_good_as_the_strategy(strategy: str | None, annotation: str) -> None:
+    """The group restarts in place; how often is the controller's matter, so a misspelt number stops no agent."""
+    views = [jobset(*epochs, rv=rv, strategy=strategy, restart_in_place=annotation) for *epochs, rv in EPOCHS]
+    rig = Rig()
+    async with ScriptedServer(lists=[views[0]], watches=[views[1:]]) as server:
+        assert await rig.run(server) == 88
+    assert rig.barrier.lifts == [1]
+
+
+EPOCHS = ((0, 0, 10), (1, 0, 20), (1, 1, 30))
 
 
 async def test_an_exhausted_epoch_has_its_own_exit_code() -> None:

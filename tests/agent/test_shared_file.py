@@ -14,12 +14,11 @@ from inplace.agent.announce.herd_start import HerdStart
 from inplace.agent.report.log import LazyLog
 from inplace.agent.report.phases import PhaseFile
 from inplace.agent.shared_file import read_shared, write_shared
-from inplace.agent.start.agent_file import leave_agent_file
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import EpochFile
 from inplace.agent.start.shell import EPOCHS_AHEAD_MAX, with_kept_epoch
 from inplace.common.protocol.link import Failed, Hello, Lifted, Started, line_of
-from tests.agent.rig import NotedLog, guard_link
+from tests.agent.rig import ContainersLink, NotedLog
 
 SECRET = "2\n"  # what a followed link would show as an epoch
 
@@ -61,7 +60,7 @@ def test_nothing_but_an_own_file_is_read(tmp_path: Path, kind: str) -> None:
     assert EpochFile(str(tmp_path / "epoch" / "epoch")).recall()[0] is None
     assert "cannot read" in str(EpochFile(str(tmp_path / "epoch" / "epoch")).recall()[1])
     assert EpochFile(str(tmp_path / "epoch.ran" / "epoch")).recall_run()[0] is None
-    assert PhaseFile(str(tmp_path / "epoch.phases" / "epoch.phases")).recall() == ({}, "", False, None)
+    assert PhaseFile(str(tmp_path / "epoch.phases" / "epoch.phases")).recall() == ({}, "", None, None)
     start = HerdStart(Herd(5000, 1), 0.0, str(tmp_path / "epoch.window" / "epoch.window"))
     assert start.recall() is not None
 
@@ -75,23 +74,6 @@ def test_what_is_written_replaces_it(tmp_path: Path, kind: str, suffix: str) -> 
     write_shared(str(path), b"3", 0o755)
     assert (read_shared(str(path), 64), stat.S_IMODE(path.stat().st_mode)) == (b"3", 0o755)
     assert (victim.read_text(), stat.S_IMODE(victim.stat().st_mode)) == (SECRET, 0o600)
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "as long"])
-def test_the_agents_file_is_the_agent(tmp_path: Path, kind: str) -> None:
-    """A file of the same size with another content is not left for the guards to execute."""
-    source, path = tmp_path / "source", tmp_path / "shared" / "inplace-agent"
-    path.parent.mkdir()
-    source.write_bytes(b"the agent")
-    if kind == "as long":
-        path.write_bytes(b"the enemy")
-    else:
-        plant(kind, path)
-    problem = leave_agent_file(str(path), str(source))
-    if kind == "folder":
-        assert "cannot copy" in str(problem)
-    else:
-        assert (problem, path.read_bytes()) == (None, b"the agent")
 
 
 @pytest.mark.parametrize(("kept", "previous"), [(2_000_000_000, None), (7 + EPOCHS_AHEAD_MAX, 107)])
@@ -109,9 +91,9 @@ def test_a_forged_epoch_holds_nobody_back(tmp_path: Path, kept: int, previous: i
 async def test_the_sockets_mode_is_set_without_its_name(tmp_path: Path) -> None:
     """A link in place of the new socket does not open its target to everybody."""
     victim = plant("link", tmp_path / "link.new")
-    link = guard_link(tmp_path / "link", log=NotedLog())
-    await link.start(lambda _epoch, _code: None)
-    await link.stop()
+    link = ContainersLink(tmp_path / "link", log=NotedLog())
+    await link.prepare()
+    await link.close()
     assert stat.S_IMODE((tmp_path / "link").stat().st_mode) == 0o666
     assert stat.S_IMODE(victim.stat().st_mode) == 0o600
 
@@ -119,14 +101,14 @@ async def test_the_sockets_mode_is_set_without_its_name(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_death_in_another_epoch_is_passed_on_to_nobody(tmp_path: Path) -> None:
     """Whoever connects tells of the epoch that was lifted, or is refused."""
-    log, deaths = NotedLog(), list[tuple[int, int | None]]()
-    link = guard_link(tmp_path / "link", log=log)
-    await link.start(lambda epoch, code: deaths.append((epoch, code)))
+    log = NotedLog()
+    link = ContainersLink(tmp_path / "link", log=log)
+    await link.prepare()
     link.lift(3)
     for message in (Failed(2, 1), Failed(2_000_000_000, 1), Started(4)):
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "link"))
         writer.write(line_of(Hello()) + line_of(message))
         assert (await reader.read()).split(b"\n")[:-1] == [line_of(one).strip() for one in (Hello(), Lifted(3))]
         writer.close()
-    await link.stop()
-    assert (deaths, len(log.of("link_refused"))) == ([], 3)
+    await link.close()
+    assert (link.deaths, len(log.of("link_refused"))) == ([], 3)

@@ -15,17 +15,17 @@ import pytest
 from inplace.agent.announce.failure_reporter import REPORT_S_MAX
 from inplace.agent.announce.herd import Herd
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.agent_end import OnEnd
+from inplace.agent.link.server import Listener
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import PhaseFile, RestartPhases
-from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.agent.start.sidecar import agent_of
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.protocol.stall import Stalled
+from inplace.common.protocol.link import Ended, Failed, Leaving, Lifted, Message, Started
 from inplace.common.wire.names import WORKER_FAILED
-from inplace.common.wire.phases import is_done
+from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import parse_failure
 from tests.agent.rig import CONFIG, NotedBarrier, NotedLog
 from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, silence, until_patched
@@ -34,52 +34,47 @@ pytestmark = pytest.mark.asyncio
 
 
 @dataclass
-class NotedLink:
-    """A link in memory."""
+class NotedServer:
+    """The link to one guard, in memory."""
 
-    lifts: list[int | None] = field(default_factory=list)
-    left: bool = False
-    on_end: OnEnd | None = None
+    said: list[Message] = field(default_factory=list)
     lifted: asyncio.Event = field(default_factory=asyncio.Event)
+    agent: Listener | None = None
 
-    async def start(self, on_end: OnEnd) -> None:
-        """Remember who is told."""
-        self.on_end = on_end
+    async def start(self, listener: Listener) -> None:
+        """Let the guard greet."""
+        self.agent = listener
+        listener.greeted(0)
 
-    async def until_fit(self) -> None:
-        """Check nothing."""
+    def tell(self, peer: int, message: Message) -> None:
+        """Note what the guard hears; it starts its worker at a lift."""
+        self.said.append(message)
+        if isinstance(message, Lifted):
+            self.lifted.set()
 
-    def lift(self, epoch: int | None) -> None:
-        """Note the lift."""
-        self.lifts.append(epoch)
-        self.lifted.set()
-
-    def runs(self) -> bool:
-        """Say that the worker runs."""
-        return True
-
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
-        """Have no command."""
-
-    def leave(self) -> None:
-        """Note that the agent leaves."""
-        self.left = True
+    def tell_all(self, message: Message) -> None:
+        """Note it."""
+        self.tell(0, message)
 
     async def stop(self) -> None:
         """Do nothing."""
 
-    async def worker_dies(self, code: int | None, epoch: int = 1) -> None:
-        """Tell of a death after the lift."""
+    async def worker_ends(self, message: Message | None) -> None:
+        """Tell of the worker's end after the lift; None: the guard is gone without a word."""
         await self.lifted.wait()
-        assert self.on_end is not None
-        self.on_end(epoch, code)
+        assert self.agent is not None
+        self.agent.heard(0, Started(1))
+        if message is None:
+            self.agent.left(0)
+        else:
+            self.agent.heard(0, message)
 
 
 @dataclass
 class Scene:
     """One agent with a link."""
 
-    link: NotedLink = field(default_factory=NotedLink)
+    link: NotedServer = field(default_factory=NotedServer)
     log: NotedLog = field(default_factory=NotedLog)
 
     async def run(self, server: ScriptedServer, *, phases: RestartPhases | None = None, **config: Any) -> int:
@@ -96,7 +91,7 @@ class Scene:
         )
         try:
             async with asyncio.timeout(20):
-                return await SidecarAgent(replace(CONFIG, **config), deps, self.link).run()
+                return await agent_of(replace(CONFIG, **config), deps, self.link).run()
         finally:
             await transport.close()
 
@@ -108,10 +103,11 @@ async def test_a_death_is_one_patch_and_then_the_exit() -> None:
     """With epoch and code; the guards are told to end their workers BEFORE the process is gone."""
     scene = Scene()
     async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, silence)]) as server:
-        code, _ = await asyncio.gather(scene.run(server, restart_exit_code=77), scene.link.worker_dies(9))
+        code, _ = await asyncio.gather(scene.run(server, restart_exit_code=77), scene.link.worker_ends(Failed(1, 9)))
         announcement, told = server.requests("PATCH")
     assert code == 77
-    assert (scene.link.lifts, scene.link.left) == ([1], True)
+    assert scene.link.said[0] == Lifted(1)
+    assert scene.link.said[-1] == Leaving()
     metadata = json.loads(told.body)["metadata"]
     assert metadata["uid"] == CONFIG.pod_uid
     assert list(metadata["annotations"]) == [WORKER_FAILED]
@@ -131,7 +127,7 @@ async def test_a_completion_is_told_by_the_next_announcement(tmp_path: Path) -> 
         await done.wait()
 
     async def complete() -> None:
-        await scene.link.worker_dies(0)
+        await scene.link.worker_ends(Ended(1, 0))
         done.set()
 
     phases = RestartPhases(AgentMetrics(), now_s=monotonic, file=file)
@@ -140,7 +136,7 @@ async def test_a_completion_is_told_by_the_next_announcement(tmp_path: Path) -> 
         assert len(server.requests("PATCH")) == 1
     phases.leave()
     assert code == CONFIG.restart_exit_code
-    assert is_done(RestartPhases(AgentMetrics(), now_s=monotonic, file=file).announcing(2))
+    assert exit_code_of(RestartPhases(AgentMetrics(), now_s=monotonic, file=file).announcing(2)) == 0
 
 
 async def test_it_keeps_silent_when_the_group_restarts_anyway() -> None:
@@ -151,7 +147,7 @@ async def test_it_keeps_silent_when_the_group_restarts_anyway() -> None:
         await dead.wait()
 
     async def die() -> None:
-        await scene.link.worker_dies(9)
+        await scene.link.worker_ends(Failed(1, 9))
         dead.set()
 
     async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, until_dead, jobset(1, 1, rv=12))]) as server:
@@ -178,7 +174,7 @@ async def test_it_leaves_whatever_becomes_of_the_patch(answer: str) -> None:
         loop = asyncio.get_running_loop()
 
         async def die() -> float:
-            await scene.link.worker_dies(None)
+            await scene.link.worker_ends(None)
             return loop.time()
 
         code, died_s = await asyncio.gather(scene.run(server), die())
@@ -202,11 +198,11 @@ async def test_a_signal_ends_an_agent_that_is_about_to_tell() -> None:
             barrier=NotedBarrier(),
             log=scene.log,
         )
-        agent = SidecarAgent(replace(CONFIG, herd=Herd(10**9)), deps, scene.link)
+        agent = agent_of(replace(CONFIG, herd=Herd(10**9)), deps, scene.link)
 
         async def die() -> None:
-            await scene.link.worker_dies(9)
-            agent.terminate(signal.SIGTERM)
+            await scene.link.worker_ends(Failed(1, 9))
+            agent.keeper.terminate(signal.SIGTERM)
 
         async with asyncio.timeout(20):
             code, _ = await asyncio.gather(agent.run(), die())

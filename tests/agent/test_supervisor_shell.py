@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
 from inplace.agent.start.arguments import RunOptions
 from inplace.agent.start.exit_code import ExitCode
-from inplace.agent.supervisor import SupervisorAgent
 from inplace.agent.worker.command import NOT_FOUND
-from inplace.agent.worker.process import WorkerStartError, WorkerStuckError
+from inplace.agent.worker.worker import WorkerStartError, WorkerStuckError
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
@@ -62,6 +62,10 @@ class UndeadWorker:
         """Always."""
         return True
 
+    def completed(self) -> bool:
+        """Say no."""
+        return False
+
     def grace_s(self) -> float | None:
         """Leave it to the options."""
         return None
@@ -86,18 +90,18 @@ class StickyWorker(UndeadWorker):
 class AbsentWorker(UndeadWorker):
     """Its command is not there any more; SIGTERM comes in the same turn of the loop."""
 
-    supervisor: SupervisorAgent
+    supervisor: Agent
 
     def start(self, env: Mapping[str, str]) -> None:
         """Fail, with a signal on its way."""
-        asyncio.get_running_loop().call_soon(self.supervisor.terminate, signal.SIGTERM)
+        asyncio.get_running_loop().call_soon(self.supervisor.keeper.terminate, signal.SIGTERM)
         raise WorkerStartError("planted", NOT_FOUND)
 
 
 class ObedientWorker(UndeadWorker):
     """Ends when it is told to, the first one by itself if `first_dies`; the second start is the test's end."""
 
-    supervisor: SupervisorAgent
+    supervisor: Agent
 
     def __init__(self, *, first_dies: bool) -> None:
         super().__init__()
@@ -109,7 +113,7 @@ class ObedientWorker(UndeadWorker):
         super().start(env)
         self._ended.clear()
         if len(self.starts) == 2:
-            asyncio.get_running_loop().call_soon(self.supervisor.terminate, signal.SIGTERM)
+            asyncio.get_running_loop().call_soon(self.supervisor.keeper.terminate, signal.SIGTERM)
         elif self._first_dies:
             self._ended.set()
 
@@ -135,7 +139,7 @@ async def run(
         transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False), clock=clock)
         deps = AgentDeps(transport=transport, clock=clock, rng=Random(7), barrier=NotedBarrier(), log=log)
         options = RunOptions(("worker",))
-        supervisor = SupervisorAgent(replace(CONFIG, **config), deps, worker=worker, options=options)
+        supervisor = Agent(replace(CONFIG, **config), deps, worker=worker, options=options)
         if isinstance(worker, AbsentWorker | ObedientWorker):
             worker.supervisor = supervisor
         try:

@@ -22,7 +22,7 @@ from inplace.common.kube.http.request import TransportError
 from inplace.common.protocol.agent import AgentPhase, AgentState, Lease, View, step
 from inplace.common.wire import names as wire
 from inplace.simulator.campaign.containers import QUIET
-from inplace.simulator.cluster.model_runtime import ModelBarrier
+from inplace.simulator.cluster.model_agent import ModelBarrier
 
 ENV = {"NAMESPACE": "ns", "POD_NAME": "p", "JOBSET_NAME": "train"}
 LENGTH_S = 60

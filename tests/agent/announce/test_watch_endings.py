@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from inplace.agent.announce.retry_budget import DENIED_BASE_S, RETRY_BASE_S, RETRY_CAP_S
+from inplace.common.wire import names as wire
 from tests.agent.rig import ImpatientClock, Rig
 from tests.agent.scripted_server import (
+    COLUMNS,
     ONE_EPOCH,
     SYNC_THEN_RESTART,
     Exchange,
@@ -219,7 +221,7 @@ async def test_garbage_instead_of_http_is_a_broken_watch() -> None:
 
 async def test_half_a_line_is_a_broken_watch() -> None:
     """A line cut by the stream's end is not acted on."""
-    half = line("MODIFIED", table(["train", 1, 1, None, None, "InPlaceRestart", None, "uid-1"], 66))[:-30]
+    half = line("MODIFIED", table(["train", 1, 1, None, None, "InPlaceRestart", None, None, "uid-1"], 66))[:-30]
     rig, server = await run((jobset(0, rv=12), until_patched(), sends(half), ends), SYNC_THEN_RESTART)
     assert server.watched[1].query["resourceVersion"] == "12"
     assert rig.metrics.watch_endings == {"garbled": 1}
@@ -227,7 +229,7 @@ async def test_half_a_line_is_a_broken_watch() -> None:
 
 async def test_lines_may_be_cut_anywhere() -> None:
     """A line that arrives byte by byte is one event."""
-    rows = line("MODIFIED", table(["train", 1, 0, None, None, "InPlaceRestart", None, "uid-1"], 20))
+    rows = line("MODIFIED", table(["train", 1, 0, None, None, "InPlaceRestart", None, None, "uid-1"], 20))
     bytewise = [sends(rows[index : index + 1]) for index in range(len(rows))]
     rig, _ = await run((jobset(0), until_patched(), *bytewise, jobset(1, 1)))
     assert rig.metrics.watch_endings == {}
@@ -293,6 +295,25 @@ async def test_a_table_without_our_columns_is_followed_by_whole_objects() -> Non
     assert rig.clock.slept_s == []
 
 
+async def test_a_definition_older_than_the_annotation_is_followed_by_whole_objects() -> None:
+    """Its rows would hide the annotation, and the worker would start without its group."""
+    columns = [name for name in COLUMNS if name != wire.COLUMN_RESTART_IN_PLACE]
+    older = table(["train", 0, 0, None, None, None, None, "uid-1"], 9, columns=columns)
+
+    async def lists_older(exchange: Exchange) -> None:
+        await exchange.answer(200, older)
+
+    def view(synced: int, deprecated: int, rv: int) -> Step:
+        return jobset(synced, deprecated, rv=rv, strategy=None, restart_in_place="10")
+
+    rig = Rig()
+    lists = [lists_older, view(0, 0, 10)]
+    async with ScriptedServer(lists=lists, watches=[(ends,), (view(1, 0, 20), view(1, 1, 30))]) as server:
+        assert await rig.run(server) == 88
+    assert rig.barrier.lifts == [1]
+    assert ["as=Table" in read.headers["accept"] for read in server.requests("GET")] == [True, False, False, False]
+
+
 async def test_columns_that_vanish_are_followed_by_whole_objects() -> None:
     """A CRD replaced under an open watch: the next row lacks the columns, and everything is read anew."""
     upstream = table(["train", "Running", 3], 9, columns=["Name", "TerminalState", "Restarts"])
@@ -323,6 +344,6 @@ async def test_406_is_followed_by_whole_objects() -> None:
 
 async def test_columns_may_come_with_the_first_event_only() -> None:
     """Later events of a stream may leave the column definitions out."""
-    later = table(["train", 1, 0, None, None, "InPlaceRestart", None, "uid-1"], 21)
+    later = table(["train", 1, 0, None, None, "InPlaceRestart", None, None, "uid-1"], 21)
     del later["columnDefinitions"]
     await run((jobset(0), until_patched(), sends(line("MODIFIED", later)), jobset(1, 1)))

@@ -13,7 +13,7 @@ from inplace.agent.link.server import GUARDS_MAX
 from inplace.agent.report.line_limit import LINES_A_MINUTE, PERIOD_S, LineLimit
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Ended, Ending, Failed, Hello, Lifted, Message, Started, line_of
-from tests.agent.rig import NotedLog, guard_link
+from tests.agent.rig import ContainersLink, NotedLog
 from tests.agent.supervisor_rig import until
 from tests.agent.test_guard import Agent, agent_at
 
@@ -63,7 +63,7 @@ async def test_nonsense_closes_the_connection(tmp_path: Path, nonsense: bytes) -
         async with connected(tmp_path) as (reader, writer):
             writer.write(nonsense)
             assert await ended(reader)
-        assert agent.deaths == []
+        assert agent.link.deaths == []
         assert len(agent.log.of("link_refused")) == 1
 
 
@@ -86,11 +86,11 @@ async def test_it_knows_while_a_worker_runs(tmp_path: Path, last: Message | None
 async def test_a_silent_peer_is_dropped(tmp_path: Path) -> None:
     """Who does not say hello gets no place for long."""
     log = NotedLog()
-    agent = Agent(guard_link(tmp_path / "link", clock=ShortClock(), log=log), log)
-    await agent.start()
+    agent = Agent(ContainersLink(tmp_path / "link", clock=ShortClock(), log=log), log)
+    await agent.link.prepare()
     async with connected(tmp_path) as (reader, _):
         assert await ended(reader)
-    await agent.link.stop()
+    await agent.link.close()
 
 
 async def test_a_flood_leaves_the_guard_alone(tmp_path: Path) -> None:
@@ -105,19 +105,18 @@ async def test_a_flood_leaves_the_guard_alone(tmp_path: Path) -> None:
         assert await reader.readline() == line_of(Lifted(3))
 
 
-async def test_each_death_is_told_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("last_words", "code"), [(line_of(Failed(3, 9)), 9), (b"", None)])
+async def test_each_death_is_told_once(tmp_path: Path, last_words: bytes, code: int | None) -> None:
     """A guard that says how its worker died is not told again by the end of its connection."""
     async with agent_at(tmp_path / "link") as agent:
         agent.link.lift(3)
-        for last_words, death in ((line_of(Failed(3, 9)), (3, 9)), (b"", (3, None))):
-            agent.deaths.clear()
-            async with connected(tmp_path) as (reader, writer):
-                writer.write(line_of(Hello()) + line_of(Started(3)) + last_words)
-                assert await reader.readline() == line_of(Hello())
-                await asyncio.sleep(0.02)
-            await until(lambda: bool(agent.deaths), "a death")
+        async with connected(tmp_path) as (reader, writer):
+            writer.write(line_of(Hello()) + line_of(Started(3)) + last_words)
+            assert await reader.readline() == line_of(Hello())
             await asyncio.sleep(0.02)
-            assert agent.deaths == [death]
+        await until(lambda: bool(agent.link.deaths), "a death")
+        await asyncio.sleep(0.02)
+        assert agent.link.deaths == [(3, code)]
 
 
 async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
@@ -141,14 +140,14 @@ async def test_a_long_path_works(tmp_path: Path) -> None:
 async def test_nonsense_by_the_thousand_costs_ten_lines_a_minute(tmp_path: Path) -> None:
     """And a count of the lines that were left out."""
     log = NotedLog()
-    link = guard_link(tmp_path / "link", log=log)
-    await link.start(lambda _epoch, _code: None)
+    link = ContainersLink(tmp_path / "link", log=log)
+    await link.prepare()
     for _ in range(30):
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "link"))
         writer.write(b"nonsense\n")
         await reader.read()
         writer.close()
-    await link.stop()
+    await link.close()
     assert len(log.of("link_refused")) == LINES_A_MINUTE
     assert [line["lines"] for line in log.of("log_lines_left_out")] == [30 - LINES_A_MINUTE]
 

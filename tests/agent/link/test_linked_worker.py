@@ -14,8 +14,7 @@ import pytest
 from inplace.agent.link import linked_worker
 from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.link.server import LinkServer
-from inplace.agent.worker.process import WorkerLostError, WorkerStuckError
-from inplace.agent.worker.process_tree import STUCK_S
+from inplace.agent.worker.worker import STUCK_S, WorkerLostError, WorkerStuckError
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import LINK_PROCESS, Absent, Failed, Hello, Lifted, Signal, Started, line_of
 from inplace.common.wire.names import DEPTH_PROCESS
@@ -34,7 +33,7 @@ class Linked(LinkedWorker):
     def __init__(self, path: Path, clock: LoopClock) -> None:
         self.log = NotedLog()
         server = LinkServer(str(path / "link"), DEPTH_PROCESS, clock=clock, log=self.log)
-        super().__init__(server, clock=clock, log=self.log)
+        super().__init__(server, stays=True, clock=clock, log=self.log)
 
     def lift(self, epoch: int) -> None:
         """Let the workers start."""

@@ -163,7 +163,7 @@ async def test_a_limit_where_nobody_can_watch_is_told(config: AgentConfig, probl
 def limits_seen(*cells: str | None, annotations: dict[str, str] | None = None) -> list[tuple[str | None, str | None]]:
     """Return the limits of a Table's row with as many of our columns, and of a whole object."""
     names = (wire.COLUMN_STALL_AFTER, wire.COLUMN_START_STALL_AFTER)[: len(cells)]
-    row = table(["train", 1, 0, None, None, "InPlaceRestart", None, "uid-1", *cells], 7, (*COLUMNS, *names))
+    row = table(["train", 1, 0, None, None, "InPlaceRestart", None, None, "uid-1", *cells], 7, (*COLUMNS, *names))
     whole = plain(1, 0)
     whole["metadata"]["annotations"] = annotations or {}
     seen = [JobSetEvents().read_line(line("MODIFIED", obj)) for obj in (row, whole)]
@@ -196,7 +196,7 @@ print(json.dumps([name for name in sys.modules if "watch" in name or "progress" 
 
 async def test_a_stopped_worker_is_found_by_an_annotation(tmp_path: Path) -> None:
     """In a real supervisor without a setting: the worker is told the folder, and the group restarts."""
-    async with watched(tmp_path, STEPS, "--grace", "60", RANK="0") as group:
+    async with watched(tmp_path, STEPS, "--grace", "60", RANK="0", STALL_AFTER_S="") as group:
         group.limits = ("1", None)
         await running(group)
         await steps(group, tmp_path)

@@ -66,8 +66,8 @@ def announced_progress(server: ScriptedServer) -> LastProgress | None:
 @asynccontextmanager
 async def watched(folder: Path, worker: str, *options: str, **env: str) -> AsyncIterator[Supervised]:
     """Run a supervisor that watches its worker."""
-    options = options or ("--stall-after", str(STALL_S))
-    async with supervised(folder, worker, *options, server=None, EPOCH_FILE=str(folder / "epoch"), **env) as group:
+    env = {"STALL_AFTER_S": str(STALL_S), "EPOCH_FILE": str(folder / "epoch")} | env
+    async with supervised(folder, worker, *options, server=None, **env) as group:
         yield group
 
 
@@ -107,7 +107,7 @@ async def end(group: Supervised) -> None:
 
 async def test_a_stopped_worker_is_told_killed_and_started_again(tmp_path: Path) -> None:
     """Twice: SIGSTOP, one PATCH with rank's step and silence, SIGKILL, the next epoch; SIGTERM would wait its grace."""
-    async with watched(tmp_path, STEPS, "--stall-after", str(STALL_S), "--grace", "60", RANK="0") as group:
+    async with watched(tmp_path, STEPS, "--grace", "60", RANK="0") as group:
         await running(group)
         for epoch in (1, 2):
             await steps(group, tmp_path)
@@ -187,7 +187,7 @@ with open(os.environ['INPLACE_PROGRESS_DIR'] + '/rank-1', 'w') as file:
 time.sleep(2.5)
 sys.exit(0)
 """
-    async with watched(tmp_path, worker, "--stall-after", "0.5") as group:
+    async with watched(tmp_path, worker, STALL_AFTER_S="0.5") as group:
         await running(group)
         assert await group.finished() == 0
         assert failures(group.server) == []
@@ -215,7 +215,7 @@ async def test_garbage_beside_a_rank_hides_no_stall(tmp_path: Path) -> None:
 
 async def test_a_worker_that_never_begins_is_told(tmp_path: Path) -> None:
     """By the limit of the start alone; nobody knows a step."""
-    async with watched(tmp_path, IDLE, "--start-stall-after", "0.5") as group:
+    async with watched(tmp_path, IDLE, STALL_AFTER_S="", START_STALL_AFTER_S="0.5") as group:
         await running(group)
         assert (await told(group)).step is None
         await next_epoch(group, 2)
@@ -224,7 +224,7 @@ async def test_a_worker_that_never_begins_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_any_program_s_files_are_progress(tmp_path: Path) -> None:
-    """--progress-file, whose variable is wrong: the option wins. The worker is told no folder."""
+    """PROGRESS_FILE names them; the worker is told no folder."""
     log = tmp_path / "logs" / "train.log"
     log.parent.mkdir()
     worker = f"""
@@ -235,8 +235,7 @@ with open({str(log)!r}, 'a') as file:
         time.sleep(0.05)
 time.sleep(60)
 """
-    options = ("--stall-after", "1", "--progress-file", str(tmp_path / "logs" / "*.log"))
-    async with watched(tmp_path, worker, *options, PROGRESS_FILE="relative") as group:
+    async with watched(tmp_path, worker, STALL_AFTER_S="1", PROGRESS_FILE=f"{log.parent}/*.log") as group:
         await running(group)
         assert group.notes("main") == ["none"]
         assert (await told(group)).epoch == 1
@@ -245,7 +244,7 @@ time.sleep(60)
 async def test_no_limit_is_no_watchdog(tmp_path: Path) -> None:
     """No folder is made, no variable is set, and a worker may be stopped for as long as it likes."""
     worker = "note('main', os.environ.get('INPLACE_PROGRESS_DIR', 'none')); time.sleep(0.3); sys.exit(0)"
-    async with watched(tmp_path, worker, "--stall-after", "0") as group:
+    async with watched(tmp_path, worker, STALL_AFTER_S="0") as group:
         await running(group)
         assert group.notes("main") == ["none"]
         assert await group.finished() == 0
@@ -253,20 +252,18 @@ async def test_no_limit_is_no_watchdog(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "env", "problem"),
+    ("env", "problem"),
     [
-        (("--stall-after", "soon"), {}, "STALL_AFTER_S: expected seconds from 0.5 to 604800, or 0 for off, saw 'soon'"),
-        (("--stall-after", "0.1"), {}, "STALL_AFTER_S: expected seconds from 0.5"),
-        (("--progress-file", "/a/**"), {"STALL_AFTER_S": "9"}, "PROGRESS_FILE: expected '*' for one name at a time"),
-        ((), {"START_STALL_AFTER_S": "9"}, "START_STALL_AFTER_S: expected EPOCH_FILE or LINK_FILE"),
+        ({"STALL_AFTER_S": "soon"}, "STALL_AFTER_S: expected seconds from 0.5 to 604800, or 0 for off, saw 'soon'"),
+        ({"STALL_AFTER_S": "0.1"}, "STALL_AFTER_S: expected seconds from 0.5"),
+        ({"PROGRESS_FILE": "/a/**", "STALL_AFTER_S": "9"}, "PROGRESS_FILE: expected '*' for one name at a time"),
+        ({"START_STALL_AFTER_S": "9"}, "START_STALL_AFTER_S: expected EPOCH_FILE or LINK_FILE"),
     ],
 )
-async def test_settings_that_cannot_be_used_are_refused(
-    tmp_path: Path, options: tuple[str, ...], env: dict[str, str], problem: str
-) -> None:
+async def test_settings_that_cannot_be_used_are_refused(tmp_path: Path, env: dict[str, str], problem: str) -> None:
     """Before anything is sent; the message has the variable."""
     async with ScriptedServer(lists=[jobset(0)]) as server:
-        command = (*COMMAND, "run", *options, "--", "true")
+        command = (*COMMAND, "run", "--", "true")
         async with process(environment(tmp_path, server, **env), *command) as child:
             code, lines = await finished(child)
         assert code == 2
@@ -286,7 +283,7 @@ async def test_a_sidecar_without_a_link_watches_nobody(tmp_path: Path) -> None:
 
 async def test_a_stopped_worker_whose_group_restarts_ends_at_once(tmp_path: Path) -> None:
     """Before its own agent finds it: it goes on to take SIGTERM, and uses up no grace."""
-    async with watched(tmp_path, STEPS, "--stall-after", "60", "--grace", "60", RANK="0") as group:
+    async with watched(tmp_path, STEPS, "--grace", "60", RANK="0", STALL_AFTER_S="60") as group:
         await running(group)
         os.kill(main_of(group), signal.SIGSTOP)
         group.show(1, 1)
@@ -299,9 +296,8 @@ async def test_a_stopped_worker_below_a_guard_is_told_and_killed(tmp_path: Path)
     """The agent tells, and exits with X; the guard's SIGTERM ends even a stopped worker at once, and the container."""
     script: tuple[Any, ...] = (jobset(0), until_patched(), jobset(1, 0), silence)
     async with ScriptedServer(lists=[jobset(0)], watches=[script]) as server:
-        env = environment(
-            tmp_path, server, LINK_FILE=str(tmp_path / "link"), EPOCH_FILE=str(tmp_path / "epoch"), STALL_AFTER_S="1"
-        )
+        files = {"LINK_FILE": str(tmp_path / "link"), "EPOCH_FILE": str(tmp_path / "epoch")}
+        env = environment(tmp_path, server, **files, STALL_AFTER_S="1", RESTART_DEPTH="containers")
         async with process(env) as agent, guarded(tmp_path, STEPS, "--grace", "60", RANK="3") as group:
             main = int(await group.noted("main"))
             file = tmp_path / "progress" / "rank-3"

@@ -188,15 +188,15 @@ def test_a_completion_goes_with_one_announcement(tmp_path: Path) -> None:
     file, told = PhaseFile(str(tmp_path / "phases")), ",quiet=4031,step=1200"
     first = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file)
     first.announcing(1)
-    first.worker_completed()
+    first.worker_ended(0)
     first.worker_stepped(told)
     first.leave()
     second = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file)
-    assert second.announcing(2) == f"v1,kubelet=0,view=0,at=123,done=1{told}"
+    assert second.announcing(2) == f"v1,kubelet=0,view=0,at=123,code=0{told}"
     second.accepted()
     second.leave()
     third = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file)
-    assert "done" not in third.announcing(3)
+    assert "code" not in third.announcing(3)
 
 
 def test_the_last_progress_goes_with_one_announcement(tmp_path: Path) -> None:

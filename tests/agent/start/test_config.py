@@ -154,6 +154,26 @@ def test_a_garbled_previous_epoch_is_unknown_and_told(garbage: str) -> None:
     assert "PREVIOUS_EPOCH" in warning
 
 
+@pytest.mark.parametrize(
+    ("given", "depth"),
+    [
+        ({}, "containers"),
+        ({"LINK_FILE": "/x/link"}, "process"),
+        ({"LINK_FILE": "/x/link", "RESTART_DEPTH": ""}, "process"),
+        ({"LINK_FILE": "/x/link", "RESTART_DEPTH": "containers"}, "containers"),
+    ],
+)
+def test_a_guard_makes_the_process_the_depth(given: dict[str, str], depth: str) -> None:
+    """Beside one a restart is that of the worker's process, unless the variable says otherwise."""
+    assert AgentConfig.from_env(SEED | given).restart_depth == depth
+
+
+def test_a_process_without_a_guard_is_refused() -> None:
+    """Nobody could restart it."""
+    (problem,) = problems(SEED | {"RESTART_DEPTH": "process"})
+    assert problem.startswith("LINK_FILE: expected the path of the link to the worker's guard")
+
+
 def test_an_empty_variable_is_unset() -> None:
     """The downward API makes an empty text of an annotation that is not there yet."""
     empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "BARRIER_ADDRESS"), "")

@@ -66,14 +66,14 @@ async def garbage(exchange: Exchange) -> None:
 
 async def last_words(exchange: Exchange) -> None:
     """List the JobSet and close the connection."""
-    await exchange.answer(200, table(["train", 0, 0, None, None, "InPlaceRestart", None, "uid-1"], 10), CLOSE)
+    await exchange.answer(200, table(["train", 0, 0, None, None, "InPlaceRestart", None, None, "uid-1"], 10), CLOSE)
     exchange.writer.close()
 
 
 async def namesakes(exchange: Exchange) -> None:
     """List another JobSet beside ours, like a proxy that drops the selector."""
-    rows = table(["other", 7, 7, None, None, "InPlaceRestart", None, "uid-7"], 10)
-    rows["rows"] += table(["train", 0, 0, None, None, "InPlaceRestart", None, "uid-1"], 10)["rows"]
+    rows = table(["other", 7, 7, None, None, "InPlaceRestart", None, None, "uid-7"], 10)
+    rows["rows"] += table(["train", 0, 0, None, None, "InPlaceRestart", None, None, "uid-1"], 10)["rows"]
     await exchange.answer(200, rows)
 
 

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.link.agent_end import GuardLink
 from inplace.agent.link.side_jobs import CHECK_ANSWER_S, SideJobs
 from inplace.agent.start.exit_code import ExitCode
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Checking, Fit, Message, Unfit
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, process
-from tests.agent.rig import NotedLog, SilentServer, guard_link
+from tests.agent.rig import ContainersLink, NotedLog, SilentServer
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import RUN, number_in, until
 from tests.agent.test_guard import guarded
@@ -27,15 +26,15 @@ from tests.agent.worker.test_on_stall import until_gone
 
 
 @asynccontextmanager
-async def link_at(folder: Path, checks: int = 1) -> AsyncIterator[tuple[GuardLink, NotedLog]]:
+async def link_at(folder: Path, checks: int = 1) -> AsyncIterator[tuple[ContainersLink, NotedLog]]:
     """Serve the link of an agent that waits for checks."""
     log = NotedLog()
-    link = guard_link(folder / "link", log=log, checks=checks)
-    await link.start(lambda _epoch, _code: None)
+    link = ContainersLink(folder / "link", log=log, checks=checks)
+    await link.prepare()
     try:
         yield link, log
     finally:
-        await link.stop()
+        await link.close()
 
 
 @pytest.mark.asyncio
@@ -44,7 +43,7 @@ async def test_the_agent_waits_for_the_check(tmp_path: Path) -> None:
     command = f"setsid sleep 1250 & echo $! > {tmp_path}/left; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
     async with link_at(tmp_path) as (link, _), guarded(tmp_path, RUN, "--before-announce", command) as group:
         left = await number_in(tmp_path / "left")
-        waiting = asyncio.create_task(link.until_fit())
+        waiting = asyncio.create_task(link.until_fit(1))
         await asyncio.sleep(0.1)
         assert not waiting.done()
         (tmp_path / "go").touch()
@@ -66,7 +65,7 @@ async def test_a_failed_check_ends_the_container(tmp_path: Path) -> None:
         guarded(tmp_path, RUN, "--before-announce", slow) as group,
         guarded(tmp_path / "other", RUN, "--before-announce", bad_check, LINK_FILE=f"{tmp_path}/link") as bad,
     ):
-        waiting = asyncio.create_task(link.until_fit())
+        waiting = asyncio.create_task(link.until_fit(1))
         code, said = await bad.finished()
         assert code == ExitCode.UNFIT
         assert "it ended with exit code 9: GPU 3" in said
@@ -88,7 +87,7 @@ async def test_a_check_without_an_answer_leaves_it_to_the_setting(tmp_path: Path
     """The Pod joins and says so, or ends."""
     options = ("--before-announce", command, "--before-announce-timeout", "0.5")
     async with link_at(tmp_path) as (link, _), guarded(tmp_path, RUN, *options) as group:
-        await asyncio.wait_for(link.until_fit(), 20)
+        await asyncio.wait_for(link.until_fit(1), 20)
         link.lift(1)
         await group.noted("main")
         link.leave()

@@ -37,9 +37,8 @@ async def stopped(folder: Path, command: str) -> AsyncIterator[tuple[ScriptedSer
     """Run an agent of depth `containers` and a guard with a command, and stop the worker once it made its steps."""
     script: tuple[Any, ...] = (jobset(0), until_patched(), jobset(1, 0), silence)
     async with ScriptedServer(lists=[jobset(0)], watches=[script]) as server:
-        env = environment(
-            folder, server, LINK_FILE=str(folder / "link"), EPOCH_FILE=str(folder / "epoch"), STALL_AFTER_S="1"
-        )
+        files = {"LINK_FILE": str(folder / "link"), "EPOCH_FILE": str(folder / "epoch")}
+        env = environment(folder, server, **files, STALL_AFTER_S="1", RESTART_DEPTH="containers")
         options = ("--grace", "60", "--on-stall", command)
         async with process(env) as agent, guarded(folder, STEPS, *options, RANK="0") as group:
             main = int(await group.noted("main"))

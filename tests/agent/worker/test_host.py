@@ -14,6 +14,7 @@ import pytest
 
 from inplace.agent.start.arguments import RunOptions
 from inplace.agent.worker import process_tree
+from inplace.agent.worker import worker as worker_module
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.process_tree import kill_descendants
 from tests.agent.rig import NotedLog
@@ -105,7 +106,7 @@ def test_a_worker_starts_when_nothing_of_a_check_is_left(tmp_path: Path) -> None
 
 def test_what_survives_sigkill_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """It hangs in a driver. After STUCK_S the worker is not entirely gone, and a check makes its Pod unfit."""
-    monkeypatch.setattr(process_tree, "STUCK_S", 0.1)
+    monkeypatch.setattr(worker_module, "STUCK_S", 0.1)
     monkeypatch.setattr(process_tree, "kill_descendants", lambda _spared=0: 1)
     worker = ("/bin/sh", "-c", "setsid sleep 1263 & sleep 0.2; exit 3")
     owner = Owner(RunOptions(worker, before_announce="setsid sleep 1264 & sleep 0.2"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.worker.stall_command import COMMAND_S_MAX, kill_tree, pid_to_examine
-from tests.agent.progress.test_watchdog import STALL_S, STEPS, end, failures, next_epoch, steps, told, watched
+from tests.agent.progress.test_watchdog import STEPS, end, failures, next_epoch, steps, told, watched
 from tests.agent.supervisor_rig import KILLED_S_MAX, Supervised, main_of, number_in, running, until
 
 pytestmark = pytest.mark.asyncio
@@ -22,7 +22,7 @@ WORDS = "$INPLACE_STALL_PID $INPLACE_STALL_RANK $INPLACE_STALL_STEP $INPLACE_STA
 
 def options(command: str) -> tuple[str, ...]:
     """Return a supervisor's options with a command, and a grace that would be noticed."""
-    return "--stall-after", str(STALL_S), "--grace", "60", "--on-stall", command
+    return "--grace", "60", "--on-stall", command
 
 
 async def stopped(group: Supervised, folder: Path) -> int:

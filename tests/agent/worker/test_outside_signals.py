@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.worker.outside_signals import ENDS_WITHIN_S
-from inplace.agent.worker.stop_signal import signal_name, signal_number
+from inplace.common.wire.stop_signal import signal_name, signal_number
 from tests.agent.process import ROOT, process
 from tests.agent.supervisor_rig import IDLE, PRELUDE, supervised, until
 from tests.agent.test_guard import GUARD, agent_at, guarded
@@ -35,7 +35,7 @@ async def test_a_guarded_worker_that_saves_and_exits_0_did_not_complete(tmp_path
         group.child.send_signal(number)
         assert (await group.finished())[0] == 128 + number
         assert (tmp_path / "notes" / "saved").exists()
-        assert agent.deaths == []
+        assert agent.link.deaths == []
 
 
 @pytest.mark.asyncio
@@ -136,7 +136,7 @@ async def test_a_guard_that_is_process_1_knows_kubelets_signal_by_its_sender(tmp
         async with asyncio.timeout(20):
             await child.wait()
         assert (child.returncode, (tmp_path / "notes" / "told").exists()) == (128 + signal.SIGUSR1, True)
-        assert agent.deaths == []
+        assert agent.link.deaths == []
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ while True: time.sleep(1)
 @pytest.mark.asyncio
 async def test_a_drained_worker_saves_and_is_not_told_to_end(tmp_path: Path) -> None:
     """SIGTERM waits for the worker, which ends by itself; nothing is announced, and the Pod ends as it would have."""
-    async with supervised(tmp_path, SAVES, "--save-within", "60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
+    async with supervised(tmp_path, SAVES, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
         await running(group)
         group.child.terminate()
         await group.noted("saved")
@@ -50,7 +50,7 @@ async def test_a_drained_worker_saves_and_is_not_told_to_end(tmp_path: Path) -> 
 @pytest.mark.parametrize(("within_s", "signals"), [("0.2", 1), ("60", 2)], ids=["its time is over", "told twice"])
 async def test_a_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s: str, signals: int) -> None:
     """SIGTERM reaches it after the time to save, or at once when the supervisor is told a second time."""
-    async with supervised(tmp_path, DEAF, "--save-within", within_s, EPOCH_FILE=f"{tmp_path}/epoch") as group:
+    async with supervised(tmp_path, DEAF, SAVE_WITHIN_S=within_s, EPOCH_FILE=f"{tmp_path}/epoch") as group:
         await running(group)
         for number in range(signals):
             group.child.send_signal(signal.SIGTERM)
@@ -66,8 +66,8 @@ async def test_a_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s
 async def test_a_worker_that_ends_in_its_time_to_save(tmp_path: Path, code: int, left_with: int) -> None:
     """A worker that ends for good says so as ever; after any other code, also 0, the Pod ends by its signal."""
     worker = SAVES.replace("sys.exit(75)", f"sys.exit({code})")
-    options = ("--save-within", "60", "--fail-on", "42")
-    async with supervised(tmp_path, worker, *options, EPOCH_FILE=f"{tmp_path}/epoch") as group:
+    file = f"{tmp_path}/epoch"
+    async with supervised(tmp_path, worker, "--fail-on", "42", SAVE_WITHIN_S="60", EPOCH_FILE=file) as group:
         await running(group)
         group.child.terminate()
         assert await group.finished() == left_with
@@ -78,7 +78,7 @@ async def test_a_worker_that_ends_in_its_time_to_save(tmp_path: Path, code: int,
 @pytest.mark.asyncio
 async def test_a_group_restart_in_the_time_to_save_ends_it(tmp_path: Path) -> None:
     """Another worker died: this one is told to end at once, and the Pod ends without another epoch."""
-    async with supervised(tmp_path, DEAF, "--save-within", "60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
+    async with supervised(tmp_path, DEAF, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
         await running(group)
         group.child.terminate()
         await group.said("save_requested")
@@ -94,7 +94,7 @@ async def test_a_request_of_another_epoch_changes_nothing(tmp_path: Path) -> Non
     """The status goes on to say an old epoch; a worker that a drain asks, and that looks later, is still asked."""
     worker = SAVES.replace("import inplace", "import inplace\nwhile not os.path.exists('go'): time.sleep(0.01)", 1)
     worker = "note('main')\nos.chdir(os.environ['NOTES'])\n" + worker.replace('note("main")\n', "")
-    async with supervised(tmp_path, worker, "--save-within", "60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
+    async with supervised(tmp_path, worker, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
         await running(group)
         group.child.terminate()
         await group.said("save_requested")
@@ -123,7 +123,7 @@ async def test_a_sidecar_without_a_guard_asks_nobody(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_request_in_the_status_reaches_the_worker_of_that_epoch(tmp_path: Path) -> None:
     """The first Pod reads it in whole objects; its worker ends, and the next one is asked by its own drain alone."""
-    async with supervised(tmp_path, SAVES, "--save-within", "60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
+    async with supervised(tmp_path, SAVES, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
         await running(group)
         group.saving = 1
         group.show(1, 0)
@@ -140,12 +140,12 @@ async def test_a_request_in_the_status_reaches_the_worker_of_that_epoch(tmp_path
 @pytest.mark.asyncio
 async def test_a_guarded_worker_saves_before_it_is_told_to_end(tmp_path: Path) -> None:
     """SIGTERM to the guard waits for it; the Pod ends, so no death is told."""
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, SAVES, "--save-within", "60") as group:
+    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, SAVES, SAVE_WITHIN_S="60") as group:
         agent.link.lift(3)
         await group.noted("main")
         group.child.terminate()
         code, said = await group.finished()
-        assert (code, agent.deaths) == (75, []), said
+        assert (code, agent.link.deaths) == (75, []), said
         assert "the worker has 60 s to save" in said
 
 
@@ -153,12 +153,12 @@ async def test_a_guarded_worker_saves_before_it_is_told_to_end(tmp_path: Path) -
 async def test_a_guarded_worker_that_saves_and_exits_with_0_has_not_completed(tmp_path: Path) -> None:
     """It saved because it was asked: its Job must replace the Pod."""
     worker = SAVES.replace("sys.exit(75)", "sys.exit(0)")
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker, "--save-within", "60") as group:
+    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker, SAVE_WITHIN_S="60") as group:
         agent.link.lift(3)
         await group.noted("main")
         group.child.terminate()
         code, said = await group.finished()
-        assert (code, agent.deaths) == (143, []), said
+        assert (code, agent.link.deaths) == (143, []), said
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ async def test_a_guarded_worker_that_saves_and_exits_with_0_has_not_completed(tm
 @pytest.mark.parametrize(("within_s", "signals"), [("0.2", 1), ("60", 2)], ids=["its time is over", "told twice"])
 async def test_a_guarded_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s: str, signals: int) -> None:
     """As below a supervisor."""
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, DEAF, "--save-within", within_s) as group:
+    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, DEAF, SAVE_WITHIN_S=within_s) as group:
         agent.link.lift(3)
         await group.noted("main")
         for _ in range(signals):
@@ -181,7 +181,7 @@ async def test_a_guarded_worker_that_never_looks_is_told_to_end(tmp_path: Path, 
 async def test_a_guard_that_stays_ends_with_a_worker_that_saved(tmp_path: Path) -> None:
     """In depth `process` it would wait for another lift; after SIGTERM it leaves."""
     worker = SAVES.replace('note("main")', 'note("epoch-" + os.environ["INPLACE_EPOCH"])')
-    async with pod(tmp_path, worker, "--save-within", "60") as group:
+    async with pod(tmp_path, worker, env={"SAVE_WITHIN_S": "60"}) as group:
         await group.runs(1)
         group.guard.child.terminate()
         assert (await group.guard.finished())[0] == 75

@@ -1,0 +1,290 @@
+"""
+Start, watch and end this Pod's worker, run after run, and tell the Pod's machine how each run goes.
+
+`common.protocol.pod` decides; this class performs what concerns the worker, whose parent is this process or a guard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from inplace.agent.deps import AgentDeps
+from inplace.agent.link.address import PROGRESS_DIR, SAVE_FILE
+from inplace.agent.progress.worker_progress import WorkerProgress
+from inplace.agent.report.phases import RestartPhases
+from inplace.agent.start.epoch_file import Failures
+from inplace.agent.start.exit_code import ExitCode, UnfitError
+from inplace.agent.worker.command import epoch_variables
+from inplace.agent.worker.outside_signals import HARMLESS
+from inplace.agent.worker.worker import STUCK_S, Worker, WorkerLostError, WorkerStartError, WorkerStuckError
+from inplace.common.protocol.agent import AgentPhase, Verdict
+from inplace.common.protocol.pod import (
+    Event,
+    PodState,
+    StopWorker,
+    Terminate,
+    WorkerExited,
+    WorkerGone,
+    WorkerLife,
+    WorkerLost,
+    WorkerNotStarted,
+)
+from inplace.common.wire.stop_signal import signal_name
+
+if TYPE_CHECKING:
+    from inplace.agent.start.arguments import RunOptions
+    from inplace.agent.worker.outside_signals import OutsideSignals
+    from inplace.agent.worker.save_requests import SaveRequests
+
+
+class WorkerKeeper:
+    """Keeps one Pod's worker.
+
+    Args:
+        worker: starts and ends the worker's processes.
+        options: how a worker below this process is run; None where guards run it.
+        outside: the signals for a worker that is this process's child; None where a guard gets them.
+        phases: told when the worker starts and ends.
+        state: returns where the Pod's machine stands.
+        take: advances the machine by an event.
+        start_task: starts a task that the agent's end waits for.
+        end: ends the agent with an exit code.
+    """
+
+    def __init__(
+        self,
+        deps: AgentDeps,
+        worker: Worker,
+        options: RunOptions | None,
+        outside: OutsideSignals | None,
+        *,
+        phases: RestartPhases,
+        state: Callable[[], PodState],
+        take: Callable[[Event], None],
+        start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        end: Callable[[int], None],
+    ) -> None:
+        self._worker = worker
+        self._options = options
+        self._outside = outside
+        self._clock = deps.clock
+        self._log = deps.log
+        self._memory = deps.memory
+        self._stalls = deps.stalls
+        self._saves = deps.saves
+        self._phases = phases
+        self._state = state
+        self._take = take
+        self._start_task = start_task
+        self._end = end
+        failures = self._recall_failures()
+        self.failures = failures.count
+        self._progress = WorkerProgress(failures.best_step)
+        self._began_s = 0.0  # when the newest worker started
+        self._is_counted = True  # how far that worker got was noted
+        self._is_fit = False  # its check is over, and no worker ran since
+        self._stop_signal = int(signal.SIGTERM)
+        self._saving: asyncio.Task[None] | None = None  # while SIGTERM is held back
+        self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
+        self._seeing_off: asyncio.Task[None] | None = None  # the newest worker
+        self._watching: asyncio.Task[None] | None = None  # for a stall of it
+
+    async def until_fit(self, epoch: int) -> None:
+        """Check this Pod, once before each start, or end the agent."""
+        if self._is_fit:
+            return
+        try:
+            await self._worker.until_fit(epoch)
+        except UnfitError as error:
+            self._log.error("check_failed", message=str(error), then=f"exit {ExitCode.UNFIT.value}")
+            self._end(ExitCode.UNFIT)
+        except WorkerStuckError as error:
+            self._give_up(str(error))
+        else:
+            self._is_fit = True
+
+    def start(self, epoch: int | None) -> bool:
+        """Start the worker BEFORE anything else is done, then watch over it; say whether it could be started."""
+        env = epoch_variables(epoch)
+        self._is_fit = False
+        if self._stalls is not None:
+            self._stalls.begin(epoch)
+            if self._stalls.folder:
+                env[PROGRESS_DIR] = self._stalls.folder
+        if self._saves is not None:
+            env[SAVE_FILE] = self._saves.path
+        began_s = self._began_s = self._clock.monotonic_s()
+        try:
+            self._worker.start(env)
+        except WorkerStartError as error:
+            self._log.error("worker_not_started", message=str(error), then=f"exit {error.code}")
+            asyncio.get_running_loop().call_soon(self._take, WorkerNotStarted(error.code))
+            return False
+        self._is_counted = False
+        if not self._state().ends_with_guards:  # a guard in depth `containers` starts the worker later
+            self._phases.worker_runs(self._clock.monotonic_s() - began_s)
+        self._seeing_off = self._start_task(self._see_off())
+        if self._stalls is not None:
+            watching = self._stalls.watch(self._take, self._worker.runs, self._worker.examine)
+            self._watching = self._start_task(watching)
+        return True
+
+    def stop(self, action: StopWorker) -> None:
+        """Tell the worker to end, and be patient for a while, or not."""
+        self._phases.worker_down()
+        self._stop_watching()
+        if action.stalled:
+            why = "it hangs" if action.verdict is None else f"it hangs, and its epoch is {action.verdict.value}"
+            number = int(signal.SIGKILL)  # a stopped process takes no SIGTERM
+        elif action.verdict is Verdict.FENCED:
+            number, why = signal.SIGKILL, "its lease is over"
+        elif action.at_once:
+            number, why = signal.SIGKILL, "told twice to end"
+        elif action.verdict is None:
+            number, why = self._stop_signal, "the Pod ends"
+        else:
+            number, why = signal.SIGTERM, action.verdict.value
+        grace_s = 0.0 if number == signal.SIGKILL else self._grace_s(pod_ends=action.verdict is None)
+        self._worker.signal(number)
+        if self._patience is not None:
+            self._patience.cancel()
+        self._patience = self._start_task(self._kill_after(grace_s))
+        self._log.info("worker_stopping", why=why, signal=signal_name(number), grace_s=grace_s)
+
+    def runs(self) -> bool:
+        """Say whether a worker of this Pod was started, and has not begun to end."""
+        return self._worker.runs()
+
+    def terminate(self, number: int) -> None:
+        """Take note that this process was told to end; the worker is told by the same signal, once it could save."""
+        state = self._state()
+        runs = state.life is WorkerLife.RUNNING and state.agent.phase is AgentPhase.LIFTED
+        epoch = state.agent.epoch if runs and not state.ends_with_guards else 0
+        if self._saves is not None and self._saves.hold(number, epoch, self._clock.monotonic_s()):
+            self._stop_signal = number
+            self._saving = self._start_task(self._end_saving(self._saves))
+            return
+        if self._saving is not None:
+            self._saving.cancel()
+        self._terminate(number)
+
+    def take_signals(self) -> None:
+        """Pass signals on to the worker, and end with it by one that ends the Pod."""
+        for number, ends in self._outside.read() if self._outside is not None else ():
+            if ends:
+                self.terminate(number)
+            elif self._state().life is WorkerLife.ABSENT and number not in HARMLESS:
+                self._terminate(number)  # as a guard: there is no worker that it could be for
+            else:
+                self._worker.signal(number)
+
+    def leave(self) -> None:
+        """End every task, as this process ends, and note for the next one how far the worker got."""
+        for task in (self._patience, self._seeing_off, self._saving, self._watching):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        if not self._is_counted:
+            self._count_steps()
+        if self._worker.completed():
+            self._phases.worker_ended(0)
+
+    def _grace_s(self, *, pod_ends: bool) -> float:
+        """Return the seconds from SIGTERM to SIGKILL: a guard's, or what the options of this process say."""
+        if self._options is None:
+            return self._worker.grace_s() or 0.0
+        return self._options.termination_grace_s if pod_ends else self._options.grace_s
+
+    async def _end_saving(self, saves: SaveRequests) -> None:
+        """Let the worker save and end; cancelled when it has ended."""
+        await self._clock.sleep(saves.within_s)
+        if saves.let_go():
+            self._terminate(saves.held)
+
+    def _terminate(self, number: int) -> None:
+        then = f"exit {128 + number}" if self._state().ends_with_guards else "the worker is ended first"
+        self._log.info("signalled", signal=signal_name(number), then=then)
+        self._stop_signal = number
+        self._take(Terminate(number))
+
+    def _stop_watching(self) -> None:
+        """Judge this worker no longer: it ends."""
+        if self._watching is not None and self._watching is not asyncio.current_task():
+            self._watching.cancel()
+
+    async def _kill_after(self, grace_s: float) -> None:
+        """Kill the worker's main process after its grace; cancelled when it ends by itself."""
+        await self._clock.sleep(grace_s)
+        self._log.warning("worker_killed", message=f"the worker did not end within {grace_s:g} s")
+        self._worker.signal(signal.SIGKILL)
+        await self._clock.sleep(STUCK_S)
+        self._give_up(f"the worker's main process survives SIGKILL for more than {STUCK_S:g} s")
+
+    def _give_up(self, problem: str) -> None:
+        then = f"exit {ExitCode.WORKER_STUCK.value}; the next epoch is not announced"
+        self._log.error("worker_stuck", message=problem, then=then)
+        self._end(ExitCode.WORKER_STUCK)
+
+    async def _see_off(self) -> None:
+        """Report the worker's end, and then that nothing is left of it: only then may the next epoch be announced."""
+        try:
+            code: int | None = await self._worker.exited()
+        except WorkerLostError:
+            code = None
+        self._stop_watching()
+        self._phases.worker_down()
+        stepped = self._count_steps()
+        if self._saving is not None and self._saves is not None and self._saves.let_go():
+            self._saving.cancel()
+            self._terminate(self._saves.held)  # BEFORE its end, which is no completion then, and no failure
+        elif self._outside is not None and (number := self._outside.ended_worker()):
+            self._terminate(number)  # likewise
+        elif code is not None and self._patience is None:
+            self._phases.worker_ended(code)
+        ended_s = self._clock.monotonic_s()
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        progressed = self._progress.after_run(stepped, ended_s - self._began_s)
+        self._take(WorkerLost() if code is None else WorkerExited(code, progressed))
+        self._remember_failures(progressed=progressed)
+        try:
+            await self._worker.gone()
+        except WorkerStuckError as error:
+            self._give_up(str(error))
+            return
+        except WorkerLostError:
+            if code is not None:
+                self._take(WorkerLost())
+            return
+        gone_s = self._clock.monotonic_s()
+        self._phases.worker_gone()
+        self._take(WorkerGone())
+        await asyncio.sleep(0)  # the announcement goes first
+        self._log.info("worker_exited", exit_code=code, leftovers_s=round(gone_s - ended_s, 4))
+
+    def _count_steps(self) -> str:
+        """Note how far the worker got, for the next announcement; return that text, "" where nobody watched it."""
+        self._is_counted = True
+        stepped = self._stalls.finish() if self._stalls is not None else ""
+        if self._stalls is not None:
+            self._phases.worker_stepped(stepped)
+        return stepped
+
+    def _recall_failures(self) -> Failures:
+        """Return how the workers of this Pod failed before this process."""
+        failures, problem = self._memory.recall_failures()
+        if problem is not None:
+            self._log.warning("failures_not_recalled", message=problem, then="the next failure counts as the first")
+        return failures
+
+    def _remember_failures(self, *, progressed: bool) -> None:
+        """Keep for the next container how the worker failed, if that is new."""
+        before, self.failures = self.failures, self._state().failures
+        if not self.failures or not (progressed or self.failures != before):
+            return
+        problem = self._memory.remember_failures(Failures(self.failures, self._progress.best))
+        if problem is not None:
+            self._log.warning("failures_not_kept", message=problem, then="the next container does not know of them")
