@@ -237,9 +237,6 @@ def demo(
     seed: Annotated[int, typer.Option(help="Decides which workers die; with --runtime model, everything.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its KUBECONFIG.")] = False,
-    agent_pyz: Annotated[
-        bool, typer.Option("--agent-pyz", help="Run the agents from one file, as `make agent-pyz` builds it.")
-    ] = False,
     profile: Annotated[
         str | None, typer.Option(help="With --runtime model: the cluster's delays, a name or your own .toml file.")
     ] = None,
@@ -257,9 +254,7 @@ def demo(
     """
     from inplace.cli.demo.demo import DemoOptions, run_demo
 
-    options = DemoOptions(
-        pods, failures, runtime, mode, file, seed, json_output, keep, agent_pyz, profile, stall, venv, yes
-    )
+    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, profile, stall, venv, yes)
     raise typer.Exit(run_demo(options))
 
 

@@ -13,8 +13,13 @@ def inject(
         Literal["sidecar", "supervisor"], typer.Option(help="How the agent runs: beside the worker, or as its parent.")
     ] = "sidecar",
     agent_image: Annotated[str, typer.Option(help="Image that contains the agent.")] = "inplace-agent",
-    agent_in_image: Annotated[
-        bool, typer.Option("--agent-in-image", help="The worker's image contains inplace-agent: copy nothing into it.")
+    copy_image: Annotated[
+        bool,
+        typer.Option(
+            "--copy-image",
+            help="An init container copies the agent's programs into the Pod: for nodes without image volumes, which "
+            "Kubernetes has since 1.35.",
+        ),
     ] = False,
     agent_resources: Annotated[
         str,
@@ -34,8 +39,8 @@ def inject(
     restart: Annotated[
         Literal["containers", "process"] | None,
         typer.Option(
-            help="With guards: what a group restart starts anew. containers: all, by kubelet (the default). process: "
-            "the worker's process, by its guard. Written into the JobSet as the annotation inplace.dev/restart."
+            help="With guards: what a group restart starts anew. process: the worker's process, by its guard (the "
+            "default). containers: all, by kubelet. Written into the JobSet as the annotation inplace.dev/restart."
         ),
     ] = None,
     restart_rule: Annotated[
@@ -77,15 +82,8 @@ def inject(
         typer.Option("--worker", help="Name of the worker's container, if there are several containers."),
     ] = None,
     service_account: Annotated[
-        str | None, typer.Option(help="Account of Pods that name none: inplace-agent or inplace-agent-SUFFIX.")
+        str | None, typer.Option(help="Account of Pods that name none [default: inplace-agent].")
     ] = None,
-    unrestricted_account: Annotated[
-        bool,
-        typer.Option(
-            "--unrestricted-account",
-            help="Also give the agent's rights to accounts of other names; these may patch every Pod of the namespace.",
-        ),
-    ] = False,
     rbac: Annotated[
         Literal["both", "none", "only"],
         typer.Option(help="Print the agents' account and rights before the manifest (both), not at all, or alone."),
@@ -94,9 +92,12 @@ def inject(
         str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
     ] = "default",
     exit_code: Annotated[
-        int, typer.Option(min=1, max=255, help="Exit code with which the agent restarts its Pod.")
-    ] = 88,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the barrier.")] = 8080,
+        int | None, typer.Option(min=1, max=255, help="Exit code with which the agent restarts its Pod [default: 88].")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port of the barrier [default: 8080, or another if the Pod declares it]."),
+    ] = None,
     output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Output format.")] = "yaml",
     diff: Annotated[bool, typer.Option("--diff", help="Print the difference instead of the manifest.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not print the difference on stderr.")] = False,
@@ -105,10 +106,10 @@ def inject(
 
     Prints the manifest with all that in-place restart needs. Needs no cluster.
     """
-    from inplace.cli.inject.agent_resources import OPTION, amounts_of
     from inplace.cli.inject.inject import run_inject
-    from inplace.cli.inject.pod import InjectOptions
-    from inplace.cli.inject.policies import PolicyOptions
+    from inplace.controller.injection.agent_resources import OPTION, amounts_of
+    from inplace.controller.injection.pod import InjectOptions
+    from inplace.controller.injection.policies import PolicyOptions
 
     try:
         resources = amounts_of(agent_resources)
@@ -117,9 +118,9 @@ def inject(
     options = InjectOptions(
         mode=mode,
         agent_image=agent_image,
+        copies_image=copy_image,
         agent_resources=resources,
         account=service_account,
-        unrestricted_account=unrestricted_account,
         namespace=namespace,
         exit_code=exit_code,
         port=port,
@@ -127,7 +128,6 @@ def inject(
         barrier=barrier,
         depth=restart,
         restart_rule=restart_rule == "on",
-        agent_in_image=agent_in_image,
         policies=PolicyOptions(
             before_announce,
             before_announce_timeout,

@@ -19,17 +19,21 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import account_namespace
 from inplace.common.kube.http.request import CredentialsError
 from inplace.common.wire import names as wire
+from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import open_transport
+from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.logs import configure_logs
 from inplace.controller.metrics import VERSION
 from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.controller.spec.settings import START_WINDOW_S_MAX
 
 DEFAULT_NAMESPACE = "inplace-system"
 _SIGNAL_BASE = 128
 PROBE_PORT = 8081
 METRICS_PORT = 8080  # both as controller-runtime's programs have them
 PORT_MAX = 65535
+IMAGE_CHARACTERS_MAX = 1024
 GC_THRESHOLDS = (50_000, 20, 1_000_000)  # objects, and twice collections; Python has (700, 10, 10)
 FULL_COLLECTION_EVERY_S = 60.0  # takes 0.1 s beside 100,000 Pods
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - kubelet and Prometheus come from outside the Pod
@@ -111,10 +115,18 @@ def _config(options: argparse.Namespace) -> ControllerConfig:
         probe_address=options.probe_bind_address,
         metrics_address=options.metrics_bind_address,
         is_beside=options.beside,
+        job_settings=JobSettings(options.start_window, _agent(options), options.agent_opt_in),
         looks_first=True,
         gathers=True,
         measures_pauses=True,
     )
+
+
+def _agent(options: argparse.Namespace) -> InjectOptions | None:
+    """Return how the agent is added to Jobs of JobSets that restart in place; None: it is not."""
+    if options.agent_image is None:
+        return None
+    return InjectOptions(agent_image=options.agent_image, copies_image=options.agent_copy)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -136,6 +148,31 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="another JobSet controller runs in this cluster: take only JobSets whose spec.managedBy is "
         + wire.MANAGED_BY_US,
+    )
+    add(
+        "--start-window",
+        type=_window_s,
+        metavar="SECONDS",
+        help="spread the starts of large groups over so long at most, 0 to "
+        f"{START_WINDOW_S_MAX}; 0 beside deploy/apf, which queues them (default: the agents' own 3)",
+    )
+    add(
+        "--agent-image",
+        type=_image,
+        metavar="IMAGE",
+        help="add the agent to JobSets that restart in place and have none (default: add none)",
+    )
+    add(
+        "--agent-copy",
+        action="store_true",
+        help="an init container copies the agent's programs into the Pod: for nodes without image volumes, which "
+        "Kubernetes has since 1.35",
+    )
+    add(
+        "--agent-opt-in",
+        action="store_true",
+        help=f'add it only to JobSets with the annotation {wire.AGENT}: "{wire.AGENT_ON}", and to those of namespaces '
+        f'with this label that say nothing (default: to all but those with the annotation "{wire.AGENT_OFF}")',
     )
     add("--workers", type=_positive, default=4, metavar="N", help="JobSets reconciled at the same time (default: 4)")
     add(
@@ -172,6 +209,20 @@ def _parser() -> argparse.ArgumentParser:
 def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected an integer of at least 1, saw {text!r}")
+    return int(text)
+
+
+def _image(text: str) -> str:
+    if not text or len(text) > IMAGE_CHARACTERS_MAX or not text.isprintable() or " " in text:
+        raise argparse.ArgumentTypeError(
+            f"expected the reference of an image, of at most {IMAGE_CHARACTERS_MAX} characters, saw {text!r:.80}"
+        )
+    return text
+
+
+def _window_s(text: str) -> int:
+    if not text.isdigit() or len(text) > 3 or int(text) > START_WINDOW_S_MAX:
+        raise argparse.ArgumentTypeError(f"expected whole seconds from 0 to {START_WINDOW_S_MAX}, saw {text!r}")
     return int(text)
 
 

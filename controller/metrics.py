@@ -45,6 +45,7 @@ QUEUE_BUCKETS: Final = (1e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1, 1, 10)
 # 0.25 is the bound, 10 loses the Lease.
 PAUSE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 RESTART_PHASES: Final = ("detect", "deprecate", "announce", "sync", "lift")
+NODE_READS: Final = ("unmarked", "leaves", "stays", "unanswered")
 NAMES: Final = ("namespace", "jobset")
 FINISHED: Final = "finished"
 EXCEEDED: Final = "exceeded"
@@ -105,6 +106,11 @@ class Metrics:
             "Nodes that replaced Pods avoid from then on, and verdicts that were taken back, by the Event's reason.",
             (*NAMES, "verdict"),
         )
+        self.node_reads = counter(
+            "inplace_node_reads",
+            "Nodes read at a first failure or for a barrier that waits: unmarked, leaves, stays, unanswered.",
+            ("result",),
+        )
         self.escalation_steps = counter(
             "inplace_restart_rungs",
             "Uses of the rungs of inplace.dev/escalation; Fail: none had room.",
@@ -151,6 +157,8 @@ class Metrics:
         """Expose the closed sets from the start: a series that appears with its first value is no increase."""
         for trigger in Trigger:
             self.restart_seconds.labels(trigger.value)
+        for result in NODE_READS:
+            self.node_reads.labels(result)
         for part in RESTART_PHASES:
             self.restart_phase_seconds.labels(part)
         for phase in RestartPhase:

@@ -8,8 +8,8 @@ nothing is missing. The check blocks nothing: work begins meanwhile, and what ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_not_result, wait_fixed
@@ -21,6 +21,7 @@ from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
 from inplace.common.wire import names as wire
+from inplace.controller.plan.binding import ROLE
 from inplace.controller.spec.goodput import FIELD as GOODPUT
 from inplace.controller.spec.saving import CRD_CURE as CRD_CURE
 
@@ -39,6 +40,15 @@ NEEDED: Final = {
     "events.k8s.io/events": ("create", "patch"),
 }
 """Verbs by group/resource: the ClusterRole of deploy/rbac, less what is asked for here; a test compares the two."""
+
+FOR_AGENTS: Final = {"rbac.authorization.k8s.io/rolebindings": ("create",)}
+"""What a controller that adds agents does beside that; without it, agents need rights that somebody gave by hand."""
+
+FOR_REFUSALS: Final = {"/events": ("list",)}
+"""And this; without it, no Event of the JobSet says that its Pods are refused."""
+
+FOR_OPT_IN: Final = {"/namespaces": ("list", "watch")}
+"""What a controller does beside that under --agent-opt-in: it knows no namespace that asks for agents before."""
 
 LEASE_VERBS: Final = ("create", "get", "update")
 POLICIES: Final = {
@@ -76,6 +86,7 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
 """All fields of our CRD that upstream's v0.12 lacks, a test compares them: what is written there would be lost."""
 
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"
+AGENTS_CURE: Final = "kubectl apply --server-side -k deploy/rbac, or bind ClusterRole inplace-agent in each namespace"
 RIGHTS_CURE: Final = (
     "kubectl apply --server-side -k deploy/rbac, and let the controller run as ServiceAccount inplace-controller"
 )
@@ -115,16 +126,28 @@ class Preflight:
         client: not fenced by leadership; a question is a POST.
         namespace: the one namespace that is worked in; None is all.
         lease_namespace: where the Lease is; None without leader election.
+        adds_agents: the controller gives agents their rights.
+        watches_namespaces: their labels ask for agents.
     """
 
     def __init__(
-        self, client: KubeClient, *, clock: Clock, log: Log, namespace: str | None, lease_namespace: str | None
+        self,
+        client: KubeClient,
+        *,
+        clock: Clock,
+        log: Log,
+        namespace: str | None,
+        lease_namespace: str | None,
+        adds_agents: bool = False,
+        watches_namespaces: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
         self._log = log
         self._namespace = namespace
         self._lease_namespace = lease_namespace
+        self._adds_agents = adds_agents
+        self._needed = NEEDED | (FOR_OPT_IN if watches_namespaces else {})
         self._problems: tuple[Problem, ...] = ()
 
     @property
@@ -180,8 +203,18 @@ class Preflight:
 
     async def _look_at_rights(self) -> list[Problem]:
         """Find out what the API server would refuse us."""
+        problems = await self._denied(self._attributes(), Problem("", RIGHTS_CURE))
+        if self._adds_agents:
+            problems += await self._denied(self._agents_attributes(), Problem("", AGENTS_CURE, is_fatal=False))
+            for what, verbs in FOR_REFUSALS.items():
+                asked = self._attributes_of(what, verbs)
+                problems += await self._denied(asked, Problem("", RIGHTS_CURE, is_fatal=False))
+        return problems
+
+    async def _denied(self, asked: Iterable[dict[str, str]], problem: Problem) -> list[Problem]:
+        """Return the problem, and what was seen, where the API server denies something; nothing where it does not."""
         denied = []
-        for attributes in self._attributes():
+        for attributes in asked:
             try:
                 answer = await self._client.create(_REVIEWS, None, _review(attributes))
             except NotFound:
@@ -192,7 +225,7 @@ class Preflight:
             return []
         who = await self._who()
         seen = f"expected {who} to be allowed to {', '.join(denied)}; the API server says no"
-        return [Problem(seen, RIGHTS_CURE)]
+        return [replace(problem, seen=seen)]
 
     async def _look_at_policies(self) -> list[Problem]:
         """Find out whether what guards JobSets and Pods is installed."""
@@ -205,18 +238,28 @@ class Preflight:
 
     def _attributes(self) -> Iterator[dict[str, str]]:
         """Yield what a SelfSubjectAccessReview asks, for each thing we do."""
-        for what, verbs in NEEDED.items():
-            group, resource, *sub = what.split("/")
-            if self._namespace and resource == "nodes":
+        for what, verbs in self._needed.items():
+            if self._namespace and what == "/nodes":
                 continue  # a Role cannot grant it, and only exclusive placement asks for it
-            for verb in verbs:
-                found = {"group": group, "resource": resource, "subresource": "".join(sub), "verb": verb}
-                yield found | ({"namespace": self._namespace} if self._namespace else {})
+            yield from self._attributes_of(what, verbs)
         if self._lease_namespace is not None:
             for verb in LEASE_VERBS:
                 found = {"group": LEASES.group, "resource": LEASES.plural, "verb": verb}
                 found["namespace"] = self._lease_namespace
                 yield found | ({} if verb == "create" else {"name": "inplace-controller"})
+
+    def _agents_attributes(self) -> Iterator[dict[str, str]]:
+        """Yield the same for the rights of agents, which the server lets us give only where we may bind their role."""
+        for what, verbs in FOR_AGENTS.items():
+            yield from self._attributes_of(what, verbs)
+        for bind in self._attributes_of("rbac.authorization.k8s.io/clusterroles", ("bind",)):
+            yield bind | {"name": ROLE}
+
+    def _attributes_of(self, what: str, verbs: Sequence[str]) -> Iterator[dict[str, str]]:
+        group, resource, *sub = what.split("/")
+        for verb in verbs:
+            found = {"group": group, "resource": resource, "subresource": "".join(sub), "verb": verb}
+            yield found | ({"namespace": self._namespace} if self._namespace else {})
 
     async def _who(self) -> str:
         """Return our user's name."""

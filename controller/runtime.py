@@ -20,6 +20,7 @@ from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.informer import Log
 from inplace.common.wire import names as wire
+from inplace.controller.act.job_settings import DEFAULT, JobSettings, watches_namespaces
 from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError, LeaseOptions
 from inplace.controller.api.metered import MeteredTransport
 from inplace.controller.api.pace import PacedTransport
@@ -48,6 +49,7 @@ class ControllerConfig:
         probe_address: (host, port) for /healthz and /readyz; None serves none; port 0 picks one.
         metrics_address: the same for /metrics.
         is_beside: another JobSet controller runs here; take only what spec.managedBy gives to us by name.
+        job_settings: what is the same in all Jobs that it makes.
         looks_first: find out what the installation lacks, and say it.
         gathers: take watch events in together where they come fast; in memory they come without cost.
         measures_pauses: note how long the event loop stands still; under virtual time it never does.
@@ -62,6 +64,7 @@ class ControllerConfig:
     probe_address: tuple[str, int] | None = None
     metrics_address: tuple[str, int] | None = None
     is_beside: bool = False
+    job_settings: JobSettings = DEFAULT
     looks_first: bool = False
     gathers: bool = False
     measures_pauses: bool = False
@@ -104,6 +107,8 @@ class Controller:
             log=self._log,
             namespace=self.config.namespace,
             lease_namespace=self.config.lease_namespace if self.config.leader_elect else None,
+            adds_agents=self.config.job_settings.agent is not None,
+            watches_namespaces=watches_namespaces(self.config.job_settings, self.config.namespace),
         )
         self.pauses = PauseMeter(self._clock, self.metrics.loop_pause_seconds.observe)
         self.scrapes = Scrapes(self.metrics.pieces, self._clock)
@@ -173,6 +178,7 @@ class Controller:
             identity=self.config.identity,
             workers=self.config.workers,
             is_beside=self.config.is_beside,
+            settings=self.config.job_settings,
             gathers=self.config.gathers,
         )
         async with create_task_group() as group:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -20,18 +21,32 @@ from inplace.common.kube.codec import Codec
 from inplace.common.kube.errors import ApiError, Conflict
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Handler, Informer, Log, T
-from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject, Resource
+from inplace.common.kube.resources import (
+    JOBS,
+    JOBSETS,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    SERVICES,
+    KubeObject,
+    Resource,
+)
 from inplace.common.kube.workqueue import WorkQueue
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.wire import names as wire
 from inplace.controller.act.execute import ActionsFailedError, Executor
+from inplace.controller.act.job_settings import DEFAULT, JobSettings, watches_namespaces
+from inplace.controller.act.node_questions import NodeQuestions
 from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.act.refusals import Refusals, least_wait_s
+from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.api.events import EventRecorder
+from inplace.controller.api.node_marks import NodeMarksReader
 from inplace.controller.api.nodes import Nodes
 from inplace.controller.api.selectors import Selectors
 from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
-from inplace.controller.spec.kinds import CLAIM_CODEC, JOB_CODEC, POD_CODEC, Job, PersistentVolumeClaim, Pod
+from inplace.controller.spec.claim import CLAIM_CODEC, PersistentVolumeClaim
+from inplace.controller.spec.kinds import JOB_CODEC, NAMESPACE_CODEC, POD_CODEC, Job, Namespace, Pod
 from inplace.controller.spec.service import SERVICE_CODEC, Service
 from inplace.controller.spec.stored import JOBSET_CODEC
 from inplace.controller.tracking.gathering import Gathering
@@ -59,6 +74,7 @@ class Term:
         identity: str,
         workers: int,
         is_beside: bool = False,
+        settings: JobSettings = DEFAULT,
         gathers: bool = False,
     ) -> None:
         self.finished = asyncio.Event()
@@ -99,6 +115,13 @@ class Term:
         # In the order of their first lists: a status is never newer than the Pods by which it is judged, and a Pod
         # finds its Job.
         self._informers: tuple[Informer[Any], ...] = (self.jobsets, self.jobs, self.services, self.claims, self.pods)
+        if watches_namespaces(settings, namespace):
+            asking: Informer[Namespace] = self._informer(
+                NAMESPACES, NAMESPACE_CODEC, label_selector=f"{wire.AGENT}={wire.AGENT_ON}"
+            )
+            settings = replace(settings, is_asked_in=lambda name: asking.get("", name) is not None)
+            self._informers = (asking, *self._informers)
+        self._marks_reader = NodeMarksReader(client, clock=clock, log=log, metrics=metrics)
         self._reconciler = Reconciler(
             client=client,
             membership=membership,
@@ -107,9 +130,19 @@ class Term:
             claims=self.claims,
             pods=self.pods,
             nodes=Nodes(client),
+            questions=NodeQuestions(self._marks_reader, membership, self.pods, self.recorder, clock),
             selectors=Selectors(client),
             executor=Executor(
-                client, self.jobs, self.services, self.claims, self.pods, self.recorder, Refusals(clock), clock, log
+                client,
+                self.jobs,
+                self.services,
+                self.claims,
+                self.pods,
+                self.recorder,
+                Refusals(clock),
+                clock,
+                log,
+                settings,
             ),
             recorder=self.recorder,
             metrics=metrics,
@@ -119,6 +152,8 @@ class Term:
                 metrics.count_status,
                 RestartTimer(self.recorder.emit, metrics, log).note_status,
             ),
+            refused_pods=RefusedPods(client, membership, self.recorder, settings, clock, log),
+            settings=settings,
         )
 
     @property
@@ -138,6 +173,7 @@ class Term:
         try:
             async with create_task_group() as group:
                 group.start_soon(self.recorder.run, name="events")
+                group.start_soon(self._marks_reader.run, name="marks")
                 for informer in self._informers:
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()

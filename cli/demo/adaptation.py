@@ -7,19 +7,21 @@ Whatever else a cluster has (queues, other controllers, Secrets) is not there; w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from typing import Final
 
-from inplace.agent.barrier.address import OUR_PORT
 from inplace.cli.inject.jobset import Refusal, inject
-from inplace.cli.inject.pod import InjectOptions
-from inplace.cli.manifests.pod_roles import Container, Member, members
+from inplace.common.agent_command import is_guarded
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.injection import agent_pieces
+from inplace.controller.injection.pod import InjectOptions
+from inplace.controller.injection.pod_roles import Container, Member, is_in_place, members
 
 INITIALIZER_S: Final = "1"  # how long a modelled initializer works
 _ENTRYPOINT: Final = "/entrypoint"
-_OTHER_PORT: Final = 18080  # of the barrier, where the Pod's own programs may have the usual one
+_IN_PLACE: Final = {"restartStrategy": wire.IN_PLACE_RESTART}
 _NAME: Final = "demo"  # what the API server would add to generateName at random
 
 
@@ -33,22 +35,59 @@ def adapted(jobset: KubeObject, *, models: bool) -> tuple[KubeObject, list[str]]
     Args:
         jobset: with replicas and parallelism in each replicatedJob.
         models: its containers are timed models.
-
-    Raises:
-        DemoError: nothing in it can restart in place.
     """
     jobset = deepcopy(jobset)
     notes = [*_named(jobset), *_started(jobset)]
     if models:
         notes += _commanded(jobset)
-    if not _restarts_in_place(jobset):
-        jobset, workers = _injected(jobset)
-        notes.append(f"it does not restart in place; it is shown as `inplace inject{workers}` changes it")
+    if not is_in_place(jobset):
+        policy = jobset["spec"].get("failurePolicy") or {}
+        jobset["spec"]["failurePolicy"] = dict(agent_pieces.DEFAULT_POLICY) | policy | _IN_PLACE
+        notes.append(f"it does not restart in place; the demo sets restartStrategy: {wire.IN_PLACE_RESTART}")
+        notes += _unlimited(jobset)
     for member in members(jobset):
         notes += _placed(member)
     if models:
         notes += _ended(jobset)
     return jobset, notes
+
+
+def with_agent(jobset: KubeObject) -> tuple[KubeObject, list[str]]:
+    """Return the JobSet with the agent that the demo's controller adds to its Jobs; one that has an agent as it is.
+
+    If no sign says which containers train, the JobSet gets the annotation that names them, and a note says so.
+
+    Raises:
+        DemoError: something keeps the agent out.
+    """
+    if any(member.agent for member in members(jobset)):
+        return jobset, []
+    try:
+        return _injected(jobset), []
+    except Refusal as refusal:
+        workers = _likely_workers(jobset)
+        annotations = jobset["metadata"].get("annotations") or {}
+        if wire.WORKERS not in annotations and workers:
+            jobset["metadata"]["annotations"] = annotations | {wire.WORKERS: ",".join(workers)}
+            with suppress(Refusal):
+                return _injected(jobset), [f"{wire.WORKERS}: the demo takes {', '.join(workers)} for what trains"]
+        problems = "".join(f"\n  {finding}" for finding in refusal.findings)
+        raise DemoError(f"expected a JobSet to which the agent can be added, saw:{problems}") from refusal
+
+
+def check_models(jobset: KubeObject) -> None:
+    """Refuse Pods in which several containers have a guard: a model of a Pod has one.
+
+    Raises:
+        DemoError: a replicatedJob has such Pods.
+    """
+    for member in members(jobset):
+        names = [worker.name for worker in member.workers if is_guarded(worker.words)]
+        if len(names) > 1:
+            raise DemoError(
+                f"{member.pod_path}: expected one container that trains, saw {', '.join(names)}: a modelled Pod has "
+                "one guard; use --runtime process, which runs the commands here"
+            )
 
 
 def initializers(jobset: KubeObject) -> set[str]:
@@ -82,9 +121,12 @@ def _started(jobset: KubeObject) -> Iterator[str]:
         yield f"{wire.RESTART_SCOPE} {annotations.pop(wire.RESTART_SCOPE)}: the demo restarts all of it together"
 
 
-def _restarts_in_place(jobset: KubeObject) -> bool:
-    strategy = (jobset["spec"].get("failurePolicy") or {}).get("restartStrategy")
-    return strategy == wire.IN_PLACE_RESTART and any(member.agent for member in members(jobset))
+def _unlimited(jobset: KubeObject) -> Iterator[str]:
+    """Remove fields of a Job that forbid a restart in place; the controller then sets the right values."""
+    for member in members(jobset):
+        for field, needed in agent_pieces.JOB_FIELDS.items() if not member.has_opted_out else ():
+            if member.job_spec.get(field) not in (None, needed):
+                yield f"{member.name}: {field} {member.job_spec.pop(field)}: the demo leaves it out"
 
 
 def _commanded(jobset: KubeObject) -> Iterator[str]:
@@ -111,32 +153,8 @@ def _likely_workers(jobset: KubeObject) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _injected(jobset: KubeObject) -> tuple[KubeObject, str]:
-    """Return the JobSet with an agent, and the options that name its workers."""
-    workers: tuple[str, ...] = ()
-    try:
-        changed = _changed(jobset, workers)
-    except Refusal as refusal:
-        workers = _likely_workers(jobset)
-        try:
-            changed = _changed(jobset, workers, port=_OTHER_PORT)
-        except Refusal:
-            problems = "".join(f"\n  {finding}" for finding in refusal.findings)
-            raise DemoError(
-                f"expected a JobSet that restarts in place, or one that `inplace inject` can change, saw:{problems}"
-            ) from refusal
-    options = "".join(f" --worker {name}" for name in workers)
-    if not _restarts_in_place(changed):
-        strategy = (changed["spec"].get("failurePolicy") or {}).get("restartStrategy")
-        raise DemoError(
-            f"expected a JobSet with {wire.IN_PLACE_RESTART} and an agent in its Pods (the demo shows that), saw "
-            f"restartStrategy {strategy}"
-        )
-    return changed, options
-
-
-def _changed(jobset: KubeObject, workers: tuple[str, ...], port: int = OUR_PORT) -> KubeObject:
-    (changed,), _ = inject([jobset], InjectOptions(unrestricted_account=True, workers=workers, port=port))
+def _injected(jobset: KubeObject) -> KubeObject:
+    (changed,), _ = inject([jobset], InjectOptions())
     result: KubeObject = changed
     return result
 

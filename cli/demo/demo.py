@@ -17,18 +17,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from inplace.cli.agent_pyz import BuildError, program_folder
 from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.consent import ask
 from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
 from inplace.cli.demo.view import DemoView
-from inplace.cli.manifests.pod_roles import members
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from inplace.simulator.cluster.process_runtime import AGENT_FILE
 from inplace.simulator.cluster.timeline import Timeline
 from inplace.simulator.profile import ProfileError, read_profile
 
@@ -49,7 +46,6 @@ class DemoOptions:
     seed: int
     json: bool
     keep: bool
-    agent_pyz: bool = False
     profile: str | None = None
     stall: int = 0
     venv: Path | None = None
@@ -79,14 +75,9 @@ def run_demo(options: DemoOptions) -> int:
             ask(options.file, yes=options.yes)
         if options.is_virtual:
             return virtual_time.run(_demo(options, manifest, LoopClock(VIRTUAL_EPOCH_S), []))
-        leaves_file = any(
-            AGENT_FILE in one.env for member in members(manifest.jobset) for one in member.every_container
-        )
-        needs_file = options.agent_pyz or (options.runtime == "process" and leaves_file)
-        with program_folder() if needs_file else nullcontext() as agent_programs:
-            programs = [folder for folder in (agent_programs, _venv_programs(options)) if folder is not None]
-            return asyncio.run(_until_signal(_demo(options, manifest, LoopClock(), programs)))
-    except (DemoError, BuildError, ProfileError) as error:
+        programs = _venv_programs(options)
+        return asyncio.run(_until_signal(_demo(options, manifest, LoopClock(), programs)))
+    except (DemoError, ProfileError) as error:
         print(f"inplace demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # under virtual time, where nothing but memory has to be given back
@@ -102,26 +93,24 @@ def _check(options: DemoOptions, manifest: DemoManifest) -> None:
         )
     if options.stall and options.runtime == "model":
         raise DemoError("--stall: expected --runtime process (a modelled worker cannot be stopped), saw model")
-    if options.agent_pyz and options.runtime == "model":
-        raise DemoError("--agent-pyz: expected --runtime process, saw model: a model runs no program")
     if options.profile is not None and options.runtime == "process":
         raise DemoError("--profile: expected --runtime model, saw process: real processes take real time")
 
 
-def _venv_programs(options: DemoOptions) -> Path | None:
-    """Return the folder of the programs of the workers' virtual environment; None for the demo's own.
+def _venv_programs(options: DemoOptions) -> list[Path]:
+    """Return the folder of the programs of the workers' virtual environment; none for the demo's own.
 
     Raises:
         DemoError: there is none.
     """
     if options.venv is None:
-        return None
+        return []
     programs = options.venv.absolute() / "bin"
     if not (programs / "python3").exists():
         raise DemoError(
             f"--venv (or VIRTUAL_ENV) {options.venv}: expected a virtual environment, saw no bin/python3 there"
         )
-    return programs
+    return [programs]
 
 
 async def _until_signal(demo: Coroutine[Any, Any, int]) -> int:
@@ -153,6 +142,7 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
         controller="process" if options.runtime == "process" else "coroutine",
         serve_http=options.keep,
         programs=programs,
+        adds_agent=True,
         timings=None if options.profile is None else read_profile(options.profile).timings(),
     )
     async with cluster:

@@ -1,4 +1,4 @@
-"""Read the manifest of the demo: examples/train.yaml, or a user's manifest with exactly one JobSet."""
+"""Read the manifest of the demo: examples/plain.yaml, or a user's manifest with exactly one JobSet."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inplace import examples
-from inplace.cli.demo.adaptation import DemoError, adapted, initializers
+from inplace.cli.demo.adaptation import DemoError, adapted, check_models, initializers, with_agent
 from inplace.cli.demo.node_shapes import node_shapes
-from inplace.cli.manifests.agent_pieces import DEPTH, KEEP_CONTAINERS
 from inplace.cli.manifests.documents import StreamError, read_stream
-from inplace.cli.manifests.pod_roles import Container, Member, members
-from inplace.common.guard_command import is_guarded
+from inplace.common.agent_command import is_guarded
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.injection.pod_roles import Container, Member, members
 from inplace.simulator.cluster.manifests import with_pods
 from inplace.simulator.cluster.nodes import NodeShape
 
-EXAMPLE = Path(examples.__file__).parent / "train.yaml"
+EXAMPLE = Path(examples.__file__).parent / "plain.yaml"
 SUPERVISED = EXAMPLE.with_name("train-supervisor.yaml")
 PODS_DEFAULT = 8
-STALL_AFTER = "STALL_AFTER_S"  # the agent's
 PODS_MAX = 10_000  # of one demo: its cluster has a node for eight of them
 
 
@@ -96,11 +94,8 @@ def read_demo_manifest(
         policy = jobset["spec"]["failurePolicy"]
         policy["maxRestarts"] = max(policy["maxRestarts"], failures)
         pods = pods or PODS_DEFAULT
-        if mode == wire.DEPTH_PROCESS:
-            jobset["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
-            jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"][0][
-                "env"
-            ].append(dict(DEPTH))
+        if mode == "guarded":
+            jobset["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
     if pods is not None:
         try:
             documents = with_pods(documents, pods)
@@ -110,13 +105,18 @@ def read_demo_manifest(
     _fill(jobset, path)
     try:
         fitting, notes = adapted(jobset, models=models)
+        shown, more = with_agent(fitting)
+        if models:
+            check_models(shown)
     except DemoError as error:
         raise DemoError(f"{path}: {error}") from error
     documents[next(place for place, document in enumerate(documents) if document is jobset)] = fitting
-    manifest = _described(documents, fitting, notes, path)
-    _let_restart_at_once(fitting, manifest.agents)
+    manifest = _described(documents, fitting, shown, [*notes, *more], path)
+    # The demo kills faster than a cluster fails: no restart waits or renews containers.
+    usual = {wire.CRASH_LOOP_BACKOFF: "0", wire.CLEAN_AFTER: "0"}
     if stall_after_s is not None and manifest.mode != "sidecar":
-        _set_variable(fitting, manifest.agents, {"name": STALL_AFTER, "value": f"{stall_after_s:g}"})
+        usual[wire.STALL_AFTER] = f"{stall_after_s:g}"
+    fitting["metadata"]["annotations"] = usual | (fitting["metadata"].get("annotations") or {})
     if mode is not None and mode != manifest.mode:
         raise DemoError(f"{path}: expected a manifest for --mode {mode}, saw one for {manifest.mode} mode")
     return manifest
@@ -141,23 +141,6 @@ def _only_jobset(documents: list[KubeObject], file: Path) -> KubeObject:
     return jobsets[0]
 
 
-def _let_restart_at_once(jobset: KubeObject, agents: frozenset[str]) -> None:
-    """Let no restart wait or renew containers, unless the file says so: the demo kills faster than a cluster fails."""
-    metadata = jobset["metadata"]
-    metadata["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0", **(metadata.get("annotations") or {})}
-    _set_variable(jobset, agents, KEEP_CONTAINERS)
-
-
-def _set_variable(jobset: KubeObject, agents: frozenset[str], entry: KubeObject) -> None:
-    """Give the agents' containers a variable that they do not have."""
-    for job in jobset["spec"]["replicatedJobs"]:
-        template = job["template"]["spec"]["template"]["spec"]
-        for container in (*(template.get("initContainers") or ()), *template["containers"]):
-            env = container.setdefault("env", [])
-            if container["name"] in agents and all(variable.get("name") != entry["name"] for variable in env):
-                env.append(dict(entry))
-
-
 def _fill(jobset: KubeObject, file: Path) -> None:
     """Set the numbers that the API server would set, and refuse what it would refuse with words of its schema."""
     replicated = (jobset.get("spec") or {}).get("replicatedJobs")
@@ -176,8 +159,10 @@ def _fill(jobset: KubeObject, file: Path) -> None:
                 raise DemoError(f"{path}: expected a whole number for {field}, saw {holder[field]!r:.80}")
 
 
-def _described(documents: list[KubeObject], jobset: KubeObject, notes: list[str], file: Path) -> DemoManifest:
-    """Find in the JobSet what the demo needs; the API server judges the rest."""
+def _described(
+    documents: list[KubeObject], applied: KubeObject, jobset: KubeObject, notes: list[str], file: Path
+) -> DemoManifest:
+    """Find what the demo needs in the JobSet with its agent; the API server judges the rest."""
     if not jobset["metadata"].get("name"):
         raise DemoError(f"{file}: expected metadata.name or metadata.generateName, saw neither")
     everyone = sum(member.pods for member in members(jobset))
@@ -197,7 +182,7 @@ def _described(documents: list[KubeObject], jobset: KubeObject, notes: list[str]
         raise DemoError(f"{file}: expected quantities as Kubernetes writes them, saw {error}") from error
     agents = frozenset(member.agent.name for member in group if member.agent)
     workers = {member.name: _worker(member).name for member in group}
-    return DemoManifest(documents, jobset, pods, workers, agents, _mode(leading), notes, nodes)
+    return DemoManifest(documents, applied, pods, workers, agents, _mode(leading), notes, nodes)
 
 
 def _worker(member: Member) -> Container:
@@ -213,4 +198,4 @@ def _mode(member: Member) -> str:
     if not is_guarded(_worker(member).words):
         return "sidecar"
     agent = member.sidecar_agent
-    return "process" if agent is not None and DEPTH in (agent.raw.get("env") or ()) else "guarded"
+    return "process" if agent is not None and agent.restart_depth == wire.DEPTH_PROCESS else "guarded"

@@ -13,12 +13,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from inplace.common.guard_command import is_guarded
+from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.kube.codec import SlimMeta, slim
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Slot
 from inplace.common.wire import names as wire
-from inplace.controller.spec import kinds
+from inplace.controller.spec import containers, kinds
+from inplace.controller.spec.blocked import Blocked, blocked
+from inplace.controller.spec.containers import Waiting
 from inplace.controller.spec.kinds import Gate
 
 EPOCHS_AT_ONCE: Final = 64  # that a group's Pods announced: two or three, whatever its size
@@ -40,15 +42,19 @@ class Annotations(
         "phases": wire.PHASES,
         "worker_failed": wire.WORKER_FAILED,
         "fenced_within": wire.FENCED_WITHIN,
+        "index_failures": wire.INDEX_FAILURES,
+        "index_failures_ignored": wire.INDEX_FAILURES_IGNORED,
     },
 ):
-    """What its agent announced."""
+    """What its agent announced, and what its Job wrote."""
 
     epoch: str | None = None
     attempt: str | None = None
     phases: str | None = None
     worker_failed: str | None = None
     fenced_within: str | None = None
+    index_failures: str | None = None
+    index_failures_ignored: str | None = None
 
 
 class Managed(msgspec.Struct, frozen=True, gc=False):
@@ -68,19 +74,13 @@ class Meta(SlimMeta, rename="camel", frozen=True, gc=False):
     creation_timestamp: str | None = None
 
 
-class Waiting(kinds.Waiting, frozen=True, gc=False):
-    """state.waiting."""
-
-    message: str | None = None
-
-
-class Running(kinds.Running, rename="camel", frozen=True, gc=False):
+class Running(containers.Running, rename="camel", frozen=True, gc=False):
     """state.running."""
 
     started_at: str | None = None
 
 
-class Terminated(kinds.Terminated, rename="camel", frozen=True, gc=False):
+class Terminated(containers.Terminated, rename="camel", frozen=True, gc=False):
     """state.terminated, or lastState's."""
 
     started_at: str | None = None
@@ -98,11 +98,18 @@ class Container(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """Status of a container."""
 
     name: str
+    image: str = ""
     ready: bool = False
     started: bool | None = None
     restart_count: int = 0
     state: State = State()
     last_state: State = State()
+
+    @property
+    def blocked(self) -> Blocked | None:
+        """Return why kubelet cannot start it; None where it waits for something else."""
+        waiting = self.state.waiting
+        return None if waiting is None else blocked(self.name, self.image, waiting.reason, waiting.message)
 
     @property
     def last_end(self) -> Terminated | None:
@@ -161,6 +168,12 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
     def is_guarded(self) -> bool:
         """Say whether a guard starts and ends its worker."""
         return any(is_guarded((*(one.command or ()), *(one.args or ()))) for one in self.spec.containers or ())
+
+    @property
+    def may_have_agent(self) -> bool:
+        """Say whether a container runs the agent's program; True where the containers were not read."""
+        programs = (*(self.spec.init_containers or ()), *(self.spec.containers or ()))
+        return not programs or any(agent_arguments(one.command or ()) is not None for one in programs)
 
     def program_of(self, container: str) -> str:
         """Return the program that a container starts; "" where the image says it, or it is not known."""

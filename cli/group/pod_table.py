@@ -27,10 +27,11 @@ from inplace.cli.group.pod_facts import (
     PodStatus,
     Running,
     State,
-    Waiting,
 )
 from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.http.request import GarbledError
+from inplace.controller.spec.blocked import BLOCKING
+from inplace.controller.spec.containers import Waiting
 from inplace.controller.spec.kinds import Gate
 
 ACCEPT: Final = "application/json;as=Table;g=meta.k8s.io;v=v1"
@@ -39,7 +40,7 @@ _ENDED: Final = {"Completed": "Succeeded", "Succeeded": "Succeeded", "Error": "F
 _FAILURES: Final = ("Evicted", "OOMKilled", "Preempting", "DeadlineExceeded", "UnexpectedAdmissionError")
 _NODE_LOST: Final = ("NodeLost", "Unknown")  # a Pod that is being deleted, on a node that does not answer
 # Its containers were never started, so that it cannot have announced anything.
-_NEW: Final = ("ContainerCreating", "ErrImagePull", "ImagePullBackOff", "Pending")
+_NEW: Final = ("ContainerCreating", "Pending", *BLOCKING)
 _NAME: Final = re.compile(r"(?P<job>.+)-(?P<job_index>\d+)-(?P<index>\d+)-[a-z0-9]+")
 
 
@@ -82,7 +83,9 @@ def decode_table(body: bytes, jobset: str, synced: int) -> PodsRead:
 
 
 def _pods(rows: Iterable[tuple[str, ...]], jobset: str, synced: int) -> Iterable[PodFact]:
-    for name, ready, status, node in rows:
+    for name, ready, printed, node in rows:
+        blocked = printed.removeprefix("Init:")
+        status = blocked if blocked in BLOCKING else printed
         found = _NAME.fullmatch(name.removeprefix(f"{jobset}-"))
         labels = None
         if found is not None:
@@ -117,6 +120,6 @@ def _status(ready: str, status: str) -> PodStatus:
     count, _, of = ready.partition("/")
     if status == "Running" and count == of:
         return PodStatus(
-            phase="Running", container_statuses=(Container("worker", True, state=State(running=Running())),)
+            phase="Running", container_statuses=(Container("worker", ready=True, state=State(running=Running())),)
         )
     return PodStatus(phase="Pending", container_statuses=(Container("?", state=State(waiting=Waiting(status))),))

@@ -8,18 +8,19 @@ read, so that it also works beside another controller and while ours is down.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.straggler import Straggler, straggler_of
-from inplace.cli.manifests.pod_roles import members
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
+from inplace.controller.injection.as_made import as_made
+from inplace.controller.injection.pod_roles import members
 from inplace.controller.spec.conditions import BARRIER_WAITING
 from inplace.controller.spec.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.controller.spec.goodput import Goodput
@@ -231,14 +232,15 @@ def _scopes(
     for slot, pod in counted.items():
         if slot.replicated_job in scope_of:
             best[scope_of[slot.replicated_job]][slot] = pod
+    written = {member.name for member in members(jobset.raw) if member.agent is not None}
     agents = {
         member.name: member.sidecar_agent.name if member.mode == "sidecar" and member.sidecar_agent else ""
-        for member in members(jobset.raw)
+        for member in members(as_made(jobset.raw).jobset)
         if member.agent is not None
     }
     states = []
     for name, scope in jobset.scopes.items():
-        states.append(_scope(scope, Shape(shapes[name]), best[name], named_max, agents))
+        states.append(_scope(scope, Shape(shapes[name]), best[name], named_max, agents, written))
         named_max -= sum(one.pod is None for one in states[-1].stragglers)
     return states
 
@@ -256,9 +258,14 @@ def _strays(jobset: JobSet, pods: Iterable[PodFact], best: Mapping[Slot, PodFact
 
 
 def _scope(
-    scope: Scope, shape: Shape, pods: Mapping[Slot, PodFact], named_max: int, agents: Mapping[str, str]
+    scope: Scope,
+    shape: Shape,
+    pods: Mapping[Slot, PodFact],
+    named_max: int,
+    agents: Mapping[str, str],
+    written: Set[str],
 ) -> ScopeState:
-    """Count the Pods of a scope; `agents` has the agent's container of each replicatedJob, see `PodFact.is_working`."""
+    """Count the Pods of a scope; `agents` has each replicatedJob's agent, `written` those whose template has it."""
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
     live = {slot: pod for slot, pod in found.items() if pod.is_live}
     # No group has an epoch beyond S + 1 yet: the controller ignores such an announcement.
@@ -270,7 +277,7 @@ def _scope(
     late = len(behind) + shape.size - len(found)
     missing = islice((slot for slot in shape if slot not in found), min(named_max, shape.size - len(found)))
     stragglers = [
-        straggler_of(str(slot), found.get(slot), scope.deprecated, target, has_agent=slot.replicated_job in agents)
+        straggler_of(str(slot), found.get(slot), scope.deprecated, target, has_agent=slot.replicated_job in written)
         for slot in (*behind, *missing)
     ]
     at_work = {

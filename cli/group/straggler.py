@@ -10,17 +10,16 @@ from inplace.agent.start.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.cli.group.pod_facts import Container, PodFact, Terminated
 from inplace.common.wire import names as wire
+from inplace.controller.injection.index_backoff import next_pod_words
+from inplace.controller.spec.blocked import CREATION, IMAGE, both_ends
 from inplace.controller.spec.causes import unix_time
-from inplace.controller.spec.kinds import RESTARTED_WHOLE
+from inplace.controller.spec.containers import RESTARTED_WHOLE
 
 RESTARTING_CONDITION = "AllContainersRestarting"  # kubelet's, while RestartAllContainers is carried out (KEP-5532)
-IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
-CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PostStartHookError")
 NODE_REASONS = ("NodeLost", "NodeStatusUnknown", "NodeNotReady", "DeletionByTaintManager")
 START_ERRORS = ("StartError", "ContainerCannotRun")  # the runtime's, for a command that the image does not have
 AT_ONCE_S = 5.0  # a container that ends so soon did nothing; kubelet's times are whole seconds
 LOOPS_LEAST = 3  # a group restart in between starts containers again, too
-DETAIL_CHARS_MAX = 160  # of a message of another program
 
 
 class Why(Enum):
@@ -34,15 +33,15 @@ class Why(Enum):
     TERMINATING = "terminating"
     FAILED = "Pod failed"
     SUCCEEDED = "completed"
-    IMAGE = "image cannot be pulled"
-    CONFIG = "container cannot be created"
+    IMAGE = IMAGE
+    CONFIG = CREATION
     INIT_FAILED = "init container failed"
     CRASHING = "crashes again and again"
     NOT_FOUND = "its command cannot be run"
     AGENT_REFUSES = "agent ends at once"
     RESTARTING = "containers start again"
     CREATING = "containers are being created"
-    NO_AGENT = "no agent in its template"
+    NO_AGENT = "no agent in it"
     SILENT = "agent has not announced"
     BEHIND = "agent has not followed"
     AHEAD = "announced an epoch that the group has not reached"
@@ -97,17 +96,17 @@ def straggler_of(slot: str, pod: PodFact | None, deprecated: int, target: int, *
         pod: its Pod; None for none.
         deprecated: D of its scope.
         target: the epoch where it should be.
-        has_agent: its template has an agent.
+        has_agent: its template has an agent; else the Pod itself is looked at.
     """
     if pod is None:
         return Straggler(slot, None, None, 0, Why.MISSING)
     is_ahead = pod.is_live and pod.epoch > target
     reason = _Reason(Why.AHEAD, f"epoch {pod.epoch}") if is_ahead else _why(pod, deprecated)
-    if reason.why is Why.SILENT and not has_agent:
+    if reason.why is Why.SILENT and not (has_agent or pod.may_have_agent):
         reason = _Reason(Why.NO_AGENT)
     log = log_words(pod.name, reason.container)
     return Straggler(
-        slot, pod.name, pod.spec.node_name, pod.epoch, reason.why, _short(reason.detail), pod.metadata.uid, log
+        slot, pod.name, pod.spec.node_name, pod.epoch, reason.why, both_ends(reason.detail), pod.metadata.uid, log
     )
 
 
@@ -150,11 +149,19 @@ def _of_pod(pod: PodFact) -> _Reason | None:
         reasons.add(disrupted.reason)
     if reasons & set(NODE_REASONS):
         return _Reason(Why.NODE_LOST, pod.status.message or f"node {pod.spec.node_name}")
+    if pod.status.phase == "Failed":
+        reason = _of_init(pod) or _of_failed(pod)
+        return reason._replace(detail="; ".join(filter(None, (_next_pod(pod), reason.detail))))
     if pod.is_leaving:
         return _Reason(Why.TERMINATING, f"since {pod.metadata.deletion_timestamp}")
-    if pod.status.phase == "Failed":
-        return _of_init(pod) or _of_failed(pod)
     return _Reason(Why.SUCCEEDED) if pod.status.phase == "Succeeded" else None
+
+
+def _next_pod(pod: PodFact) -> str:
+    """Say when its Job makes the next Pod of its index; "" where that is not known."""
+    keys = pod.metadata.annotations
+    ends = [one.state.terminated.finished_at for one in pod.containers if one.state.terminated is not None]
+    return "" if keys is None else next_pod_words(keys.index_failures, keys.index_failures_ignored, ends)
 
 
 def _of_failed(pod: PodFact) -> _Reason:
@@ -205,13 +212,9 @@ def _end_words(container: Container) -> str:
 
 def _of_containers(pod: PodFact) -> _Reason | None:
     for container in pod.containers:
-        waiting = container.state.waiting
-        reason = waiting.reason if waiting is not None else None
-        said = (waiting.message if waiting is not None else None) or ""
-        if reason in (*IMAGE, *CONFIG):
-            why = Why.IMAGE if reason in IMAGE else Why.CONFIG
-            return _Reason(why, f"container {container.name}: {said or reason}")
-        if reason == "CrashLoopBackOff":
+        if (blocked := container.blocked) is not None:
+            return _Reason(Why(blocked.what), blocked.detail)
+        if container.state.waiting is not None and container.state.waiting.reason == "CrashLoopBackOff":
             return _of_init(pod) or _of_crash(pod, container)
     if (failed := _of_init(pod)) is not None:
         return failed
@@ -261,7 +264,7 @@ def _of_crash(pod: PodFact, container: Container) -> _Reason:
     if ended is not None and _cannot_run(container):
         said = ended.message or _no_program(pod, container, ended)
         words = f"container {container.name}, exit code {code}, {container.restart_count} restarts"
-        return _Reason(Why.NOT_FOUND, _short(f"{words}: {said}" if said else words), container)
+        return _Reason(Why.NOT_FOUND, both_ends(f"{words}: {said}" if said else words), container)
     is_agents = container not in pod.workers or pod.epoch == 0  # once joined, a worker may end with any code
     if is_agents and code in (
         ExitCode.CONFIG,
@@ -296,8 +299,3 @@ def _of_agent(pod: PodFact, deprecated: int) -> _Reason:
 def is_restart_exit(code: int) -> bool:
     """Say whether an exit code is how agents ask for a restart, or how containers are stopped for one."""
     return code in (ExitCode.RESTART_IN_PLACE, UPSTREAM_RESTART_IN_PLACE, ExitCode.TERMINATED)
-
-
-def _short(text: str) -> str:
-    one_line = " ".join(text.split())
-    return one_line if len(one_line) <= DETAIL_CHARS_MAX else one_line[: DETAIL_CHARS_MAX - 1] + "…"

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from inplace.cli.inject.jobset import Refusal, inject
-from inplace.cli.inject.pod import InjectOptions
 from inplace.cli.manifests.documents import Stream, StreamError, is_jobset, objects_of, read_stream
 from inplace.cli.manifests.text import Edited, dump, with_documents
 from inplace.cli.terminal.visible import raw_of, visible
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.pod import InjectOptions
 
 Rbac = Literal["both", "none", "only"]
 REFUSED = 1
@@ -50,7 +50,7 @@ def run_inject(
         rbac: print the agents' accounts and rights in front of the manifest, not at all, or alone.
     """
     try:
-        stream = read_stream(file, runtimes=True)
+        stream = read_stream(file, of_trainer=True)
         documents, first = inject(stream.documents, options)
     except StreamError as error:
         print(f"inplace inject: {error}", file=sys.stderr)

@@ -13,16 +13,16 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from inplace.cli.lint.jobset import UNREADABLE, as_stored, group_of
+from inplace.cli.lint.jobset import UNREADABLE, as_stored
 from inplace.cli.lint.rights import RIGHTS, Right, shown_rights
 from inplace.cli.manifests.documents import name_of
-from inplace.cli.manifests.finding import Finding
-from inplace.cli.manifests.pod_roles import Member, members
 from inplace.common.kube.answers import object_of
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from inplace.common.kube.resources import JOBS, JOBSETS, NAMESPACES, PODS, SERVICE_ACCOUNTS, KubeObject, Resource
 from inplace.common.wire import names as wire
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod_roles import Member, group_of, members
 from inplace.controller.plan.jobs import build_job
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -210,7 +210,9 @@ async def _account(
         yield Finding("cluster-unknown", path, str(error), "leave to review the account's rights", fix)
         return
     if denied:
-        fix = f"apply deploy/agent in namespace {namespace}, or bind the account to its Role"
+        fix = (
+            f"bind it to ClusterRole inplace-agent in namespace {namespace}, or apply deploy/agent and use its account"
+        )
         found = f"{name}, which may not {' or '.join(map(str, denied))}"
         yield Finding("account-rights", path, found, "a Role that allows it", fix)
 

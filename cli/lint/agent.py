@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from inplace.agent.barrier.address import OUR_PATH, UPSTREAM_PATH, WORKER_QUERY
 from inplace.agent.barrier.http import preferred_wait_s
 from inplace.agent.start.arguments import ArgumentsError, parse
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.exit_code import ExitCode
-from inplace.cli.lint.env import agent_environment, check_env, settled_environment
-from inplace.cli.manifests.agent_pieces import CONTAINER_RESTART
-from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_failure_policy import final_codes
-from inplace.cli.manifests.pod_roles import GUARD, RUN, Container, Member
-from inplace.cli.manifests.restart_rules import CODES, Ending, codes_that, ending, spell
+from inplace.cli.lint.env import check_env, settled_environment
+from inplace.common.agent_command import GUARD
+from inplace.common.wire.barrier import OUR_PATH, UPSTREAM_PATH, WORKER_QUERY
+from inplace.controller.injection.agent_pieces import CONTAINER_RESTART
+from inplace.controller.injection.finding import Finding, shown
+from inplace.controller.injection.pod_failure_policy import final_codes
+from inplace.controller.injection.pod_roles import RUN, Container, Member
+from inplace.controller.injection.restart_rules import CODES, Ending, codes_that, ending, spell
 
 PATIENCE_S: Final = 24 * 3600
 PERIOD_S: Final = 1
@@ -54,7 +55,7 @@ def check_supervisor(member: Member, agent: Container, group_pods: int) -> Itera
 
 def _container_restart(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a supervisor without a rule that starts its container anew, or without the exit code of that rule."""
-    text = agent_environment(agent).get(CONTAINER_RESTART)
+    text = agent.values.get(CONTAINER_RESTART)
     if text is None and ExitCode.RESTART_IN_PLACE in final_codes(member.job_spec, agent.name):
         return  # the Pod ends at nearly every failure, and `inject` adds nothing
     if text is None:
@@ -75,7 +76,7 @@ def check_command(container: Container, subcommand: str) -> Iterator[Finding]:
     if arguments is None:
         return
     try:
-        parse(arguments, agent_environment(container))
+        parse(arguments, container.values)
     except ArgumentsError as error:
         rule, who = ("guard-command", "guard") if subcommand == GUARD else ("agent-command", "agent")
         needed, fix = f"a command line that the {who} accepts", "see inplace-agent --help"

@@ -46,6 +46,12 @@ RULES: Final[Mapping[str, LintRule]] = {
     "unexpanded-variable": _error(
         "the API server takes the text as it stands, and refuses it or looks for such a name"
     ),
+    "runtime-unknown": _warning(
+        "a TrainJob names the runtime that has the Pods: without it none of them can be judged"
+    ),
+    "trainer-annotation": _error(
+        "Trainer gives a JobSet the annotations of its runtime's template, and no annotations of TrainJob and runtime"
+    ),
     "annotation-name": _warning("nothing reads an annotation of this name, and nothing says so"),
     "admission": _error("the API server refuses the JobSet or its Jobs"),
     "backoff-limit": _error("a failed Pod must be replaced; with a limit it fails its Job, and all Pods are recreated"),
@@ -64,6 +70,7 @@ RULES: Final[Mapping[str, LintRule]] = {
     ),
     "exclusive-topology": _warning("the annotation has no effect in this form"),
     # The Pod: cli/lint/pod.py
+    "agent-not-added": _error("the controller makes the Job without an agent, so its Pods do not restart in place"),
     "agent-missing": _error("without an agent the Pod never announces, and the barrier waits for it for ever"),
     "agent-twice": _error("two agents in one Pod overwrite each other's announcements"),
     "agent-placement": _error(
@@ -79,13 +86,16 @@ RULES: Final[Mapping[str, LintRule]] = {
         "the default account has no rights, and rights for it go to every Pod of the namespace"
     ),
     "service-account-name": _warning(
-        "deploy/admission restricts only accounts named inplace-agent or inplace-agent-SUFFIX"
+        "deploy/admission restricts accounts named inplace-agent or inplace-agent-SUFFIX, and those bound to "
+        "ClusterRole inplace-agent; by another role an account may change every Pod of the namespace"
     ),
     "service-account-token": _error("the agent talks to the API server with the Pod's token"),
     "token-readable": _warning(
         "with the agent's token, training code can announce for its Pod; only the agent needs it"
     ),
-    "restart-depth": _error("the agent reads RESTART_DEPTH; the annotation tells `inplace inject` what to write there"),
+    "setting-unread": _error(
+        "agent and guard obey their variables: an annotation that these do not read changes nothing (docs/adr/0084)"
+    ),
     "service-account-rights": _error("the agent lists and watches its JobSet and patches its Pod"),
     "termination-grace": _warning(
         "a deleted Pod is replaced only after it has ended (podReplacementPolicy Failed), and the group waits so long"
@@ -108,6 +118,9 @@ RULES: Final[Mapping[str, LintRule]] = {
     "pod-class": _warning(
         "with this container the Pod is Burstable: the worker loses its exclusive cores, and is killed earlier when "
         "memory is short"
+    ),
+    "queue-uncounted": _warning(
+        "a queue admits what the JobSet says; on nodes that the workers fill, Pods with agents stay Pending"
     ),
     "image-pull": _warning("at each restart all nodes ask the registry at the same time"),
     "env-text": _error("a variable's value must be a string; otherwise the API server refuses the Pods"),
@@ -160,9 +173,6 @@ RULES: Final[Mapping[str, LintRule]] = {
     "agent-env": _error("the agent refuses its environment and ends with exit code 2 at every start"),
     "agent-env-source": _error("the variable must come from the Pod's own metadata"),
     "agent-env-recommended": _warning("without it the agent works, but protects less, or needs one request more"),
-    "restart-scope": _error(
-        "without it the agent does not find its scope's epochs in the status of a JobSet with scopes"
-    ),
     "epoch-file": _warning(
         "kubelet may give the agent an older announcement; a file on an emptyDir is never behind (docs/adr/0007)"
     ),
@@ -177,7 +187,6 @@ RULES: Final[Mapping[str, LintRule]] = {
     "no-progress-unwatched": _warning("without a watchdog no Pod tells its steps, so no epoch is judged by them"),
     # Saving before a planned stop: cli/lint/saving.py
     "save-grace": _warning("kubelet kills a Pod that is drained before its worker had its time to save"),
-    "save-half": _error("the guard asks its worker before a drain, the agent before a restart on request"),
     # The check before joining: cli/lint/check.py
     "check-restarts": _error("a Pod that fails its check starts again on the same node, again and again"),
     "check-unawaited": _error(
@@ -185,9 +194,6 @@ RULES: Final[Mapping[str, LintRule]] = {
     ),
     "check-deadline": _warning("the barrier's deadline is over while Pods still wait for their checks"),
     # Leases, for a dead node in seconds: cli/lint/fence.py
-    "fence-env": _error(
-        "the agent keeps no lease, so the barrier waits for the Pod of a dead node until that is gone (docs/adr/0072)"
-    ),
     "fence-depth": _error("the agent refuses the setting: it ends before its worker, and cannot say when that ends"),
     "fence-grace": _error("the guard's worker outlives what the agent promises, so the agent never lifts its barrier"),
     # PyTorch's launcher: cli/lint/launcher.py
@@ -216,6 +222,9 @@ RULES: Final[Mapping[str, LintRule]] = {
     ),
     "flow-schema": _warning("more than 300 agents at once overflow one account's queue in the API server"),
     "controller": _warning("without a controller nothing acts on the JobSet"),
+    "agent-by-controller": _error(
+        "the controller of this cluster adds the agent only where it is asked to, and the manifest has none"
+    ),
     "no-nodes": _warning("no node accepts the Pods"),
     "node-features": _error("no node supports RestartAllContainers rules, so the Pods stay Pending"),
     "node-features-some": _warning("the scheduler uses only the nodes that support RestartAllContainers rules"),

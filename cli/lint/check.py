@@ -8,12 +8,12 @@ from typing import Final
 from inplace.agent.start.arguments import GuardOptions, RunOptions
 from inplace.cli.lint.env import settled_environment
 from inplace.cli.lint.options import guard_options, run_options
-from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_roles import Container, Member
-from inplace.cli.manifests.restart_rules import Ending, ending
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
+from inplace.controller.injection.finding import Finding, shown
+from inplace.controller.injection.pod_roles import Container, Member
+from inplace.controller.injection.restart_rules import Ending, ending
 from inplace.controller.spec.requests import read_deadline
 
 _VARIABLE: Final = "CHECKS_BEFORE_ANNOUNCE"

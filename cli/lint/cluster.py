@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from inplace.agent.announce.herd import GROUP_FREE
+from inplace.cli.lint.added_agent import check_added_agent
 from inplace.cli.lint.admission import ask_about_jobset
 from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts, ask_about_cluster
-from inplace.cli.lint.jobset import group_of, is_in_place
 from inplace.cli.lint.kubelet_bugs import version_of
 from inplace.cli.lint.nodes import check_nodes
 from inplace.cli.lint.webhooks import check_webhooks
-from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_roles import Member
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.injection.as_made import as_made
+from inplace.controller.injection.finding import Finding, shown
+from inplace.controller.injection.pod_roles import Member, group_of, is_in_place
 
 SIDECAR_SINCE: Final = (1, 35)  # behind feature gates that are off; on by default in 1.36 (KEP-5532)
 SINCE: Final = (1, 30)  # ValidatingAdmissionPolicy, and the rules of deploy/crd
@@ -26,6 +27,7 @@ _COLUMNS: Final = (
     wire.COLUMN_SYNCED,
     wire.COLUMN_DEPRECATED,
     wire.COLUMN_STRATEGY,
+    wire.COLUMN_RESTART_IN_PLACE,
     wire.COLUMN_DISABLED,
     wire.COLUMN_UID,
 )
@@ -49,11 +51,13 @@ async def lint_cluster(
     facts = await ask_about_cluster(client)
     found = []
     for jobset in jobsets:
-        placed = jobset | {"metadata": {"namespace": namespace} | (jobset.get("metadata") or {})}
+        made = as_made(jobset)
+        placed = made.jobset | {"metadata": {"namespace": namespace} | (jobset.get("metadata") or {})}
         group = group_of(placed) if is_in_place(placed) else []
         findings = [*facts.unknown, *check_cluster(facts, group)]
         findings += [finding async for finding in ask_about_jobset(client, placed, group, objects)]
         findings += check_nodes(facts, group)
+        findings += await check_added_agent(client, placed, objects) if made.is_added else []
         found.append(findings)
     return found
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inplace.cli.lint.words import duration
-from inplace.cli.manifests.finding import Finding
-from inplace.cli.manifests.pod_roles import Member
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod_roles import Member
 
 _FIELD = "activeDeadlineSeconds"
 

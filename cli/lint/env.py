@@ -11,55 +11,34 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from inplace.agent.announce.herd import GROUP_FREE
-from inplace.agent.barrier.address import UPSTREAM_PATH, UPSTREAM_PORT
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.exit_code import UPSTREAM_RESTART_IN_PLACE
-from inplace.cli.manifests.agent_pieces import ADDRESS, HERD, IDENTITY, SCOPE
-from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_roles import Container, field_path
 from inplace.common.wire import names as wire
+from inplace.common.wire.barrier import UPSTREAM_PATH, UPSTREAM_PORT
+from inplace.controller.injection.agent_pieces import ADDRESS, HERD, IDENTITY
+from inplace.controller.injection.finding import Finding, shown
+from inplace.controller.injection.pod_roles import Container, field_path
 
-# What kubelet would make of a field, for one Pod among many.
-_SAMPLES: Final[Mapping[str, str]] = {
-    "metadata.namespace": "default",
-    "metadata.name": "pod-0",
-    "metadata.uid": "00000000-0000-0000-0000-000000000000",
-    "status.podIP": "10.0.0.1",
-}
 _UPSTREAM: Final = {
     "STARTUP_PROBE_PATH": UPSTREAM_PATH,
     "STARTUP_PROBE_PORT": str(UPSTREAM_PORT),
     "IN_PLACE_RESTART_EXIT_CODE": str(UPSTREAM_RESTART_IN_PLACE),
 }
-_UID_SAMPLE: Final = "00000000-0000-0000-0000-000000000001"
 _PROBLEM: Final = re.compile(r"(?P<name>\w+)[^:]*: expected (?P<needed>.*), (?:saw (?P<found>.*)|but it is not set)")
 
 
-_FIELDS: Final[Mapping[str, str]] = {**IDENTITY, **SCOPE, **HERD, **ADDRESS}  # that variables must come from
+_FIELDS: Final[Mapping[str, str]] = {**IDENTITY, **HERD, **ADDRESS}  # that variables must come from
 _MAY_BE_FIXED: Final = ("NAMESPACE", "JOBSET_NAME", *HERD, *ADDRESS)
 _RECOMMENDED: Final = ("POD_UID", "JOBSET_UID", "PREVIOUS_EPOCH")
 _LOOPBACK: Final = ("127.", "::1", "localhost")
 
 
-def agent_environment(agent: Container) -> dict[str, str]:
-    """Return the variables of one Pod's agent as far as the manifest tells them."""
-    env: dict[str, str] = {}
-    for name, entry in agent.env.items():
-        field = field_path(entry)
-        if field is not None:
-            env[name] = _sample(field, agent.jobset_name)
-        elif isinstance(entry.get("value"), str):
-            known = lambda match: env.get(match[1], match[0])  # noqa: E731 - kubelet's $(NAME), of variables before it
-            env[name] = re.sub(r"\$\((\w+)\)", known, entry["value"])
-    return env
-
-
 def settled_environment(agent: Container) -> dict[str, str]:
-    """Return the same with what the agent takes when nothing is set.
+    """Return the agent's variables with what it takes when nothing is set.
 
     That is the mounted account's namespace, and upstream's defaults where no variable of ours switches to ours.
     """
-    env = agent_environment(agent)
+    env = agent.values
     if "NAMESPACE" in agent.env:
         return env
     return (_UPSTREAM if agent.has_upstream_names else {}) | env | {"NAMESPACE": "default"}
@@ -80,9 +59,9 @@ def check_env(agent: Container, group_pods: int) -> Iterator[Finding]:
         if name not in agent.env:
             needed = f"fieldRef {_FIELDS[name]}"
             yield Finding("agent-env-recommended", agent.path_of(name), "nothing", needed, "`inplace inject` adds it")
-    if group_pods > GROUP_FREE and not {"GROUP_SIZE", "START_WINDOW_S"} & agent.env.keys():
+    if group_pods > GROUP_FREE and "GROUP_SIZE" not in agent.env and not env.get("START_WINDOW_S"):
         path, needed = agent.path_of("GROUP_SIZE"), f"fieldRef {_FIELDS['GROUP_SIZE']}"
-        fix = 'add it and GROUP_OFFSET; or apply deploy/apf and set START_WINDOW_S to "0"'
+        fix = f'add it and GROUP_OFFSET; or apply deploy/apf and annotate {wire.START_WINDOW}: "0"'
         yield Finding("herd", path, f"nothing, for {group_pods} Pods", needed, fix)
 
 
@@ -102,22 +81,16 @@ def _misfilled(agent: Container, name: str) -> Iterator[Finding]:
     entry, needed = agent.env[name], _FIELDS[name]
     field = field_path(entry)
     allowed = {needed}
-    if name not in ("PREVIOUS_EPOCH", *SCOPE):
+    if name != "PREVIOUS_EPOCH":
         allowed.add(needed.replace("metadata.annotations[", "metadata.labels["))
     found = None
     if field is not None:
         found = f"fieldRef {field}" if field not in allowed else None
     elif "value" in entry:
         value = entry["value"]
-        is_other = name == "JOBSET_NAME" and agent.jobset_name and value != agent.jobset_name
+        is_other = name == "JOBSET_NAME" and value != agent.annotations[wire.JOBSET_NAME]
         is_loopback = name == "BARRIER_ADDRESS" and str(value).startswith(_LOOPBACK)
         found = shown(value) if name not in _MAY_BE_FIXED or is_other or is_loopback else None
     if found is not None:
         fix = f"use valueFrom: {{fieldRef: {{fieldPath: {needed}}}}}"
         yield Finding("agent-env-source", agent.path_of(name), found, f"fieldRef {needed}", fix)
-
-
-def _sample(field: str, jobset_name: str) -> str:
-    if wire.JOBSET_NAME in field:
-        return jobset_name or "jobset"
-    return _UID_SAMPLE if wire.JOBSET_UID in field else _SAMPLES.get(field, "")

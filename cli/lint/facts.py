@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from inplace.cli.manifests.finding import Finding
 from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import Forbidden, NotFound
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES, KubeObject, Resource
+from inplace.controller.injection.finding import Finding
 
 PAGE: Final = 500  # nodes in one answer: some 5 MB
 PAGES_MAX: Final = 40  # 20,000 nodes; the rest of a larger cluster is judged by them

@@ -7,13 +7,13 @@ from typing import Final
 
 from inplace.agent.link.address import LINK_FILE
 from inplace.cli.lint.agent import check_command
-from inplace.cli.lint.env import agent_environment
 from inplace.cli.lint.options import guard_options
-from inplace.cli.lint.worker import check_program_file
-from inplace.cli.manifests.finding import Finding
-from inplace.cli.manifests.pod_roles import GUARD, Container, field_path
+from inplace.cli.lint.worker import check_program_volume
+from inplace.common.agent_command import GUARD
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod_roles import Container, field_path
 
 _EPOCHS: Final = {f"metadata.annotations['{key}']" for key in (wire.EPOCH, wire.ATTEMPT)}
 
@@ -25,8 +25,8 @@ def check_guard(worker: Container, agent: Container, pod_spec: KubeObject) -> It
         yield Finding("guard-missing", f"{worker.path}.command", "no guard", needed, fix)
         return
     yield from check_command(worker, GUARD)
-    yield from check_program_file(worker, agent)
-    yield from _link(worker, agent, agent_environment(worker).get("LINK_FILE") or LINK_FILE, pod_spec)
+    yield from check_program_volume(worker)
+    yield from _link(worker, agent, worker.values.get("LINK_FILE") or LINK_FILE, pod_spec)
     yield from _standby(worker, agent)
     for name, entry in worker.env.items():
         if field_path(entry) in _EPOCHS:
@@ -37,10 +37,9 @@ def check_guard(worker: Container, agent: Container, pod_spec: KubeObject) -> It
 def _standby(worker: Container, agent: Container) -> Iterator[Finding]:
     """Yield a standby that no restart can use."""
     options = guard_options(worker)
-    depth = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.DEPTH_CONTAINERS
-    if options is not None and options.standby and depth != wire.DEPTH_PROCESS:
-        needed = f"RESTART_DEPTH={wire.DEPTH_PROCESS} at the agent"
-        yield Finding("guard-standby", f"{worker.path}.command", "--standby", needed, f"set it ({wire.RESTART_DEPTH})")
+    if options is not None and options.standby and agent.restart_depth != wire.DEPTH_PROCESS:
+        needed = f"{wire.RESTART_DEPTH}: {wire.DEPTH_PROCESS}"
+        yield Finding("guard-standby", f"{worker.path}.command", "--standby", needed, "annotate the JobSet")
 
 
 def _link(worker: Container, agent: Container, guards: str, pod_spec: KubeObject) -> Iterator[Finding]:

@@ -15,10 +15,10 @@ from itertools import pairwise, takewhile
 from typing import Final
 
 from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, Step, steps_of
-from inplace.cli.manifests.container_resources import agents_own
-from inplace.cli.manifests.finding import Finding
-from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.common.wire import names as wire
+from inplace.controller.injection.container_resources import agents_own
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod_roles import Container, Member
 
 GCSFUSE: Final = "gke-gcsfuse/volumes"  # GKE's webhook adds the sidecar to Pods with this annotation
 GCSFUSE_DRIVER: Final = "gcsfuse.csi.storage.gke.io"
@@ -62,7 +62,8 @@ def init_sentence(member: Member) -> str:
 
 
 def _restarts_containers(member: Member) -> bool:
-    return member.mode == "sidecar" and member.annotations.get(wire.RESTART_DEPTH) != wire.DEPTH_PROCESS
+    agent = member.sidecar_agent if member.mode == "sidecar" else None
+    return agent is not None and agent.restart_depth != wire.DEPTH_PROCESS
 
 
 def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from inplace.cli.lint.options import run_options
-from inplace.cli.manifests.agent_pieces import DEFAULT_POLICY, JOB_FIELDS
-from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_failure_policy import FAILURES, final_codes_by_rule
-from inplace.cli.manifests.pod_roles import Container, Member, members
-from inplace.cli.manifests.restart_rules import Ending, codes_that, spell
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
+from inplace.common.wire.in_place import failure_policy_of
+from inplace.controller.injection import index_backoff
+from inplace.controller.injection.agent_pieces import DEFAULT_POLICY, JOB_FIELDS
+from inplace.controller.injection.finding import Finding, shown
+from inplace.controller.injection.pod_failure_policy import FAILURES, final_codes_by_rule
+from inplace.controller.injection.pod_roles import Container, Member, group_of, members
+from inplace.controller.injection.restart_rules import Ending, codes_that, spell
 from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.jobset import JobSet, parse_jobset
@@ -38,22 +40,12 @@ def as_stored(jobset: KubeObject) -> JobSet:
     return parse_jobset(jobset | {"metadata": metadata, "status": {}})
 
 
-def is_in_place(jobset: KubeObject) -> bool:
-    """Say whether the JobSet asks for in-place restart."""
-    return (_policy(jobset) or {}).get("restartStrategy") == wire.IN_PLACE_RESTART
-
-
-def group_of(jobset: KubeObject) -> list[Member]:
-    """Return the replicatedJobs that restart together."""
-    return [member for member in members(jobset) if not member.has_opted_out]
-
-
 def check_jobset(jobset: KubeObject) -> Iterator[Finding]:
     """Yield problems of the JobSet itself, under any strategy."""
     yield from _spec_problems(jobset)
     yield from _unreachable_rules(jobset)
     yield from _exclusive_placement(jobset)
-    strategy = (_policy(jobset) or {}).get("restartStrategy")
+    strategy = (failure_policy_of(jobset) or {}).get("restartStrategy")
     if strategy in _OTHER_STRATEGIES and any(member.agent is not None for member in group_of(jobset)):
         path, fix = "spec.failurePolicy.restartStrategy", "set it, or take the agents out of the template"
         yield Finding("restart-strategy", path, shown(strategy), wire.IN_PLACE_RESTART, fix)
@@ -65,10 +57,12 @@ def check_group(jobset: KubeObject) -> Iterator[Finding]:
     if wire.DISABLE in annotations:
         path, found = f'metadata.annotations["{wire.DISABLE}"]', shown(annotations[wire.DISABLE])
         yield Finding("disabled", path, found, "nothing", "remove it to restart in place")
-    restarts = (_policy(jobset) or {}).get("maxRestarts")
+    restarts = (failure_policy_of(jobset) or {}).get("maxRestarts")
     if not isinstance(restarts, int) or restarts < 1:
+        is_annotated = wire.RESTART_IN_PLACE in annotations
+        path = f'metadata.annotations["{wire.RESTART_IN_PLACE}"]' if is_annotated else "spec.failurePolicy.maxRestarts"
         fix = f"say how many restarts the group may have, such as {DEFAULT_POLICY['maxRestarts']}"
-        yield Finding("max-restarts", "spec.failurePolicy.maxRestarts", shown(restarts), "at least 1", fix)
+        yield Finding("max-restarts", path, shown(restarts), "at least 1", fix)
     group = group_of(jobset)
     yield from _rules_without_failures(jobset, group)
     yield from _startup_order(jobset, group)
@@ -90,19 +84,14 @@ def check_job(member: Member) -> Iterator[Finding]:
     if spec.get("completionMode") not in (None, "Indexed"):
         found = shown(spec["completionMode"])
         yield Finding("completion-mode", f"{path}.completionMode", found, "Indexed", "set it, or leave it out")
-    if spec.get("backoffLimitPerIndex") is not None:
-        found = shown(spec["backoffLimitPerIndex"])
-        yield Finding("backoff-limit-per-index", f"{path}.backoffLimitPerIndex", found, "nothing", "remove it")
+    if index_backoff.is_limited(spec):
+        found = shown(spec[index_backoff.FIELD])
+        yield Finding("backoff-limit-per-index", f"{path}.{index_backoff.FIELD}", found, "nothing", "remove it")
     yield from _pod_failure_policy(member)
 
 
-def _policy(jobset: KubeObject) -> KubeObject | None:
-    policy: KubeObject | None = (jobset.get("spec") or {}).get("failurePolicy")
-    return policy
-
-
 def _rules(jobset: KubeObject) -> list[KubeObject]:
-    rules = (_policy(jobset) or {}).get("rules") or []
+    rules = (failure_policy_of(jobset) or {}).get("rules") or []
     return [rule for rule in rules if isinstance(rule, dict)] if isinstance(rules, list) else []
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from inplace.cli.manifests.pod_roles import GUARD, Member
+from inplace.common.agent_command import GUARD
+from inplace.controller.injection.pod_roles import Member
 
 Version = tuple[int, int]
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from inplace.cli.lint.env import agent_environment
-from inplace.cli.manifests.finding import Finding
-from inplace.cli.manifests.pod_roles import Container
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod_roles import Container
 
 VARIABLE: Final = "PET_MAX_RESTARTS"  # torchrun's option by its environment
 _MODULES: Final = ("torch.distributed.run", "torch.distributed.launch")
@@ -25,7 +24,7 @@ def check_launcher(worker: Container) -> Iterator[Finding]:
     own = _own_words([part for word in worker.words for part in _parts(word)])
     if own is None:
         return
-    env = agent_environment(worker)
+    env = worker.values
     given = _given(own)
     path = f"{worker.path}.command"
     if given is None:

@@ -11,23 +11,26 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, Literal
 
 from inplace.cli.lint.annotations import check_annotations
 from inplace.cli.lint.catalogue import RULES
-from inplace.cli.lint.jobset import check_group, check_jobset, group_of, is_in_place
+from inplace.cli.lint.jobset import check_group, check_jobset
 from inplace.cli.lint.placeholders import check_placeholders
 from inplace.cli.lint.pod import check_containers, check_pod
 from inplace.cli.lint.policy import policy_sentences
+from inplace.cli.lint.queue import check_queue
 from inplace.cli.lint.stall import check_no_progress
-from inplace.cli.manifests.documents import Stream, StreamError, name_of, read_stream
-from inplace.cli.manifests.finding import Finding
-from inplace.cli.manifests.pod_roles import members
+from inplace.cli.lint.subjects import subjects
+from inplace.cli.manifests.documents import Stream, StreamError, read_stream
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.as_made import as_made
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod_roles import group_of, is_in_place, members
 
 PROBLEMS = 1
 UNUSABLE = 2
@@ -50,12 +53,14 @@ class LintReport:
     """What was found in one JobSet; its name is for people.
 
     Args:
+        jobset: as it is, or as Trainer makes it.
         policy: sentences that say what it does about failures; none where the JobSet cannot be read.
         in_place: it asks for restarts in place.
     """
 
     name: str
     findings: tuple[Finding, ...]
+    jobset: KubeObject = field(default_factory=dict, repr=False)
     policy: tuple[str, ...] = ()
     in_place: bool = True
 
@@ -63,10 +68,10 @@ class LintReport:
 def run_lint(file: str, options: LintOptions) -> int:
     """Print the findings; return the exit code."""
     try:
-        stream = read_stream(file)
-        reports = _judged(stream, lint(stream))
+        stream = read_stream(file, of_trainer=True)
+        reports = _judged(lint(stream))
         if options.cluster:
-            found = asyncio.run(_ask(stream, options))
+            found = asyncio.run(_ask(stream, reports, options))
             reports = [_with(report, more) for report, more in zip(reports, found, strict=True)]
     except (StreamError, RefusalError) as error:
         print(f"inplace lint: {error}", file=sys.stderr)
@@ -79,12 +84,12 @@ def run_lint(file: str, options: LintOptions) -> int:
     return PROBLEMS if "error" in severities or (options.strict and severities) else 0
 
 
-async def _ask(stream: Stream, options: LintOptions) -> list[list[Finding]]:
+async def _ask(stream: Stream, reports: Sequence[LintReport], options: LintOptions) -> list[list[Finding]]:
     """Check the cluster; the modules for that are loaded only here."""
     from inplace.cli.connection import Target, connected
     from inplace.cli.lint.cluster import lint_cluster
 
-    objects, jobsets = list(stream.objects()), list(stream.jobsets())
+    objects, jobsets = list(stream.objects()), [report.jobset for report in reports]
     async with connected(Target(options.context, options.kubeconfig)) as connection:
         return await lint_cluster(connection.client, objects, jobsets, namespace=options.namespace)
 
@@ -94,18 +99,22 @@ def lint(stream: Stream) -> list[LintReport]:
     objects = list(stream.objects())
     return [
         LintReport(
-            name_of(jobset), tuple(_findings(jobset, objects)), policy_sentences(jobset), in_place=is_in_place(jobset)
+            subject.name,
+            (*subject.findings, *_findings(subject.jobset, objects)),
+            subject.jobset,
+            policy_sentences(as_made(subject.jobset).jobset) if subject.is_whole else (),
+            in_place=is_in_place(subject.jobset),
         )
-        for jobset in stream.jobsets()
+        for subject in subjects(objects)
     ]
 
 
-def _judged(stream: Stream, reports: Sequence[LintReport]) -> list[LintReport]:
+def _judged(reports: Sequence[LintReport]) -> list[LintReport]:
     """Add the embedded API server's refusals of JobSets without an error so far; the rules above explain better."""
     from inplace.cli.lint.embedded import judge
 
     sound = [not any(RULES[one.rule].severity == "error" for one in report.findings) for report in reports]
-    refused = iter(judge(list(compress(stream.jobsets(), sound))))
+    refused = iter(judge(list(compress((report.jobset for report in reports), sound))))
     return [
         _with(report, next(refused)) if is_sound else report for report, is_sound in zip(reports, sound, strict=True)
     ]
@@ -121,17 +130,22 @@ def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Fin
     if unexpanded:  # no rule can judge what is not there yet
         yield from unexpanded
         return
+    made = as_made(jobset)
+    yield from made.findings
+    jobset = made.jobset
     yield from check_jobset(jobset)
     yield from check_annotations(jobset)
     group = group_of(jobset) if is_in_place(jobset) else []
     if is_in_place(jobset):
         yield from check_group(jobset)
         yield from check_no_progress(jobset)
+        yield from check_queue(jobset, group) if made.is_added else ()
     size = sum(member.pods for member in group)
     inside = {member.path for member in group}
     for member in members(jobset):
         if member.path in inside:
-            yield from check_pod(member, size, objects)
+            found = check_pod(member, size, objects, has_rights=made.is_added)
+            yield from (one for one in found if not (made.findings and one.rule == "agent-missing"))
         else:
             yield from check_containers(member)
 

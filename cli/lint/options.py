@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from inplace.agent.start.arguments import ArgumentsError, GuardOptions, RunOptions, parse
-from inplace.cli.lint.env import agent_environment
-from inplace.cli.manifests.pod_roles import GUARD, RUN, Container
+from inplace.common.agent_command import GUARD
+from inplace.controller.injection.pod_roles import RUN, Container
 
 
 def guard_options(worker: Container) -> GuardOptions | None:
@@ -22,6 +22,6 @@ def run_options(agent: Container) -> RunOptions | None:
 def _options(container: Container, verb: str) -> object:
     arguments = container.arguments(verb)
     try:
-        return parse(arguments, agent_environment(container)) if arguments is not None else None
+        return parse(arguments, container.values) if arguments is not None else None
     except ArgumentsError:
         return None

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from inplace.cli.manifests.finding import Finding
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.finding import Finding
 
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}")
 _OWN_MEANING: Final = frozenset(

@@ -12,23 +12,25 @@ from inplace.cli.lint.fence import check_fence
 from inplace.cli.lint.guard import check_guard
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
-from inplace.cli.lint.rights import is_object, missing_rights
+from inplace.cli.lint.rights import is_object, missing_rights, shown_rights
 from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
 from inplace.cli.lint.worker import check_removed, check_start, check_worker
-from inplace.cli.manifests.agent_pieces import ACCOUNT, SCOPE, holds_token, is_restricted
-from inplace.cli.manifests.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own
-from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.common.kube.resources import KubeObject
-from inplace.common.wire import names as wire
+from inplace.controller.injection.agent_pieces import ACCOUNT, holds_token, is_restricted
+from inplace.controller.injection.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own
+from inplace.controller.injection.finding import Finding, shown
+from inplace.controller.injection.pod_roles import Container, Member
+from inplace.controller.injection.unread_settings import unread_settings
 
 GRACE_S_MAX: Final = 120  # a drained node holds the whole group up so long
 _INJECT: Final = "`inplace inject` adds it"
 
 
-def check_pod(member: Member, group_pods: int, stream: Sequence[KubeObject]) -> Iterator[Finding]:
-    """Yield problems of the Pods of one replicatedJob of the group."""
+def check_pod(
+    member: Member, group_pods: int, stream: Sequence[KubeObject], *, has_rights: bool = False
+) -> Iterator[Finding]:
+    """Yield problems of one replicatedJob's Pods; `has_rights`: the controller binds their account."""
     yield from _agents(member)
     yield from check_containers(member)
     yield from check_removed(member)
@@ -39,17 +41,15 @@ def check_pod(member: Member, group_pods: int, stream: Sequence[KubeObject]) -> 
     agent = member.agent
     if agent is None or (member.supervisor is not None and member.sidecar_agent is not None):
         return
-    yield from _account(member, agent, stream)
+    if not has_rights:
+        yield from _account(member, agent, stream)
     yield from _surroundings(member, agent)
-    yield from _depth(member, agent)
+    yield from unread_settings(member, "setting-unread")
     yield from _class(member)
     yield from check_deadlines(member)
     yield from check_init_containers(member)
     for container in runs_again(member):
         yield from _image(container)
-    if wire.RESTART_SCOPE in member.annotations and "RESTART_SCOPE" not in agent.env:
-        needed = f"fieldRef {SCOPE['RESTART_SCOPE']}"
-        yield Finding("restart-scope", agent.path_of("RESTART_SCOPE"), "nothing", needed, _INJECT)
     yield from check_stall(member, agent)
     yield from check_saving(member, agent)
     yield from check_before_announce(member, agent)
@@ -121,13 +121,13 @@ def _agents(member: Member) -> Iterator[Finding]:
 def _account(member: Member, agent: Container, stream: Sequence[KubeObject]) -> Iterator[Finding]:
     """Yield reasons in the manifest why the agent cannot talk to the API server."""
     pod, path = member.pod_spec, member.pod_path
-    name = pod.get("serviceAccountName")
+    name, namespace = pod.get("serviceAccountName"), str(member.metadata.get("namespace") or "default")
     if name in (None, "", "default"):
         fix = f"name an account that may list and watch JobSets and patch Pods; {_INJECT}"
         yield Finding("service-account", f"{path}.serviceAccountName", shown(name), "an account for the agents", fix)
-    elif not is_restricted(name):
-        fix = f"name it {ACCOUNT} or {ACCOUNT}-SUFFIX, or see to its rights yourself"
-        yield Finding("service-account-name", f"{path}.serviceAccountName", shown(name), f"{ACCOUNT}[-SUFFIX]", fix)
+    elif not is_restricted(name) and shown_rights(stream, namespace, str(name)) is not None:  # by a Role of this file
+        fix = f"bind ClusterRole {ACCOUNT} to it instead"
+        yield Finding("service-account-name", f"{path}.serviceAccountName", shown(name), f"ClusterRole {ACCOUNT}", fix)
     automount = pod.get("automountServiceAccountToken")
     if automount is None:
         account = next((one for one in stream if is_object(one, "ServiceAccount", name)), {})
@@ -136,7 +136,7 @@ def _account(member: Member, agent: Container, stream: Sequence[KubeObject]) -> 
         fix = "remove the field, or mount a projected token into the agent's container alone"
         yield Finding("service-account-token", f"{path}.automountServiceAccountToken", "False", "a token", fix)
     yield from _token_readers(member, agent, is_everywhere=automount is not False)
-    lacking = missing_rights(stream, str(member.metadata.get("namespace") or "default"), str(name))
+    lacking = missing_rights(stream, namespace, str(name))
     if lacking:
         path, found = f"{path}.serviceAccountName", f"{name}, which may not {' or '.join(map(str, lacking))}"
         fix = "add it to the Role in this file; deploy/agent has the whole"
@@ -153,20 +153,6 @@ def _token_readers(member: Member, agent: Container, *, is_everywhere: bool) -> 
             found, needed = "the agent's token in the worker's container", f"it in {agent.name} alone"
             fix = "set automountServiceAccountToken: false, and mount a projected token into the agent's container"
             yield Finding("token-readable", worker.path, found, needed, fix)
-
-
-def _depth(member: Member, agent: Container) -> Iterator[Finding]:
-    """Yield a depth of restart that the agent does not know of; a supervisor has one only."""
-    path = f'metadata.annotations["{wire.RESTART_DEPTH}"]'
-    given = member.annotations.get(wire.RESTART_DEPTH)
-    if given not in (None, wire.DEPTH_CONTAINERS, wire.DEPTH_PROCESS):
-        needed = f"{wire.DEPTH_CONTAINERS} or {wire.DEPTH_PROCESS}"
-        yield Finding("restart-depth", path, shown(given), needed, "use one of them")
-    elif given is not None and member.mode == "sidecar":
-        reads = agent.env.get("RESTART_DEPTH", {}).get("value") or wire.DEPTH_CONTAINERS
-        if reads != given:
-            where, fix = agent.path_of("RESTART_DEPTH"), f"set it to {given}, as the annotation says"
-            yield Finding("restart-depth", where, shown(reads), given, fix)
 
 
 def _class(member: Member) -> Iterator[Finding]:

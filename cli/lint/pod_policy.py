@@ -13,14 +13,15 @@ from inplace.cli.lint.check import checks_of
 from inplace.cli.lint.deadline import deadline_sentence
 from inplace.cli.lint.fence import lease_s
 from inplace.cli.lint.init_containers import init_sentence
-from inplace.cli.lint.jobset import group_of
 from inplace.cli.lint.saving import save_within_s
 from inplace.cli.lint.stall import is_judging_steps, is_unwatched, stall_limits
 from inplace.cli.lint.words import absence
-from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.lease import promised_s
 from inplace.common.wire import names as wire
+from inplace.controller.injection.pod_failure_policy import final_codes
+from inplace.controller.injection.pod_roles import Container, Member, group_of
+from inplace.controller.injection.restart_rules import spell
 from inplace.controller.spec.jobset import JobSet
 
 GIVEN_UP_S: Final = 300  # Kubernetes' default toleration of a node that nobody can reach
@@ -38,6 +39,7 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
             if sentence:
                 yield sentence if len(by_words) == 1 else f"{', '.join(names)}: {sentence}"
 
+    yield from say(lambda member, _agent: _final_codes(member))
     yield from say(lambda member, _agent: deadline_sentence(member))
     yield from say(lambda member, _agent: init_sentence(member))
     yield from say(lambda member, agent: _hang(member, agent, jobset))
@@ -46,6 +48,15 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     yield from say(_check)
     yield from say(_saving)
     yield from say(lambda member, agent: _dead_node(member, agent, jobset))
+
+
+def _final_codes(member: Member) -> str:
+    by_codes: dict[str, list[str]] = {}
+    for worker in member.workers:
+        if codes := final_codes(member.job_spec, worker.name):
+            by_codes.setdefault(spell(codes), []).append(worker.name)
+    ending = [f"{codes} of {', '.join(names)}" for codes, names in by_codes.items()]
+    return f"Exit codes {' and '.join(ending)} end the Job instead of a restart (podFailurePolicy)." if ending else ""
 
 
 def _hang(member: Member, agent: Container, jobset: JobSet) -> str:
@@ -85,7 +96,7 @@ def _saving(member: Member, agent: Container) -> str:
 
 
 def _dead_node(member: Member, agent: Container, jobset: JobSet) -> str:
-    length_s = lease_s(member, agent, jobset.fence_after_s)
+    length_s = lease_s(member, agent)
     is_replaced_early = jobset.fence_after_s is not None and not member.job_spec.get("podFailurePolicy")
     replaced = (
         "is replaced as soon as Kubernetes says that its node is gone"

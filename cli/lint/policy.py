@@ -14,13 +14,14 @@ from inplace.cli.lint.pod_policy import pod_sentences
 from inplace.cli.lint.words import absence, duration
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOBS, REPLACE_POD, Escalation
+from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOB, RECREATE_JOBS, REPLACE_POD, Escalation
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.scopes import BY_GROUP, BY_REPLICATED_JOB
 
 DONE: Final[Mapping[str, str]] = {
     IN_PLACE: "all workers restart in their Pods",
     REPLACE_POD: "the Pod that failed first is replaced, and the others restart in place",
+    RECREATE_JOB: "the Job of the Pod that failed first is deleted and created anew, and the others restart in place",
     RECREATE_JOBS: "all Jobs are deleted and created anew",
 }
 _SCOPES: Final = {
@@ -41,7 +42,10 @@ def _sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     policy = jobset.failure_policy
     if not jobset.is_in_place:
         given = (policy.strategy if policy is not None else "") or "not set"
-        yield f"Nothing restarts in place here (restartStrategy is {given}): `inplace inject -f FILE` changes that."
+        yield (
+            f"Nothing restarts in place here (restartStrategy is {given}): `inplace inject -f FILE` changes that, and "
+            f"so does the annotation {wire.RESTART_IN_PLACE}."
+        )
     if policy is None:
         yield "The first Job that fails fails the JobSet: it has no failurePolicy."
         return
@@ -98,6 +102,10 @@ def _progress_sentences(jobset: JobSet) -> Iterator[str]:
 
 
 def _node_sentences(jobset: JobSet) -> Iterator[str]:
+    if jobset.leaves_marked_nodes:
+        yield "A Pod that failed first on a node that is cordoned, tainted or not ready is replaced on another node."
+    else:
+        yield f"A Pod restarts in place on a cordoned or tainted node, too ({wire.MARKED_NODES} is stay)."
     if jobset.bad_nodes is None:
         yield f"No node is avoided: a Pod that is replaced may return to its node ({absence(jobset, wire.BAD_NODES)})."
         return

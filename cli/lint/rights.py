@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inplace.cli.manifests.agent_pieces import binds
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.injection.agent_pieces import binds
 
 
 @dataclass(frozen=True, slots=True)

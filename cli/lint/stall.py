@@ -1,21 +1,20 @@
-"""Check the watchdog's limits where they stand: options and variables of the agent, annotations of the JobSet. Pure."""
+"""Check the watchdog's limits where they stand: variables of the agent, annotations of the JobSet. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from inplace.agent.progress.watch_settings import STALL_AFTER, START_STALL_AFTER, WatchSettings, annotated_limits
-from inplace.agent.start.arguments import ArgumentsError, RunOptions, parse
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.sidecar import UNWATCHED
-from inplace.cli.lint.env import agent_environment, settled_environment
-from inplace.cli.lint.jobset import UNREADABLE, as_stored, group_of
-from inplace.cli.manifests.finding import Finding
-from inplace.cli.manifests.pod_roles import RUN, Container, Member
+from inplace.cli.lint.env import settled_environment
+from inplace.cli.lint.jobset import UNREADABLE, as_stored
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod_roles import Container, Member, group_of
 from inplace.controller.spec.jobset import JobSet
 
 SHORT_S: Final = 10.0  # below it an evaluation, a checkpoint or a slow disk is soon a stall
@@ -25,19 +24,12 @@ _ANNOTATIONS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)
 def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield limits that the agent refuses, limits without a watchdog, and limits that are likely too short."""
     try:
-        given = _given(member, agent)
-        limits, own, problem = _watchdog(member, agent, given)
-    except ArgumentsError:
+        limits, own, problem = _watchdog(member, agent)
+    except ConfigError:
         return  # has a finding of its own
-    except ConfigError as error:
-        for refused in error.problems:
-            if refused.partition(":")[0] in given:
-                path, fix = f"{agent.path}.command", "see inplace-agent --help"
-                yield Finding("agent-command", path, refused, "options that the agent accepts", fix)
-        return
     if not limits.are_set:
         return
-    where = _place(agent, given, own, number=0 if limits.stall_after_s is not None else 1)
+    where = _place(agent, own, number=0 if limits.stall_after_s is not None else 1)
     if problem:
         fix = "use `inplace inject`, whose worker has a guard; or remove the limit"
         yield Finding("stall-unwatched", where, "a limit", problem, fix)
@@ -47,7 +39,7 @@ def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
         fix = "take some ten times the slowest step"
         yield Finding("stall-short", where, f"{stall_s:g} s between two steps", f"at least {SHORT_S:g} s", fix)
     if stall_s is not None and start_s is not None and start_s < stall_s:
-        where = _place(agent, given, own, number=1)
+        where = _place(agent, own, number=1)
         fix = "raise it: the first step loads and compiles"
         yield Finding("stall-start", where, f"{start_s:g} s", f"at least {stall_s:g} s, as between two steps", fix)
 
@@ -55,8 +47,8 @@ def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
 def stall_limits(member: Member, agent: Container) -> StallSettings:
     """Return the limits by which an agent watches its worker; none where it does not, or they cannot be read."""
     try:
-        limits, _, problem = _watchdog(member, agent, _given(member, agent))
-    except (ArgumentsError, ConfigError):
+        limits, _, problem = _watchdog(member, agent)
+    except ConfigError:
         return StallSettings()
     return StallSettings() if problem else limits
 
@@ -85,16 +77,9 @@ def check_no_progress(jobset: KubeObject) -> Iterator[Finding]:
         yield Finding("no-progress-unwatched", path, found, "a watchdog, or seconds", fix)
 
 
-def _given(member: Member, agent: Container) -> dict[str, str]:
-    """Return a supervisor's options that stand for variables."""
-    arguments = agent.arguments(RUN) if member.mode == "supervisor" and not agent.is_upstream_supervisor else None
-    options = parse(arguments, agent_environment(agent)) if arguments is not None else None
-    return dict(options.variables) if isinstance(options, RunOptions) else {}
-
-
-def _watchdog(member: Member, agent: Container, given: dict[str, str]) -> tuple[StallSettings, WatchSettings, str]:
+def _watchdog(member: Member, agent: Container) -> tuple[StallSettings, WatchSettings, str]:
     """Return the limits that hold, from wherever they come; the agent's own settings; why it cannot watch, or ""."""
-    config = AgentConfig.from_env(settled_environment(agent) | given)
+    config = AgentConfig.from_env(settled_environment(agent))
     own = config.watch or WatchSettings(folder=config.progress_dir)
     texts = [text if isinstance(text := member.annotations.get(name), str) else None for name in _ANNOTATIONS]
     limits, _ = annotated_limits(own, StallSettings(), (texts[0], texts[1]))
@@ -104,11 +89,8 @@ def _watchdog(member: Member, agent: Container, given: dict[str, str]) -> tuple[
     return limits, own, problem
 
 
-def _place(agent: Container, given: Mapping[str, str], own: WatchSettings, *, number: int) -> str:
+def _place(agent: Container, own: WatchSettings, *, number: int) -> str:
     """Return where a limit comes from."""
-    variable = (STALL_AFTER, START_STALL_AFTER)[number]
-    if variable in given:
-        return f"{agent.path}.command"
     if own.decides[number]:
-        return agent.path_of(variable)
+        return agent.path_of((STALL_AFTER, START_STALL_AFTER)[number])
     return f'metadata.annotations["{_ANNOTATIONS[number]}"]'

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from inplace.cli.manifests.finding import Finding
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.finding import Finding
 
 _LEAVES_OUT: Final = ("NotIn", "DoesNotExist")
 

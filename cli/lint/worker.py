@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inplace.cli.manifests.agent_pieces import PROGRAM_FILE
-from inplace.cli.manifests.finding import Finding, shown
-from inplace.cli.manifests.pod_roles import REMOVED, REMOVED_FIX, Container, Member
-from inplace.cli.manifests.restart_rules import CODES, Ending, codes_that, ending, spell
+from inplace.controller.injection.agent_pieces import PREFIX
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod_roles import REMOVED, REMOVED_FIX, Container, Member
+from inplace.controller.injection.restart_rules import CODES, Ending, codes_that, ending, spell
 
 
 def check_worker(worker: Container) -> Iterator[Finding]:
@@ -31,7 +31,9 @@ def check_start(worker: Container, agent: Container) -> Iterator[Finding]:
     """Yield a worker that only the agent's startup probe holds back."""
     if not agent.has_upstream_names and not worker.calls(REMOVED):  # upstream's agent has no guards
         needed = "inplace-agent guard -- COMMAND"
-        fix = "remove the agent's container: `inplace inject` then adds it with a guard"
+        fix = "write the image's ENTRYPOINT as the command (`docker inspect` shows it)"
+        if worker.raw.get("command"):
+            fix = "remove the agent's container: `inplace inject` then adds it with a guard"
         yield Finding("worker-start", f"{worker.path}.command", "the startup probe alone", needed, fix)
 
 
@@ -43,9 +45,9 @@ def check_removed(member: Member) -> Iterator[Finding]:
             yield Finding("worker-wait", f"{container.path}.command", found, needed, REMOVED_FIX)
 
 
-def check_program_file(worker: Container, agent: Container) -> Iterator[Finding]:
-    """Yield a worker that starts by the agent's file, which its agent does not leave there."""
-    left = agent.env.get("AGENT_FILE", {}).get("value")
-    if PROGRAM_FILE in worker.words and left != PROGRAM_FILE:
-        path = agent.path_of("AGENT_FILE")
-        yield Finding("worker-file", path, shown(left), PROGRAM_FILE, "`inplace inject` adds it")
+def check_program_volume(worker: Container) -> Iterator[Finding]:
+    """Yield a worker that starts by a program of the agent's image, which is not mounted."""
+    program = next((word for word in worker.words[:1] if word.startswith(f"{PREFIX}/")), None)
+    if program is not None and worker.mount_of(program) is None:
+        path, needed = f"{worker.path}.volumeMounts", f"the agent's image, or a copy of it, at {PREFIX}"
+        yield Finding("worker-file", path, f"nothing that holds {program}", needed, "`inplace inject` adds it")

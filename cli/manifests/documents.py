@@ -13,14 +13,13 @@ from typing import Any, Final
 
 import yaml
 
+from inplace.cli.manifests.trainer import is_runtime, is_train_job, jobset_in
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.bounded_read import read_bounded
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
 STANDARD_INPUT: Final = "-"
-TRAINER_GROUP: Final = "trainer.kubeflow.org"
-RUNTIMES: Final = ("ClusterTrainingRuntime", "TrainingRuntime")
 STREAM_BYTES_MAX: Final = 4 * 1024 * 1024  # two of etcd's largest objects; PyYAML reads some 0.5 MB a second
 
 
@@ -54,12 +53,12 @@ class Stream:
         return (document for document in self.objects() if is_jobset(document))
 
 
-def read_stream(file: str, *, runtimes: bool = False) -> Stream:
+def read_stream(file: str, *, of_trainer: bool = False) -> Stream:
     """Read a file, or standard input for "-".
 
     Args:
         file: its path, or "-".
-        runtimes: a runtime of Kubeflow Trainer, which holds a JobSet, will do as well.
+        of_trainer: a runtime or a TrainJob of Kubeflow Trainer, of which it makes a JobSet, will do as well.
 
     Raises:
         StreamError: the stream is at fault.
@@ -78,13 +77,16 @@ def read_stream(file: str, *, runtimes: bool = False) -> Stream:
     for document in stream.objects():
         if not isinstance(document, dict) or not all(document.get(key) for key in ("apiVersion", "kind")):
             raise StreamError(f"{source}: expected objects with apiVersion and kind, saw {document!r:.80}")
-    held = [jobset_in(document) for document in stream.objects() if runtimes and is_runtime(document)]
-    if not any(True for _ in stream.jobsets()) and not held:
+    held = [jobset_in(document) for document in stream.objects() if of_trainer and is_runtime(document)]
+    train_jobs = [document for document in stream.objects() if of_trainer and is_train_job(document)]
+    if not any(True for _ in stream.jobsets()) and not held and not train_jobs:
         kinds = ", ".join(sorted({f"{document['kind']} ({document['apiVersion']})" for document in stream.objects()}))
         raise StreamError(f"{source}: expected a {wire.KIND} ({wire.API_VERSION}), saw {kinds:.200}")
     for jobset in (*stream.jobsets(), *held):
         name = name_of(jobset) if isinstance(jobset.get("metadata") or {}, dict) else "JobSet"
         _check_form(jobset, _FORM, "", f"{source}: {name}")
+    for train_job in train_jobs:
+        _check_form(train_job, _TRAIN_JOB, "", f"{source}: TrainJob")
     return stream
 
 
@@ -101,26 +103,11 @@ def is_jobset(document: KubeObject) -> bool:
     return (document["kind"], document["apiVersion"]) == (wire.KIND, wire.API_VERSION)
 
 
-def is_runtime(document: KubeObject) -> bool:
-    """Say whether an object is a runtime of Kubeflow Trainer: a JobSet's template."""
-    return document["kind"] in RUNTIMES and document["apiVersion"].partition("/")[0] == TRAINER_GROUP
-
-
-def jobset_in(runtime: KubeObject) -> KubeObject:
-    """Return the JobSet that Trainer makes of a runtime; a change of its spec changes the runtime."""
-    spec = runtime.get("spec")
-    template = spec.get("template") if isinstance(spec, dict) else None
-    held = template if isinstance(template, dict) else {}
-    name = (runtime.get("metadata") or {}).get("name", "")
-    metadata = {"name": name, "annotations": dict((held.get("metadata") or {}).get("annotations") or {})}
-    return {"apiVersion": wire.API_VERSION, "kind": wire.KIND, "metadata": metadata, "spec": held.get("spec")}
-
-
 def name_of(document: KubeObject) -> str:
     """Return kind and name for messages."""
     metadata = document.get("metadata") or {}
     name = metadata.get("name") or f"{metadata.get('generateName') or '?'}..."
-    return f"{document['kind']} {metadata['namespace']}/{name}" if metadata.get("namespace") else f"JobSet {name}"
+    return " ".join((document["kind"], "/".join(part for part in (metadata.get("namespace"), name) if part)))
 
 
 def _read(file: str, source: str) -> str:
@@ -171,7 +158,14 @@ _CONTAINER: Final[Mapping[str, Any]] = {
 }
 _POD: Final = {"containers": [_CONTAINER], "initContainers": [_CONTAINER], "volumes": [{}]}
 _JOB: Final = {"template": {"metadata": {"annotations": {}}, "spec": {"template": {"spec": _POD}}}}
+_METADATA: Final[Mapping[str, Any]] = {"annotations": {}, "labels": {}}
 _FORM: Final[Mapping[str, Any]] = {
-    "metadata": {"annotations": {}, "labels": {}},
+    "metadata": _METADATA,
     "spec": {"failurePolicy": {}, "replicatedJobs": [_JOB]},
+}
+_TRAINER: Final = {"command": [str], "args": [str], "env": [{}], "resourcesPerNode": {}}
+_PATCH: Final = {"trainingRuntimeSpec": {"template": {"metadata": _METADATA, "spec": {"replicatedJobs": [_JOB]}}}}
+_TRAIN_JOB: Final = {
+    "metadata": _METADATA,
+    "spec": {"runtimeRef": {}, "trainer": _TRAINER, "annotations": {}, "runtimePatches": [_PATCH]},
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 import yaml
@@ -20,10 +21,6 @@ from inplace.cli.manifests.yaml_loader import parse
 _TEXT: Final = "tag:yaml.org,2002:str"
 FLOW_CHARS_MAX: Final = 120  # of a value on one line; one that we make longer goes below its key
 _WIDTH: Final = 1_000_000  # PyYAML folds long texts, which nobody does by hand
-
-
-class Inline(dict[str, Any]):
-    """A mapping that stands on one line: `{fieldRef: {fieldPath: metadata.name}}`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +159,13 @@ def _flow(value: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists of plain values stand on one line, as people write commands."""
+    """Short mappings and lists of plain values stand on one line; the whole never does."""
+
+    def serialize(self, node: yaml.Node) -> None:
+        """Write a document in lines, unless `_flow` asked for one line."""
+        if isinstance(node, yaml.CollectionNode) and node.value:
+            node.flow_style = bool(self.default_flow_style)
+        super().serialize(node)
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         """Write everything out: a new anchor would help no reader."""
@@ -173,9 +176,20 @@ class _Dumper(yaml.SafeDumper):
         plain = all(map(_is_short, sequence)) and sum(len(str(item)) + 2 for item in sequence) <= FLOW_CHARS_MAX
         return super().represent_sequence(tag, sequence, flow_style=True if plain else flow_style)
 
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
+        """Choose the style of a mapping."""
+        node: yaml.MappingNode = super().represent_mapping(tag, mapping, flow_style=flow_style)
+        if _width(node) <= FLOW_CHARS_MAX:
+            node.flow_style = True
+        return node
 
-def _represent_inline(dumper: yaml.SafeDumper, value: Inline) -> yaml.MappingNode:
-    return dumper.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=True)
+
+def _width(node: yaml.Node) -> float:
+    """Return about how many characters a value takes on one line; infinity where a text has several lines."""
+    if isinstance(node, yaml.ScalarNode):
+        return inf if "\n" in node.value else len(node.value) + 2
+    parts = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
+    return 2 + sum(map(_width, parts))
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -186,5 +200,4 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar(_TEXT, text, style='"' if "'" in text or not is_text else None)
 
 
-_Dumper.add_representer(Inline, _represent_inline)
 _Dumper.add_representer(str, _represent_text)

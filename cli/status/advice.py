@@ -29,13 +29,13 @@ ADVICE: Final[dict[Why, str]] = {
     Why.CONFIG: "create the ConfigMap, Secret or volume that it refers to: kubectl describe pod {pod}",
     Why.INIT_FAILED: "read its log, and correct what it does: kubectl logs {log}",
     Why.CRASHING: "read its last log: kubectl logs {log}",
-    Why.NOT_FOUND: "correct the command or the image, which needs python3 unless it holds inplace-agent: "
-    "kubectl describe pod {pod}",
+    Why.NOT_FOUND: "correct the command or the image: kubectl describe pod {pod}",
     Why.AGENT_REFUSES: "check the manifest with inplace lint, and read the agent's log: kubectl logs {log}",
     Why.RESTARTING: "wait; if this stays, check its node's kubelet: kubectl describe pod {pod}",
     Why.CREATING: "wait; if this stays, check volumes, network and image pull: kubectl describe pod {pod}",
-    Why.NO_AGENT: "nothing in the Pod can announce an epoch; add an agent, and create the JobSet anew: "
-    "inplace inject -f FILE",
+    Why.NO_AGENT: "nothing in the Pod can announce an epoch: the controller has no --agent-image, or --agent-opt-in "
+    "and neither the JobSet nor its namespace says inplace.dev/agent: on, or its Event AgentNotAdded says why; create "
+    "the JobSet anew once inplace lint -f FILE --cluster finds nothing",
     Why.SILENT: "wait some seconds; if this stays, read its agent's log (no rights? no API server?): "
     "kubectl logs {pod} --all-containers --ignore-errors",
     Why.AHEAD: "a person wrote the annotation, or the status was lost; if this stays: kubectl delete pod {pod}",

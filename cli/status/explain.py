@@ -13,7 +13,7 @@ from inplace.cli.group.pod_facts import POD_CODEC, PodFact
 from inplace.cli.group.read import read_group
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Why
-from inplace.cli.status.cluster_events import Event, Subject, read_events
+from inplace.cli.status.cluster_events import Subject, read_events
 from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
 from inplace.cli.status.queued import read_queued
 from inplace.cli.status.why_failed import failed_job
@@ -23,6 +23,7 @@ from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, JOBSETS, NODES, PODS
+from inplace.controller.api.object_events import Event
 from inplace.controller.spec.goodput import goodput_text
 from inplace.controller.spec.saving import Saving
 

@@ -17,13 +17,14 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupPhase, GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
-from inplace.cli.status.cluster_events import Event, Subject
+from inplace.cli.status.cluster_events import Subject
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.common.kube.resources import JOBS, PODS
 from inplace.common.wire import names as wire
+from inplace.controller.api.object_events import Event
 from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.crash_loop import crash_loop_of
 from inplace.controller.spec.furthest_behind import silent_text
@@ -45,6 +46,7 @@ HEADLINES = {
     GroupPhase.UNREADABLE: "its controller cannot read it, and leaves it alone",
     GroupPhase.OTHER: "it does not restart in place: a failure recreates its Pods",
 }
+BLOCKED = (Why.IMAGE, Why.CONFIG)  # what condition ContainersBlocked tells too, of all Pods
 EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
 
 
@@ -175,6 +177,10 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield Obstacle(
             "SpecProblem", text, "follow the cure of each problem; check the manifest with inplace lint -f FILE"
         )
+    if "ContainersBlocked" in conditions and not any(one.why in BLOCKED for one in state.stragglers):
+        text = conditions["ContainersBlocked"].get("message", "")
+        pods = f"kubectl get pods -n {state.namespace} -l {wire.JOBSET_NAME}={state.name}"
+        yield Obstacle("ContainersBlocked", text, f"correct what kubelet names, and look at the Pods: {pods}")
     yield from _of_crash_loops(facts, now_s)
     if state.phase is GroupPhase.FAILED:
         events = facts.more_events.get(failed_job(state), ())

@@ -15,8 +15,8 @@ from inplace.cli.connection import Connection
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import KubeObject, Resource
+from inplace.common.wire import names as wire
 
-QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
 WORKLOADS: Final = tuple(
     Resource("kueue.x-k8s.io", version, "workloads", "Workload") for version in ("v1beta2", "v1beta1")
@@ -44,7 +44,7 @@ async def read_queued(connection: Connection, raw: KubeObject, unread: list[str]
     What cannot be read is added to `unread`.
     """
     meta = raw["metadata"]
-    queue = str((meta.get("labels") or {}).get(QUEUE_LABEL) or "")
+    queue = str((meta.get("labels") or {}).get(wire.QUEUE_NAME) or "")
     owners = [str(one.get("uid")) for one in meta.get("ownerReferences") or () if one.get("controller")]
     if not queue and not owners:
         return None

@@ -12,12 +12,13 @@ from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.state import ENDED, GroupPhase, group_state
 from inplace.cli.lint.saving import save_within_s
-from inplace.cli.manifests.pod_roles import members
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import run_command
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.injection.as_made import as_made
+from inplace.controller.injection.pod_roles import members
 from inplace.controller.spec.requests import RestartRequest
 
 CANNOT: Final = {
@@ -59,7 +60,7 @@ async def request_restart(connection: Connection, name: str, save_s: int = 0) ->
         raise RefusalError(f"JobSet {name} cannot be restarted in place: {CANNOT[state.phase]}")
     if save_s and not _can_save(raw):
         raise RefusalError(
-            f"no worker of JobSet {name} would be asked to save: expected a time to save in its template "
+            f"no worker of JobSet {name} would be asked to save: expected a time to save "
             "(inplace inject --save-within), saw none; leave out --save to restart at once"
         )
     request = f"{datetime.now(UTC):%Y%m%dt%H%M%S}-{token_hex(3)}"
@@ -70,8 +71,8 @@ async def request_restart(connection: Connection, name: str, save_s: int = 0) ->
 
 
 def _can_save(raw: KubeObject) -> bool:
-    """Say whether some agent asks its workers to save; who asks is set in the template alone."""
-    agents = [(member, member.agent) for member in members(raw)]
+    """Say whether some agent asks its workers to save."""
+    agents = [(member, member.agent) for member in members(as_made(raw).jobset)]
     return any(agent is not None and save_within_s(member, agent) > 0 for member, agent in agents)
 
 

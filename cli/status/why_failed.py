@@ -9,10 +9,11 @@ from typing import Final
 from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
-from inplace.cli.manifests.pod_roles import RUN, members
 from inplace.cli.status.advice import Obstacle, log_advice
-from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import failure_text
+from inplace.common.agent_command import agent_arguments
+from inplace.controller.api.object_events import Event
+from inplace.controller.injection.pod_roles import members
 from inplace.controller.spec.conditions import BEFORE_JOINING
 from inplace.controller.spec.jobset import JobSet
 
@@ -74,7 +75,7 @@ def _program(jobset: JobSet, container: str, code: int) -> str:
     for one in every:
         words = one.words
         if one.name == container and words:
-            if code != START_ERROR and RUN in words and "--" in words[:-1]:
+            if code != START_ERROR and agent_arguments(words) and "--" in words[:-1]:
                 return words[words.index("--") + 1]
             return words[0] if one.raw.get("command") else ""
     return ""

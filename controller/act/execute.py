@@ -6,6 +6,7 @@ Guarantees:
 * An action that only a person can make possible is tried once a pass, and later (`refusals`). A server that is
   unreachable, or does not know our token, is tried once a pass.
 * An object of ours that exists already counts as created.
+* No Job is created BEFORE the binding of its agents, unless only a person can make that possible.
 * Deletions and suspensions name the object that the plan looked at (UID).
 * Answers go into the caches, so the next pass does not work on an older view than this one.
 """
@@ -25,13 +26,25 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unauthorized
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Informer, Log
-from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject, Resource
+from inplace.common.kube.resources import (
+    JOBS,
+    JOBSETS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    ROLE_BINDINGS,
+    SERVICES,
+    KubeObject,
+    Resource,
+)
 from inplace.common.wire import names as wire
-from inplace.controller.act.refusals import Refusals
+from inplace.controller.act.job_settings import DEFAULT, JobSettings
+from inplace.controller.act.refusals import BY_HAND, Refusals
 from inplace.controller.api.events import EventRecorder
+from inplace.controller.api.pod_specs import read_pod_spec
 from inplace.controller.plan.actions import (
     Action,
     AvoidNodes,
+    BindAgents,
     CreateClaim,
     CreateJob,
     CreateService,
@@ -39,15 +52,18 @@ from inplace.controller.plan.actions import (
     DeleteJobSet,
     LiftGate,
     ReplacePod,
+    ResetIndexBackoff,
     ResizeJob,
     ResumeJob,
     SuspendJob,
     UpdateService,
 )
+from inplace.controller.plan.binding import binding_command
 from inplace.controller.plan.resume import changes_resources, execution_annotation, template_patch
 from inplace.controller.spec.bad_nodes import affinity_avoiding
+from inplace.controller.spec.claim import PersistentVolumeClaim
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
+from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.service import Service
 
@@ -63,7 +79,9 @@ _REASONS: Final[Mapping[type, str]] = {
     LiftGate: "ExclusivePlacementFailed",
     AvoidNodes: "AvoidingNodesFailed",
     ReplacePod: "PodReplacementFailed",
+    ResetIndexBackoff: "IndexBackoffResetFailed",
     CreateClaim: "PVCCreationFailed",
+    BindAgents: "AgentBindingFailed",
     DeleteJobSet: "JobSetDeletionFailed",
 }
 
@@ -108,6 +126,7 @@ class Executor:
     refusals: Refusals
     clock: Clock
     log: Log
+    settings: JobSettings = DEFAULT
     _created_s: dict[Created | None, float] = field(default_factory=dict)
 
     async def perform(self, jobset: JobSet, actions: Sequence[Action]) -> float | None:
@@ -124,13 +143,18 @@ class Executor:
         slots = asyncio.Semaphore(PARALLEL_MAX)
         failures: list[tuple[Action, Exception]] = []
         in_vain = False  # no request of this pass can succeed
-        due, again_s = self._due(jobset, actions)
+        is_unbound = False  # agents of new Jobs would be refused, and nothing would bind them later
+        bindings = [action for action in actions if isinstance(action, BindAgents)]
+        due, again_s = self._due(jobset, [action for action in actions if not isinstance(action, BindAgents)])
+        if not any(isinstance(action, CreateJob) for action in due):
+            bindings = []  # a binding is created in the same pass as the Jobs, and never alone
 
         async def perform_one(action: Action) -> None:
-            nonlocal in_vain
+            nonlocal in_vain, is_unbound
             created = _created_by(jobset.namespace, action)
+            is_vain = in_vain or (is_unbound and isinstance(action, CreateJob))
             try:
-                if in_vain or self.refusals.wait_s(jobset, action) > 0:  # as another action of this pass found out
+                if is_vain or self.refusals.wait_s(jobset, action) > 0:  # as another action of this pass found out
                     self._created_s.pop(created, None)
                     return
                 await self._perform(jobset, action)
@@ -138,6 +162,7 @@ class Executor:
                 # Its traceback holds this frame, and the frame `failures`: a circle around the whole Job.
                 failures.append((action, error.with_traceback(None)))
                 cause = error.cause if isinstance(error, ResourcesNotPropagatedError) else error
+                is_unbound |= isinstance(action, BindAgents)
                 in_vain |= isinstance(cause, Unauthorized) or (isinstance(cause, TransportError) and not cause.sent)
                 self._created_s.pop(created, None)
                 self.refusals.note(jobset, action, cause)
@@ -146,7 +171,7 @@ class Executor:
             finally:
                 slots.release()
 
-        for together in _scouts_first(due):
+        for together in (bindings, *_scouts_first(due)):
             async with create_task_group() as group:
                 for action in together:
                     await slots.acquire()
@@ -155,7 +180,7 @@ class Executor:
         if failures:
             action, error = failures[0]
             self._report(jobset, action, error)
-            counts = f"{len(failures)} of {len(due)} actions failed"
+            counts = f"{len(failures)} of {len(bindings) + len(due)} actions failed"
             raise ActionsFailedError(f"{counts}, first: {error}") from error
         return again_s
 
@@ -195,7 +220,11 @@ class Executor:
     async def _perform(self, jobset: JobSet, action: Action) -> None:
         namespace = jobset.namespace
         match action:
-            case CreateJob(manifest):
+            case CreateJob():
+                manifest, findings = self.settings.manifest_of(action)
+                if findings:
+                    text = f"{findings[0]}; the Pods of job {action.name} cannot restart in place without an agent"
+                    self.recorder.emit(jobset.raw, Note("AgentNotAdded", text, warning=True))
                 await self._create_job(jobset, manifest)
             case CreateService(manifest):
                 await self._create_shared(SERVICES, self.services, namespace, manifest)
@@ -205,6 +234,8 @@ class Executor:
                 await self._patch(SERVICES, self.services, namespace, service.metadata.name, change)
             case CreateClaim(manifest):
                 await self._create_shared(PERSISTENT_VOLUME_CLAIMS, self.claims, namespace, manifest)
+            case BindAgents(manifest):
+                await self._bind(jobset, manifest)
             case DeleteJobSet(uid):
                 self.log.info("finished_jobset_deleted", namespace=namespace, jobset=jobset.name)
                 with contextlib.suppress(NotFound, Conflict):  # gone, or another JobSet by now
@@ -223,6 +254,9 @@ class Executor:
             case ReplacePod(pod):
                 deadline = {"metadata": {"uid": pod.metadata.uid}, "spec": {"activeDeadlineSeconds": action.DEADLINE_S}}
                 await self._patch(PODS, self.pods, namespace, pod.metadata.name, deadline)
+            case ResetIndexBackoff(pod):
+                reset = {"metadata": {"uid": pod.metadata.uid, "annotations": dict(action.CHANGE)}}
+                await self._patch(PODS, self.pods, namespace, pod.metadata.name, reset)
             case ResizeJob(name, uid, pods):
                 size = {"metadata": {"uid": uid}, "spec": {"parallelism": pods, "completions": pods}}
                 await self._patch(JOBS, self.jobs, namespace, name, size)
@@ -241,9 +275,9 @@ class Executor:
         """Lift our gate; where there are nodes to avoid, read first which affinity the Pod has."""
         spec: KubeObject = {}
         if nodes:
-            named = {"fieldSelector": f"metadata.name={pod.metadata.name}"}  # a list: the controller may not get Pods
-            for stored in (await self.client.list(PODS, namespace, query=named))["items"]:
-                spec["affinity"] = affinity_avoiding(stored["spec"].get("affinity"), nodes)
+            if (stored := await read_pod_spec(self.client, pod)) is None:
+                return  # gone
+            spec["affinity"] = affinity_avoiding(stored.get("affinity"), nodes)
         await self._patch_gated(namespace, pod, wire.BAD_NODES, spec)
 
     async def _patch_gated(self, namespace: str, pod: Pod, gate: str, spec: KubeObject) -> None:
@@ -261,7 +295,7 @@ class Executor:
         Raises:
             ResourcesNotPropagatedError: its Pods would get other resources, and the server refuses the change.
         """
-        name, wanted = action.name, action.manifest
+        name, (wanted, _) = action.name, self.settings.manifest_of(action.place)
         job = await self.client.get(JOBS, namespace, name)
         version = {"uid": action.uid, "resourceVersion": job["metadata"]["resourceVersion"]}
         if (job.get("status") or {}).get("startTime") is not None:
@@ -300,6 +334,19 @@ class Executor:
         """Create an object whose name another program may use; one that exists is left alone."""
         with contextlib.suppress(AlreadyExists):
             cache.absorb(await self.client.create(resource, namespace, manifest))
+
+    async def _bind(self, jobset: JobSet, binding: KubeObject) -> None:
+        """Create the agents' binding; where only a person can, say how, and let the Jobs be created."""
+        try:
+            await self.client.create(ROLE_BINDINGS, jobset.namespace, binding)
+        except AlreadyExists:
+            return
+        except (*BY_HAND, NotFound) as error:  # not found: a role that is not installed, asked for without `bind`
+            message = (
+                "the controller may not give the agents their right; pods start, and agents that lack it wait for it: "
+                f"{binding_command(binding)}; the API server's answer: {error}"
+            )
+            self.recorder.emit(jobset.raw, Note(_REASONS[BindAgents], message, warning=True))
 
     async def _delete_job(self, namespace: str, name: str, uid: str) -> None:
         try:

@@ -20,6 +20,9 @@ from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.kube.timestamps import micro_time, time_text
 from inplace.common.wire import names as wire
 from inplace.controller.act.execute import Executor
+from inplace.controller.act.job_settings import DEFAULT, JobSettings
+from inplace.controller.act.node_questions import NodeQuestions
+from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.act.status_patch import status_patch
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.nodes import Nodes
@@ -31,8 +34,9 @@ from inplace.controller.plan.placement import follower_to_read, leaders_to_follo
 from inplace.controller.plan.steps import plan
 from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
 from inplace.controller.spec.buckets import Bucket, bucket_of, is_current
+from inplace.controller.spec.claim import PersistentVolumeClaim
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import PersistentVolumeClaim, Pod
+from inplace.controller.spec.kinds import Pod
 from inplace.controller.spec.service import Service
 from inplace.controller.spec.topology import exclusive_key
 from inplace.controller.tracking.accepted_status import AcceptedStatus
@@ -50,6 +54,7 @@ class Reconciler:
 
     Args:
         readers: tell of each accepted status, one after the other.
+        settings: of the Jobs that it makes.
     """
 
     client: KubeClient
@@ -59,12 +64,15 @@ class Reconciler:
     claims: Informer[PersistentVolumeClaim]
     pods: Informer[Pod]
     nodes: Nodes
+    questions: NodeQuestions
     selectors: Selectors
     executor: Executor
     recorder: EventRecorder
     metrics: Metrics
     clock: Clock
     readers: Sequence[Callable[[AcceptedStatus], None]]
+    refused_pods: RefusedPods
+    settings: JobSettings = DEFAULT
     _known: dict[Key, str] = field(default_factory=dict)  # UID by key, to clean up after a JobSet that is gone
 
     async def reconcile(self, key: Key) -> float | None:
@@ -100,6 +108,7 @@ class Reconciler:
             if isinstance(action, AvoidNodes):
                 group.nodes.avoids(action.pod.metadata.uid, action.nodes)
         taken_s = await self.executor.perform(jobset, planned.actions)
+        await self.refused_pods.look(group, observed.barriers.values())
         fence_s = group.fence_wait_s(self.clock.monotonic_s())
         waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s, taken_s, fence_s) if wait_s is not None]
         return min(waits_s, default=None)
@@ -145,6 +154,9 @@ class Reconciler:
                     domains[node, key] = domain
             if (follower := follower_to_read(some)) is not None:
                 asked_domains[follower.metadata.uid] = await self.selectors.value(follower, key)
+        now_s = self.clock.monotonic_s()
+        barriers = find_missing_slots(self.membership, group, now_s)
+        self.questions.ask(group, barriers)
         return Observed(
             jobset=jobset,
             now=time_text(self.clock),
@@ -160,14 +172,22 @@ class Reconciler:
             domains=domains,
             asked_domains=asked_domains,
             causes=group.causes(),
-            barriers=find_missing_slots(self.membership, group, self.clock.monotonic_s()),
+            barriers=barriers,
             silent=group.silent(),
             failed_pods=self._failed_pods(group),
+            marked={name: one.marked.leaving for name, one in group.ledgers.items() if one.marked.leaving},
+            asking={name: open_s for name, one in group.ledgers.items() if (open_s := one.marked.open_s(now_s)) > 0.0},
             never_joined=self._never_joined(group),
+            blocked=group.blocked.causes(lambda name: self.pods.get(jobset.namespace, name)),
+            blocked_s=group.blocked.lasts_s(self.clock.monotonic_s()),
+            reported_s=None if group.reported_s is None else self.clock.monotonic_s() - group.reported_s,
             now_micro=micro_time(self.clock),
             matches=self._matches(group),
             gated=group.nodes.gated,
+            index_failures=tuple(group.index_failures.values()),
             node_signs=self._node_signs(group),
+            adds_agents=self.settings.agent is not None,
+            agents_by_default=self.settings.adds_by_default(jobset.namespace),
         )
 
     def _failed_pods(self, group: Group) -> dict[str, Pod]:
@@ -261,4 +281,5 @@ class Reconciler:
         """Drop what is remembered of a JobSet that is gone."""
         self._known.pop(key, None)
         self.executor.refusals.forget(uid)
+        self.refused_pods.forget(uid)
         self.metrics.forget(*key)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.resources import PODS
+from inplace.controller.api.pod_specs import read_pod_spec
 from inplace.controller.spec.kinds import Pod
 
 REMEMBERED_MAX: Final = 10_000  # (Pod, label) pairs, the oldest go first; a megabyte
@@ -29,10 +29,8 @@ class Selectors:
         meta = pod.metadata
         if (known := self._known.get((meta.uid, key))) is not None:
             return known
-        named = {"fieldSelector": f"metadata.name={meta.name}"}  # a list: the controller may not get Pods
-        found = (await self.client.list(PODS, meta.namespace, query=named))["items"]
-        specs = [one.get("spec") or {} for one in found if one["metadata"]["uid"] == meta.uid]
-        value = str((specs[0].get("nodeSelector") or {}).get(key, "")) if specs else ""
+        spec = await read_pod_spec(self.client, pod) or {}
+        value = str((spec.get("nodeSelector") or {}).get(key, ""))
         self._known[meta.uid, key] = value
         if len(self._known) > REMEMBERED_MAX:
             self._known.popitem(last=False)

@@ -75,20 +75,13 @@ class SuspendJob:
     uid: str
 
 
-@dataclass(frozen=True, slots=True, match_args=False)
+@dataclass(frozen=True, slots=True)
 class ResumeJob:
     """Let this very Job run, with its place's pod template as far as a resume may change it."""
-
-    __match_args__: ClassVar = ("name", "uid", "manifest")
 
     name: str
     uid: str
     place: CreateJob
-
-    @property
-    def manifest(self) -> KubeObject:
-        """Build the Job as it should be now."""
-        return self.place.manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +106,13 @@ class UpdateService:
 
     service: Service
     ports: tuple[KubeObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BindAgents:
+    """Create the RoleBinding by which agents announce, BEFORE the Jobs of this pass."""
+
+    manifest: KubeObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,15 @@ class AvoidNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class ResetIndexBackoff:
+    """Let this very Pod (by UID) say no more that its index failed before: its Job replaces it after 10 s then."""
+
+    CHANGE: ClassVar[KubeObject] = dict.fromkeys((wire.INDEX_FAILURES, wire.INDEX_FAILURES_IGNORED))
+
+    pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
 class ReplacePod:
     """Let kubelet end this very Pod (by UID), so that its Job replaces it."""
 
@@ -171,9 +180,11 @@ Action = (
     | LiftGate
     | AvoidNodes
     | ReplacePod
+    | ResetIndexBackoff
     | CreateService
     | UpdateService
     | CreateClaim
+    | BindAgents
     | DeleteJobSet
 )
 

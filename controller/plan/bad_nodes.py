@@ -8,8 +8,6 @@ scheduler takes a bad one, and its verdict is taken back. docs/adr/0024
 
 from __future__ import annotations
 
-from typing import Final
-
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import AvoidNodes
 from inplace.controller.plan.draft import Draft
@@ -25,9 +23,7 @@ from inplace.controller.spec.bad_nodes import (
     forgiven,
     records_of,
 )
-from inplace.controller.spec.causes import Cause, Trigger
-
-_BLAMING: Final = (Trigger.WORKER_EXIT, Trigger.STALLED)  # a Pod that was deleted or evicted says nothing of its node
+from inplace.controller.spec.causes import BLAMING, Cause
 
 
 def avoid_bad_nodes(draft: Draft) -> bool:
@@ -55,7 +51,7 @@ def note_first_failure(draft: Draft, cause: Cause | None) -> bool:
         That Pods are to leave the node.
     """
     policy, failure = draft.jobset.bad_nodes, cause.failure if cause is not None else None
-    if policy is None or cause is None or failure is None or not failure.node or cause.trigger not in _BLAMING:
+    if policy is None or cause is None or failure is None or not failure.node or cause.trigger not in BLAMING:
         return False
     records = records_of(draft.status, policy, draft.observed.now)
     changed = after_failure(records, policy, failure, draft.observed.now)

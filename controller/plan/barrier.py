@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from inplace.controller.spec.kinds import Pod
+
 PATIENCE_S: Final = 15.0  # a restart takes up to 10 s, and says nothing of itself meanwhile
 NAMES_MAX: Final = 10  # missing Pods that are named
 
@@ -18,11 +20,13 @@ class Missing:
         job: name of its Job.
         index: its completion index.
         why: what is known of it, in words.
+        pod: the one in the slot; None if there is none, or more.
     """
 
     job: str
     index: int
     why: str
+    pod: Pod | None = None
 
     def __str__(self) -> str:
         """Return the Pod's name without its random end, and why it is not there."""
@@ -38,7 +42,6 @@ class WaitingBarrier:
         arrived: slots that are there.
         expected: N.
         waited_s: for how long it has waited.
-        reported_s: how long ago the conditions were written; None before the first write.
         missing: the first slots that it waits for; none while they are not needed.
         in_the_way: names of Pods that hold it up beside those that are missing, by reason.
         deadline_in_s: how long until its deadline is over; None when it has none.
@@ -49,7 +52,6 @@ class WaitingBarrier:
     arrived: int
     expected: int
     waited_s: float
-    reported_s: float | None = None
     missing: tuple[Missing, ...] = ()
     in_the_way: Mapping[str, Sequence[str]] = field(default_factory=dict)
     deadline_in_s: float | None = None

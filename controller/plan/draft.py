@@ -7,7 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from inplace.common.wire import names as wire
-from inplace.controller.plan.actions import Action, DeleteJob, Plan, ResizeJob, ResumeJob, SuspendJob, is_news
+from inplace.controller.plan.actions import (
+    Action,
+    CreateJob,
+    DeleteJob,
+    Plan,
+    ResizeJob,
+    ResumeJob,
+    SuspendJob,
+    is_news,
+)
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.order import order_of
 from inplace.controller.spec import last_restart
@@ -20,6 +29,7 @@ from inplace.controller.spec.note import Note
 from inplace.controller.spec.scopes import Scope
 
 LOOK_AGAIN_S_MIN = 0.01
+REWORD_S = 30.0  # between two versions of one condition: at 5,000 agents of 300 bytes each 50 kB/s at most
 COUNTERS_HOLD_RESTART_S = 5.0  # every status write reaches N agents, which are busy with restarting
 
 
@@ -51,6 +61,11 @@ class Draft:
     def add(self, action: Action) -> None:
         """Plan an action."""
         self._actions.append(action)
+
+    @property
+    def creates_jobs(self) -> bool:
+        """Say whether a step before this one plans to create a Job."""
+        return any(isinstance(action, CreateJob) for action in self._actions)
 
     def delete(self, job: Job, why: str) -> None:
         """Plan to delete a Job, unless that is under way."""
@@ -94,6 +109,16 @@ class Draft:
     def is_true(self, kind: str) -> bool:
         """Say whether a condition will be True."""
         return is_true(self.status.get("conditions") or [], kind)
+
+    def message_of(self, kind: str) -> str:
+        """Return what a condition says that is True; "" if it is not."""
+        told = self.status.get("conditions") or ()
+        return next((str(one.get("message")) for one in told if one.get("type") == kind and self.is_true(kind)), "")
+
+    def may_reword(self, every_s: float = REWORD_S) -> bool:
+        """Say whether a condition that stands may get other words: with a write that happens anyway, or rarely."""
+        reported_s = self.observed.reported_s
+        return self.is_written_anyway or reported_s is None or reported_s >= every_s
 
     def blame(self, scope: Scope, trigger: Trigger, failure: Failure | None = None, request: str = "") -> None:
         """Note that this pass brings about the next restart of a scope, whatever was seen before.

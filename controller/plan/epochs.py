@@ -13,6 +13,7 @@ from inplace.controller.plan.crash_loop import lead_on, pace
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.escalation import climb
 from inplace.controller.plan.finish import fail
+from inplace.controller.plan.marked_nodes import leave_marked_node
 from inplace.controller.plan.no_progress import judge_progress
 from inplace.controller.plan.recreations import recreate
 from inplace.controller.spec import conditions
@@ -61,6 +62,7 @@ def decide_epochs(draft: Draft) -> bool:
         return False
     scopes = draft.jobset.scopes
     decisions = {name: climb(draft, scopes[name], decision) for name, decision in draft.observed.decisions.items()}
+    decisions = {name: leave_marked_node(draft, scopes[name], decision) for name, decision in decisions.items()}
     exceeded = [draft.jobset.scopes[name] for name, decision in decisions.items() if decision.exceeded]
     if exceeded:
         for scope in exceeded:

@@ -19,22 +19,26 @@ from inplace.controller.plan.actions import ReplacePod
 from inplace.controller.plan.bad_nodes import note_first_failure
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
-from inplace.controller.plan.executions import recreate_all_jobs
+from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_all_jobs, recreate_jobs
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.escalation import (
     FAIL,
     LEAVE_NODE,
+    LEAVES,
+    RECREATE_JOB,
     RECREATE_JOBS,
     REPLACE_POD,
     Use,
     count_uses,
     fitting,
     kept,
+    pod_leaving,
     use_of_restart,
     uses_of,
 )
 from inplace.controller.spec.kinds import Pod
+from inplace.controller.spec.places import Place
 from inplace.controller.spec.scopes import Scope
 
 REPLACE_S_MAX: Final = 60.0  # a controller that comes back, a throttled server; beyond it a group waits for nothing
@@ -54,8 +58,10 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
         return replace(stays, exceeded=decision.synced > scope.synced)
     if use.step == RECREATE_JOBS:
         _recreate(draft, scope)
+    elif use.recreation:
+        _recreate_job(draft, scope)
     is_skipped = decision.synced == decision.deprecated > scope.synced
-    return decision if is_skipped or not (use.pod_uid or use.step == RECREATE_JOBS) else stays
+    return decision if is_skipped or not (use.pod_uid or use.recreation) else stays
 
 
 def replace_pods(draft: Draft) -> bool:
@@ -88,6 +94,34 @@ def _is_ending(pod: Pod) -> bool:
     return is_over or pod.spec.active_deadline_seconds == ReplacePod.DEADLINE_S
 
 
+def let_leave(draft: Draft, scope: Scope, pod: Pod, why: str) -> bool:
+    """Write and tell that a Pod leaves its node in the restart that begins or is under way.
+
+    Say False, and write nothing, if its Jobs are recreated, no step had room, no Pod could be replaced, or another Pod
+    of the scope leaves.
+    """
+    old, epoch = uses_of(draft.status), scope.synced + 1
+    leaving, there = pod_leaving(old, scope.name, epoch), draft.observed.failed_pods.get(scope.name)
+    is_busy = leaving is not None and there is not None and leaving.pod_uid == there.metadata.uid
+    if is_busy or any(_forbids(use) for use in old if use.leads_to(scope.name, epoch)):
+        return False
+    use = Use(LEAVE_NODE, draft.now, epoch, scope.name, pod=pod.metadata.name, pod_uid=pod.metadata.uid)
+    others = (one for one in old if one.step != LEAVE_NODE or _leaves_elsewhere(draft, one, scope))
+    _write(draft, (*others, use))
+    draft.note(LEAVES, f"pod {use.pod} is replaced: {why}")
+    return True
+
+
+def _leaves_elsewhere(draft: Draft, use: Use, scope: Scope) -> bool:
+    """Say whether a use is of a Pod of another scope that is about to leave its node."""
+    return _is_undecided(draft, use) and use.scope != scope.name
+
+
+def _forbids(use: Use) -> bool:
+    """Say whether a use of a restart leaves no room for a Pod that leaves."""
+    return use.step in (FAIL, RECREATE_JOBS) or use.recreation or (use.step == LEAVE_NODE and not use.pod_uid)
+
+
 def count_recreation(draft: Draft, scope: Scope | None) -> str:
     """Take a step for a recreation that counts towards maxRestarts; return its name, "" where there is no escalation.
 
@@ -99,7 +133,7 @@ def count_recreation(draft: Draft, scope: Scope | None) -> str:
         return ""
     uses = uses_of(draft.status)
     known = use_of_restart(uses, scope.name, scope.synced + 1) if scope is not None else None
-    if known is None or known.recreation:
+    if known is None or known.recreation or known.step == LEAVE_NODE:
         return _take(draft, scope, recreation=True).step
     changed = structs.replace(known, recreation=True, pod="", pod_uid="")
     _write(draft, (changed if use is known else use for use in uses))
@@ -133,21 +167,28 @@ def _take(
     uses = (*(use for use in old if _is_undecided(draft, use)), *kept(escalation, old, now_s, now))
     step = fitting(escalation, uses, now_s)
     name, epoch = (scope.name, scope.synced + 1) if scope is not None else ("", 0)
+    place = (
+        _failed_place(draft, scope) if step is not None and step.name == RECREATE_JOB and scope is not None else None
+    )
     use = Use(
         step.name if step is not None else FAIL if escalation else LEAVE_NODE,
         now,
         epoch,
         name,
-        recreation=recreation or (step is not None and step.name == RECREATE_JOBS),
+        recreation=recreation or place is not None or (step is not None and step.name == RECREATE_JOBS),
     )
     told = ""
-    if (use.step == REPLACE_POD or (leaves_node and use.step not in (FAIL, RECREATE_JOBS))) and not recreation:
+    if use.step == RECREATE_JOB and not recreation:
+        told = ": no job of a pod that failed first is known, so all restart in place"
+        if place is not None:
+            told = f": job {draft.jobset.job_name(*place)} is recreated, the others restart in place"
+    if (use.step == REPLACE_POD or (leaves_node and use.step != FAIL and not use.recreation)) and not recreation:
         told = ": no pod that could be replaced is known or there, so all restart in place"
         if pod is not None:
             use = structs.replace(use, pod=pod.metadata.name, pod_uid=pod.metadata.uid)
             told = f": pod {use.pod} is replaced"
             if leaves_node:
-                draft.note("PodLeavesNode", f"pod {use.pod} is replaced: it is to leave node {pod.spec.node_name}")
+                draft.note(LEAVES, f"pod {use.pod} is replaced: it is to leave node {pod.spec.node_name}")
     _write(draft, (*uses, use))
     if use.step != LEAVE_NODE:
         draft.escalation_steps.append(use.step)
@@ -161,6 +202,30 @@ def _is_undecided(draft: Draft, use: Use) -> bool:
     """Say whether another scope found no step a moment ago, or its Pod is about to leave its node."""
     scope = draft.jobset.scopes.get(use.scope)
     return use.step in (FAIL, LEAVE_NODE) and scope is not None and use.epoch == scope.synced + 1
+
+
+def _failed_place(draft: Draft, scope: Scope) -> Place | None:
+    """Return the place of the Job whose worker exited first; None if it is not known.
+
+    After a hang the Pod that told first is as likely healthy, and a Pod that is lost has a replacement already. A Job
+    of an index beyond the counters cannot restart alone.
+    """
+    cause = draft.causes.get(scope.name)
+    if cause is None or cause.failure is None or cause.trigger is not Trigger.WORKER_EXIT:
+        return None
+    job_name, *rest = cause.failure.pod.rsplit("-", 2)  # JOB-INDEX-SUFFIX; the Pod itself may be gone
+    place = draft.jobset.places.find(job_name) if len(rest) == 2 else None
+    is_known = place is not None and place[0] in scope.members and place[1] < JOB_COUNTERS_MAX
+    return place if is_known else None
+
+
+def _recreate_job(draft: Draft, scope: Scope) -> None:
+    """Recreate the Job whose Pod failed first: counted once, as a recreation; the others restart in place."""
+    place, cause = _failed_place(draft, scope), draft.causes[scope.name]
+    assert place is not None, "a use of this step counts a recreation only where the Job is known"
+    replicated_job, index = place
+    exempt_next_epoch(draft, (scope,), cause.trigger)
+    recreate_jobs(draft, replicated_job, (index,), (index,))
 
 
 def _recreate(draft: Draft, scope: Scope) -> None:

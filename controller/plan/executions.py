@@ -8,10 +8,17 @@ older than this field, or that never ran, carry none; they are left as they are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.buckets import execution_of
 from inplace.controller.spec.conditions import SUSPENDED
+from inplace.controller.spec.jobset import COUNTERS
+
+# The API's limit on the two lists of replicatedJobsStatus; a replicatedJob of more Jobs restarts as a whole JobSet.
+JOB_COUNTERS_MAX: Final = 1024
 
 
 def count_executions(draft: Draft) -> bool:
@@ -40,6 +47,28 @@ def recreate_all_jobs(draft: Draft, *, counted: bool) -> None:
     draft.status[wire.EXECUTION_ATTEMPTS] = restarts if execution is None else execution + 1
     if not draft.jobset.suspended:
         draft.status[wire.START_TIME] = draft.observed.now
+
+
+def recreate_jobs(draft: Draft, replicated_job: str, indexes: Sequence[int], counted: Sequence[int]) -> None:
+    """Say in the status that some Jobs of a replicatedJob are of an earlier attempt; `counted` use up maxRestarts."""
+    replicas = draft.jobset.replicated_job(replicated_job).replicas
+    changes = {"jobRestarts": indexes} | ({"jobRestartsCountTowardsMax": counted} if counted else {})
+    draft.status[COUNTERS] = [
+        dict(entry) | {name: _bumped(entry, name, replicas, which) for name, which in changes.items()}
+        if entry.get("name") == replicated_job
+        else entry
+        for entry in draft.status[COUNTERS]
+    ]
+    draft.is_urgent = True
+
+
+def _bumped(entry: Mapping[str, Any], name: str, replicas: int, which: Sequence[int]) -> list[int]:
+    """Return one list of counters, a zero for each Job where there was none, with some of them raised."""
+    old = list(entry.get(name) or ())[:JOB_COUNTERS_MAX]
+    new = old + [0] * (min(replicas, JOB_COUNTERS_MAX) - len(old))
+    for index in which:
+        new[index] += 1
+    return new
 
 
 def _is_resuming(draft: Draft, counted: int | None) -> bool:

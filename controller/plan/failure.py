@@ -7,20 +7,18 @@ others. The pass after deletes Jobs of an earlier attempt. Source: jobset pkg/co
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.escalation import count_recreation
-from inplace.controller.plan.executions import recreate_all_jobs
+from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_all_jobs, recreate_jobs
 from inplace.controller.plan.finish import fail
 from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Failure, Trigger
 from inplace.controller.spec.escalation import FAIL as FAIL_STEP
 from inplace.controller.spec.escalation import RECREATE_JOBS
-from inplace.controller.spec.jobset import COUNTERS
 from inplace.controller.spec.kinds import Job
 from inplace.controller.spec.rules import (
     FAIL,
@@ -38,8 +36,6 @@ from inplace.controller.spec.rules import (
 
 COUNTED: Final = (RESTART, RESTART_JOB, RESTART_REPLICATED_JOB)
 ALONE: Final = (RESTART_JOB, RESTART_JOB_UNCOUNTED)  # one Job; the other restarts of WIDER are of one replicatedJob
-# The API's limit on the two lists of replicatedJobsStatus; a replicatedJob of more Jobs restarts as a whole JobSet.
-JOB_COUNTERS_MAX: Final = 1024
 WIDER: Final = {
     RESTART_JOB: RESTART,
     RESTART_JOB_UNCOUNTED: RESTART_UNCOUNTED,
@@ -115,7 +111,7 @@ def _restart(draft: Draft, verdict: PolicyVerdict, message: str) -> None:
         scopes = (draft.jobset.scope_of(replicated_job),) if replicated_job not in draft.jobset.opted_out else ()
     exempt_next_epoch(draft, scopes, Trigger.JOB_FAILED, _failure_of(verdict.job))
     if action in WIDER:
-        _restart_jobs(draft, replicated_job, indexes, (index,) if action in COUNTED else ())
+        recreate_jobs(draft, replicated_job, indexes, (index,) if action in COUNTED else ())
     else:
         recreate_all_jobs(draft, counted=action == RESTART)
         draft.set(conditions.restarting(verdict.rule, message, verdict.reason))
@@ -127,25 +123,3 @@ def _failure_of(job: Job) -> Failure:
     condition = job.condition("Failed")
     reason, message = (condition.reason, condition.message) if condition is not None else (None, None)
     return Failure(reason=reason or "", message=f"job {job.metadata.name}: {message or 'failed'}")
-
-
-def _restart_jobs(draft: Draft, replicated_job: str, indexes: Sequence[int], counted: Sequence[int]) -> None:
-    """Count the restart of some Jobs in the entry of their replicatedJob, and of those that use up maxRestarts."""
-    replicas = draft.jobset.replicated_job(replicated_job).replicas
-    changes = {"jobRestarts": indexes} | ({"jobRestartsCountTowardsMax": counted} if counted else {})
-    draft.status[COUNTERS] = [
-        dict(entry) | {name: _bumped(entry, name, replicas, which) for name, which in changes.items()}
-        if entry.get("name") == replicated_job
-        else entry
-        for entry in draft.status[COUNTERS]
-    ]
-    draft.is_urgent = True
-
-
-def _bumped(entry: Mapping[str, Any], name: str, replicas: int, which: Sequence[int]) -> list[int]:
-    """Return one list of counters, a zero for each Job where there was none, with some of them raised."""
-    old = list(entry.get(name) or ())[:JOB_COUNTERS_MAX]
-    new = old + [0] * (min(replicas, JOB_COUNTERS_MAX) - len(old))
-    for index in which:
-        new[index] += 1
-    return new

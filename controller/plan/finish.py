@@ -60,6 +60,7 @@ def end_waiting(draft: Draft) -> None:
     draft.turn_false(conditions.IN_PLACE_RESTARTING)
     draft.turn_false(conditions.BARRIER_WAITING)
     draft.turn_false(conditions.START_WAITING)
+    draft.turn_false(conditions.CONTAINERS_BLOCKED)
 
 
 def delete_active_when_finished(draft: Draft) -> bool:

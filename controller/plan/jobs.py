@@ -13,11 +13,14 @@ from typing import Any
 
 from inplace.common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.injection.agent_pieces import JOB_FIELDS
+from inplace.controller.injection.index_backoff import back_off_per_index
 from inplace.controller.plan.fence import fence
 from inplace.controller.spec.bad_nodes import avoid_in_template
 from inplace.controller.spec.fields import Claim, Coordinator, ReplicatedJob
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.scopes import WHOLE
+from inplace.controller.spec.settings import read_settings
 from inplace.controller.spec.topology import exclusive_annotations, place_exclusively
 
 LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a longer one
@@ -29,6 +32,8 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int, execution: int | N
     template = job.template()
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
     _fill_defaults(spec)
+    if jobset.is_in_place and not job.has_opted_out:
+        _make_in_place(spec)
     spec["suspend"] = jobset.suspended
     pod_template = spec["template"] = spec.get("template") or {}
     pod_metadata = pod_template.get("metadata") or {}
@@ -37,6 +42,9 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int, execution: int | N
         annotations |= {wire.EXECUTION_ATTEMPT: str(execution)}
     pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, annotations)
     pod_template["metadata"]["annotations"] |= _herd_annotations(jobset, job, index)
+    if not job.has_opted_out:
+        carried, _ = read_settings(jobset.annotations)
+        pod_template["metadata"]["annotations"] = carried | pod_template["metadata"]["annotations"]
     if (scope := jobset.scope_name(job)) != WHOLE and not job.has_opted_out:
         pod_template["metadata"]["annotations"][wire.RESTART_SCOPE] = scope
     pod_spec = pod_template["spec"] = pod_template.get("spec") or {}
@@ -175,3 +183,17 @@ def _fill_defaults(spec: dict[str, Any]) -> None:
     spec["completionMode"] = spec.get("completionMode") or "Indexed"
     if spec["completionMode"] == "Indexed" and spec.get("completions") is None and "parallelism" in spec:
         spec["completions"] = spec["parallelism"]
+
+
+def _make_in_place(spec: dict[str, Any]) -> None:
+    """Set what a restart in place needs of a Job: all its Pods run at once, and are replaced one by one.
+
+    Upstream's webhook asks the user for each of them (V10 to V12), and the CRD refuses other values beside
+    InPlaceRestart. A program whose JobSet has the annotation wrote them for another strategy (docs/adr/0090).
+    """
+    spec |= JOB_FIELDS
+    if spec.get("parallelism") is None:
+        spec["parallelism"] = 1
+    if spec.get("completions") is None:
+        spec["completions"] = spec["parallelism"]
+    back_off_per_index(spec)

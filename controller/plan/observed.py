@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from inplace.common.protocol.decision import Decision
 from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
+from inplace.controller.spec.blocked import BlockedCause
 from inplace.controller.spec.causes import Cause, Failure
+from inplace.controller.spec.claim import PersistentVolumeClaim
 from inplace.controller.spec.conditions import BEFORE_JOINING
 from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
+from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.spec.marked_nodes import MarkedPod
 from inplace.controller.spec.service import Service
 
 
@@ -53,13 +56,21 @@ class Observed:
         causes: by scope, the first sign of its restart, where there is one.
         barriers: by scope, the barriers that wait.
         silent: by scope, who was silent first in the epoch that ended, where Pods told.
-        failed_pods: by scope, the Pod that failed first and lives, or that is being replaced; only with an escalation.
+        failed_pods: by scope, the Pod that failed first and lives, or that is being replaced.
+        marked: by scope, the Pods that are to leave marked nodes before its next epoch begins.
+        asking: by scope, for how many seconds its next epoch waits for the answer whether a Pod leaves.
         never_joined: the slot whose Pods failed most often before they joined; None where none did.
         now_micro: as `now`, with microseconds.
+        blocked: why kubelet cannot start containers of its Pods, most Pods first.
+        blocked_s: since how many seconds some Pod is blocked.
+        reported_s: how many seconds ago the conditions were written; None before the first write.
         gated: Pods that wait until it is said which nodes they avoid.
         node_signs: what was seen of the nodes.
+        index_failures: Pods that joined, and that their Jobs would replace late because their indexes failed before.
         matches: by UID of a failed Job, the first rule of the failure policy that matches it; see `Matches`.
         forgets_requests: the status drops the ids of requests: the definition is older than the field.
+        adds_agents: the controller adds the agent to the Pods of groups that restart in place.
+        agents_by_default: also where the JobSet says nothing.
     """
 
     jobset: JobSet
@@ -75,9 +86,17 @@ class Observed:
     barriers: Mapping[str, WaitingBarrier] = field(default_factory=dict)
     silent: Mapping[str, FurthestBehind] = field(default_factory=dict)
     failed_pods: Mapping[str, Pod] = field(default_factory=dict)
+    marked: Mapping[str, Sequence[MarkedPod]] = field(default_factory=dict)
+    asking: Mapping[str, float] = field(default_factory=dict)
     never_joined: NeverJoined | None = None
     now_micro: str = ""
     gated: Sequence[Pod] = ()
     node_signs: NodeSigns = NO_SIGNS
+    index_failures: Sequence[Pod] = ()
     matches: Mapping[str, int | None] = field(default_factory=dict)
     forgets_requests: bool = False
+    adds_agents: bool = False
+    agents_by_default: bool = True
+    blocked: Sequence[BlockedCause] = ()
+    blocked_s: float = 0.0
+    reported_s: float | None = None

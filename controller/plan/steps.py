@@ -14,6 +14,8 @@ from typing import Final
 from inplace.controller.plan.actions import DeleteJob, Plan
 from inplace.controller.plan.active_deadline import end_at_deadline, keep_start_time
 from inplace.controller.plan.bad_nodes import avoid_bad_nodes
+from inplace.controller.plan.binding import bind_agents
+from inplace.controller.plan.blocked import tell_blocked
 from inplace.controller.plan.claims import ensure_claims
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.elastic import resize_jobs
@@ -22,6 +24,7 @@ from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.plan.executions import count_executions
 from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.finish import complete, delete_active_when_finished, delete_after_ttl
+from inplace.controller.plan.index_resets import reset_index_backoff
 from inplace.controller.plan.layout import create_missing_jobs
 from inplace.controller.plan.manual import restart_on_request
 from inplace.controller.plan.never_joined import fail_never_joined
@@ -94,6 +97,7 @@ STEPS: Final[tuple[Step, ...]] = (
     resize_jobs,
     count_executions,
     create_missing_jobs,
+    bind_agents,
     note_startup,
     follow_suspend,
     avoid_bad_nodes,
@@ -101,5 +105,7 @@ STEPS: Final[tuple[Step, ...]] = (
     restart_on_request,
     decide_epochs,
     replace_pods,
+    reset_index_backoff,
+    tell_blocked,
     watch_barriers,
 )

@@ -2,19 +2,19 @@
 Report the slots that a barrier waits for, and apply the barrier's deadline.
 
 If a barrier waits longer than a restart takes, the condition BarrierWaiting says how many Pods are there, and names up
-to ten missing ones with the reason. It is written when the wait begins and then at most once in `REPEAT_S`, because
+to ten missing ones with the reason. It is written when the wait begins and then at most once in `REWORD_S`, because
 every status write reaches all waiting agents. The annotations of docs/adr/0039 set a deadline: then an Event is sent,
 and with RecreateJobs the Jobs of the missing Pods are recreated; see controller/plan/recreations.py for how often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.barrier import NAMES_MAX, PATIENCE_S, WaitingBarrier
-from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.draft import REWORD_S, Draft
 from inplace.controller.plan.recreations import AGAIN_S, recreate
 from inplace.controller.spec import conditions
 
@@ -23,7 +23,6 @@ REASON_TEXT: Final = {
     "ahead": "announced an epoch that the group has not reached; if this stays, delete it",
     "intruder": "announced an epoch that had begun without it; the group restarts",
 }
-REPEAT_S: Final = 30.0  # at 5,000 agents of 300 bytes each: 50 kB/s at most
 
 
 def watch_barriers(draft: Draft) -> bool:
@@ -36,11 +35,11 @@ def watch_barriers(draft: Draft) -> bool:
     told = {name: barrier for name, barrier in barriers.items() if barrier.is_worth_telling or is_told}
     if not told:
         draft.turn_false(conditions.BARRIER_WAITING)
-    elif _may_tell(draft, told.values()):
+    elif not is_told or draft.may_reword():
         message = "; ".join(_words(told))
-        draft.set(conditions.barrier_waiting(message), quietly=draft.is_true(conditions.BARRIER_WAITING))
+        draft.set(conditions.barrier_waiting(message), quietly=is_told)
     for barrier in barriers.values():
-        draft.look_again(PATIENCE_S - barrier.waited_s if not barrier.is_worth_telling else REPEAT_S)
+        draft.look_again(PATIENCE_S - barrier.waited_s if not barrier.is_worth_telling else REWORD_S)
         if barrier.deadline_in_s is not None and not barrier.is_late:
             draft.look_again(barrier.deadline_in_s)
     return False
@@ -54,13 +53,6 @@ def _waiting(draft: Draft) -> Mapping[str, WaitingBarrier]:
     barriers = draft.observed.barriers.items()
     waiting = {name: barrier for name, barrier in barriers if name in scopes and name not in draft.paused}
     return {name: barrier for name, barrier in waiting.items() if scopes[name].synced < barrier.epoch}
-
-
-def _may_tell(draft: Draft, barriers: Iterable[WaitingBarrier]) -> bool:
-    """Say whether other words may be written now: with a write that happens anyway, or after a while."""
-    if not draft.is_true(conditions.BARRIER_WAITING) or draft.is_written_anyway:
-        return True
-    return all(barrier.reported_s is None or barrier.reported_s >= REPEAT_S for barrier in barriers)
 
 
 def _words(barriers: Mapping[str, WaitingBarrier]) -> Iterator[str]:

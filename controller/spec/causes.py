@@ -53,6 +53,10 @@ class Trigger(Enum):
         return self.value.title().replace("_", "")
 
 
+BLAMING: Final = (Trigger.WORKER_EXIT, Trigger.STALLED)
+"""Triggers that say something of the node: a Pod that was deleted or evicted does not."""
+
+
 class Failure(StatusRecord, frozen=True):
     """The Pod and container that failed first, as far as it is known.
 

@@ -27,6 +27,7 @@ LEFT_FAILED: Final = "JobsLeftFailed"  # ours: Jobs that failed, and the failure
 IN_PLACE_RESTARTING: Final = "InPlaceRestarting"  # ours: a group restart in place is under way
 START_WAITING: Final = "StartWaiting"  # ours: replicatedJobs whose turn has not come
 BARRIER_WAITING: Final = "BarrierWaiting"  # ours: Pods have waited for others for longer than a restart takes
+CONTAINERS_BLOCKED: Final = "ContainersBlocked"  # ours: containers that kubelet cannot start
 SPEC_PROBLEM: Final = "SpecProblem"  # ours: the spec asks for what cannot be done, and admission could not know
 
 REASON_CHARS_MAX: Final = (
@@ -152,6 +153,15 @@ def barrier_waiting(message: str) -> Condition:
 
 
 NONE_LEFT_FAILED: Final = Condition(LEFT_FAILED, False, "NoJobLeftFailed", "no job is left failed any more")
+
+
+def containers_blocked(message: str, *, image: bool) -> Condition:
+    """Return ContainersBlocked: how many Pods, which container, and kubelet's words; `image`: of a pull."""
+    reason = "ImageCannotBePulled" if image else "ContainerCannotBeCreated"
+    return Condition(CONTAINERS_BLOCKED, True, reason, message[:MESSAGE_CHARS_MAX], warning=True)
+
+
+NONE_BLOCKED: Final = Condition(CONTAINERS_BLOCKED, False, "ContainersStart", "kubelet can start every container again")
 
 
 def spec_problem(message: str) -> Condition:

@@ -1,7 +1,7 @@
 """
 The annotation `inplace.dev/escalation`: what comes after which failure, and how often in how many seconds.
 
-    inplace.dev/escalation: "InPlace=3/21600, ReplacePod=2/21600, RecreateJobs=1/86400"
+    inplace.dev/escalation: "InPlace=3/21600, ReplacePod=2/21600, RecreateJob=2/86400, RecreateJobs=1/86400"
 
 Each *escalation step* (on the wire: rung) may be used at most so many times in any window of so many seconds. A counted
 failure uses the first step whose window has room. When none has, the JobSet fails. The *uses* stand in
@@ -25,10 +25,12 @@ from inplace.controller.spec.status_record import StatusRecord
 
 IN_PLACE: Final = "InPlace"
 REPLACE_POD: Final = "ReplacePod"  # the Pod that failed first is replaced, the others restart in place
+RECREATE_JOB: Final = "RecreateJob"  # that of the Pod that failed first is made anew, the others restart in place
 RECREATE_JOBS: Final = "RecreateJobs"
 FAIL: Final = "Fail"  # no step had room; a use's word, never the user's
-LEAVE_NODE: Final = "LeaveNode"  # no step: the Pod that failed first leaves a bad node (controller/spec/bad_nodes.py)
-STEP_NAMES: Final = (IN_PLACE, REPLACE_POD, RECREATE_JOBS)
+LEAVE_NODE: Final = "LeaveNode"  # no step: a Pod leaves a bad node, or a marked one
+LEAVES: Final = "PodLeavesNode"  # the Event's reason
+STEP_NAMES: Final = (IN_PLACE, REPLACE_POD, RECREATE_JOB, RECREATE_JOBS)
 USES_MAX: Final = 64  # of one step; each is 60 to 400 bytes of the status
 WINDOW_S_MAX: Final = 30 * 24 * 3600
 
@@ -122,8 +124,14 @@ def kept(escalation: Escalation, uses: Sequence[Use], now_s: float, now: str) ->
 
 
 def use_of_restart(uses: Sequence[Use], scope: str, epoch: int) -> Use | None:
-    """Return the newest use of one scope's restart to one epoch; None where it has none."""
-    return next((use for use in reversed(uses) if use.leads_to(scope, epoch)), None)
+    """Return the newest use of one scope's restart to one epoch, that of a step first; None if it has none."""
+    found = [use for use in reversed(uses) if use.leads_to(scope, epoch)]
+    return next((use for use in found if use.step != LEAVE_NODE), found[0] if found else None)
+
+
+def pod_leaving(uses: Sequence[Use], scope: str, epoch: int) -> Use | None:
+    """Return the newest use of one scope's restart to one epoch by which a Pod is replaced; None if it has none."""
+    return next((use for use in reversed(uses) if use.pod_uid and use.leads_to(scope, epoch)), None)
 
 
 def without_epoch(status: Mapping[str, Any], scope: str, epoch: int) -> list[dict[str, Any]]:

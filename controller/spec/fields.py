@@ -67,7 +67,7 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """spec.failurePolicy."""
+    """spec.failurePolicy, with what `common.wire.in_place` says of it."""
 
     restarts_max: int = 0
     strategy: str = "Recreate"
@@ -148,7 +148,7 @@ def read_claims(policies: Sequence[Mapping[str, Any]]) -> Iterator[Claim]:
 
 
 def read_failure_policy(policy: Mapping[str, Any] | None) -> FailurePolicy | None:
-    """Read spec.failurePolicy."""
+    """Read a failure policy."""
     if policy is None:
         return None
     return FailurePolicy(

@@ -19,6 +19,8 @@ from inplace.controller.spec.stored import annotations_read, as_raw
 
 T = TypeVar("T")
 Port = tuple[int, str]  # number and protocol
+DEFAULT_ACCOUNT: Final = "default"  # every namespace has it
+TOLERATIONS_MAX: Final = 64  # of a template that are kept; the others are read from a Pod where they matter
 PORTS_MAX: Final = 1_000  # of a JobSet's Service, 75 kB; a Pod listens on a few
 
 _Text = str | None
@@ -51,6 +53,8 @@ class _Affinity(msgspec.Struct, rename="camel"):
 
 class _PodSpec(msgspec.Struct, rename="camel"):
     restart_policy: _Text = None
+    service_account_name: _Text = None
+    service_account: _Text = None
     containers: list[_Container] | None = None
     init_containers: list[_Container] | None = None
     volumes: list[_Named] | None = None
@@ -92,6 +96,8 @@ class TemplateForm:
         annotations: those of template.metadata that are read.
         annotation_bytes: of all annotations of the template's Job, or of its Pods where they have more.
         ports: of its containers, each once; of too many the first `PORTS_MAX` and one more.
+        tolerations: of its Pods, the first `TOLERATIONS_MAX`; admission may add to them.
+        service_account: of its Pods; admission gives `default` to those that name none.
     """
 
     parallelism: int | None = None
@@ -102,6 +108,8 @@ class TemplateForm:
     annotations: Mapping[str, str] = field(default_factory=dict)
     annotation_bytes: int = 0
     ports: tuple[Port, ...] = ()
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    service_account: str = DEFAULT_ACCOUNT
 
 
 class _Dependency(msgspec.Struct):
@@ -253,6 +261,7 @@ def _decode_at(path: str, decoder: msgspec.json.Decoder[T], value: object) -> T:
 def _form_of(template: _JobTemplate) -> TemplateForm:
     spec = template.spec or _JobSpec()
     metadata, pods = template.metadata or _Metadata(), (spec.template or _PodTemplate()).metadata or _Metadata()
+    pod_spec = (spec.template or _PodTemplate()).spec or _PodSpec()
     return TemplateForm(
         parallelism=spec.parallelism,
         completions=spec.completions,
@@ -260,8 +269,10 @@ def _form_of(template: _JobTemplate) -> TemplateForm:
         completion_mode=spec.completion_mode,
         pod_replacement_policy=spec.pod_replacement_policy,
         annotations=annotations_read(metadata.annotations or {}),
-        ports=_ports((spec.template or _PodTemplate()).spec or _PodSpec()),
+        ports=_ports(pod_spec),
+        tolerations=tuple((pod_spec.tolerations or ())[:TOLERATIONS_MAX]),
         annotation_bytes=max(_size(metadata.annotations or {}), _size(pods.annotations or {})),
+        service_account=pod_spec.service_account_name or pod_spec.service_account or DEFAULT_ACCOUNT,
     )
 
 

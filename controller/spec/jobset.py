@@ -18,6 +18,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Shape
 from inplace.common.wire import names as wire
+from inplace.common.wire.in_place import failure_policy_of
 from inplace.controller.spec import conditions
 from inplace.controller.spec.bad_nodes import BadNodes, read_bad_nodes
 from inplace.controller.spec.escalation import FAIL, Escalation, Use, read_escalation, use_of_restart, uses_of
@@ -36,6 +37,7 @@ from inplace.controller.spec.fields import (
     read_success_policy,
 )
 from inplace.controller.spec.form import check_form
+from inplace.controller.spec.marked_nodes import read_marked_nodes
 from inplace.controller.spec.no_progress import NoProgressLimit, read_no_progress
 from inplace.controller.spec.places import Numbers, Places
 from inplace.controller.spec.requests import BarrierDeadline, RestartRequest, read_deadline, read_fence, read_request
@@ -206,6 +208,11 @@ class JobSet:
         """Return when replaced Pods avoid a node; None for never, or what cannot be read."""
         return self._asked(read_bad_nodes) if self.is_in_place else None
 
+    @property
+    def leaves_marked_nodes(self) -> bool:
+        """Say whether a Pod that failed first, or is waited for, leaves a marked node; also if that cannot be read."""
+        return self.is_in_place and self._asked(read_marked_nodes) is not False
+
     @cached_property
     def escalation(self) -> Escalation:
         """Return the steps of the escalation; none where there is no escalation, or it cannot be read."""
@@ -241,7 +248,7 @@ class JobSet:
     @property
     def replaces_pods(self) -> bool:
         """Say whether a restart in place may replace a Pod."""
-        return bool(self.escalation) or self.bad_nodes is not None
+        return bool(self.escalation) or self.bad_nodes is not None or self.leaves_marked_nodes
 
     @cached_property
     def replaced_pods(self) -> frozenset[str]:
@@ -369,7 +376,7 @@ def parse_jobset(raw: KubeObject) -> JobSet:
             name=str(metadata["name"]),
             uid=str(metadata["uid"]),
             replicated_jobs=tuple(map(read_replicated_job, spec.get("replicatedJobs") or (), forms)),
-            failure_policy=read_failure_policy(spec.get("failurePolicy")),
+            failure_policy=read_failure_policy(failure_policy_of(raw)),
             success_policy=read_success_policy(spec.get("successPolicy") or {}),
             network=read_network(spec.get("network") or {}),
             suspended=bool(spec.get("suspend")),

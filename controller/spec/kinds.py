@@ -1,5 +1,5 @@
 """
-The fields of Jobs, Pods and claims that the controller keeps: those that a decision reads.
+The fields of Jobs and Pods that the controller keeps: those that a decision reads.
 
 A user who may create a Pod can put a megabyte into it. Of the fields that are read, the API server lets annotations,
 owner references and scheduling gates grow so far. They are cut here, so that a Pod takes some 2 kB.
@@ -7,12 +7,14 @@ owner references and scheduling gates grow so far. They are cut here, so that a 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from inplace.common.kube.codec import SlimMeta, slim
 from inplace.common.wire import names as wire
+from inplace.controller.spec.blocked import Blocked, blocked
+from inplace.controller.spec.containers import ContainerStatus, InitStatus
 
 VALUE_CHARACTERS_MAX: Final = 256  # phases, the longest value that an agent writes, has 160
 GATES_MAX: Final = 16  # ours, and a queue's or a quota's or two
@@ -154,6 +156,8 @@ class PodAnnotations(
         "phases": wire.PHASES,
         "worker_failed": wire.WORKER_FAILED,
         "fenced_within": wire.FENCED_WITHIN,
+        "index_failures": wire.INDEX_FAILURES,
+        "index_failures_ignored": wire.INDEX_FAILURES_IGNORED,
     },
 ):
     """The annotations of a Pod that are read."""
@@ -164,6 +168,8 @@ class PodAnnotations(
     phases: str | None = None
     worker_failed: str | None = None
     fenced_within: str | None = None
+    index_failures: str | None = None
+    index_failures_ignored: str | None = None
 
 
 class PodMeta(OwnedMeta, rename="camel", frozen=True, gc=False):
@@ -171,75 +177,6 @@ class PodMeta(OwnedMeta, rename="camel", frozen=True, gc=False):
 
     labels: PodLabels | None = None
     annotations: PodAnnotations | None = None
-
-
-class Running(msgspec.Struct, frozen=True, gc=False):
-    """state.running: that it is there is all that is read."""
-
-
-class Terminated(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """state.terminated."""
-
-    exit_code: int = 0
-    reason: str | None = None
-    message: str | None = None
-    finished_at: str | None = None
-
-
-class Waiting(msgspec.Struct, frozen=True, gc=False):
-    """state.waiting."""
-
-    reason: str | None = None
-
-
-class ContainerState(msgspec.Struct, frozen=True, gc=False):
-    """One of running, terminated and waiting."""
-
-    running: Running | None = None
-    terminated: Terminated | None = None
-    waiting: Waiting | None = None
-
-
-RESTARTED_WHOLE: Final = "RestartingAllContainers"
-"""kubelet's reason in lastState of a container that the rule RestartAllContainers ended; no back-off follows."""
-
-
-class LastEnd(msgspec.Struct, frozen=True, gc=False):
-    """lastState.terminated: why alone is read."""
-
-    reason: str | None = None
-
-
-class LastState(msgspec.Struct, frozen=True, gc=False):
-    """lastState of a container."""
-
-    terminated: LastEnd | None = None
-
-
-NO_LAST: Final = LastState()
-LAST_RESTARTED_WHOLE: Final = LastState(LastEnd(RESTARTED_WHOLE))
-
-
-class Restarts(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """How often a container was restarted, and how it ended before; two objects serve for all lastStates."""
-
-    restart_count: int = 0
-    last_state: LastState = NO_LAST
-
-    def __post_init__(self) -> None:
-        """Keep of lastState only whether the whole Pod was restarted."""
-        last = self.last_state
-        if last is not NO_LAST:
-            was_whole = last.terminated is not None and last.terminated.reason == RESTARTED_WHOLE
-            msgspec.structs.force_setattr(self, "last_state", LAST_RESTARTED_WHOLE if was_whole else NO_LAST)
-
-
-class ContainerStatus(Restarts, frozen=True, gc=False, kw_only=True, rename={"container_id": "containerID"}):
-    """Status of a regular container."""
-
-    name: str
-    container_id: str | None = None
-    state: ContainerState = ContainerState()
 
 
 class Gate(msgspec.Struct, frozen=True, gc=False):
@@ -259,20 +196,6 @@ class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
         """Drop the gates of a Pod that has more than anybody uses; it is not for us to lift one then."""
         if self.scheduling_gates is not None and len(self.scheduling_gates) > GATES_MAX:
             msgspec.structs.force_setattr(self, "scheduling_gates", None)
-
-
-class InitState(msgspec.Struct, frozen=True, gc=False):
-    """State of an init container; that it runs is not read."""
-
-    waiting: Waiting | None = None
-    terminated: Terminated | None = None
-
-
-class InitStatus(Restarts, frozen=True, gc=False, kw_only=True):
-    """Status of an init container."""
-
-    name: str
-    state: InitState = InitState()
 
 
 class PodCondition(msgspec.Struct, frozen=True, gc=False):
@@ -316,15 +239,22 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
         msgspec.structs.force_setattr(self, "init_container_statuses", kept)
 
     @property
-    def all_statuses(self) -> tuple[ContainerStatus | InitStatus, ...]:
+    def all_statuses(self) -> tuple[InitStatus, ...]:
         """Return all that is kept of the containers, the workers' first."""
         return (*(self.container_statuses or ()), *(self.init_container_statuses or ()))
 
     @property
+    def blocked(self) -> Blocked | None:
+        """Return why the first container that kubelet cannot start does not; those that come first, first."""
+        for status in (*(self.init_container_statuses or ()), *(self.container_statuses or ())):
+            if (waiting := status.state.waiting) is not None and waiting.is_blocked:
+                return blocked(status.name, status.image or "", waiting.reason, waiting.message)
+        return None
+
+    @property
     def waiting_reason(self) -> str | None:
         """Return what the first container that waits waits for, with its name; those that come first, first."""
-        statuses: tuple[InitStatus | ContainerStatus, ...] = self.init_container_statuses or ()
-        for status in (*statuses, *(self.container_statuses or ())):
+        for status in (*(self.init_container_statuses or ()), *(self.container_statuses or ())):
             if status.state.waiting is not None and status.state.waiting.reason:
                 return f"{status.state.waiting.reason} of container {status.name}"
         return None
@@ -372,16 +302,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return controller_uid(self.metadata.owner_references, "Job")
 
 
-class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
-    """A PersistentVolumeClaim, slim: that it exists, whose it is, and its spec as it is stored, to compare."""
+class Namespace(msgspec.Struct, frozen=True, gc=False):
+    """A Namespace, slim: that it is there is all that is read, of those with the label that is watched."""
 
-    metadata: OwnedMeta
-    spec: dict[str, Any] = {}
-
-    @property
-    def owner_uid(self) -> str | None:
-        """Return the UID of the JobSet that controls this claim."""
-        return controller_uid(self.metadata.owner_references, wire.KIND)
+    metadata: SlimMeta
 
 
 def controller_uid(owners: tuple[Owner, ...] | None, kind: str) -> str | None:
@@ -394,4 +318,4 @@ def controller_uid(owners: tuple[Owner, ...] | None, kind: str) -> str | None:
 
 JOB_CODEC: Final = slim(Job)
 POD_CODEC: Final = slim(Pod)
-CLAIM_CODEC: Final = slim(PersistentVolumeClaim)
+NAMESPACE_CODEC: Final = slim(Namespace)

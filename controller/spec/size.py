@@ -16,6 +16,8 @@ REPLICATED_JOBS_MAX: Final = 100  # our CRD's; some steps compare each of them w
 JOBS_MAX: Final = 10_000  # of one JobSet: a pass takes 10 us for each, and nothing else runs meanwhile
 SLOTS_MAX: Final = 100_000  # of the groups of one JobSet: what Kubernetes allows one Indexed Job; a cluster has 150,000
 ANNOTATION_BYTES_MAX: Final = 252 * 1024  # of a template: the API takes 256 KiB, and ours are up to 4 KiB of them
+ETCD_BYTES_MAX: Final = 1_536 * 1024  # of one object, by etcd's default; a JobSet of the user's is below it
+TEMPLATE_BYTES_MAX: Final = ETCD_BYTES_MAX - 48 * 1024  # of JSON; labels, annotations and an agent are added to the Job
 CURE: Final = "nothing is done for this jobset; create it anew, smaller, or divide it into several"
 
 
@@ -38,3 +40,14 @@ def oversize(replicated_jobs: Sequence[ReplicatedJob], *, in_place: bool) -> Ite
             f"{where}: expected replicas * parallelism of at most {SLOTS_MAX:,} pods that restart together in place, "
             f"saw {slots:,}; {CURE}"
         )
+
+
+def heavy_templates(replicated_jobs: Sequence[ReplicatedJob]) -> Iterator[str]:
+    """Yield which templates leave too little room for what a Job gets beside them; a server may take larger ones."""
+    for job in replicated_jobs:
+        if (size := len(job.template_json)) > TEMPLATE_BYTES_MAX:
+            yield (
+                f'spec.replicatedJobs[name="{job.name}"].template: expected at most {TEMPLATE_BYTES_MAX:,} bytes of '
+                f"JSON, saw {size:,}: with what its jobs get beside it they may exceed the {ETCD_BYTES_MAX:,} bytes "
+                "that etcd takes, and the API refuses them; move data into a ConfigMap or a volume, in a new jobset"
+            )

@@ -26,15 +26,26 @@ OF_GROUPS: Final = (
     wire.BARRIER_DEADLINE,
     wire.BARRIER_DEADLINE_ACTION,
     wire.BAD_NODES,
+    wire.MARKED_NODES,
     wire.ESCALATION,
     wire.NO_PROGRESS,
     wire.CRASH_LOOP_BACKOFF,
+    wire.AGENT,
+    wire.AGENT_RESOURCES,
+    wire.WORKERS,
     *LIMITS,
 )
 """Annotations that mean nothing where groups do not restart in place."""
 
 _ANNOTATIONS: Final = frozenset(
-    {wire.DISABLE, wire.EXCLUSIVE_TOPOLOGY, wire.NODE_SELECTOR_STRATEGY, wire.RESTART_SCOPE, *OF_GROUPS}
+    {
+        wire.RESTART_IN_PLACE,
+        wire.DISABLE,
+        wire.EXCLUSIVE_TOPOLOGY,
+        wire.NODE_SELECTOR_STRATEGY,
+        *wire.SETTINGS.values(),
+        *OF_GROUPS,
+    }
 )
 _METADATA: Final = frozenset(
     {"name", "namespace", "uid", "resourceVersion", "generation", "deletionTimestamp", "annotations"}

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.controller.injection.index_backoff import next_pod_words
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.pods import epoch_of
 
+NO_POD: Final = "no pod"  # its Job made none, and none is left of it
 WORDS_MAX: Final = 120  # of one reason; ten of them and a headline stay readable
 
 
@@ -23,7 +25,7 @@ def why_absent(job: Job | None, pods: Sequence[Pod], promises: Mapping[str, int]
     if job is None:
         return "its job does not exist"
     if not pods:
-        return "no pod: its job is being deleted" if job.is_leaving else "no pod"
+        return "no pod: its job is being deleted" if job.is_leaving else NO_POD
     for pod in pods:
         if (promised := promises.get(pod.metadata.uid)) is not None:
             where = f" on {pod.spec.node_name}" if pod.spec.node_name else ""
@@ -35,13 +37,20 @@ def why_absent(job: Job | None, pods: Sequence[Pod], promises: Mapping[str, int]
 
 def _of_pod(pod: Pod) -> str:
     phase, where = pod.status.phase or "Pending", f" on {pod.spec.node_name}" if pod.spec.node_name else ""
-    if pod.metadata.deletion_timestamp is not None:
+    if pod.metadata.deletion_timestamp is not None and phase != "Failed":
         return f"Terminating{where}"
     if phase == "Pending":
         return f"Pending: {_pending(pod)}{where}"
     if phase in ("Failed", "Succeeded"):
-        return f"{phase}: {pod.status.reason}{where}" if pod.status.reason else f"{phase}{where}"
+        next_pod = f"; {words}" if phase == "Failed" and (words := _next_pod(pod)) else ""
+        return (f"{phase}: {pod.status.reason}{where}" if pod.status.reason else f"{phase}{where}") + next_pod
     return f"{phase}{where}: {_announced(pod)}"
+
+
+def _next_pod(pod: Pod) -> str:
+    keys = pod.metadata.annotations
+    ended = [one.state.terminated.finished_at for one in pod.status.all_statuses if one.state.terminated is not None]
+    return "" if keys is None else next_pod_words(keys.index_failures, keys.index_failures_ignored, ended)
 
 
 def _pending(pod: Pod) -> str:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from inplace.common.guard_command import is_guarded
-from inplace.common.wire.phases import is_done
+from inplace.common.agent_command import is_guarded
+from inplace.common.wire.phases import exit_code_of
 from inplace.controller.spec.causes import COMPLETED, Cause, Failure, Trigger, unix_time
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, Pod
@@ -68,7 +68,7 @@ def _wanted(jobset: JobSet, scope: str) -> frozenset[str]:
 def _has_told(pod: Pod, synced: int) -> bool:
     """Say whether the announcement of the next epoch tells that a worker of the running one completed."""
     annotations = pod.metadata.annotations
-    if annotations is None or annotations.phases is None or not is_done(annotations.phases):
+    if annotations is None or annotations.phases is None or exit_code_of(annotations.phases) != 0:
         return False
     return known_epoch(pod) > synced
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.escalation import use_of_restart
+from inplace.controller.spec.escalation import pod_leaving, use_of_restart
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.group import Group, ScopeLedger
 
@@ -15,23 +15,26 @@ def failed_pods(
 ) -> dict[str, Pod]:
     """Return them by scope.
 
-    A Pod counts if its worker was seen to exit first and it still lives. After a hang the Pod that told first is as
+    A Pod that is being replaced comes first. Else a Pod counts if its worker was seen to exit first and it still lives,
+    unless the restart has taken another step. After a hang the Pod that told first is as
     likely healthy, and a Pod that is lost has a replacement already.
 
     Args:
-        group: with an escalation.
+        group: whose restarts may replace Pods.
         pod_named: finds a Pod of its namespace by name.
         home_of: finds who counts a Pod, by its UID.
     """
     found, jobset = {}, group.jobset
     for name, scope_ledger in group.ledgers.items():
-        use = use_of_restart(jobset.escalation_uses, name, jobset.scopes[name].synced + 1)
+        uses, epoch = jobset.escalation_uses, jobset.scopes[name].synced + 1
+        leaving, use = pod_leaving(uses, name, epoch), use_of_restart(uses, name, epoch)
         cause = scope_ledger.cause
         has_exited = cause is not None and cause.trigger is Trigger.WORKER_EXIT
         failure = cause.failure if cause is not None and has_exited else None
-        pod = pod_named(use.pod if use is not None else failure.pod if failure is not None else "")
+        candidate = failure.pod if failure is not None and use is None else ""
+        pod = pod_named(leaving.pod if leaving is not None else candidate)
         if pod is None or home_of(pod.metadata.uid) is not scope_ledger:
             continue
-        if use is not None or scope_ledger.ledger.lives(pod.metadata.uid):
+        if leaving is not None or scope_ledger.ledger.lives(pod.metadata.uid):
             found[name] = pod
     return found

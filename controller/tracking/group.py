@@ -12,12 +12,15 @@ from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Cause, failure_of_entry, unix_time
 from inplace.controller.spec.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.kinds import Pod
 from inplace.controller.spec.last_restart import cause_of
 from inplace.controller.spec.rules import Matches
 from inplace.controller.spec.scopes import Scope
+from inplace.controller.tracking.blocked_pods import BlockedPods
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 from inplace.controller.tracking.fences import Fences
 from inplace.controller.tracking.last_steps import LastSteps
+from inplace.controller.tracking.marked_pods import MarkedPods
 from inplace.controller.tracking.never_joined import EarlyEnds
 from inplace.controller.tracking.node_watch import NodeWatch
 
@@ -50,6 +53,7 @@ class ScopeLedger:
         paused_until_s: until when its next epoch waits after failures without progress.
         fences: which Pods leave although nobody can say that their workers have ended.
         early_ends: which Pods start again and again before they join.
+        marked: which Pods are on marked nodes, since the last sync.
     """
 
     jobset_uid: str
@@ -65,6 +69,7 @@ class ScopeLedger:
     silence: LastSteps = field(default_factory=LastSteps)
     fences: Fences = field(default_factory=Fences)
     early_ends: EarlyEnds = field(default_factory=EarlyEnds)
+    marked: MarkedPods = field(default_factory=MarkedPods)
 
     def note_status(self, scope: Scope) -> None:
         """Take in a status that the ledger has learnt."""
@@ -101,6 +106,8 @@ class Group:
         reported_s: when conditions were last written.
         dirty_since_s: since when counters wait to be written; None while none do.
         nodes: what the Pods say of their nodes.
+        index_failures: by UID, the Pods that joined, and whose index had lost Pods before.
+        blocked: which Pods have a container that kubelet cannot start.
         matches: which rule of the failure policy each failed Job matches.
     """
 
@@ -111,6 +118,8 @@ class Group:
     reported_s: float | None = None
     dirty_since_s: float | None = None
     nodes: NodeWatch = field(default_factory=NodeWatch)
+    index_failures: dict[str, Pod] = field(default_factory=dict)
+    blocked: BlockedPods = field(default_factory=BlockedPods)
     matches: Matches = field(default_factory=Matches)
 
     @property
@@ -139,6 +148,7 @@ class Group:
             if (scope_ledger := self.ledgers.get(name)) is not None:
                 if scope.synced > scope_ledger.ledger.synced:
                     scope_ledger.early_ends.clear()
+                    scope_ledger.marked = MarkedPods()
                     scope_ledger.waits_since_s = scope_ledger.deadline_from_s = None
                     if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
                         scope_ledger.cause, scope_ledger.silence = None, LastSteps()

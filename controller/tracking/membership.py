@@ -21,8 +21,9 @@ from inplace.common.kube.timestamps import micro_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.controller.spec.buckets import is_current
 from inplace.controller.spec.causes import Cause
+from inplace.controller.spec.claim import PersistentVolumeClaim
 from inplace.controller.spec.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset
-from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
+from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.last_restart import synced_at_of
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.service import Service
@@ -31,7 +32,7 @@ from inplace.controller.tracking.counts import GroupCount
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
 from inplace.controller.tracking.name_references import NameReferences
-from inplace.controller.tracking.pods import NOWHERE, Reading, fenced_within_s, read_pod
+from inplace.controller.tracking.pods import NOWHERE, Reading, fenced_within_s, index_has_failed, read_pod
 from inplace.controller.tracking.signs import seconds_since, sign_of
 
 _Owner = tuple[str, str]  # namespace and UID
@@ -234,6 +235,8 @@ class Membership:
         Return its group, that ledger, the Pod's broken fields, and whether the ledger may decide otherwise now.
         """
         group, scope_ledger, reading = self._assign(pod, job_uid)
+        if group is not None and group.blocked.note(pod, self.clock.monotonic_s()):
+            self.wake(group.key, COUNTERS_HOLD_S)
         uid = pod.metadata.uid
         home = self._home_of.get(uid)
         moved = home is not scope_ledger or reading.view is None
@@ -247,6 +250,10 @@ class Membership:
             self._home_of[uid] = scope_ledger
             moved |= scope_ledger.ledger.observe(reading.view)
             joined = scope_ledger.ledger.synced > 0 and bool(reading.view.epoch)
+            if joined and index_has_failed(pod):
+                group.index_failures[uid] = pod
+            elif group.index_failures:
+                group.index_failures.pop(uid, None)
             if scope_ledger.early_ends.note(pod, joined=joined):
                 self.wake(group.key, 0.0)
             if scope_ledger.fences.note_pod(uid, fenced_within_s(pod)) and group is not None:
@@ -259,6 +266,11 @@ class Membership:
         if home is not None:
             home.fences.forget(pod_uid)
             home.early_ends.forget(pod_uid)
+            is_news = home.marked.forget(pod_uid)
+            if (group := self._groups.get(home.jobset_uid)) is not None:
+                group.index_failures.pop(pod_uid, None)
+                if is_news:
+                    self.wake(group.key, 0.0)
         if home is not None and vanished:
             home.ledger.vanish(pod_uid)
         elif home is not None:

@@ -39,7 +39,6 @@ def _barrier(membership: Membership, group: Group, scope_ledger: ScopeLedger, no
         arrived=ledger.arrived(),
         expected=ledger.shape.size,
         waited_s=waited_s,
-        reported_s=None if group.reported_s is None else now_s - group.reported_s,
         missing=tuple(islice(_missing(membership, group, scope_ledger, arrived), NAMES_MAX)) if is_told else (),
         in_the_way=ledger.names_in_the_way() if is_told else {},
         deadline_in_s=left_s,
@@ -67,7 +66,7 @@ def _missing(
         pods = [pod for uid in uids if job is not None and (pod := membership.pod_of(job, uid)) is not None]
         ends = next((one for pod in pods if (one := scope_ledger.early_ends.of(pod.metadata.uid)) is not None), None)
         why = str(ends) if ends is not None else why_absent(job, pods, scope_ledger.fences.promises)
-        yield Missing(_job_name(group, slot), slot.completion_index, why)
+        yield Missing(_job_name(group, slot), slot.completion_index, why, pods[0] if len(pods) == 1 else None)
 
 
 def _job_name(group: Group, slot: Slot) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from inplace.controller.spec.claim import PersistentVolumeClaim
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import PersistentVolumeClaim
 from inplace.controller.spec.service import Service
 
 _Name = tuple[type, str, str]  # of what kind, in which namespace, under what name

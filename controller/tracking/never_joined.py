@@ -23,7 +23,8 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE as UNFIT
 from inplace.controller.plan.observed import NeverJoined
 from inplace.controller.spec.causes import Failure
-from inplace.controller.spec.kinds import LAST_RESTARTED_WHOLE, ContainerStatus, InitStatus, Job, Pod
+from inplace.controller.spec.containers import LAST_RESTARTED_WHOLE, InitStatus
+from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.pods import epoch_of
 from inplace.controller.tracking.signs import exit_of
 
@@ -86,7 +87,7 @@ def _ended_in_place(pod: Pod, before: int) -> NeverJoined | None:
     if pod.status.phase in ("Failed", "Succeeded") or pod.is_disrupted:
         return None
     workers, others = pod.status.container_statuses or (), pod.status.init_container_statuses or ()
-    ended: list[ContainerStatus | InitStatus] = [
+    ended: list[InitStatus] = [
         *(status for status in workers if (code := _code(status)) is not None and code not in ENDED_BY_OTHERS),
         *(status for status in others if _code(status) in COME_AGAIN),
     ]
@@ -95,7 +96,7 @@ def _ended_in_place(pod: Pod, before: int) -> NeverJoined | None:
     return NeverJoined(_restarts(pod) - before + 1, exit_of(pod, ended), stays=True)
 
 
-def _code(status: ContainerStatus | InitStatus) -> int | None:
+def _code(status: InitStatus) -> int | None:
     return status.state.terminated.exit_code if status.state.terminated is not None else None
 
 

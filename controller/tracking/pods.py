@@ -90,6 +90,12 @@ def worker_of(pod: Pod) -> Worker:
     return Worker(",".join(instances).strip(","), running, failed)
 
 
+def index_has_failed(pod: Pod) -> bool:
+    """Say whether earlier Pods of its index failed, so that its Job waits longer before it replaces this one."""
+    keys = pod.metadata.annotations
+    return keys is not None and not {keys.index_failures, keys.index_failures_ignored} <= {None, "0"}
+
+
 def epoch_of(pod: Pod) -> int | None:
     """Read the epoch that a Pod announced; None when it announced nothing.
 

@@ -9,14 +9,17 @@ from msgspec.structs import replace
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.ledger import Ledger
+from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import WorkerFailure
 from inplace.controller.spec.causes import Failure, Trigger, unix_time
-from inplace.controller.spec.kinds import ContainerStatus, InitStatus, Pod
+from inplace.controller.spec.containers import InitStatus
+from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.pods import failure_told, known_epoch
 
 SKEW_S_MAX = 60.0  # between a container's end and its sign here: beyond this a clock is wrong, or kubelet was away
 WHOLE_SECONDS = len("2026-01-01T00:00:00")  # of a time, which is all that kubelet keeps
 
+TOLD = "its agent told"
 UNSEEN_EXIT = "it announced the next epoch, and no exit code of it was seen"
 
 
@@ -48,7 +51,16 @@ def sign_of(old: Pod | None, new: Pod | None, ledger: Ledger, *, lived: bool, sy
         return Trigger.POD_LOST, None
     ended = [status for status in pod.status.all_statuses if _end_of(status) >= synced_at[:WHOLE_SECONDS]]
     failure = exit_of(pod, ended)
-    return Trigger.WORKER_EXIT, failure if failure.container else replace(failure, message=UNSEEN_EXIT)
+    return Trigger.WORKER_EXIT, failure if failure.container else _announced_exit(new, failure)
+
+
+def _announced_exit(pod: Pod, failure: Failure) -> Failure:
+    """Say how a worker ended whose process was started anew: as the Pod's announcement tells, if it does."""
+    annotations = pod.metadata.annotations
+    code = exit_code_of(annotations.phases) if annotations is not None and annotations.phases is not None else None
+    if not code:  # a completed worker is no failure; see controller/tracking/completions.py
+        return replace(failure, message=UNSEEN_EXIT)
+    return replace(failure, container=_only_worker(pod), exit_code=code, message=TOLD)
 
 
 def _stall_of(pod: Pod, epoch: int) -> tuple[Trigger, Failure] | None:
@@ -79,7 +91,7 @@ def _death_of(pod: Pod, epoch: int) -> Failure:
     told = _failure_told(pod)
     if failure.container or told is None or told.epoch != epoch:
         return failure
-    message = "its agent told" if told.code is not None else "its agent told: the container ended without a word"
+    message = TOLD if told.code is not None else "its agent told: the container ended without a word"
     if told.in_vain:
         restarts = "the last restart" if told.in_vain == 1 else f"the last {told.in_vain} restarts"
         message += f": {restarts} did not help, so its Pod gets clean containers"
@@ -112,7 +124,7 @@ def _end_of_pod(pod: Pod) -> tuple[Trigger, Failure] | None:
     return Trigger.POD_LOST, loss_of(pod)
 
 
-def exit_of(pod: Pod, statuses: Iterable[ContainerStatus | InitStatus]) -> Failure:
+def exit_of(pod: Pod, statuses: Iterable[InitStatus]) -> Failure:
     """Say which of these containers of a Pod failed first; a Failure without a container when none did."""
     ended = [status for status in statuses if _has_failed(status)]
     if not ended:
@@ -151,11 +163,11 @@ def seconds_since(finished_at: str, now_s: float) -> float | None:
     return now_s - ended_s if ended_s is not None and 0.0 <= now_s - ended_s <= SKEW_S_MAX else None
 
 
-def _has_failed(status: ContainerStatus | InitStatus) -> bool:
+def _has_failed(status: InitStatus) -> bool:
     return status.state.terminated is not None and status.state.terminated.exit_code != 0
 
 
-def _end_of(status: ContainerStatus | InitStatus) -> str:
+def _end_of(status: InitStatus) -> str:
     """Return when a container ended, as text that sorts; kubelet writes all in UTC and one form."""
     ended = status.state.terminated
     return (ended.finished_at if ended is not None else None) or ""

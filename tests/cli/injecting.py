@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from inplace.cli.inject.jobset import Refusal, inject
-from inplace.cli.inject.pod import InjectOptions
 from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import Stream
-from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.text import with_documents
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod import InjectOptions
 from tests.cli.command import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -97,6 +97,10 @@ def jobset_of(text: str) -> KubeObject:
 
 
 PLAIN: Final = example("plain.yaml")
+SILENT: Final = PLAIN.replace("              command: [python3, -m, inplace.examples.train]\n", "")
+TWO: Final = PLAIN.replace(
+    "            volumes:", "            - {name: logger, image: 'logger:1', command: [log]}\n            volumes:"
+)
 
 
 def pod_spec_of(text: str) -> KubeObject:

@@ -18,6 +18,7 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
@@ -29,8 +30,10 @@ Documents = list[KubeObject]
 
 
 def documents(pods: int) -> Documents:
-    """Return the example with `pods` Pods."""
-    return with_pods(read_manifests(EXAMPLE), pods)
+    """Return the example with `pods` Pods, in whose restarts kubelet takes part."""
+    made = with_pods(read_manifests(EXAMPLE), pods)
+    jobset_of(made)["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
+    return made
 
 
 def jobset_of(manifests: Documents) -> KubeObject:

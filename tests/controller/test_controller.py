@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from inplace.common.kube.resources import PODS, SERVICES
+from inplace.common.kube.resources import PODS, SERVICES, KubeObject
 from inplace.common.wire import names as wire
 from tests.controller.crew import exists
 from tests.controller.manifests import jobset, replicated_job
@@ -162,6 +162,36 @@ async def test_a_completed_pod_is_recreated_when_the_group_restarts(rig: Rig) ->
     await crew.make_pods()
     await rig.meet(crew, 2)
     assert await crew.epochs() == (2, 1)
+
+
+@pytest.mark.parametrize("policy", [None, {"maxRestarts": 0, "restartStrategy": "Recreate"}])
+async def test_the_annotation_is_a_failure_policy(rig: Rig, policy: KubeObject | None) -> None:
+    """The group restarts in place as often as its number says, which may change while it runs; the spec stays."""
+    annotations = {wire.CRASH_LOOP_BACKOFF: "0", wire.RESTART_IN_PLACE: "1"}
+    manifest = jobset(strategy=None, annotations=annotations)
+    spec = manifest["spec"] | ({} if policy is None else {"failurePolicy": policy})
+    crew = await rig.started(manifest | {"spec": spec})
+    stored = (await crew.jobset())["spec"]
+    await rig.meet(crew, 2)
+    await rig.annotate({wire.RESTART_IN_PLACE: "2"})
+    await rig.meet(crew, 3)
+    assert await crew.epochs() == (3, 2)
+    assert (await crew.jobset())["spec"] == stored
+    await rig.meet(crew, 4)
+    assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
+
+
+async def test_without_the_annotation_the_group_is_none_any_more(rig: Rig) -> None:
+    """Removed while it runs: nothing is deprecated, and a Job that fails is judged by the spec, which has no policy."""
+    annotations = {wire.CRASH_LOOP_BACKOFF: "0", wire.RESTART_IN_PLACE: "9"}
+    crew = await rig.started(jobset(strategy=None, annotations=annotations))
+    await rig.annotate({wire.RESTART_IN_PLACE: None})
+    await crew.set_worker(next(iter(crew.pods.values())), exit_code=1)
+    await rig.settle()
+    assert await crew.epochs() == (1, 0)
+    await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded")
+    await rig.settle()
+    assert (await crew.condition("Failed"))["reason"] == "FailedJobs"
 
 
 async def test_recreate_runs_through_its_restarts_in_the_cluster(rig: Rig) -> None:

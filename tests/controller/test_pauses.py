@@ -11,7 +11,7 @@ from inplace.controller.pauses import INTERVAL_S, PauseMeter
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster import virtual_time
-from inplace.simulator.cluster.model_runtime import QuietLog
+from inplace.simulator.cluster.model_agent import QuietLog
 from tests.controller.background import background
 
 

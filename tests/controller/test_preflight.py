@@ -14,7 +14,16 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from inplace.common.wire import names as wire
-from inplace.controller.preflight import AGAIN_S, CRD, CRD_CURE, OUR_FIELDS, POLICIES, POLICIES_CURE, Preflight
+from inplace.controller.preflight import (
+    AGAIN_S,
+    AGENTS_CURE,
+    CRD,
+    CRD_CURE,
+    OUR_FIELDS,
+    POLICIES,
+    POLICIES_CURE,
+    Preflight,
+)
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.common.kube.answers import refusal
 from tests.controller.background import background
@@ -41,6 +50,17 @@ async def install_guards(rig: Rig) -> None:
         plural = f"{document['kind'].lower()}s".replace("policys", "policies")
         resource = Resource("admissionregistration.k8s.io", "v1", plural, document["kind"], namespaced=False)
         await rig.admin.create(resource, None, document)
+
+
+async def test_what_an_opt_in_needs_is_looked_for_where_it_is_asked_for(rig: Rig) -> None:
+    """Without the right to watch Namespaces a controller with --agent-opt-in is not ready; others do not ask for it."""
+    await install_guards(rig)
+    rig.fault = denying(("watch", "namespaces"))
+    for watches, missing in ((True, True), (False, False)):
+        look = preflight(rig, watches_namespaces=watches)
+        async with background(look.run()):
+            await rig.settle()
+            assert ("watch namespaces" in (look.why_not_ready or "")) is missing
 
 
 def denying(*denied: tuple[str, str]) -> Any:
@@ -148,6 +168,16 @@ async def test_missing_rights_are_listed_with_who_lacks_them(rig: Rig) -> None:
     )
     assert "kubectl apply --server-side -k deploy/rbac" in line["cure"]
     assert ready == f"{line['message']}; {line['cure']}"
+
+
+async def test_rights_for_agents_are_a_warning(rig: Rig) -> None:
+    """A controller that adds agents and may not bind their rights is ready, and says so; another does not ask."""
+    await install_guards(rig)
+    rig.fault = denying(("create", "rolebindings"), ("bind", "clusterroles"))
+    assert await look_once(rig) == ([WHOLE], None)
+    (line,), ready = await look_once(rig, adds_agents=True)
+    assert line["message"].startswith(f"expected {USER} to be allowed to create rolebindings, bind clusterroles; ")
+    assert (line["log_level"], line["cure"], ready) == ("warning", AGENTS_CURE, None)
 
 
 async def test_one_namespace_needs_no_right_to_read_nodes(rig: Rig) -> None:

@@ -1,39 +1,18 @@
-"""Find settings that a manifest lacks for in-place restart (KEP-467; upstream's V10 to V12)."""
+"""Find settings against a restart in place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Iterator
 
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
+from inplace.common.wire.in_place import restarts_allowed, restarts_in_place
 from inplace.controller.spec.fields import ReplicatedJob
-from inplace.controller.spec.form import TemplateForm
 from inplace.controller.spec.jobset import JobSet
-
-# Field, how it is read, the value needed, and what happens without it.
-NEEDED: Final[tuple[tuple[str, Callable[[TemplateForm], object], object, str], ...]] = (
-    (
-        "backoffLimit",
-        lambda form: form.backoff_limit,
-        INT32_MAX,
-        "one failed pod too many fails its whole job, which is then recreated instead of restarted in place",
-    ),
-    (
-        "podReplacementPolicy",
-        lambda form: form.pod_replacement_policy,
-        "Failed",
-        "a replacement can start beside the pod that it replaces, and the barrier waits until that one is gone",
-    ),
-)
-CURE: Final = (
-    f"in a new jobset, or take the replicatedJob out of the group with the annotation {wire.DISABLE} in its "
-    "template.metadata"
-)
 
 
 def bad_manifests(jobset: JobSet) -> Iterator[str]:
-    """Yield what each replicatedJob of the group lacks."""
+    """Yield what each replicatedJob of the group has wrong (KEP-467; upstream's V12)."""
     if not jobset.is_in_place:
         return
     for job in jobset.replicated_jobs:
@@ -41,20 +20,39 @@ def bad_manifests(jobset: JobSet) -> Iterator[str]:
             yield from _bad_manifest(job)
 
 
-def _bad_manifest(job: ReplicatedJob) -> Iterator[str]:
-    where = f'spec.replicatedJobs[name="{job.name}"].template.spec'
-    for name, read, needed, meanwhile in NEEDED:
-        if (found := read(job.form)) != needed:
-            yield (
-                f"{where}.{name}: found {_shown(found)}, must be set to {needed} when in-place restart is enabled; "
-                f"{meanwhile}; set {name} to {needed} {CURE}"
-            )
-    completions, parallelism = job.form.completions, job.form.parallelism
-    if completions is None or completions != parallelism:
+def bad_annotation(jobset: JobSet) -> Iterator[str]:
+    """Yield a number of restarts that cannot be read, and a failure policy that says otherwise and wins."""
+    annotation = jobset.annotations.get(wire.RESTART_IN_PLACE)
+    if annotation is None:
+        return
+    where = f"metadata.annotations[{wire.RESTART_IN_PLACE}]"
+    try:
+        restarts = restarts_allowed(annotation)
+    except RemoteProtocolError as error:
+        yield f"{error}; no restart is allowed; correct it"
+        return
+    policy = (jobset.raw.get("spec") or {}).get("failurePolicy") or {}
+    strategy, restarts_max = policy.get("restartStrategy"), policy.get("maxRestarts") or 0
+    if not restarts_in_place(strategy, annotation):
         yield (
-            f"{where}: found completions {_shown(completions)} and parallelism {_shown(parallelism)}, must be set and "
-            "equal to each other when in-place restart is enabled; the barrier waits for parallelism pods of each job; "
-            f"set both to the number of pods {CURE}"
+            f"{where}: expected restartStrategy {wire.IN_PLACE_RESTART} or none beside it, saw {strategy!r:.80}, which "
+            "is applied; remove one of them"
+        )
+    elif strategy == wire.IN_PLACE_RESTART and restarts != restarts_max:
+        yield (
+            f"{where}: expected {restarts_max}, the maxRestarts of the failurePolicy, saw {restarts}; {restarts_max} "
+            "is applied; remove the annotation: the failurePolicy says both"
+        )
+
+
+def _bad_manifest(job: ReplicatedJob) -> Iterator[str]:
+    completions, parallelism = job.form.completions, job.form.parallelism
+    if completions is not None and completions != parallelism:
+        yield (
+            f'spec.replicatedJobs[name="{job.name}"].template.spec: found completions {_shown(completions)} and '
+            f"parallelism {_shown(parallelism)}, must be set and equal to each other when in-place restart is enabled; "
+            "the barrier waits for parallelism pods of each job; set both to the number of pods in a new jobset, or "
+            f"take the replicatedJob out of the group with the annotation {wire.DISABLE} in its template.metadata"
         )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from inplace.common.wire import names as wire
-from inplace.controller.plan.failure import JOB_COUNTERS_MAX, WIDER
+from inplace.controller.plan.executions import JOB_COUNTERS_MAX
+from inplace.controller.plan.failure import WIDER
 from inplace.controller.spec.conditions import REASON_CHARS_MAX, is_reason
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.rules import ACTIONS, RESTART, Pattern, patterns_of, rule_name

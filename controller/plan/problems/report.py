@@ -16,7 +16,7 @@ from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.jobs import LABEL_CHARACTERS_MAX, coordinator_host
 from inplace.controller.plan.order import broken_dependencies
 from inplace.controller.plan.problems.claims import bad_claims, other_claims
-from inplace.controller.plan.problems.in_place import bad_manifests
+from inplace.controller.plan.problems.in_place import bad_annotation, bad_manifests
 from inplace.controller.plan.problems.names import bad_names
 from inplace.controller.plan.problems.policies import bad_failure_policy, bad_success_policy
 from inplace.controller.plan.problems.requests import bad_requests
@@ -25,6 +25,7 @@ from inplace.controller.spec.form import PORTS_MAX
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING
 from inplace.controller.spec.service import container_ports
+from inplace.controller.spec.size import heavy_templates
 
 # A field of upstream's API that the CRD stores and this controller does not act on, and what happens instead. Each is
 # stored, so that no client loses it by writing it back.
@@ -136,9 +137,15 @@ def bad_ports(jobset: JobSet) -> Iterator[str]:
         )
 
 
+def bad_sizes(jobset: JobSet) -> Iterator[str]:
+    """Yield the templates that leave no room for what the controller adds."""
+    return heavy_templates(jobset.replicated_jobs)
+
+
 PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (
     bad_names,
     bad_manifests,
+    bad_annotation,
     bad_order,
     bad_success_policy,
     bad_failure_policy,
@@ -148,5 +155,6 @@ PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (
     bad_coordinator,
     unsupported_fields,
     bad_ports,
+    bad_sizes,
 )
 """One list; numbers such as V22 count the rules of upstream's webhook, jobset pkg/webhooks/jobset_webhook.go."""

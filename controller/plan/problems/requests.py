@@ -12,8 +12,10 @@ from inplace.controller.spec.bad_nodes import read_bad_nodes
 from inplace.controller.spec.crash_loop import read_backoff
 from inplace.controller.spec.escalation import read_escalation
 from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.marked_nodes import read_marked_nodes
 from inplace.controller.spec.no_progress import read_no_progress
 from inplace.controller.spec.requests import read_deadline, read_fence, read_request
+from inplace.controller.spec.settings import read_settings
 from inplace.controller.spec.stored import LIMITS, OF_GROUPS
 
 READERS: Final = (
@@ -21,6 +23,7 @@ READERS: Final = (
     read_deadline,
     read_fence,
     read_bad_nodes,
+    read_marked_nodes,
     read_escalation,
     read_no_progress,
     read_backoff,
@@ -34,6 +37,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
             read(jobset.annotations)
         except RemoteProtocolError as error:
             yield str(error)
+    yield from read_settings(jobset.annotations)[1]
     for name in LIMITS:
         try:
             parse_limit(str(jobset.annotations.get(name, "0")))

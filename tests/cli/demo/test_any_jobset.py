@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from inplace.cli.demo.adaptation import DemoError, adapted
+from inplace.cli.demo.adaptation import DemoError, adapted, with_agent
 from inplace.cli.demo.consent import ask
 from inplace.cli.demo.manifest import EXAMPLE
 from inplace.cli.demo.node_shapes import node_shapes
@@ -61,29 +61,28 @@ def test_what_would_wait_for_ever_is_changed_and_named() -> None:
     assert (changed["metadata"]["name"], changed["spec"]["suspend"]) == ("sweep-demo", False)
     assert "managedBy" not in changed["spec"]
     said = " ".join(notes)
-    for word in ("generateName", "spec.suspend", "queue.example/x", "queue.example/topology", "inplace inject"):
+    for word in ("generateName", "spec.suspend", "queue.example/x", "queue.example/topology", wire.IN_PLACE_RESTART):
         assert word in said
     assert given["spec"]["suspend"], "the caller's object was changed"
 
 
-def test_the_container_with_devices_is_taken_for_the_worker() -> None:
-    """Of several containers the one with an accelerator trains, whatever the order, and the note says so."""
-    helper = {"name": "proxy", "image": "p:1", "command": ["proxy"]}
-    worker = {"name": "w", "image": "t:1", "command": ["t"], "resources": {"limits": {"google.com/tpu": 4}}}
-    for containers in ([helper, worker], [worker, helper]):
-        changed, notes = adapted(jobset({"containers": containers}), models=True)
-        assert "inplace inject --worker w" in " ".join(notes)
-        pod = changed["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-        guarded = {each["name"]: "guard" in each["command"] for each in pod["containers"]}
-        assert guarded == {"proxy": False, "w": True}
+def test_the_last_container_is_taken_for_the_worker_where_no_sign_says_more() -> None:
+    """It is open which of two containers trains: the demo takes one, and says how the JobSet may say it."""
+    both = [{"name": name, "image": "i:1", "command": [name]} for name in ("proxy", "w")]
+    given, _ = adapted(jobset({"containers": both}), models=True)
+    shown, notes = with_agent(given)
+    assert f"{wire.WORKERS}: the demo takes w" in " ".join(notes)
+    assert given["metadata"]["annotations"] == {wire.WORKERS: "w"}
+    pod = shown["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert [each["command"][0] for each in pod["containers"]] == ["proxy", "/inplace/bin/guard"]
 
 
-def test_a_jobset_that_cannot_restart_in_place_is_refused_with_the_reason() -> None:
-    """The refusal is the one of `inplace inject`."""
+def test_a_jobset_to_which_no_agent_can_be_added_is_refused_with_the_reason() -> None:
+    """The refusal is the one of `inplace inject`, and of the controller."""
     given = jobset()
     given["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimitPerIndex"] = 2
     with pytest.raises(DemoError, match="backoffLimitPerIndex"):
-        adapted(given, models=True)
+        with_agent(adapted(given, models=True)[0])
 
 
 def pod(name: str, **status: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ async def demo_group(pods: int) -> AsyncIterator[DemoGroup]:
     """Run the demo's example until it trains."""
     manifest = read_demo_manifest(None, pods, 9, "guarded", models=True)
     clock = LoopClock(VIRTUAL_EPOCH_S)
-    async with Cluster(nodes=manifest.nodes, runtime="model", clock=clock) as cluster:
+    async with Cluster(nodes=manifest.nodes, runtime="model", clock=clock, adds_agent=True) as cluster:
         timeline = timeline_of(cluster, manifest, clock)
         await cluster.apply(manifest.documents)
         group = DemoGroup(cluster, manifest, timeline, lambda _: None)

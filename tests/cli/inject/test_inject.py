@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,22 +14,23 @@ from hypothesis import strategies as st
 
 from inplace.cli.inject.inject import DIFF_LINES_MAX
 from inplace.cli.inject.jobset import Refusal
-from inplace.cli.inject.policies import PolicyOptions
-from inplace.cli.manifests.agent_pieces import RESTRICTED, is_restricted, permissions, token_mount, token_volume
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
 from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
+from inplace.controller.injection.agent_pieces import RESTRICTED, is_restricted, permissions
+from inplace.controller.injection.policies import PolicyOptions
 from inplace.simulator.cluster.manifests import held_by_probe
-from tests.cli.command import REPOSITORY, RUN_S_MAX, demo_json, run, run_here
-from tests.cli.injecting import PLAIN, as_yaml, example, injected, jobset_of, plain, pod_spec_of, refused
+from tests.cli.command import REPOSITORY, demo_json, run, run_here
+from tests.cli.injecting import PLAIN, SILENT, TWO, as_yaml, example, injected, jobset_of, plain, pod_spec_of, refused
 
 OPTIONS: list[Mapping[str, Any]] = [
     {},
     {"barrier": "probe"},
-    {"agent_in_image": True},
+    {"copies_image": True},
     {"mode": "supervisor"},
-    {"mode": "supervisor", "agent_in_image": True},
+    {"mode": "supervisor", "copies_image": True},
     {"port": 9000, "exit_code": 7, "account": "inplace-agent-b", "agent_image": "registry.example/agent@sha256:0"},
 ]
 
@@ -40,10 +40,16 @@ def by_name(items: list[KubeObject]) -> dict[str, KubeObject]:
     return {item["name"]: item for item in items}
 
 
+def wrapped(worker: KubeObject) -> list[str]:
+    """Return a worker's own command, without the agent's program in front of it."""
+    command: list[str] = worker["command"]
+    return command[command.index("--") + 1 :] if "--" in command else command
+
+
 @pytest.mark.parametrize("barrier", ["guard", "probe"])
 def test_the_sidecar_is_what_the_example_has_by_hand(barrier: str) -> None:
     """The injected sidecar equals the example's field by field, apart from names and a stricter securityContext."""
-    made, by_hand = injected(PLAIN, agent_in_image=True, barrier=barrier), example("train.yaml")
+    made, by_hand = injected(PLAIN, barrier=barrier), example("train.yaml")
     if barrier == "probe":
         by_hand = yaml.safe_dump(held_by_probe(jobset_of(by_hand)))
     ours, theirs = pod_spec_of(made), pod_spec_of(by_hand)
@@ -51,9 +57,12 @@ def test_the_sidecar_is_what_the_example_has_by_hand(barrier: str) -> None:
     assert agent.pop("securityContext")["runAsNonRoot"] is True
     assert (agent.pop("name"), agent.pop("volumeMounts")[0]["mountPath"]) == ("inplace-agent", "/var/run/inplace")
     del model["name"], model["volumeMounts"]
-    assert by_name(agent.pop("env")) == by_name(model.pop("env"))
+    given = by_name(model.pop("env"))
+    given.pop("RESTART_POD_IN_PLACE_EXIT_CODE", None)  # the default, said by hand
+    assert by_name(agent.pop("env")) == given
     assert agent == model
-    for key in ("command", "restartPolicy", "restartPolicyRules"):
+    assert wrapped(ours["containers"][0]) == wrapped(theirs["containers"][0])
+    for key in ("restartPolicy", "restartPolicyRules"):
         assert ours["containers"][0][key] == theirs["containers"][0][key]
     assert jobset_of(made)["spec"]["failurePolicy"] == jobset_of(by_hand)["spec"]["failurePolicy"]
     specs = [jobset_of(text)["spec"]["replicatedJobs"][0]["template"]["spec"] for text in (made, by_hand)]
@@ -62,34 +71,23 @@ def test_the_sidecar_is_what_the_example_has_by_hand(barrier: str) -> None:
 
 
 def test_the_supervisor_is_what_the_example_has_by_hand() -> None:
-    """The injected supervisor has the example's variables; it wraps the command with the file of an init container."""
+    """The injected supervisor has the example's variables, rules and worker."""
     made, by_hand = injected(PLAIN, mode="supervisor"), example("train-supervisor.yaml")
     worker, model = pod_spec_of(made)["containers"][0], pod_spec_of(by_hand)["containers"][0]
     original = by_name(pod_spec_of(PLAIN)["containers"][0]["env"])
     agents = {name: entry for name, entry in by_name(worker["env"]).items() if name not in original}
     assert agents.items() <= by_name(model["env"]).items()
-    assert worker["command"][3:] == [
-        "/var/run/inplace/inplace-agent",
-        "run",
-        "--",
-        "python3",
-        "-m",
-        "inplace.examples.train",
-    ]
+    assert wrapped(worker) == wrapped(model) == ["python3", "-m", "inplace.examples.train"]
     assert worker["restartPolicyRules"] == model["restartPolicyRules"]
-    (copier,) = pod_spec_of(made)["initContainers"]
-    assert "'/var/run/inplace/inplace-agent'" in copier["command"][-1]
-    assert copier["volumeMounts"] == [mount for mount in worker["volumeMounts"] if mount["name"] == "inplace-agent"]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=repr)
 def test_every_comment_stays_and_only_lines_are_added(options: Mapping[str, Any]) -> None:
-    """Each line of the manifest is kept in its order, apart from the command that the supervisor wraps."""
+    """Each line of the manifest is kept in its order, apart from the command that is wrapped."""
     made = iter(injected(PLAIN, **options).splitlines())
-    lost = [line for line in PLAIN.splitlines() if line not in made]
-    assert lost[:1] in ([], ["              command: [python3, -m, inplace.examples.train]"])
-    if options.get("barrier") == "probe":
-        assert lost == []
+    command = "              command: [python3, -m, inplace.examples.train]"
+    kept = [line for line in PLAIN.splitlines() if line != command or options.get("barrier") == "probe"]
+    assert [line for line in kept if line not in made] == []
 
 
 @pytest.mark.slow
@@ -130,40 +128,16 @@ def test_other_kinds_and_documents_pass_through() -> None:
     assert document["items"][1] == jobset_of(injected(PLAIN))
 
 
-@pytest.mark.parametrize(
-    ("text", "options", "path"),
-    [
-        (plain(pod="serviceAccountName: trainer"), {}, "template.spec.serviceAccountName: found 'trainer'"),
-        (plain(pod="serviceAccountName: default"), {}, "template.spec.serviceAccountName: found 'default'"),
-        (
-            plain(pod="serviceAccountName: inplace-agentx"),
-            {},
-            "template.spec.serviceAccountName: found 'inplace-agentx'",
-        ),
-        (plain(pod="serviceAccountName: 7"), {}, "template.spec.serviceAccountName: found 7"),
-        (plain(pod="serviceAccount: trainer"), {}, "template.spec.serviceAccount: found 'trainer'"),
-        (PLAIN, {"account": "trainer"}, "--service-account: found 'trainer'"),
-    ],
-)
-def test_an_account_of_another_name_gets_no_rights_unasked(text: str, options: Mapping[str, Any], path: str) -> None:
-    """An account that admission does not restrict is refused; the refusal says so and names two solutions."""
-    finding = refused(text, **options)
-    assert path in finding
-    assert "needed inplace-agent or inplace-agent-SUFFIX" in finding
-    assert "--unrestricted-account" in finding
-    assert "every Pod of the namespace" in finding
-
-
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
-def test_an_unrestricted_account_is_asked_for_by_a_flag(field: str) -> None:
-    """With the flag the account stays the user's; Role and binding have our name, not the account's."""
-    made = injected(plain(pod=f"{field}: trainer"), unrestricted_account=True)
-    assert pod_spec_of(made)["serviceAccountName"] == "trainer"
-    role, binding, _ = parse(made)
-    assert (role["kind"], role["metadata"]["name"]) == ("Role", "inplace-agent")
-    assert (binding["kind"], binding["metadata"]["name"]) == ("RoleBinding", "inplace-agent:trainer")
-    assert binding["roleRef"]["name"] == "inplace-agent"
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "trainer", "namespace": "default"}]
+@pytest.mark.parametrize("account", ["trainer", "default", "inplace-agentx"])
+def test_an_account_of_another_name_is_bound_to_the_cluster_role(field: str, account: str) -> None:
+    """The account stays the user's, and its right makes admission restrict it; the binding has our name."""
+    made = injected(plain(pod=f"{field}: {account}"))
+    assert pod_spec_of(made)["serviceAccountName"] == account
+    binding, _ = parse(made)
+    assert (binding["kind"], binding["metadata"]["name"]) == ("RoleBinding", f"inplace-agent:{account}")
+    assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == ("ClusterRole", "inplace-agent")
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "default"}]
     assert injected(made) == made
 
 
@@ -204,12 +178,12 @@ def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod() -> None:
     text = plain(job=policy)
     (rule,) = pod_spec_of(injected(text))["containers"][0]["restartPolicyRules"]
     assert rule["exitCodes"] == {"operator": "NotIn", "values": [0, 42]}
-    assert pod_spec_of(injected(text, mode="supervisor"))["containers"][0]["command"][3:8] == [
-        *("/var/run/inplace/inplace-agent", "run", "--fail-on", "42", "--")
+    assert pod_spec_of(injected(text, mode="supervisor"))["containers"][0]["command"][:5] == [
+        *("/inplace/bin/inplace-agent", "run", "--fail-on", "42", "--")
     ]
 
 
-@pytest.mark.parametrize(("mode", "word"), [("sidecar", "guard"), ("supervisor", "run")])
+@pytest.mark.parametrize(("mode", "word"), [("sidecar", "/inplace/bin/guard"), ("supervisor", "run")])
 def test_the_stop_signal_of_a_worker_is_told_to_its_parent(mode: str, word: str) -> None:
     """SIGTERM needs no word; a signal that nobody can pass on gets none."""
     for name, told in (("SIGUSR1", ("--stop-signal", "SIGUSR1")), ("SIGTERM", ()), ("SIGKILL", ())):
@@ -235,23 +209,11 @@ def test_a_divided_jobset_tells_each_agent_its_part() -> None:
     assert ["RESTART_SCOPE" in by_name(one["env"]) for one in (sidecar, supervisor)] == [True, True]
 
 
-def test_the_guard_starts_from_the_file_that_its_agent_leaves(tmp_path: Path) -> None:
-    """Its container may start before the file is there, and waits for it; an agent in the image needs no file."""
-    pod = pod_spec_of(injected(PLAIN))
-    (agent,), (worker,) = pod["initContainers"], pod["containers"]
-    file = tmp_path / "inplace-agent"
-    command = [word.replace("/var/run/inplace", str(tmp_path)) for word in worker["command"]]
-    process = subprocess.Popen([*command, "more"], stdout=subprocess.PIPE, text=True)
-    file.with_suffix(".new").write_text("import sys; print(sys.argv[1:], sys.flags.isolated)")
-    file.with_suffix(".new").rename(file)
-    assert process.communicate(timeout=RUN_S_MAX)[0] == (
-        "['guard', '--', 'python3', '-m', 'inplace.examples.train', 'more'] 1\n"
-    )
-    assert by_name(agent["env"])["AGENT_FILE"]["value"] == "/var/run/inplace/inplace-agent"
-    assert by_name(agent["env"])["LINK_FILE"] == by_name(worker["env"])["LINK_FILE"]
-    assert agent["volumeMounts"][0] in worker["volumeMounts"]
-    (agent,) = pod_spec_of(injected(PLAIN, agent_in_image=True))["initContainers"]
-    assert "AGENT_FILE" not in by_name(agent["env"])
+def test_a_small_manifest_gets_few_lines() -> None:
+    """What a reader of the injected manifest has to read beside the ten lines."""
+    text = example("minimal.yaml")
+    _, lines = injected(text).split("---\n# Ten lines", 1)  # behind account, Role and binding
+    assert len(lines.splitlines()) - len(text.splitlines()) <= 75
 
 
 def test_a_worker_that_runs_a_command_of_an_older_version_is_refused() -> None:
@@ -278,11 +240,6 @@ def test_a_root_pod_does_not_make_the_agent_root() -> None:
     assert pod_spec_of(injected(text))["initContainers"][0]["securityContext"]["runAsUser"] == 65532
 
 
-TWO = PLAIN.replace(
-    "            volumes:", "            - {name: logger, image: 'logger:1', command: [log]}\n            volumes:"
-)
-
-
 def test_the_worker_is_chosen_by_name() -> None:
     """Only the named worker gets the rules, and a second run finds it without the name."""
     made = injected(TWO, workers=("worker",))
@@ -304,9 +261,6 @@ THREE = "exitCodes: {operator: In, values: [3]}"
 WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.containers[name="worker"]'
 
 
-SILENT = PLAIN.replace("              command: [python3, -m, inplace.examples.train]\n", "")
-
-
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
@@ -314,7 +268,7 @@ SILENT = PLAIN.replace("              command: [python3, -m, inplace.examples.tr
         (plain(job="completionMode: NonIndexed"), {}, "needed Indexed"),
         (plain(job="backoffLimitPerIndex: 1"), {}, "backoffLimitPerIndex: found 1"),
         (SILENT, {"mode": "supervisor"}, f"{WORKER}.command: found nothing"),
-        (SILENT, {}, f"{WORKER}.command: found nothing"),
+        (SILENT, {"depth": "process"}, "write the worker's command, or inplace.dev/restart: containers"),
         (
             PLAIN.replace("name: WORLD_SIZE", "name: POD_NAME"),
             {"mode": "supervisor"},
@@ -326,16 +280,21 @@ SILENT = PLAIN.replace("              command: [python3, -m, inplace.examples.tr
             {},
             "found exit codes 3 that restart it alone",
         ),
-        (plain(worker="ports: [{containerPort: 8080}]"), {}, "--port"),
         (plain(pod="automountServiceAccountToken: false"), {"mode": "supervisor"}, "token"),
         (plain(metadata="annotations: {inplace.dev/restart: deep}"), {}, "found deep"),
         (
             plain(metadata="annotations: {inplace.dev/restart: containers}"),
             {"depth": "process"},
-            "leave --restart out",
+            "found containers, needed process; change the annotation, or leave the option out",
         ),
-        (PLAIN, {"depth": "process", "barrier": "probe"}, "--barrier guard"),
+        (PLAIN, {"depth": "process", "barrier": "probe"}, "found no guard beside depth process"),
         (PLAIN, {"workers": ("main",)}, "--worker: found 'main'"),
+        (plain(metadata="annotations: {inplace.dev/workers: 'worker,main'}"), {}, "workers\"]: found 'main'"),
+        (
+            plain(metadata="annotations: {inplace.dev/agent-resources: cpu=fast}"),
+            {},
+            'metadata.annotations["inplace.dev/agent-resources"]: found',
+        ),
     ],
 )
 def test_what_it_cannot_decide_it_refuses(text: str, options: Mapping[str, Any], expected: str) -> None:
@@ -347,20 +306,6 @@ def test_what_it_cannot_decide_it_refuses(text: str, options: Mapping[str, Any],
 def test_a_variable_that_the_agent_sets_alike_is_no_conflict() -> None:
     """The worker's own POD_NAME is the Pod's name as well."""
     assert injected(PLAIN.replace("name: POD_IP", "name: POD_NAME"))
-
-
-@pytest.mark.parametrize("barrier", ["guard", "probe"])
-def test_the_token_is_in_the_agents_container_alone(barrier: str) -> None:
-    """Wherever the worker has a container of its own; an author who wants it everywhere says so, and keeps it."""
-    made = pod_spec_of(injected(PLAIN, barrier=barrier))
-    assert made["automountServiceAccountToken"] is False
-    assert made["initContainers"][0]["volumeMounts"][-1] == token_mount()
-    assert all(mount["name"] != "inplace-agent-token" for mount in made["containers"][0].get("volumeMounts") or ())
-    assert made["volumes"][-1] == token_volume() or made["volumes"][-2] == token_volume()
-    for text, mounts in (("true", False), ("false", True)):
-        kept = pod_spec_of(injected(plain(pod=f"automountServiceAccountToken: {text}"), barrier=barrier))
-        assert kept["automountServiceAccountToken"] is (text == "true")
-        assert (token_mount() in kept["initContainers"][0]["volumeMounts"]) is mounts
 
 
 def test_a_supervisor_gets_a_new_container_when_its_worker_keeps_failing() -> None:
@@ -381,17 +326,27 @@ def test_a_supervisor_keeps_its_token() -> None:
     assert "automountServiceAccountToken" not in pod_spec_of(injected(PLAIN, mode="supervisor"))
 
 
-def test_the_depth_is_the_annotation_and_the_agents_variable() -> None:
-    """An option writes both; an annotation writes the variable; without either there is neither."""
+def test_the_depth_is_the_annotation_which_the_agent_reads() -> None:
+    """An option writes it. The agent's variables are the same whatever the JobSet asks for."""
     annotated = plain(metadata="annotations: {inplace.dev/restart: process}")
     for made in (injected(PLAIN, depth="process"), injected(annotated)):
         assert jobset_of(made)["metadata"]["annotations"]["inplace.dev/restart"] == "process"
-        agent = pod_spec_of(made)["initContainers"][0]
-        assert by_name(agent["env"])["RESTART_DEPTH"]["value"] == "process"
+        assert pod_spec_of(made) == pod_spec_of(injected(PLAIN))
         assert injected(made) == made
-    without = injected(PLAIN)
-    assert "RESTART_DEPTH" not in without
-    assert "inplace.dev/restart:" not in without
+    assert "inplace.dev/restart:" not in injected(PLAIN)
+    agent = by_name(pod_spec_of(injected(PLAIN))["initContainers"][0]["env"])
+    for name, annotation in wire.SETTINGS.items():
+        assert agent[name]["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.annotations['{annotation}']"
+
+
+def test_a_fixed_value_may_say_what_the_annotation_says() -> None:
+    """A manifest written by hand keeps it; one that says otherwise is refused."""
+    made = injected(PLAIN, depth="process")
+    field = "valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['inplace.dev/restart']\"}}"
+    assert field in made
+    fixed = made.replace(field, "value: process")
+    assert injected(fixed) == fixed
+    assert "found 'containers', needed process, by fieldRef" in refused(made.replace(field, "value: containers"))
 
 
 @pytest.mark.parametrize(
@@ -514,7 +469,7 @@ def test_what_outgrows_its_braces_goes_below_its_key() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "arguments"),
-    [({}, ["--runtime", "model"]), ({"mode": "supervisor", "agent_in_image": True}, ["--pods", "2"])],
+    [({}, ["--runtime", "model"]), ({"mode": "supervisor"}, ["--pods", "2"])],
     ids=["sidecar", "supervisor"],
 )
 def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[str, Any], arguments: list[str]) -> None:

@@ -9,8 +9,8 @@ from typing import get_args
 import pytest
 
 from inplace.cli.inject.inject import Rbac, run_inject
-from inplace.cli.inject.pod import InjectOptions
 from inplace.cli.manifests.yaml_loader import parse
+from inplace.controller.injection.pod import InjectOptions
 from tests.cli.injecting import EXAMPLES, example
 
 KINDS = {

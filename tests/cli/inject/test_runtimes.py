@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.cli.inject.jobset import Refusal
 from inplace.cli.manifests.yaml_loader import parse
 from tests.cli.injecting import injected
 
@@ -72,6 +71,8 @@ def test_annotations_go_to_its_jobsets() -> None:
 
 
 def test_a_command_that_is_not_shown() -> None:
-    """A guard needs the worker's command; where the TrainJob brings it, the refusal names --barrier probe."""
-    with pytest.raises(Refusal, match="--barrier probe"):
-        injected(RUNTIME.replace("KIND", "ClusterTrainingRuntime"))
+    """A guard needs the worker's command; where the TrainJob brings it, a startup probe is the barrier."""
+    *_, runtime = with_agent(RUNTIME.replace("KIND", "ClusterTrainingRuntime"))
+    (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    (agent,) = job["template"]["spec"]["template"]["spec"]["initContainers"]
+    assert "startupProbe" in agent

@@ -8,7 +8,7 @@ import yaml
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.injecting import as_yaml, example, injected, jobset_of, pod_spec_of, refused
+from tests.cli.injecting import as_yaml, example, injected, pod_spec_of, refused
 
 
 def changed(**worker: Any) -> list[KubeObject]:
@@ -21,38 +21,18 @@ def changed(**worker: Any) -> list[KubeObject]:
     return documents
 
 
-def test_a_worker_without_a_command() -> None:
-    """The ENTRYPOINT as the command, the startup probe as the barrier, or the replicatedJob out of the group."""
+def test_a_supervised_worker_without_a_command() -> None:
+    """The ENTRYPOINT as the command; a sidecar needs none."""
     documents = changed(command=None)
-    words = refused(as_yaml(documents))
-    assert all(way in words for way in ("ENTRYPOINT", "--barrier probe", wire.DISABLE)), words
-    assert "--barrier" not in refused(as_yaml(documents), mode="supervisor")
-    injected(as_yaml(changed(command=["/entry"])))
-    injected(as_yaml(documents), barrier="probe")
-    jobs = documents[-1]["spec"]["replicatedJobs"]
-    trainers = changed()[-1]["spec"]["replicatedJobs"][0] | {"name": "trainers"}
-    jobs[0]["template"]["metadata"] = {"annotations": {wire.DISABLE: ""}}
-    jobs.append(trainers)
-    made = jobset_of(injected(as_yaml(documents)))["spec"]["replicatedJobs"]
-    assert made[0] == jobs[0]
-
-
-def test_an_account_of_one_s_own() -> None:
-    """Another name with the account's annotations, a Role in the file, or the option that says what it costs."""
-    documents = changed()
-    pod = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    pod["serviceAccountName"] = "workload-identity"
-    words = refused(as_yaml(documents))
-    ways = ("inplace-agent-SUFFIX", "iam.gke.io/gcp-service-account", "bind it to a Role", "--unrestricted-account")
-    assert all(way in words for way in ways), words
-    injected(as_yaml(documents), unrestricted_account=True)
-    subject = {"kind": "ServiceAccount", "name": "workload-identity", "namespace": "default"}
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "b", "namespace": "default"},
-        "subjects": [subject],
-    }
-    injected(as_yaml([binding, *documents]))
-    pod["serviceAccountName"] = "inplace-agent-workload-identity"
+    assert "ENTRYPOINT" in refused(as_yaml(documents), mode="supervisor")
+    injected(as_yaml(changed(command=["/entry"])), mode="supervisor")
     injected(as_yaml(documents))
+
+
+def test_a_process_that_no_guard_can_restart() -> None:
+    """The ENTRYPOINT as the command, or depth containers."""
+    documents = changed(command=None)
+    words = refused(as_yaml(documents), depth="process")
+    assert all(way in words for way in ("the worker's command", f"{wire.RESTART_DEPTH}: containers")), words
+    injected(as_yaml(changed(command=["/entry"])), depth="process")
+    injected(as_yaml(documents), depth="containers")

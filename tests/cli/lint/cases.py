@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire.names import AGENT as AGENT_ANNOTATION
 from inplace.common.wire.names import RESTART_DEPTH
 
 JOB = 'spec.replicatedJobs[name="workers"].template.spec'
@@ -13,6 +14,7 @@ POD = f"{JOB}.template.spec"
 WORKER = f'{POD}.containers[name="worker"]'
 AGENT = f'{POD}.initContainers[name="agent"]'
 COMMAND, RULES_OF_WORKER = f"{WORKER}.command", f"{WORKER}.restartPolicyRules"
+INITS = f"{POD}.initContainers"
 PROBE, RULES_OF_AGENT = f"{AGENT}.startupProbe", f"{AGENT}.restartPolicyRules"
 LIFTED: KubeObject = {"path": "/barrier-is-lifted", "port": 8080}
 GUARANTEED: KubeObject = {"limits": {"cpu": "4", "memory": "8Gi"}}
@@ -60,9 +62,15 @@ def job(document: KubeObject) -> KubeObject:
     return found
 
 
+def template(document: KubeObject) -> KubeObject:
+    """Return the template of the Jobs' Pods."""
+    found: KubeObject = job(document)["template"]
+    return found
+
+
 def pod(document: KubeObject) -> KubeObject:
     """Return the spec of the Jobs' Pods."""
-    found: KubeObject = job(document)["template"]["spec"]
+    found: KubeObject = template(document)["spec"]
     return found
 
 
@@ -78,13 +86,18 @@ def worker(document: KubeObject) -> KubeObject:
     return found
 
 
-def unmount(name: str) -> Break:
-    """Return a change that takes a volume from the agent."""
+def unmount(name: str, *, of: Callable[[KubeObject], KubeObject] = agent) -> Break:
+    """Return a change that takes a volume from a container."""
 
     def change(document: KubeObject) -> None:
-        agent(document)["volumeMounts"] = [mount for mount in agent(document)["volumeMounts"] if mount["name"] != name]
+        of(document)["volumeMounts"] = [mount for mount in of(document)["volumeMounts"] if mount["name"] != name]
 
     return change
+
+
+def mounted(name: str, path: str) -> Break:
+    """Return a change that mounts a volume into the worker."""
+    return lambda document: worker(document)["volumeMounts"].append({"name": name, "mountPath": path})
 
 
 def depth(text: str) -> Break:
@@ -217,10 +230,10 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(jobset, suspend="yes"), "spec-problem", "spec"),
     (
         both(put(metadata, annotations={"inplace.dev/restart-scope": "Group"}), env("RESTART_SCOPE")),
-        "restart-scope",
+        "setting-unread",
         at("RESTART_SCOPE"),
     ),
-    (env("RESTART_SCOPE", value="a"), "agent-env-source", at("RESTART_SCOPE")),
+    (env("RESTART_SCOPE", value="a"), "setting-unread", at("RESTART_SCOPE")),
     (put(metadata, annotations={OPT_OUT: "true"}), "disabled", annotation(OPT_OUT)),
     (put(metadata, annotations={STRATEGY: "true"}), "exclusive-topology", annotation(STRATEGY)),
     (
@@ -230,16 +243,20 @@ BROKEN: list[tuple[Break, str, str]] = [
     ),
     (put(lambda d: replicated(d)["template"], metadata={"annotations": {OPT_OUT: ""}}), "", ""),
     (put(pod, restartPolicy="OnFailure"), "pod-restart-policy", f"{POD}.restartPolicy"),
-    (put(pod, initContainers=None), "agent-missing", f"{POD}.initContainers"),
-    (put(pod, serviceAccountName="trainer"), "service-account-name", f"{POD}.serviceAccountName"),
+    (put(pod, initContainers=None), "agent-not-added", f"{WORKER}.volumeMounts[0]"),
+    (both(put(metadata, annotations={AGENT_ANNOTATION: "off"}), put(pod, initContainers=None)), "agent-missing", INITS),
     (put(pod, serviceAccountName=None), "service-account", f"{POD}.serviceAccountName"),
     (unmount("token"), "service-account-token", f"{POD}.automountServiceAccountToken"),
     (put(pod, automountServiceAccountToken=None), "token-readable", WORKER),
     (put(pod, automountServiceAccountToken=True), "token-readable", WORKER),
     (lambda d: worker(d)["volumeMounts"].append({"name": "token", "mountPath": "/t"}), "token-readable", WORKER),
-    (depth("process"), "restart-depth", at("RESTART_DEPTH")),
+    (depth("process"), "", ""),
+    (both(depth("process"), env("RESTART_DEPTH")), "setting-unread", at("RESTART_DEPTH")),
+    (both(depth("process"), env("RESTART_DEPTH", value="containers")), "setting-unread", at("RESTART_DEPTH")),
+    (both(depth("process"), env("RESTART_DEPTH", value="process")), "", ""),
     (depth("containers"), "", ""),
-    (depth("deep"), "restart-depth", annotation("inplace.dev/restart")),
+    (depth("deep"), "spec-problem", "metadata.annotations[inplace.dev/restart]"),
+    (put(template, metadata={"annotations": {RESTART_DEPTH: "deep"}}), "agent-env", at("RESTART_DEPTH")),
     (put(pod, terminationGracePeriodSeconds=600), "termination-grace", f"{POD}.terminationGracePeriodSeconds"),
     (put(pod, shareProcessNamespace=True), "shared-processes", f"{POD}.shareProcessNamespace"),
     (put(pod, hostPID=True), "shared-processes", f"{POD}.hostPID"),
@@ -276,7 +293,11 @@ BROKEN: list[tuple[Break, str, str]] = [
     (env("NAMESPACE"), "", ""),  # the mounted token's is taken
     (env("BARRIER_PORT", value="99999"), "agent-env", at("BARRIER_PORT")),
     (env("RESTART_POD_IN_PLACE_EXIT_CODE", value="0"), "agent-env", at("RESTART_POD_IN_PLACE_EXIT_CODE")),
-    (env("IN_PLACE_RESTART_EXIT_CODE", value="1"), "agent-env", at("IN_PLACE_RESTART_EXIT_CODE")),
+    (
+        both(env("RESTART_POD_IN_PLACE_EXIT_CODE", value="88"), env("IN_PLACE_RESTART_EXIT_CODE", value="1")),
+        "agent-env",
+        at("IN_PLACE_RESTART_EXIT_CODE"),
+    ),
     (env("BARRIER_PORT", valueFrom={"configMapKeyRef": {"name": "x", "key": "y"}}), "", ""),
     (env("LOG_LEVEL", value="loud"), "agent-env", at("LOG_LEVEL")),
     (env("LOG_LEVEL", value=3), "env-text", f'{AGENT}.env[name="LOG_LEVEL"].value'),
@@ -344,20 +365,18 @@ GUARDED: list[tuple[Break, str, str]] = [
     (runs("inplace-agent", "guard"), "guard-command", COMMAND),
     (runs("inplace-agent", "guard", "--grace", "soon", "--", "x"), "guard-command", COMMAND),
     (runs("sh", "-c", "exec inplace-agent guard -- x"), "", ""),
-    (
-        runs("python3", "-I", "-S", "/var/run/inplace/inplace-agent", "guard", "--", "x"),
-        "worker-file",
-        at("AGENT_FILE"),
-    ),
     (env("LINK_FILE"), "guard-link", at("LINK_FILE")),
     (env("LINK_FILE", of=worker), "", ""),
     (env("LINK_FILE", of=worker, value="/x/link"), "guard-link", at("LINK_FILE", WORKER)),
-    (put(worker, volumeMounts=[]), "guard-link", f"{WORKER}.volumeMounts"),
+    (unmount("agent", of=worker), "guard-link", f"{WORKER}.volumeMounts"),
     (
-        put(worker, volumeMounts=[{"name": "checkpoints", "mountPath": "/var/run/inplace"}]),
+        both(unmount("agent", of=worker), mounted("checkpoints", "/var/run/inplace")),
         "guard-link",
         f"{WORKER}.volumeMounts",
     ),
+    (unmount("inplace", of=worker), "worker-file", f"{WORKER}.volumeMounts"),
+    (both(unmount("inplace", of=worker), runs("inplace-agent", "guard", "--", "x")), "", ""),
+    (runs("/inplace/bin/guard", "--grace", "soon", "--", "x"), "guard-command", COMMAND),
     (
         env(
             "EPOCH",
@@ -367,9 +386,9 @@ GUARDED: list[tuple[Break, str, str]] = [
         "guard-epoch",
         at("EPOCH", WORKER),
     ),
-    (runs("inplace-agent", "guard", "--standby", "--", "x"), "guard-standby", COMMAND),
-    (env("WORKER_STANDBY", of=worker, value="on"), "guard-standby", COMMAND),
-    (both(env("WORKER_STANDBY", of=worker, value="on"), env("RESTART_DEPTH", value="process")), "", ""),
+    (both(depth("containers"), runs("inplace-agent", "guard", "--standby", "--", "x")), "guard-standby", COMMAND),
+    (both(depth("containers"), env("WORKER_STANDBY", of=worker, value="on")), "guard-standby", COMMAND),
+    (env("WORKER_STANDBY", of=worker, value="on"), "", ""),
     (put(agent, startupProbe={"httpGet": {"port": 8080}}), "guard-startup-probe", PROBE),
     (put(agent, readinessProbe=None), "guard-readiness", f"{AGENT}.readinessProbe"),
     (
@@ -396,7 +415,7 @@ SUPERVISED: list[tuple[Break, str, str]] = [
     (env("EPOCH_FILE", of=worker, value="/tmp/x"), "epoch-file-volume", at("EPOCH_FILE", WORKER)),
     (put(worker, imagePullPolicy="Always"), "", ""),
     (runs("sh", "-c", "exec inplace-agent run -- python3 train.py"), "", ""),
-    (runs("python3", "-I", "-S", "/x/inplace-agent.pyz", "run", "--", "x"), "", ""),
+    (runs("python3", "-I", "-S", "/x/inplace-agent", "run", "--", "x"), "", ""),
     (runs("python3", "train.py"), "agent-placement", f'{POD}.containers[name="worker"]'),
     (put(job, backoffLimit=3), "backoff-limit", f"{JOB}.backoffLimit"),
 ]

@@ -6,6 +6,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from tests.cli.lint.cases import (
     COMMAND,
+    POD,
     RULES_OF_WORKER,
     WORKER,
     Break,
@@ -16,6 +17,7 @@ from tests.cli.lint.cases import (
     metadata,
     pod,
     put,
+    template,
     worker,
 )
 
@@ -36,7 +38,7 @@ def run_with(*options: str) -> Break:
 
     def change(document: KubeObject) -> None:
         words = worker(document)["command"]
-        place = words.index("run" if "run" in words else "guard") + 1
+        place = words.index("--")
         words[place:place] = options
 
     return change
@@ -48,19 +50,26 @@ def request(text: str) -> Break:
 
 
 _STALL_VARIABLE = at("STALL_AFTER_S")
+SAVE_S = "SAVE_WITHIN_S"
 STALL, START_STALL = annotation(wire.STALL_AFTER), annotation(wire.START_STALL_AFTER)
 _LONG = put(pod, terminationGracePeriodSeconds=90)
-_SAVES = run_with("--save-within", "60")
+_SAVES = put(metadata, annotations={wire.SAVE_WITHIN: "60"})
+_SAVING = f"metadata.annotations[{wire.SAVE_WITHIN}]"
+_GRACE = f"{POD}.terminationGracePeriodSeconds"
 _REQUEST = f"metadata.annotations[{wire.RESTART_REQUESTED}]"
 SAVINGS: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train-supervisor", both(_LONG, _SAVES), "", ""),
-    ("train-supervisor", _SAVES, "save-grace", COMMAND),
-    ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", COMMAND),
-    ("train-supervisor", run_with("--save-within", "soon"), "agent-command", COMMAND),
-    ("train", both(both(_LONG, _SAVES), env("SAVE_WITHIN_S", value="60")), "", ""),
-    ("train", both(_LONG, _SAVES), "save-half", at("SAVE_WITHIN_S")),
-    ("train", env("SAVE_WITHIN_S", value="60"), "save-half", WORKER),
-    ("train", both(_SAVES, env("SAVE_WITHIN_S", value="60")), "save-grace", COMMAND),
+    ("train-supervisor", _SAVES, "save-grace", _GRACE),
+    ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", _GRACE),
+    ("train-supervisor", put(metadata, annotations={wire.SAVE_WITHIN: "soon"}), "spec-problem", _SAVING),
+    ("train", both(_LONG, _SAVES), "", ""),
+    ("train", _SAVES, "save-grace", _GRACE),
+    ("train", both(_LONG, both(_SAVES, env(SAVE_S, value="60"))), "", ""),
+    ("train", both(_LONG, both(_SAVES, env(SAVE_S, value="30"))), "setting-unread", at(SAVE_S)),
+    ("train", both(_LONG, both(_SAVES, env(SAVE_S))), "setting-unread", at(SAVE_S)),
+    ("train", both(_LONG, both(_SAVES, env(SAVE_S, of=worker))), "setting-unread", at(SAVE_S, WORKER)),
+    ("train", both(_SAVES, env(SAVE_S, valueFrom={"configMapKeyRef": {"name": "x", "key": "y"}})), "", ""),
+    ("train", put(template, metadata={"annotations": {wire.SAVE_WITHIN: "60"}}), "save-grace", _GRACE),
     ("train", env("SAVE_WITHIN_S", value="-1"), "agent-env", at("SAVE_WITHIN_S")),
     ("train", request("7,save=60"), "", ""),
     ("train", request("7,save=0"), "spec-problem", _REQUEST),
@@ -90,14 +99,15 @@ FENCE_VARIABLE = at("FENCE_AFTER_S")
 _FENCED = put(metadata, annotations={wire.FENCE_AFTER: "60"})
 _SUPERVISORS_LEASE = at("FENCE_AFTER_S", WORKER)
 _LEASED = env("FENCE_AFTER_S", value="60")
-_STAYS = both(_LEASED, env("RESTART_DEPTH", value="process"))
+_ENDS = env("RESTART_DEPTH", value="containers")
 FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="60"), "", ""),
-    ("train-supervisor", _FENCED, "fence-env", _SUPERVISORS_LEASE),
-    ("train", both(_FENCED, _STAYS), "", ""),
-    ("train", _FENCED, "fence-env", FENCE_VARIABLE),
-    ("train", _LEASED, "fence-depth", FENCE_VARIABLE),
-    ("train", both(_STAYS, run_with("--grace", "30")), "fence-grace", COMMAND),
+    ("train-supervisor", _FENCED, "", ""),
+    ("train-supervisor", both(_FENCED, env("FENCE_AFTER_S", of=worker)), "setting-unread", _SUPERVISORS_LEASE),
+    ("train", _FENCED, "", ""),
+    ("train", both(_FENCED, _ENDS), "fence-depth", FENCE_VARIABLE),
+    ("train", both(_LEASED, _ENDS), "fence-depth", FENCE_VARIABLE),
+    ("train", both(_LEASED, run_with("--grace", "30")), "fence-grace", COMMAND),
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="14"), "agent-env", _SUPERVISORS_LEASE),
 ]
 _NO_PROGRESS = annotation(wire.NO_PROGRESS)
@@ -116,13 +126,10 @@ STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train", both(_LIMIT, limits("120")), "", ""),
     ("train", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
     ("train-supervisor", limits("120"), "", ""),
-    ("train-supervisor", run_with("--stall-after", "120"), "", ""),
-    ("train-supervisor", run_with("--stall-after", "2"), "stall-short", COMMAND),
-    ("train-supervisor", run_with("--stall-after", "soon"), "agent-command", COMMAND),
     ("train-supervisor", both(limits("120"), env("EPOCH_FILE", of=worker)), "stall-unwatched", STALL),
     (
         "train-supervisor",
-        both(limits("120"), env("EPOCH_FILE", of=worker), run_with("--progress-file", "/logs/*.log")),
+        both(limits("120"), env("EPOCH_FILE", of=worker), env("PROGRESS_FILE", of=worker, value="/logs/*.log")),
         "",
         "",
     ),
@@ -132,4 +139,5 @@ UNWATCHED: list[tuple[Break, str, str]] = [  # a startup probe instead of guards
     (limits("120"), "stall-unwatched", STALL),
     (limits(start="120"), "stall-unwatched", START_STALL),
     (env("STALL_AFTER_S", value="120"), "stall-unwatched", _STALL_VARIABLE),
+    (put(metadata, annotations={wire.SAVE_WITHIN: "60"}), "agent-env", at(SAVE_S)),
 ]

@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 import yaml
 
+from inplace.cli.lint.added_agent import DEPLOYMENTS
 from inplace.cli.lint.cluster import check_cluster, lint_cluster
 from inplace.cli.lint.facts import PAGE, PAGES_MAX, ClusterFacts, Node, ask_about_cluster
-from inplace.cli.lint.jobset import group_of
 from inplace.cli.lint.kubelet_bugs import version_of
 from inplace.cli.lint.nodes import FEATURE, check_nodes
-from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import CredentialsError, Request, Response
-from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES, KubeObject
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, KubeObject
+from inplace.common.wire.names import AGENT
 from inplace.controller.api.credentials import load_credentials
+from inplace.controller.injection.finding import Finding
+from inplace.controller.injection.pod_roles import group_of
 from tests.cli.injecting import example, injected
 from tests.cli.scenes import Spy
 from tests.controller.manifests import changed
@@ -227,6 +229,55 @@ async def test_without_the_definition_the_rest_is_still_judged(documents: list[K
     await rig.admin.delete(CUSTOM_RESOURCE_DEFINITIONS, None, "jobsets.jobset.x-k8s.io")
     rules = [finding.rule for finding in await asked(rig.admin, documents)]
     assert ("crd" in rules, "admission" in rules) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("args", "said", "label", "found"),
+    [
+        (["--agent-image=agent:1"], None, None, None),
+        (["--agent-image=agent:1", "--agent-opt-in"], None, None, "nothing, here and on the Namespace"),
+        (["--agent-image=agent:1", "--agent-opt-in"], None, "off", "nothing, here and on the Namespace"),
+        (["--agent-image=agent:1", "--agent-opt-in"], None, "on", None),
+        (["--agent-image=agent:1", "--agent-opt-in"], "on", None, None),
+        (["--start-window=0"], "on", "on", "no --agent-image"),
+        (None, None, None, None),
+    ],
+)
+@pytest.mark.parametrize("is_brought", [False, True])
+@pytest.mark.asyncio
+async def test_an_agent_that_the_controller_does_not_add(
+    args: list[str] | None, said: str | None, label: str | None, found: str | None, is_brought: bool
+) -> None:
+    """The controller's arguments, the JobSet and its Namespace say together whether a plain JobSet gets the agent."""
+    rig = Rig()
+    if args is not None:
+        rig.server.load([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "inplace-system"}}])
+        labels = {"app.kubernetes.io/name": "inplace-controller"}
+        container = {"name": "controller", "image": "c", "args": args}
+        body = {
+            "metadata": {"name": "x", "labels": labels},
+            "spec": {"template": {"spec": {"containers": [container]}}},
+        }
+        await rig.admin.create(DEPLOYMENTS, "inplace-system", {"apiVersion": "apps/v1", "kind": "Deployment"} | body)
+    labelled = {"metadata": {"name": "default", "labels": {AGENT: label}}}
+    if not is_brought:
+        await rig.admin.patch(NAMESPACES, None, "default", labelled)
+    (jobset,) = parse(example("minimal.yaml"))
+    jobset["metadata"]["annotations"] = {} if said is None else {AGENT: said}
+    brought = [{"apiVersion": "v1", "kind": "Namespace"} | labelled] if is_brought else []
+    findings = await asked(rig.admin, [jobset, *brought])
+    assert [one.found for one in findings if one.rule == "agent-by-controller"] == ([] if found is None else [found])
+
+
+@pytest.mark.asyncio
+async def test_a_deployment_that_may_not_be_read_is_unknown() -> None:
+    """Lint then says that it cannot know; of a manifest with an agent it does not even ask."""
+    spy = Spy(Rig().server, "/deployments")
+    (jobset,) = parse(example("minimal.yaml"))
+    findings = await asked(spy.connection().client, [jobset])
+    assert "the controller's Deployment and the Namespace" in [one.path for one in findings]
+    await asked(spy.connection().client, list(parse(injected(example("plain.yaml")))))
+    assert len([request for request in spy.asked if "/deployments" in request.path]) == 1
 
 
 @pytest.mark.asyncio

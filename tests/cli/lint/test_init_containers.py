@@ -21,6 +21,7 @@ def with_init(**container: Any) -> KubeObject:
     """Return the example with an init container in front of its agent, which mounts a volume that is kept."""
     document: KubeObject = documents_of("train.yaml")[-1]
     spec = document["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
     spec["volumes"].append({"name": "src", "emptyDir": {}})
     made = {"name": "prepare", "image": "git:1", "volumeMounts": [dict(KEPT)]} | container
     spec["initContainers"].insert(0, made)

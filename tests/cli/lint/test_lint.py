@@ -37,8 +37,7 @@ from tests.cli.lint.cases import (
 from tests.cli.lint.stall_cases import FENCES, SAVINGS, STALLS, UNWATCHED
 
 CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
-WITHOUT_AGENT = ("monitor.yaml", "elastic-in-place.yaml", "in-place-in-order.yaml")
-KNOWN = {name: {"agent-missing"} for name in WITHOUT_AGENT}  # these examples show other features and have no agent
+KNOWN = {"in-place-in-order.yaml": {"startup-order"}}
 
 
 def findings(*documents: KubeObject) -> list[tuple[str, str]]:
@@ -147,6 +146,15 @@ def test_rights_that_the_file_does_not_show_are_the_cluster_s_business() -> None
     assert findings(documents_of("train.yaml")[-1]) == []
 
 
+def test_an_account_of_another_name_whose_rights_are_a_role_of_the_file() -> None:
+    """Admission does not restrict it; with ClusterRole inplace-agent it does."""
+    documents = documents_of("train.yaml")
+    pod(documents[-1])["serviceAccountName"] = documents[2]["subjects"][0]["name"] = "trainer"
+    assert findings(*documents) == [("service-account-name", f"{POD}.serviceAccountName")]
+    documents[2]["roleRef"]["kind"] = "ClusterRole"
+    assert findings(*documents) == []
+
+
 def test_an_account_that_mounts_no_token() -> None:
     """An unmounted token gives a finding, also by the ServiceAccount; a token projected to the agent gives none."""
     documents = documents_of("train.yaml")
@@ -215,18 +223,43 @@ def test_what_inject_makes_is_clean(name: str, options: dict[str, Any]) -> None:
     assert rules - asked_for <= ({"image-pull", "rules-without-failures"} if name != "plain.yaml" else set())
 
 
+@pytest.mark.parametrize(
+    ("queue", "resources", "is_told"),
+    [
+        ("team", {"limits": {"cpu": "8", "memory": "64Gi"}}, True),
+        ("team", {"requests": {"cpu": "8"}}, False),
+        (None, {"limits": {"cpu": "8", "memory": "64Gi"}}, False),
+    ],
+)
+def test_what_a_queue_does_not_count(queue: str | None, resources: KubeObject, is_told: bool) -> None:
+    """Beside Guaranteed workers an added agent asks for half a core of each node, which Kueue did not reserve."""
+    (document,) = documents_of("minimal.yaml")
+    document["metadata"]["labels"] = {} if queue is None else {"kueue.x-k8s.io/queue-name": queue}
+    worker(document)["resources"] = resources
+    found = [one for one in findings_of(document) if one.rule == "queue-uncounted"]
+    assert [one.path for one in found] == ['metadata.labels["kueue.x-k8s.io/queue-name"]'] * is_told
+    if is_told:
+        each, in_all = "requests.cpu=500m, requests.memory=128Mi", "requests.cpu=4, requests.memory=1Gi"
+        assert f"{each} in each of 8 Pods, {in_all} in all" in found[0].found
+        assert [one.rule for one in findings_of(*parse(injected(as_yaml([document]))))] == []
+
+
 def test_every_rule_about_manifests_is_broken_once_here() -> None:
     """Every rule of the catalogue has a case here."""
     reached = {
         *(rule for _, _, rule, _ in ALONE + FIRST),
         *(rule for _, rule, _ in PROBED + UNWATCHED),
         "worker-start",  # of all that a startup probe holds back
+        "service-account-name",
         "service-account-rights",
         "startup-order",
         "torchrun-restarts",  # test_launcher.py
         "init-not-repeatable",  # test_init_containers.py
         "fuse-sidecar",
+        "queue-uncounted",  # test_what_a_queue_does_not_count
         "admission",  # test_the_embedded_server_judges_too
+        "runtime-unknown",  # test_subjects.py
+        "trainer-annotation",
     }
     catalogue = list(RULES)
     manifest = set(catalogue[: catalogue.index("cluster-unknown")])

@@ -15,8 +15,9 @@ from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.stall import check_no_progress
 from inplace.cli.lint.words import duration
 from inplace.common.wire import names as wire
+from inplace.controller.injection.as_made import as_made
 from tests.cli.injecting import EXAMPLES, documents_of
-from tests.cli.lint.cases import Break, both, env, job, pod, put, worker
+from tests.cli.lint.cases import Break, env, job, pod, put, worker
 from tests.cli.lint.stall_cases import run_with
 from tests.controller.manifests import jobset
 
@@ -55,6 +56,7 @@ def test_where_nothing_is_set_the_defaults_are_told() -> None:
         "After a failure all workers restart in their Pods: up to 10 times in the JobSet's life (maxRestarts).",
         "The next failure fails the JobSet, with the reason ReachedMaxRestarts.",
         f"A failure that comes back at the same step counts as any other ({wire.NO_PROGRESS} is not set).",
+        "A Pod that failed first on a node that is cordoned, tainted or not ready is replaced on another node.",
         f"No node is avoided: a Pod that is replaced may return to its node ({wire.BAD_NODES} is not set).",
         f"A group waits without limit for Pods that are missing ({wire.BARRIER_DEADLINE} is not set).",
         f"A worker that hangs is not noticed: no watchdog is on ({wire.STALL_AFTER} is not set).",
@@ -74,6 +76,7 @@ WITHOUT_EFFECT = [
     ("ESCALATION", "InPlace=0/5", "The next failure fails the JobSet, with the reason ReachedMaxRestarts."),
     ("NO_PROGRESS", "3/315360000", f"counts as any other ({wire.NO_PROGRESS} has no effect)."),
     ("BAD_NODES", "2/315360000", f"may return to its node ({wire.BAD_NODES} has no effect)."),
+    ("MARKED_NODES", "never", "cordoned, tainted or not ready is replaced on another node."),
     ("BARRIER_DEADLINE", "0", f"for Pods that are missing ({wire.BARRIER_DEADLINE} has no effect)."),
 ]
 
@@ -97,7 +100,10 @@ def test_other_strategies_are_told() -> None:
     manifest = jobset(restarts_max=1) | {"metadata": {"name": "a"}}
     manifest["spec"]["failurePolicy"] |= {"restartStrategy": "Recreate", "rules": [rule]}
     assert policy_sentences(manifest) == (
-        "Nothing restarts in place here (restartStrategy is Recreate): `inplace inject -f FILE` changes that.",
+        (
+            "Nothing restarts in place here (restartStrategy is Recreate): `inplace inject -f FILE` changes that, and "
+            "so does the annotation inplace.dev/restart-in-place."
+        ),
         "If a Job fails, the rules of the failurePolicy come first; what follows is for Jobs that fit none.",
         "After a failure all Jobs are deleted and created anew: once in the JobSet's life (maxRestarts).",
         "The next failure fails the JobSet, with the reason ReachedMaxRestarts.",
@@ -106,7 +112,10 @@ def test_other_strategies_are_told() -> None:
     assert policy_sentences(manifest)[1].startswith("The first failure fails the JobSet")
     del manifest["spec"]["failurePolicy"]
     assert policy_sentences(manifest) == (
-        "Nothing restarts in place here (restartStrategy is not set): `inplace inject -f FILE` changes that.",
+        (
+            "Nothing restarts in place here (restartStrategy is not set): `inplace inject -f FILE` changes that, and "
+            "so does the annotation inplace.dev/restart-in-place."
+        ),
         "The first Job that fails fails the JobSet: it has no failurePolicy.",
     )
 
@@ -151,7 +160,7 @@ def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "\npolicy After a failure all workers restart in their Pods: once in any 1 min.\n" in capsys.readouterr().out
     run_lint(str(file), LintOptions(output="json"))
     (sentences,) = json.loads(capsys.readouterr().out)["policies"].values()
-    assert sentences == list(policy_sentences(annotated(ESCALATION="InPlace=1/60")))
+    assert sentences == list(policy_sentences(as_made(annotated(ESCALATION="InPlace=1/60")).jobset))
 
 
 def test_no_progress_is_told_with_what_it_needs() -> None:
@@ -164,6 +173,14 @@ def test_no_progress_is_told_with_what_it_needs() -> None:
         document = of_example("train", NO_PROGRESS=text, STALL_AFTER=stall)
         assert [one for one in policy_sentences(document) if one in (first, without, short)] == told
         assert [one.rule for one in check_no_progress(document)] == ["no-progress-unwatched"] * (without in told)
+
+
+def test_who_stays_on_marked_nodes_is_told() -> None:
+    """In place of the default."""
+    stays = f"A Pod restarts in place on a cordoned or tainted node, too ({wire.MARKED_NODES} is stay)."
+    sentences = policy_sentences(annotated(MARKED_NODES="stay"))
+    assert stays in sentences
+    assert not [one for one in sentences if "is replaced on another node" in one]
 
 
 def test_bad_nodes_are_told() -> None:
@@ -195,17 +212,16 @@ def test_a_barriers_deadline_is_told(deadline: dict[str, str], end: str) -> None
 GIVEN_UP = "A Pod is given up 300 s after Kubernetes says that its node is gone (its default), and the group waits "
 EARLY = "A Pod is replaced as soon as Kubernetes says that its node is gone, and the group waits "
 LEASE = "for its worker's end for at most 70 s. An API server that is away for longer than 60 s ends EVERY worker."
-BY_FIELD = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.FENCE_AFTER}']"}}}
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (env("FENCE_AFTER_S", of=worker, **BY_FIELD), f"{EARLY}{LEASE}"),
-        (put(pod), f"{EARLY}until its object is gone ({wire.FENCE_AFTER} has no effect)."),
+        (put(pod), f"{EARLY}{LEASE}"),
+        (env("FENCE_AFTER_S", of=worker), f"{EARLY}until its object is gone ({wire.FENCE_AFTER} has no effect)."),
         (
-            both(env("FENCE_AFTER_S", of=worker, **BY_FIELD), put(job, podFailurePolicy={"rules": []})),
-            f"{GIVEN_UP}{LEASE}",
+            put(job, podFailurePolicy={"rules": []}),
+            f"{GIVEN_UP}until its object is gone ({wire.FENCE_AFTER} has no effect).",
         ),
     ],
 )
@@ -218,8 +234,8 @@ def test_a_dead_node_is_told(change: Break, sentence: str) -> None:
 
 def test_checks_hangs_and_saving_are_told() -> None:
     """With their times, the agents' own options included."""
-    document = of_example("train-supervisor", STALL_AFTER="30", START_STALL_AFTER="900")
-    run_with("--save-within", "60", "--before-announce", "true", "--before-announce-unanswered", "leave")(document)
+    document = of_example("train-supervisor", STALL_AFTER="30", START_STALL_AFTER="900", SAVE_WITHIN="60")
+    run_with("--before-announce", "true", "--before-announce-unanswered", "leave")(document)
     told = policy_sentences(document)
     assert (
         "A worker hangs if a step takes longer than 30 s or the first step comes later than 900 s after the start; "
@@ -239,7 +255,7 @@ def test_parts_that_differ_are_named() -> None:
     """Where one replicatedJob has a watchdog, both sentences name theirs."""
     document = of_example("train-supervisor")
     other = copy.deepcopy(document["spec"]["replicatedJobs"][0]) | {"name": "other"}
-    run_with("--stall-after", "30")(document)
+    env("STALL_AFTER_S", of=worker, value="30")(document)
     document["spec"]["replicatedJobs"].append(other)
     hangs = [one for one in policy_sentences(document) if "hangs" in one]
     assert hangs == [

@@ -11,11 +11,11 @@ import pytest
 from inplace.cli.lint.annotations import KNOWN
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.embedded import judge
-from inplace.cli.lint.jobset import is_in_place
 from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.injection.pod_roles import is_in_place
 from tests.cli.command import run
 from tests.cli.injecting import EXAMPLES, as_yaml, findings_of, injected, jobset_of
 from tests.cli.lint.cases import JOB, POD, job, jobset, pod, put, worker
@@ -178,7 +178,7 @@ def test_a_misspelt_annotation_is_named_with_the_right_one(name: str, meant: str
 
 def test_known_and_foreign_annotations_are_no_mistakes() -> None:
     """Our names, upstream's, and those of other projects."""
-    names = (wire.RESTART_DEPTH, wire.EXCLUSIVE_TOPOLOGY, "kueue.x-k8s.io/queue-name", "gke-gcsfuse/volumes", "a")
+    names = (wire.SAVE_WITHIN, wire.EXCLUSIVE_TOPOLOGY, "kueue.x-k8s.io/queue-name", "gke-gcsfuse/volumes", "a")
     document = plain(name="plain", annotations=dict.fromkeys(names, "60"))
     assert findings_of(document) == ()
     assert {wire.EXCLUSIVE_TOPOLOGY, wire.NODE_SELECTOR_STRATEGY, wire.RESTART_DEPTH, wire.FENCE_AFTER} <= KNOWN

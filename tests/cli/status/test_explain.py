@@ -9,7 +9,6 @@ import pytest
 from inplace.cli.connection import WHOLE_MAX
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.group.state import GroupPhase, group_state
-from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_lines, read_facts
 from inplace.cli.status.explanation import explain
@@ -18,10 +17,11 @@ from inplace.cli.status.why_failed import failed_job
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
+from inplace.controller.api.object_events import Event
 from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.goodput import Goodput, RestartCost, Run
 from inplace.simulator.cluster.cluster import Cluster
-from tests.cli.facts import drawn, explanation_of, jobset, table, text_of
+from tests.cli.facts import drawn, explanation_of, jobset, pod, table, text_of
 from tests.cli.scenes import Spy, another, connection, explained, kill, seen, status, synced, training, until
 
 pytestmark = pytest.mark.virtual_time
@@ -222,6 +222,21 @@ def test_causes_of_the_jobset_itself(changes: KubeObject, status: KubeObject, ki
     raw["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     found = explanation_of(group_state(raw, ()), now_s=1_767_229_200.0)
     assert said in {cause.kind: cause.text for cause in found.causes}[kind]
+
+
+def test_a_blocked_container_is_told_once() -> None:
+    """Of Pods that are late explain says itself why; of Pods that have joined the condition says it."""
+    said = "1 Pod: image cannot be pulled: container worker, image train:1: ErrImagePull: no such host"
+    told = {"conditions": [{"type": "ContainersBlocked", "status": "True", "message": said}]}
+    wait = {"waiting": {"reason": "ErrImagePull", "message": "no such host"}}
+    status = {"phase": "Pending", "containerStatuses": [{"name": "worker", "image": "train:1", "state": wait}]}
+    for epoch, kinds in ((0, ["Image"]), (1, ["ContainersBlocked", "NotStarted"])):
+        pods = [pod(0, epoch, status=status)]
+        raw = jobset(1, status=wire.status_of_epochs(epoch, 0) | told)
+        found = explanation_of(group_state(raw, pods), pods).causes
+        assert [cause.kind for cause in found] == kinds
+        assert found[0].text == said
+        assert "kubectl" in found[0].advice
 
 
 def test_a_huge_group_is_told_by_reasons() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from inplace.cli.status.cluster_events import CORE_EVENTS, Subject, read_events
+from inplace.cli.status.cluster_events import Subject, read_events
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, Resource
+from inplace.controller.api.object_events import CORE_EVENTS
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.facts import text_of
 from tests.cli.scenes import connection, documents, explained, jobset_of, kill, synced, training, until

@@ -104,6 +104,8 @@ def epoch_of(pod: KubeObject) -> int:
         (("0/2", "SchedulingGated", "<none>"), True, "held by a scheduling gate"),
         (("0/2", "ContainerCreating", "node-1"), True, "containers are being created"),
         (("0/2", "ImagePullBackOff", "node-1"), True, "image cannot be pulled"),
+        (("0/2", "Init:ErrImagePull", "node-1"), True, "image cannot be pulled"),
+        (("0/2", "Init:CreateContainerConfigError", "node-1"), True, "container cannot be created"),
         (("2/2", "Terminating", "node-1"), True, "terminating"),
         (("2/2", "NodeLost", "node-1"), True, "node lost"),
         (("0/2", "Evicted", "node-1"), True, "Pod failed: Evicted"),
@@ -166,6 +168,12 @@ def test_almost_all_is_not_all() -> None:
             {"conditions": [{"type": "Failed", "status": "True", "message": "worn out"}]},
             GroupPhase.FAILED,
             "worn out",
+        ),
+        (
+            {},
+            {"conditions": [{"type": "ContainersBlocked", "status": "True", "message": "2 Pods: image"}]},
+            GroupPhase.STARTING,
+            "ContainersBlocked: 2 Pods: image",
         ),
         ({}, {"conditions": [{"type": "Completed", "status": "True"}]}, GroupPhase.COMPLETED, "Completed"),
         (

@@ -6,8 +6,9 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.pod_facts import Annotations, PodFact
 from inplace.cli.group.state import group_state
 from inplace.cli.group.straggler import Why, straggler_of
 from inplace.cli.status.advice import ADVICE
@@ -51,6 +52,13 @@ def fetching(phase: str, **fetch: Any) -> PodFact:
     """Return a Pod whose init container `fetch` stands so, and whose agent waits for it."""
     agent = {"name": "inplace-agent", "state": WAITS}
     return told(phase, {"name": "fetch"} | fetch, agent, worker={"state": WAITS}, sidecars=("inplace-agent",))
+
+
+def failed_before(times: str) -> PodFact:
+    """Return a Pod that failed as others of its index before it, and that its Job keeps until it is replaced."""
+    found = told("Failed", worker={"state": ENDED})
+    annotations, metadata = Annotations(index_failures=times), found.metadata
+    return replace(found, metadata=replace(metadata, annotations=annotations, deletion_timestamp=NOW))
 
 
 @pytest.mark.parametrize("again", [True, False])
@@ -166,6 +174,12 @@ LATE: dict[str, tuple[PodFact, Why, str, str | None]] = {  # Pod, reason, its de
         "container worker, exit code 3 (Error)",
         "train-big-job-0-0 -c worker",
     ),
+    "a Pod failed, and its index backs off alone": (
+        failed_before("1"),
+        Why.FAILED,
+        "its Job makes the next one at 2026-01-01T00:00:20Z, 20 s after its end; container worker, exit code 3 (Error)",
+        "train-big-job-0-0 -c worker",
+    ),
     # Without --previous kubectl shows the log of the container that runs.
     "a worker runs again": (
         ended(9, exitCode=7),
@@ -191,16 +205,35 @@ def stored() -> KubeObject:
     return raw | {"status": wire.status_of_epochs(0, 0)}
 
 
-def test_a_pod_without_an_agent_is_told_so() -> None:
-    """No log of an agent is advised that is not there; the command that adds one is."""
-    fact, raw = pod(job="workers"), stored()
+def unwritten() -> tuple[KubeObject, KubeObject]:
+    """Return a JobSet whose template has no agent, and the template's Pod."""
+    raw = stored()
     spec = raw["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     del spec["initContainers"]
+    del spec["volumes"]
     spec["containers"] = [{"name": "worker", "image": "python:3.12", "command": ["python3", "train.py"]}]
+    return raw, spec
+
+
+def test_a_pod_without_an_agent_is_told_so() -> None:
+    """No log of an agent is advised that is not there; where its lack is told is."""
+    raw, spec = unwritten()
+    fact = pod(job="workers", spec=spec)
     (cause,) = explanation_of(group_state(raw, [fact]), [fact]).causes
-    assert (cause.kind, cause.text) == ("NoAgent", "1 Pod: no agent in its template")
-    assert "inplace inject -f FILE" in cause.advice
-    assert "log" not in cause.advice
+    assert (cause.kind, cause.text) == ("NoAgent", "1 Pod: no agent in it")
+    assert "AgentNotAdded" in cause.advice
+    assert "inplace lint -f FILE" in cause.advice
+
+
+def test_an_agent_that_the_controller_added_is_one() -> None:
+    """The template has none, the Pod has: its log says more. Where containers were not read, nothing is said."""
+    raw, spec = unwritten()
+    added = spec | {
+        "initContainers": [{"name": "inplace-agent", "command": ["inplace-agent"], "restartPolicy": "Always"}]
+    }
+    for fact in (pod(job="workers", spec=added), pod(job="workers")):
+        (late,) = group_state(raw, [fact]).stragglers
+        assert late.why is Why.SILENT
 
 
 def test_a_pod_whose_agent_is_silent_is_not() -> None:
@@ -213,6 +246,11 @@ def test_a_pod_whose_agent_is_silent_is_not() -> None:
     ("command", "code", "advice"),
     [
         (GUARD, 128, "the image has no python3 (container worker): correct the command or the image"),
+        (
+            ("/inplace/bin/guard", "--", "train"),
+            127,
+            "the image has no train (container worker): correct the command or the image",
+        ),
         (SUPERVISOR, 127, "the image has no torchrun (container worker): correct the command or the image"),
         (SUPERVISOR, 128, "the image has no inplace-agent (container worker): correct the command or the image"),
         ((), 127, "the image has no such program (container worker): correct the command or the image"),

@@ -21,7 +21,6 @@ from rich.text import Text
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import CliExit, RefusalError
-from inplace.cli.status.cluster_events import Event
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_data, explanation_lines
 from inplace.cli.status.listing import list_picture
@@ -34,6 +33,7 @@ from inplace.cli.terminal.console import VisibleConsole
 from inplace.cli.terminal.screen import print_data, run_command, show
 from inplace.cli.terminal.visible import VisibleText, guard_streams, raw_of, visible
 from inplace.common.wire import names as wire
+from inplace.controller.api.object_events import Event
 from tests.cli.command import REPOSITORY, run
 from tests.cli.facts import explanation_of, jobset, pod
 

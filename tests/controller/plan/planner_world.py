@@ -30,8 +30,9 @@ from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.resume import execution_annotation, template_patch
 from inplace.controller.plan.steps import plan
 from inplace.controller.spec.buckets import Bucket, bucket_of
+from inplace.controller.spec.claim import PersistentVolumeClaim
 from inplace.controller.spec.jobset import JobSet, parse_jobset
-from inplace.controller.spec.kinds import Job, PersistentVolumeClaim, Pod
+from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.rules import Matches
 from inplace.controller.spec.scopes import WHOLE
 from inplace.controller.spec.service import Service
@@ -136,7 +137,8 @@ class PlannerWorld:
                     self.jobs[name]["spec"] |= {"parallelism": pods, "completions": pods}
                 case SuspendJob(name, _):
                     self.jobs[name]["spec"]["suspend"] = True
-                case ResumeJob(name, _, manifest):
+                case ResumeJob(name=name, place=place):
+                    manifest = place.manifest
                     spec = self.jobs[name]["spec"]
                     spec["suspend"] = False
                     template = manifest["spec"]["template"]

@@ -9,6 +9,7 @@ import pytest
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -165,6 +166,53 @@ async def test_recreate_jobs_is_counted_once(rig: Rig) -> None:
     assert rig.sample("inplace_restart_budget_remaining", namespace="default", jobset="train") == 1
     await fail_one(rig, crew)
     assert await failed_reason(crew) == "RestartLimitExceeded"
+
+
+async def test_recreate_job_is_counted_once_and_leaves_the_others(rig: Rig) -> None:
+    """The Job of the Pod that failed first is made anew; the Pods of the other one stay, and wait for it."""
+    racks = [replicated_job(pods=2, replicas=2)]
+    crew = await rig.started(climbing("RecreateJob=1/1000", restarts_max=3, jobs=racks))
+    jobs = await crew.job_uids()
+    rack, other = sorted(jobs)
+    await crew.set_worker(crew.pods[rack, 0], exit_code=7)
+    await rig.settle(0.1)
+    status = await crew.status()
+    (counters,) = status["replicatedJobsStatus"]
+    assert (counters["jobRestarts"], counters["jobRestartsCountTowardsMax"]) == ([1, 0], [1, 0])
+    assert (await crew.epochs(), status["restarts"]) == ((1, 1), 0)
+    assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_EXEMPT_EPOCH]) == (1, 2)
+    assert f"job {rack} is recreated" in (await rig.events("RestartRung"))[0]["note"]
+    await crew.announce_all(2, [pod for (job, _), pod in crew.pods.items() if job == other])
+    await renew(rig, crew)
+    made = await crew.job_uids()
+    assert (made[other], made[rack] == jobs[rack]) == (jobs[other], False)
+    assert await crew.epochs() == (1, 1)
+    await rig.meet(crew, 2, 0.1)
+    assert await crew.epochs() == (2, 1)
+    assert rig.sample("inplace_restart_budget_remaining", namespace="default", jobset="train") == 2
+    assert await steps(crew) == ["RecreateJob"]
+    await fail_one(rig, crew)
+    assert await failed_reason(crew) == "RestartLimitExceeded"
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["a hang", "a lost Pod"])
+async def test_a_job_that_is_not_to_blame_is_not_recreated(rig: Rig, *, is_lost: bool) -> None:
+    """Who tells of a hang first is as likely healthy, and a lost Pod has a replacement: all restart in place."""
+    crew = await rig.started(climbing("RecreateJob=1/1000", jobs=[replicated_job(pods=1, replicas=2)]))
+    jobs = await crew.job_uids()
+    slot, first = next(iter(crew.pods.items()))
+    if is_lost:
+        await crew.remove(first)
+        await crew.replace(*slot)
+    else:
+        told = failure_text(WorkerFailure(1, None, rig.clock.wall_s(), stalled_s=9))
+        await crew.annotate(first, {wire.WORKER_FAILED: told})
+    await rig.settle(0.1)
+    await rig.meet(crew, 2, 0.1)
+    assert await crew.epochs() == (2, 1)
+    assert await crew.job_uids() == jobs
+    assert "all restart in place" in (await rig.events("RestartRung"))[0]["note"]
+    assert rig.sample("inplace_restart_budget_remaining", namespace="default", jobset="train") == 9
 
 
 def with_rule(escalation: str, action: str) -> KubeObject:

@@ -244,4 +244,4 @@ def test_a_resume_names_the_job() -> None:
     suspend(world)
     world.manifest["spec"]["suspend"] = False
     (action,) = [action for action in world.plan().actions if isinstance(action, ResumeJob)]
-    assert annotated(action.manifest) == {"1"}
+    assert annotated(action.place.manifest) == {"1"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.wire import names as wire
-from inplace.controller.plan.failure import JOB_COUNTERS_MAX
+from inplace.controller.plan.executions import JOB_COUNTERS_MAX
 from inplace.controller.spec.rules import RESTART_JOB, RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
 from inplace.controller.spec.scopes import WHOLE
 from tests.controller.manifests import replicated_job

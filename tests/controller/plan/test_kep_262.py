@@ -4,7 +4,7 @@ import pytest
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.plan.failure import JOB_COUNTERS_MAX
+from inplace.controller.plan.executions import JOB_COUNTERS_MAX
 from inplace.controller.spec.rules import LEAVE_FAILED, RESTART_REPLICATED_JOB, RESTART_REPLICATED_JOB_UNCOUNTED
 from tests.controller.manifests import replicated_job
 from tests.controller.plan.planner_world import PlannerWorld

@@ -37,26 +37,11 @@ GOOD = changed(
 
 CASES: list[tuple[str, Any, tuple[str, ...]]] = [
     (
-        f"{JOB}.backoffLimit",
-        6,
-        (
-            'spec.replicatedJobs[name="a"].template.spec.backoffLimit: found 6, must be set to 2147483647',
-            "set backoffLimit to 2147483647 in a new jobset",
-        ),
-    ),
-    (f"{JOB}.backoffLimit", None, ("backoffLimit: found nothing, must be set to 2147483647",)),
-    (
-        f"{JOB}.podReplacementPolicy",
-        "TerminatingOrFailed",
-        ("podReplacementPolicy: found TerminatingOrFailed, must be",),
-    ),
-    (
         "spec.scheduling",
         {},
         ("spec.scheduling: expected nothing here", "the pods are scheduled one by one", "remove it while the jobset"),
     ),
     (f"{JOB}.completions", 3, ("found completions 3 and parallelism 2, must be set and equal to each other",)),
-    (f"{JOB}.completions", None, ("found completions nothing and parallelism 2",)),
     (f"{JOB}.parallelism", None, ("found completions 2 and parallelism nothing",)),
     ("spec.successPolicy", {"operator": "Some"}, ("successPolicy.operator: expected All or Any, saw 'Some'; All is",)),
     (
@@ -205,6 +190,42 @@ def test_a_good_spec_has_no_problem() -> None:
     monitor["template"]["metadata"] = {"annotations": {wire.DISABLE: ""}}
     world = settled(jobset(jobs=[replicated_job(), monitor]))
     assert world.find_condition("SpecProblem") is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "policy", "words"),
+    [
+        ("10", None, ()),
+        ("0", None, ()),
+        ("2147483647", {"restartStrategy": "Recreate", "maxRestarts": 2}, ()),
+        ("3", {"restartStrategy": "InPlaceRestart", "maxRestarts": 3}, ()),
+        ("-1", None, ("expected an integer from 0 to 2147483647, saw '-1'; no restart is allowed; correct it",)),
+        ("ten", None, ("saw 'ten'",)),
+        ("1e9", None, ("saw '1e9'",)),
+        ("2147483648", None, ("saw '2147483648'",)),
+        ("", None, ("saw ''",)),
+        (
+            "10",
+            {"restartStrategy": "InPlaceRestart", "maxRestarts": 3},
+            ("expected 3, the maxRestarts of the failurePolicy, saw 10; 3 is applied",),
+        ),
+        (
+            "10",
+            {"restartStrategy": "BlockingRecreate"},
+            ("expected restartStrategy InPlaceRestart or none beside it, saw 'BlockingRecreate', which is applied",),
+        ),
+    ],
+)
+def test_the_annotation_beside_a_failure_policy(
+    annotation: str, policy: KubeObject | None, words: tuple[str, ...]
+) -> None:
+    """A number that cannot be read, and a policy that says otherwise, are problems until they are cured."""
+    manifest = jobset(strategy=None, annotations={wire.RESTART_IN_PLACE: annotation})
+    world = settled(changed(manifest, "spec.failurePolicy", policy))
+    status, message = problem(world)
+    assert status == ("True" if words else "")
+    assert [word for word in words if word not in message] == []
+    assert not words or f"metadata.annotations[{wire.RESTART_IN_PLACE}]: expected" in message
 
 
 def test_restart_job_of_too_many() -> None:

@@ -48,7 +48,7 @@ def test_the_annotation_names_steps_in_order() -> None:
 @pytest.mark.parametrize(
     ("text", "seen"),
     [
-        ("", "expected a rung of InPlace, ReplacePod, RecreateJobs"),
+        ("", "expected a rung of InPlace, ReplacePod, RecreateJob, RecreateJobs"),
         ("Fail=1/10", "expected a rung of"),
         ("InPlace", "number of uses: expected an integer from 1 to 64, saw ''"),
         ("InPlace=0/10", "number of uses: expected an integer from 1 to 64, saw '0'"),

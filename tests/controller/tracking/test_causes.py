@@ -9,7 +9,7 @@ import pytest
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.spec.last_restart import seconds_of
-from inplace.controller.tracking.signs import SKEW_S_MAX, seconds_since
+from inplace.controller.tracking.signs import SKEW_S_MAX, UNSEEN_EXIT, seconds_since
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -108,6 +108,22 @@ async def test_an_agent_that_ended_is_named_with_its_exit_code(rig: Rig) -> None
     assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
     assert "exitCode" not in entry["firstFailure"]
     assert "no exit code" in entry["firstFailure"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("phases", "code"),
+    [("v1,at=1,code=137", 137), ("v1,at=1,code=0", None), ("v1,at=1", None), ("v1,code=1000", None), ("code=7", None)],
+    ids=["told", "it completed", "not told", "no exit code", "garbage"],
+)
+async def test_the_announcement_tells_how_a_process_ended(rig: Rig, phases: str, code: int | None) -> None:
+    """Below a guard or a supervisor no container ends with the worker, and kubelet has nothing to say."""
+    crew = await rig.started(jobset())
+    first = next(iter(crew.pods.values()))
+    await crew.annotate(first, wire.epoch_annotations(2) | {wire.PHASES: phases})
+    await rig.settle(0.1)
+    failure = (await crew.last_restart())["firstFailure"]
+    assert (failure["pod"], failure.get("exitCode")) == (first, code)
+    assert failure["message"] == ("its agent told" if code else UNSEEN_EXIT)
 
 
 async def end_agent(crew: Crew, pod: str, ended: KubeObject) -> None:

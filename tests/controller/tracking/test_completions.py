@@ -54,11 +54,11 @@ async def test_a_late_completion_is_named(
 @pytest.mark.parametrize(
     ("phases", "policy", "named"),
     [
-        ("v1,at=1,done=1", "All", True),
-        ("v1,at=1,done=1", "Any", False),
+        ("v1,at=1,code=0", "All", True),
+        ("v1,at=1,code=0", "Any", False),
         ("v1,at=1", "All", False),
-        ("v1,at=1,done=2", "All", False),
-        ("done=1", "All", False),
+        ("v1,at=1,code=256", "All", False),
+        ("code=0", "All", False),
     ],
     ids=["told", "one is enough", "not told", "another number", "garbage"],
 )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from inplace.agent.worker.stop_signal import signal_number
-from inplace.cli.manifests import agent_pieces
-from inplace.cli.manifests.finding import REFUSED, Finding, shown
-from inplace.cli.manifests.pod_failure_policy import FAILURES
-from inplace.cli.manifests.pod_roles import PROGRAM, Container
-from inplace.cli.manifests.restart_rules import Ending, codes_that, ending, spell
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire.stop_signal import signal_number
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE as CHECK_FAILED
+from inplace.controller.injection import agent_pieces
+from inplace.controller.injection.finding import REFUSED, Finding, shown
+from inplace.controller.injection.pod_failure_policy import FAILURES
+from inplace.controller.injection.pod_roles import Container
+from inplace.controller.injection.restart_rules import Ending, codes_that, ending, spell
 
 
 def add_restart_rules(worker: Container, final: Sequence[int], *, has_check: bool) -> Iterator[Finding]:
@@ -61,25 +61,21 @@ def let_restart(worker: Container, code: int, final: Sequence[int], pod_policy: 
     yield from add_variables(worker, [{"name": agent_pieces.CONTAINER_RESTART, "value": str(code)}])
 
 
-def wrap(worker: Container, subcommand: str, final: Sequence[int], *, agent_in_image: bool) -> Iterator[Finding]:
-    """Put the agent in front of the worker's command.
+def wrap(worker: Container, program: Sequence[str], final: Sequence[int]) -> Iterator[Finding]:
+    """Put a program of the agent's image in front of the worker's command.
 
     It is told the codes with which it leaves, `final`, and by which signal kubelet ends the Pod, if not by SIGTERM.
     """
     command = worker.raw.get("command")
     if not command:
-        fix = "write the image's ENTRYPOINT as the command (`docker inspect` shows it): inject wraps only what it sees"
-        fix += "; or --barrier probe" if subcommand == "guard" else ""
-        fix += f"; or annotate this replicatedJob's template with {wire.DISABLE}: its Pods then leave the group"
+        fix = "write the image's ENTRYPOINT as the command (`docker inspect` shows it)"
         yield Finding(REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
         return
-    file = agent_pieces.GUARD_COMMAND if subcommand == "guard" else agent_pieces.PROGRAM_COMMAND
-    program = (PROGRAM,) if agent_in_image else file
     flags = ["--fail-on", spell(final, separator=",")] if final else []
     stop = (worker.raw.get("lifecycle") or {}).get("stopSignal")
     if isinstance(stop, str) and stop != "SIGTERM" and signal_number(stop):
         flags += ["--stop-signal", stop]
-    worker.raw["command"] = [*program, subcommand, *flags, "--", *command]
+    worker.raw["command"] = [*program, *flags, "--", *command]
 
 
 def add_variables(container: Container, entries: Sequence[KubeObject]) -> Iterator[Finding]:
@@ -96,7 +92,8 @@ def add_variables(container: Container, entries: Sequence[KubeObject]) -> Iterat
             yield Finding(REFUSED, path, shown(present.get("value")), needed, fix)
 
 
-_LITERALS: Final = ("NAMESPACE", "JOBSET_NAME", "GROUP_SIZE", "GROUP_OFFSET", "BARRIER_ADDRESS")  # may be fixed values
+# They may be fixed values.
+_LITERALS: Final = ("NAMESPACE", "JOBSET_NAME", "GROUP_SIZE", "GROUP_OFFSET", "BARRIER_ADDRESS", *wire.SETTINGS)
 
 
 def fill(parent: KubeObject, key: str, empty: Any) -> Any:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
-from inplace.cli.manifests.agent_pieces import COPIER
-from inplace.cli.manifests.pod_roles import Container, Member
 from inplace.common.kube.quantity import parse_quantity
+from inplace.controller.injection.agent_pieces import COPIER
+from inplace.controller.injection.pod_roles import Container, Member
 
 JUDGED: Final = ("cpu", "memory")  # kubelet judges a Pod's class by these alone
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from inplace.agent.start.arguments import GuardOptions, parse
-from inplace.cli.inject.policies import PolicyOptions
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.manifests.yaml_loader import parse as parse_yaml
 from inplace.common.wire import names as wire
+from inplace.controller.injection.policies import PolicyOptions
 from tests.cli.command import run
 from tests.cli.injecting import PLAIN, findings_of, injected, jobset_of, plain, pod_spec_of, refused
 
 ALL = PolicyOptions("test -e /dev/nvidia0", 20.0, "leave", 60, "60", "2/3600")
-FIELD = {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.FENCE_AFTER}']"}}
+SAVING = {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.SAVE_WITHIN}']"}}
 
 
 def values(container: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def values(container: Mapping[str, Any]) -> dict[str, Any]:
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
 
 
-@pytest.mark.parametrize("options", [{"depth": "process"}, {"mode": "supervisor"}], ids=repr)
+@pytest.mark.parametrize("options", [{}, {"depth": "process"}, {"mode": "supervisor"}], ids=repr)
 def test_all_policies_together_are_complete(options: dict[str, Any]) -> None:
     """Lint has no finding, the policy's sentences know them, and a second run changes nothing."""
     made = injected(PLAIN, policies=ALL, **options)
@@ -47,8 +47,7 @@ def test_a_guard_and_its_agent_share_the_settings() -> None:
         "BEFORE_ANNOUNCE_TIMEOUT_S": "20",
         "BEFORE_ANNOUNCE_UNANSWERED": "leave",
     }
-    assert (guard["SAVE_WITHIN_S"], agent["SAVE_WITHIN_S"], agent["CHECKS_BEFORE_ANNOUNCE"]) == ("60", "60", "1")
-    assert agent["FENCE_AFTER_S"] == FIELD
+    assert (guard["SAVE_WITHIN_S"], agent["SAVE_WITHIN_S"], agent["CHECKS_BEFORE_ANNOUNCE"]) == (SAVING, SAVING, "1")
     assert pod["containers"][0]["restartPolicyRules"][0]["exitCodes"]["values"] == [0, 6]
     read = parse(["guard", "--", "x"], {name: text for name, text in guard.items() if isinstance(text, str)})
     assert isinstance(read, GuardOptions)
@@ -61,12 +60,24 @@ def test_kubelet_replaces_nothing_in_a_check() -> None:
     assert values(pod_spec_of(made)["containers"][0])["BEFORE_ANNOUNCE"] == 'test "$$(id -u)" != $$$$$HOME'
 
 
+def test_a_check_among_the_workers_own_variables_is_awaited() -> None:
+    """As one that an option asks for: the agent waits for it, and its exit code ends the Pod."""
+    text = PLAIN.replace(
+        "              env:", "              env:\n              - {name: BEFORE_ANNOUNCE, value: look}"
+    )
+    assert text != PLAIN
+    pod = pod_spec_of(injected(text))
+    assert values(pod["containers"][0])["BEFORE_ANNOUNCE"] == "look"
+    assert values(pod["initContainers"][0])["CHECKS_BEFORE_ANNOUNCE"] == "1"
+    assert pod["containers"][0]["restartPolicyRules"][0]["exitCodes"]["values"] == [0, 6]
+    assert findings_of(*parse_yaml(injected(text))) == ()
+
+
 def test_an_annotation_that_is_there_asks_as_well() -> None:
-    """Its agents get the variable; a JobSet without it keeps every byte."""
-    annotated = plain(metadata=f'annotations: {{{wire.FENCE_AFTER}: "60"}}')
-    pod = pod_spec_of(injected(annotated, mode="supervisor"))
-    assert values(pod["containers"][0])["FENCE_AFTER_S"] == FIELD
-    assert "FENCE" not in injected(PLAIN, mode="supervisor")
+    """For the time to save the Pod gets the same grace period as by the option; a Pod of 0 s needs none."""
+    for text, grace_s in (("60", 90), ("0", None)):
+        made = pod_spec_of(injected(plain(metadata=f'annotations: {{{wire.SAVE_WITHIN}: "{text}"}}')))
+        assert made.get("terminationGracePeriodSeconds") == grace_s
 
 
 def test_many_jobs_tell_their_index_to_the_agent() -> None:
@@ -86,10 +97,22 @@ IN_3 = "{operator: In, values: [3]}"
 FAIL_NOT_3 = "{action: FailJob, onExitCodes: {operator: NotIn, values: [3]}}"
 COMMAND = "[python3, -m, inplace.examples.train]"
 REFUSED: list[tuple[str, dict[str, Any], str]] = [  # text, options, words of the refusal
-    (PLAIN, {"barrier": "probe", "policies": CHECKS}, "--before-announce: found no guard in the Pod"),
-    (PLAIN, {"barrier": "probe", "policies": SAVES}, "--save-within: found no guard in the Pod"),
+    (
+        PLAIN,
+        {"barrier": "probe", "policies": CHECKS},
+        "found no guard in the Pod, needed a guard or",
+    ),
+    (
+        PLAIN,
+        {"barrier": "probe", "policies": SAVES},
+        "a supervisor for inplace.dev/save-within; write the",
+    ),
     (PLAIN, {"policies": PolicyOptions(check_timeout_s=3.0)}, "--before-announce: found nothing beside its other"),
-    (PLAIN, {"policies": LEASE}, "--restart process, --mode supervisor, or no inplace.dev/fence-after"),
+    (
+        PLAIN,
+        {"depth": "containers", "policies": LEASE},
+        "--restart process, --mode supervisor, or no inplace.dev/fence-after",
+    ),
     (PLAIN, {"policies": PolicyOptions(fence_after_s="5"), "mode": "supervisor"}, "--fence-after: found '5'"),
     (PLAIN, {"policies": PolicyOptions(bad_nodes="2")}, "--bad-nodes: found '2', needed FAILURES/SECONDS"),
     (
@@ -105,12 +128,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [  # text, options, words of th
     (
         PLAIN.replace("              env:", "              env:\n              - {name: SAVE_WITHIN_S, value: '30'}"),
         {"policies": SAVES},
-        'env[name="SAVE_WITHIN_S"]: found 30, needed 60; change it there, or leave the option out',
+        "env[name=\"SAVE_WITHIN_S\"]: found '30', needed 60, by fieldRef",
     ),
     (
-        PLAIN.replace(COMMAND, f"[inplace-agent, run, --save-within=30, --, {COMMAND[1:]}"),
-        {"policies": SAVES},
-        "found --save-within already",
+        PLAIN.replace(COMMAND, f"[inplace-agent, run, --before-announce=true, --, {COMMAND[1:]}"),
+        {"policies": CHECKS},
+        "found --before-announce already",
     ),
     (
         plain(worker=f"restartPolicyRules: [{IN_6}]"),
@@ -145,5 +168,6 @@ def test_the_command_has_the_options(tmp_path: Path) -> None:
     made = run("inject", "-q", "-f", str(file), *options)
     assert made.returncode == 0
     annotations = jobset_of(made.stdout)["metadata"]["annotations"]
-    assert (annotations[wire.FENCE_AFTER], annotations[wire.BAD_NODES]) == ("60", "2/3600")
+    given = (wire.FENCE_AFTER, wire.BAD_NODES, wire.SAVE_WITHIN, wire.RESTART_DEPTH)
+    assert [annotations[name] for name in given] == ["60", "2/3600", "60", "process"]
     assert "BEFORE_ANNOUNCE_UNANSWERED" in made.stdout

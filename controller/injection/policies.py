@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Final, Literal
 
-from inplace.agent.start.arguments import ArgumentsError, clean_words
-from inplace.cli.inject.worker import fill
-from inplace.cli.manifests import agent_pieces
-from inplace.cli.manifests.finding import Finding, refusal
-from inplace.cli.manifests.pod_failure_policy import final_codes_by_rule
-from inplace.cli.manifests.pod_roles import GUARD, RUN, Container, Member
-from inplace.cli.manifests.restart_rules import Ending, ending
-from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.agent_command import GUARD
 from inplace.common.wire import names as wire
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
-from inplace.controller.spec.bad_nodes import read_bad_nodes
-from inplace.controller.spec.requests import read_fence
+from inplace.controller.injection import agent_pieces
+from inplace.controller.injection.finding import Finding, refusal
+from inplace.controller.injection.pod_failure_policy import final_codes_by_rule
+from inplace.controller.injection.pod_roles import RUN, Container, Member
+from inplace.controller.injection.restart_rules import Ending, ending
+from inplace.controller.injection.worker import fill
 
 AFTER_SAVING_S: Final = 30  # for the worker's end, as Kubernetes gives a Pod that has nothing to save
+_CHECK: Final = "BEFORE_ANNOUNCE"
 _ESCAPED: Final = re.compile(r"\$(?=[$(])")  # kubelet replaces $(NAME) in values, and $$ by $
 
 
@@ -56,63 +55,36 @@ class PolicyOptions:
 NO_POLICIES: Final = PolicyOptions()
 
 
-def annotate(metadata: KubeObject, policies: PolicyOptions) -> Iterator[Finding]:
-    """Write the annotations; yield values that cannot be read, and annotations that say otherwise."""
-    given = {wire.FENCE_AFTER: policies.fence_after_s, wire.BAD_NODES: policies.bad_nodes}
-    options = {name: text for name, text in given.items() if text is not None}
-    for read in (read_fence, read_bad_nodes):
-        try:
-            read(options)
-        except RemoteProtocolError as error:
-            needed, _, found = str(error).partition(": expected ")[2].partition(";")[0].partition(", saw ")
-            option = "--fence-after" if read is read_fence else "--bad-nodes"
-            yield refusal(option, found, needed, "correct it")
-    if policies.clean:
-        try:
-            clean_words("--clean", "\n".join(policies.clean))
-        except ArgumentsError as error:
-            needed, _, found = str(error).partition(": expected ")[2].partition(", saw ")
-            yield refusal("--clean", found, needed, "correct it")
-    for name, text in options.items():
-        old = (metadata.get("annotations") or {}).get(name)
-        if old not in (None, text):
-            fix = "change the annotation, or leave the option out"
-            yield refusal(f'metadata.annotations["{name}"]', old, text, fix)
-        fill(metadata, "annotations", {})[name] = text
-    if not policies.check and (policies.check_timeout_s is not None or policies.unanswered is not None):
-        fix = "name the check, or leave the other options out"
-        yield refusal("--before-announce", "nothing beside its other options", "a command", fix)
-
-
-def add_policies(member: Member, policies: PolicyOptions, *, leased: bool) -> Iterator[Finding]:
-    """Set what a Pod with an agent needs.
-
-    Args:
-        member: the Pods, which have their agent by now.
-        policies: what the user asks for.
-        leased: the JobSet's annotation asks for leases.
-    """
+def add_policies(member: Member, policies: PolicyOptions) -> Iterator[Finding]:
+    """Set what a Pod, which has its agent by now, needs for what the options or its annotations ask for."""
     member = replace(member)  # as it stands now
-    agent = member.agent
-    if agent is None or not (policies.check or policies.save_within_s or policies.clean or leased):
+    agent, save_s, leased = member.agent, _save_s(member), wire.FENCE_AFTER in member.annotations
+    has_check = bool(policies.check) or any(map(checks, member.workers))
+    if agent is None or not (has_check or save_s or policies.clean or leased):
         return
     if agent.has_upstream_names:
         yield refusal(agent.path, "an agent with upstream's variables", "ours", "leave the option out, or rename them")
         return
     is_supervisor = member.mode == "supervisor"
     workers = (agent,) if is_supervisor else tuple(worker for worker in member.workers if worker.calls(GUARD))
-    if not workers and (policies.check or policies.save_within_s or policies.clean):
-        option = "--before-announce" if policies.check else "--save-within" if policies.save_within_s else "--clean"
-        yield refusal(option, "no guard in the Pod", "a guard or a supervisor", "--barrier guard, or --mode supervisor")
+    if not workers and (has_check or save_s or policies.clean):
+        asked = "a check before joining" if has_check else wire.SAVE_WITHIN if save_s else "--clean"
+        fix = f"write the command of the worker's container, for a guard; or do without {asked}"
+        yield refusal(member.pod_path, "no guard in the Pod", f"a guard or a supervisor for {asked}", fix)
         return
-    if policies.check:
-        yield from _check(member, agent, workers, policies)
-    if policies.save_within_s:
-        yield from _saving(member, agent, workers, policies.save_within_s)
+    if has_check:
+        yield from _check(member, agent, [one for one in workers if policies.check or checks(one)], policies)
+    if save_s:
+        yield from _saving(member, agent, save_s)
     for worker in workers if policies.clean else ():
         yield from _set(worker, "WORKER_CLEAN", "\n".join(policies.clean))
     if leased:
         yield from _lease(member, agent, is_supervisor=is_supervisor)
+
+
+def checks(worker: Container) -> bool:
+    """Say whether a worker's own variables name a check before joining."""
+    return _CHECK in worker.env
 
 
 def _check(
@@ -120,7 +92,7 @@ def _check(
 ) -> Iterator[Finding]:
     timeout_s = policies.check_timeout_s
     variables = {
-        "BEFORE_ANNOUNCE": _ESCAPED.sub("$$", policies.check),
+        _CHECK: _ESCAPED.sub("$$", policies.check) or None,
         "BEFORE_ANNOUNCE_TIMEOUT_S": None if timeout_s is None else f"{timeout_s:g}",
         "BEFORE_ANNOUNCE_UNANSWERED": policies.unanswered,
     }
@@ -153,9 +125,14 @@ def _check(
         yield from _set(agent, "CHECKS_BEFORE_ANNOUNCE", str(len(workers)))
 
 
-def _saving(member: Member, agent: Container, workers: Sequence[Container], within_s: int) -> Iterator[Finding]:
-    for container in workers if member.mode == "supervisor" else (*workers, agent):
-        yield from _set(container, "SAVE_WITHIN_S", str(within_s))
+def _save_s(member: Member) -> int:
+    """Return the whole seconds that workers may take to save; 0 for none, or what the agent will refuse."""
+    with suppress(ValueError):
+        return ceil(float(member.settings.get(wire.SAVE_WITHIN) or 0))
+    return 0
+
+
+def _saving(member: Member, agent: Container, within_s: int) -> Iterator[Finding]:
     if member.raw.get("replicas") not in (None, 1) and "JOB_INDEX" not in agent.env:
         path = f"metadata.labels['{wire.JOB_INDEX}']"
         fill(agent.raw, "env", []).append(agent_pieces.from_field("JOB_INDEX", path))
@@ -169,25 +146,19 @@ def _saving(member: Member, agent: Container, workers: Sequence[Container], with
 
 
 def _lease(member: Member, agent: Container, *, is_supervisor: bool) -> Iterator[Finding]:
-    depth = agent.env.get("RESTART_DEPTH", {}).get("value")
-    if not is_supervisor and depth != wire.DEPTH_PROCESS:
+    if not is_supervisor and agent.restart_depth != wire.DEPTH_PROCESS:
         found, needed = "an agent that ends before its worker", "one that stays, for a lease"
         yield refusal(agent.path, found, needed, f"--restart process, --mode supervisor, or no {wire.FENCE_AFTER}")
         return
     if member.job_spec.get("podFailurePolicy"):
         fix = f"remove it, or do without {wire.FENCE_AFTER}: Kubernetes then replaces no Pod before its end"
         yield refusal(f"{member.job_path}.podFailurePolicy", "one", "none beside leases", fix)
-        return
-    if "FENCE_AFTER_S" not in agent.env:
-        path = f"metadata.annotations['{wire.FENCE_AFTER}']"
-        fill(agent.raw, "env", []).append(agent_pieces.from_field("FENCE_AFTER_S", path))
 
 
 _OPTIONS: Final = {
-    "BEFORE_ANNOUNCE": "--before-announce",
+    _CHECK: "--before-announce",
     "BEFORE_ANNOUNCE_TIMEOUT_S": "--before-announce-timeout",
     "BEFORE_ANNOUNCE_UNANSWERED": "--before-announce-unanswered",
-    "SAVE_WITHIN_S": "--save-within",
     "WORKER_CLEAN": "--clean",
 }
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from inplace.cli.inject.agent_resources import amounts_of
 from inplace.cli.inject.jobset import Refusal
+from inplace.controller.injection.agent_resources import amounts_of
 from tests.cli.command import run_here
 from tests.cli.injecting import example, injected, pod_spec_of
 
@@ -17,16 +17,18 @@ OURS = {"cpu": "500m", "memory": "128Mi"}
 
 
 def resources_of(text: str) -> Any:
-    """Return the resources of the agent's container."""
-    (agent,) = pod_spec_of(text)["initContainers"]
-    return agent.get("resources")
+    """Return the resources of the agent's containers."""
+    own = [one["resources"] for one in pod_spec_of(text)["initContainers"] if "resources" in one]
+    assert all(one == own[0] for one in own)  # the copier's are the agent's
+    return own[0] if own else None
 
 
 def limited(resources: str, pod: str = "") -> str:
     """Return the example with a worker that has resources, and a Pod with more fields."""
-    named = "{containers: [{name: worker,"
-    assert named in PLAIN
-    return PLAIN.replace(named, f"{{{pod}containers: [{{name: worker, resources: {{{resources}}},")
+    containers, worker = "{containers: [", "{name: worker,"
+    assert PLAIN.count(containers) == PLAIN.count(worker) == 1
+    text = PLAIN.replace(containers, f"{{{pod}containers: [")
+    return text.replace(worker, f"{worker} resources: {{{resources}}},")
 
 
 @pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
@@ -49,7 +51,7 @@ def limited(resources: str, pod: str = "") -> str:
 )
 def test_the_agent_has_limits_where_the_worker_has_them(mode: str, resources: str, expected: object) -> None:
     """The agent has a limit for each resource that the worker limits, and equal requests beside a Guaranteed one."""
-    assert resources_of(injected(limited(resources), mode=mode)) == expected
+    assert resources_of(injected(limited(resources), mode=mode, copies_image=True)) == expected
 
 
 def test_one_container_without_limits_makes_the_agent_free() -> None:
@@ -65,6 +67,7 @@ def test_resources_of_the_whole_pod_cover_the_agent() -> None:
     """Beside resources of the Pod the agent requests nothing: its requests could exceed them."""
     text = limited(GUARANTEED, f"resources: {{{GUARANTEED}}}, ")
     assert resources_of(injected(text)) is None
+    assert resources_of(injected(text, copies_image=True)) is None
     assert resources_of(injected(text, agent_resources=amounts_of("requests.cpu=1m"))) == {"requests": {"cpu": "1m"}}
 
 
@@ -91,7 +94,7 @@ def test_the_users_amounts_win() -> None:
 def test_amounts_that_break_the_pod_are_refused(mode: str, option: str, words: str) -> None:
     """Amounts that the server refuses or that would make a Guaranteed Pod Burstable are refused."""
     with pytest.raises(Refusal, match=words):
-        injected(limited(GUARANTEED), mode=mode, agent_resources=amounts_of(option))
+        injected(limited(GUARANTEED), mode=mode, copies_image=True, agent_resources=amounts_of(option))
 
 
 @pytest.mark.parametrize(

@@ -32,12 +32,23 @@ def final_codes_by_rule(job_spec: Mapping[str, Any], container: str) -> dict[int
     return found
 
 
+def fails_indexes(job_spec: Mapping[str, Any]) -> bool:
+    """Say whether some rule makes an index fail for good."""
+    return any(rule.get("action") == "FailIndex" for _, rule in _all_rules(job_spec))
+
+
 def _rules(job_spec: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the rules about exit codes with their positions."""
+    for place, rule in _all_rules(job_spec):
+        if isinstance(rule.get("onExitCodes"), Mapping):
+            yield place, rule
+
+
+def _all_rules(job_spec: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     policy = job_spec.get("podFailurePolicy")
     rules = policy.get("rules") if isinstance(policy, Mapping) else None
     for place, rule in enumerate(rules if isinstance(rules, list) else ()):
-        if isinstance(rule, Mapping) and isinstance(rule.get("onExitCodes"), Mapping):
+        if isinstance(rule, Mapping):
             yield place, rule
 
 

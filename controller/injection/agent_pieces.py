@@ -1,8 +1,8 @@
 """
-The fields that a manifest needs for the agent, as examples/train*.yaml have them.
+The fields that a Pod template needs for the agent, as examples/train*.yaml have them.
 
-Everything here is data. Sources: docs/agent.md, agent/start/config.py, agent/start/exit_code.py, docs/adr/0007
-(EPOCH_FILE).
+Everything here is data. Sources: docs/agent.md, agent/start/config.py, docs/adr/0007 (EPOCH_FILE), docs/adr/0085 (the
+agent's image as a volume).
 """
 
 from __future__ import annotations
@@ -11,40 +11,35 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from inplace.agent.barrier.address import OUR_PATH, OUR_PORT, WORKER_QUERY
-from inplace.agent.link.address import LINK_FILE
-from inplace.agent.start.agent_file import IN_IMAGE
-from inplace.cli.manifests.text import Inline
-from inplace.common.kube.http.credentials import SERVICE_ACCOUNT_DIR
+from inplace.common.agent_command import GUARD_PROGRAM
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire import names as wire
+from inplace.common.wire.barrier import OUR_PATH, OUR_PORT, WORKER_QUERY
+from inplace.controller.injection.pod_roles import SERVICE_ACCOUNT_DIR
 
-ACCOUNT: Final = "inplace-agent"  # also the name of the Role, whatever the account's is
+ACCOUNT: Final = "inplace-agent"  # also the name of Role and ClusterRole, whatever the account's is
+_RBAC: Final = "rbac.authorization.k8s.io"
 RESTRICTED: Final = "inplace-agent(-[a-z0-9.-]+)?"  # the accounts that deploy/admission/agents.yaml restricts
-VOLUME: Final = "inplace-agent"
-COPIER: Final = "inplace-agent-file"
+VOLUME: Final = "inplace-agent"  # the folder that agent and guards share
 FOLDER: Final = "/var/run/inplace"
 EPOCH_FILE: Final = f"{FOLDER}/epoch"
-PROGRAM_FILE: Final = f"{FOLDER}/inplace-agent"
+LINK_FILE: Final = f"{FOLDER}/link"  # agent/link/address.py has it as a guard's default
+IMAGE: Final = "inplace-agent"  # the agent's image, unless an option names another
+IMAGE_VOLUME: Final = "inplace"  # the agent's image, or a copy of it, in a container that runs a program of it
+PREFIX: Final = "/inplace"  # where that is mounted, and where the image has itself
+RUN_COMMAND: Final = (f"{PREFIX}/bin/inplace-agent", "run")
+GUARD_COMMAND: Final = (GUARD_PROGRAM,)
+COPY_PROGRAM: Final = f"{PREFIX}/bin/copy"
+COPIER: Final = "inplace-copy"  # an init container, where nodes have no image volumes
+_COPIED: Final = "/inplace-copy"  # where the copier has the volume; at PREFIX is its own image
 TOKEN_VOLUME: Final = "inplace-agent-token"  # noqa: S105 - a volume's name
 TOKEN_S: Final = 3600  # a token that somebody reads is good for so long; kubelet renews it, and the agent reads it anew
 CONTAINER_RESTART: Final = "CONTAINER_RESTART_EXIT_CODE"  # a supervisor's: kubelet starts its container anew after it
-KEEP_CONTAINERS: Final[KubeObject] = {"name": "CLEAN_AFTER_FAILURES", "value": "0"}  # where somebody kills workers
-DEPTH: Final[KubeObject] = {"name": "RESTART_DEPTH", "value": wire.DEPTH_PROCESS}
 LINK: Final[KubeObject] = {"name": "LINK_FILE", "value": LINK_FILE}
 PROBE_HOLD_S: Final = 55  # the agent answers at the lift, or after so long
 PROBE_TIMEOUT_S: Final = 60  # BEYOND the former
 READY_PERIOD_S: Final = 10  # after the lift; until then the answer is held
-# Any Python from 3.10 on; -I -S keep it from looking for packages that the file does not need.
-PROGRAM_COMMAND: Final = ("python3", "-I", "-S", PROGRAM_FILE)
-# A guarded worker's container starts beside the agent's, which is about to leave the file.
-_UNTIL_THERE: Final = """\
-import os, sys, time
-while not os.path.exists(sys.argv[1]): time.sleep(0.02)  # the agent is about to leave it there
-os.execv(sys.executable, [sys.executable, "-IS", *sys.argv[1:]])
-"""
-GUARD_COMMAND: Final = ("python3", "-I", "-S", "-c", _UNTIL_THERE, PROGRAM_FILE)
 DEFAULT_POLICY: Final[Mapping[str, Any]] = {"maxRestarts": 10, "restartStrategy": wire.IN_PLACE_RESTART}
 JOB_FIELDS: Final[Mapping[str, Any]] = {"backoffLimit": INT32_MAX, "podReplacementPolicy": "Failed"}
 
@@ -61,21 +56,26 @@ HERD: Final[Mapping[str, str]] = {
     "GROUP_SIZE": f"metadata.annotations['{wire.GROUP_SIZE}']",
     "GROUP_OFFSET": f"metadata.annotations['{wire.GROUP_OFFSET}']",
 }
-SCOPE: Final[Mapping[str, str]] = {"RESTART_SCOPE": f"metadata.annotations['{wire.RESTART_SCOPE}']"}
+SETTINGS: Final[Mapping[str, str]] = {
+    name: f"metadata.annotations['{annotation}']" for name, annotation in wire.SETTINGS.items()
+}
+SAVE_WITHIN: Final = "SAVE_WITHIN_S"  # which a guard reads as well
+DEPTH: Final = "RESTART_DEPTH"  # which a supervisor does not read
 ADDRESS: Final[Mapping[str, str]] = {"BARRIER_ADDRESS": "status.podIP"}
 
 
 def from_field(name: str, path: str) -> KubeObject:
     """Return a variable that the downward API fills in."""
-    return {"name": name, "valueFrom": Inline({"fieldRef": {"fieldPath": path}})}
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def variables(*, exit_code: int | None, port: int | None) -> list[KubeObject]:
-    """Return the agent's variables; without an exit code, a supervisor's."""
+def variables(*, exit_code: int | None, port: int, supervises: bool = False) -> list[KubeObject]:
+    """Return the agent's variables; an exit code or a port that is its default needs none."""
     entries = [from_field(name, path) for name, path in IDENTITY.items()]
     entries.append({"name": "EPOCH_FILE", "value": EPOCH_FILE})
-    entries += [from_field(name, path) for name, path in ({**HERD, **SCOPE, **ADDRESS}).items()]
-    if port is not None:
+    settings = {name: path for name, path in SETTINGS.items() if not (supervises and name == DEPTH)}
+    entries += [from_field(name, path) for name, path in {**HERD, **settings, **ADDRESS}.items()]
+    if port != OUR_PORT:
         entries.append({"name": "BARRIER_PORT", "value": str(port)})
     if exit_code is not None:
         entries.append({"name": "RESTART_POD_IN_PLACE_EXIT_CODE", "value": str(exit_code)})
@@ -97,7 +97,7 @@ def startup_probe(path: str = OUR_PATH, port: int = OUR_PORT) -> KubeObject:
 
     The answer is held until the barrier lifts (agent/barrier/http.py), so that kubelet learns of it at once.
     """
-    get = {"path": path, "port": port, "httpHeaders": [Inline({"name": "Prefer", "value": f"wait={PROBE_HOLD_S}"})]}
+    get = {"path": path, "port": port, "httpHeaders": [{"name": "Prefer", "value": f"wait={PROBE_HOLD_S}"}]}
     return {
         "httpGet": get,
         "periodSeconds": 1,
@@ -117,6 +117,17 @@ def mount() -> KubeObject:
     return {"name": VOLUME, "mountPath": FOLDER}
 
 
+def image_mount() -> KubeObject:
+    """Return the mount of the agent's programs in a container of the user's."""
+    return {"name": IMAGE_VOLUME, "mountPath": PREFIX, "readOnly": True}
+
+
+def image_volume(image: str, *, copied: bool) -> KubeObject:
+    """Return the volume of the agent's programs: its image, or the folder into which a copier puts them."""
+    source = {"emptyDir": {}} if copied else {"image": {"reference": image, "pullPolicy": "IfNotPresent"}}
+    return {"name": IMAGE_VOLUME, **source}
+
+
 def token_mount() -> KubeObject:
     """Return the mount of the agent's own token, where kubelet's would be."""
     return {"name": TOKEN_VOLUME, "mountPath": SERVICE_ACCOUNT_DIR, "readOnly": True}
@@ -128,9 +139,9 @@ def token_volume() -> KubeObject:
     Source: k8s.io/kubernetes/plugin/pkg/admission/serviceaccount, TokenVolumeSource.
     """
     sources = [
-        Inline({"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_S}}),
-        Inline({"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}),
-        Inline({"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}}),
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_S}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
     ]
     return {"name": TOKEN_VOLUME, "projected": {"sources": sources}}
 
@@ -143,24 +154,37 @@ def holds_token(volume: Mapping[str, Any]) -> bool:
 
 
 def sidecar(
-    image: str, *, exit_code: int, port: int, as_root: bool, resources: KubeObject, guarded: bool = False
+    image: str,
+    *,
+    exit_code: int | None,
+    port: int,
+    as_root: bool,
+    resources: KubeObject,
+    guarded: bool,
+    on_host: bool = False,
 ) -> KubeObject:
-    """Return the agent's container; `as_root` is what the Pod asks for all of its containers."""
+    """Return the agent's container; `as_root` and `on_host` are what the Pod asks for all of its containers.
+
+    On the host's network the port is declared, so that the scheduler gives no node two agents that listen on it.
+    """
     probe = {"readinessProbe": readiness_probe(port)} if guarded else {"startupProbe": startup_probe(port=port)}
-    own = variables(exit_code=exit_code, port=port if port != OUR_PORT else None)
+    own = variables(exit_code=exit_code, port=port)
     fields = {
         "restartPolicy": "Always",
         "restartPolicyRules": [restarts_all("NotIn", 0), restarts_all("In", 0)],
         **probe,
         "env": [*own, dict(LINK)] if guarded else own,
+        "volumeMounts": [mount()],
+        **({"ports": [{"containerPort": port, "hostPort": port}]} if on_host else {}),
     }
-    return _container("inplace-agent", image, ["inplace-agent"], fields, as_root=as_root, resources=resources)
+    return _container(ACCOUNT, image, ["inplace-agent"], fields, as_root=as_root, resources=resources)
 
 
 def copier(image: str, *, as_root: bool, resources: KubeObject) -> KubeObject:
-    """Return the init container that brings the one-file agent into the worker's container."""
-    copy = f"import shutil; shutil.copy({IN_IMAGE!r}, {PROGRAM_FILE!r})"
-    return _container(COPIER, image, ["python3", "-I", "-S", "-c", copy], {}, as_root=as_root, resources=resources)
+    """Return the init container that copies the agent's image to a volume; a copy of the same build stays."""
+    fields = {"volumeMounts": [{"name": IMAGE_VOLUME, "mountPath": _COPIED}]}
+    command = [COPY_PROGRAM, _COPIED]
+    return _container(COPIER, image, command, fields, as_root=as_root, resources=resources)
 
 
 def is_restricted(account: object) -> bool:
@@ -176,18 +200,18 @@ def binds(obj: KubeObject, namespace: str, account: str) -> bool:
 
 
 def permissions(namespace: str, account: str) -> list[KubeObject]:
-    """Return the account of a namespace's agents and what it may do, as deploy/agent has it.
+    """Return what an account of a namespace needs to be an agent's.
 
-    An account of another name is the user's: it must exist, and neither Role nor binding can have the name of one of
-    the user's. A colon is in no account's name.
+    For one of ours that is the account itself, Role and RoleBinding, as deploy/agent has them. One of another name is
+    the user's: it gets the ClusterRole that makes admission restrict it (docs/adr/0087). A colon is in no account's
+    name, so the binding cannot have the name of one of the user's.
     """
-    group = "rbac.authorization.k8s.io"
-    ours = is_restricted(account)
-    accounts = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}}]
+    if not is_restricted(account):
+        return [_binding(f"{ACCOUNT}:{account}", namespace, account, "ClusterRole")]
     return [
-        *(accounts if ours else ()),
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account, "namespace": namespace}},
         {
-            "apiVersion": f"{group}/v1",
+            "apiVersion": f"{_RBAC}/v1",
             "kind": "Role",
             "metadata": {"name": ACCOUNT, "namespace": namespace},
             "rules": [
@@ -195,14 +219,18 @@ def permissions(namespace: str, account: str) -> list[KubeObject]:
                 {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
             ],
         },
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": {"name": account if ours else f"{ACCOUNT}:{account}", "namespace": namespace},
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
-            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
-        },
+        _binding(account, namespace, account, "Role"),
     ]
+
+
+def _binding(name: str, namespace: str, account: str, kind: str) -> KubeObject:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": namespace},
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": ACCOUNT},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+    }
 
 
 def _container(
@@ -211,10 +239,10 @@ def _container(
     """Return a container under the Pod Security level `restricted`; the agent needs nothing more."""
     context = {
         "allowPrivilegeEscalation": False,
-        "capabilities": Inline({"drop": ["ALL"]}),
+        "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": True,
         "runAsNonRoot": True,
-        "seccompProfile": Inline({"type": "RuntimeDefault"}),
+        "seccompProfile": {"type": "RuntimeDefault"},
     }
     return {
         "name": name,
@@ -222,7 +250,6 @@ def _container(
         "imagePullPolicy": "IfNotPresent",
         "command": command,
         **fields,
-        "volumeMounts": [mount()],
         **({"resources": resources} if resources else {}),
         "securityContext": context | ({"runAsUser": 65532} if as_root else {}),
     }

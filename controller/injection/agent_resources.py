@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from inplace.cli.manifests.container_resources import (
+from inplace.common.kube.quantity import parse_quantity
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.container_resources import (
     JUDGED,
     amounts,
     has_pod_level,
     is_pod_guaranteed,
     users_own,
 )
-from inplace.cli.manifests.finding import Finding, refusal
-from inplace.cli.manifests.pod_roles import Container, Member
-from inplace.cli.manifests.text import Inline
-from inplace.common.kube.quantity import parse_quantity
-from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.finding import Finding, refusal
+from inplace.controller.injection.pod_roles import Container, Member
 
 OPTION: Final = "--agent-resources"
 _KINDS: Final = ("requests", "limits")
@@ -72,7 +71,7 @@ def agent_resources(member: Member, given: Mapping[str, str]) -> KubeObject:
             wanted |= {f"requests.{name}": LIMITS[name] for name in JUDGED}
     wanted |= given
     kinds = {kind: {name: wanted[key] for name in _NAMES if (key := f"{kind}.{name}") in wanted} for kind in _KINDS}
-    return {kind: Inline(listed) for kind, listed in kinds.items() if listed}
+    return {kind: listed for kind, listed in kinds.items() if listed}
 
 
 def check_resources(member: Member, agent: Container) -> Iterator[Finding]:

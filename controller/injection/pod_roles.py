@@ -6,26 +6,40 @@ Reads raw templates of any origin: ours, upstream's, and incomplete ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Final, Literal
 
-from inplace.common.kube.http.credentials import SERVICE_ACCOUNT_DIR
+from inplace.common.agent_command import AGENT_COMMAND, GUARD, GUARD_PROGRAM, agent_arguments
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
+from inplace.common.wire.in_place import failure_policy_of
+from inplace.controller.spec.requests import read_fence
+from inplace.controller.spec.scopes import DIVIDING
+from inplace.controller.spec.settings import read_settings
 
 Mode = Literal["sidecar", "supervisor"]
-PROGRAM: Final = "inplace-agent"
+SERVICE_ACCOUNT_DIR: Final = "/var/run/secrets/kubernetes.io/serviceaccount"  # where programs look for their token
 UPSTREAM_PROGRAM: Final = "in-place-restart-agent"
 RUN: Final = "run"
-GUARD: Final = "guard"
 REMOVED: Final = "wait"  # a guard does what it did (docs/adr/0062)
 REMOVED_FIX: Final = (
     "write the worker's command alone and remove the agent's container: `inplace inject` then adds both anew, with a "
     "guard and its LINK_FILE"
 )
+# What kubelet would make of a field, for one Pod among many.
+SAMPLES: Final[Mapping[str, str]] = {
+    "metadata.namespace": "default",
+    "metadata.name": "pod-0",
+    "metadata.uid": "00000000-0000-0000-0000-000000000000",
+    "status.podIP": "10.0.0.1",
+}
+_UID: Final = "00000000-0000-0000-0000-000000000001"
+_SETTINGS: Final = frozenset(wire.SETTINGS.values())
 # As agent/start/config.py has them.
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
@@ -38,13 +52,13 @@ class Container:
         raw: as it stands in the template, for changes in place.
         path: where it stands in the JobSet.
         is_init: it is one of initContainers.
-        jobset_name: of the JobSet; "" where the template does not tell.
+        annotations: of its Pod: the JobSet's name and uid, and settings.
     """
 
     raw: KubeObject
     path: str
     is_init: bool
-    jobset_name: str = ""
+    annotations: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -66,24 +80,35 @@ class Container:
         """Return its variables by name; of two of one name kubelet takes the last."""
         return {str(entry.get("name")): entry for entry in self.raw.get("env") or ()}
 
+    @property
+    def values(self) -> dict[str, str]:
+        """Return the values of its variables in one Pod as far as the manifest tells them."""
+        values: dict[str, str] = {}
+        for name, entry in self.env.items():
+            if (path := field_path(entry)) is not None:
+                key = path.partition("['")[2].removesuffix("']")
+                values[name] = str(self.annotations.get(key, SAMPLES.get(path, "")))
+            elif isinstance(entry.get("value"), str):
+                known = lambda match: values.get(match[1], match[0])  # noqa: E731 - kubelet's $(NAME), of those before it
+                values[name] = re.sub(r"\$\((\w+)\)", known, entry["value"])
+        return values
+
     def path_of(self, variable: str) -> str:
         """Return where a variable stands, or has to stand."""
         return f'{self.path}.env[name="{variable}"]'
 
     def calls(self, subcommand: str) -> bool:
         """Say whether the command line is the agent's with this subcommand, by itself or inside a shell's text."""
+        spellings = [f"{AGENT_COMMAND} {subcommand}"]
+        spellings += [f"{GUARD_PROGRAM} "] if subcommand == GUARD else []
         return self.arguments(subcommand) is not None or any(
-            f"{program} {subcommand}" in word for word in self.words for program in (PROGRAM, f"{PROGRAM}.pyz")
+            spelling in word for word in self.words for spelling in spellings
         )
 
     def arguments(self, subcommand: str) -> list[str] | None:
         """Return the agent's arguments from this subcommand on; None where a shell's text may hold them."""
-        words = self.words
-        starts = (
-            place for place, (one, after) in enumerate(pairwise(words), 1) if _is_program(one) and after == subcommand
-        )
-        place = next(starts, None)
-        return None if place is None else words[place:]
+        found = agent_arguments(self.words)
+        return found if found and found[0] == subcommand else None
 
     def mount_of(self, file: str) -> Mapping[str, Any] | None:
         """Return the volumeMount that holds a file; None when the container itself does."""
@@ -101,6 +126,18 @@ class Container:
         return any(str(mount.get("mountPath", "")).rstrip("/") == SERVICE_ACCOUNT_DIR for mount in mounts)
 
     @property
+    def restart_depth(self) -> str:
+        """Return how deep an agent's restart goes: what its variable says, else `process` where it has a guard."""
+        said = self.values.get("RESTART_DEPTH", "").lower()
+        return said or (wire.DEPTH_PROCESS if self.values.get("LINK_FILE") else wire.DEPTH_CONTAINERS)
+
+    @property
+    def has_devices(self) -> bool:
+        """Say whether it gets a device, such as nvidia.com/gpu."""
+        limits = (self.raw.get("resources") or {}).get("limits") or {}
+        return any("/" in name for name in limits)
+
+    @property
     def is_agent_alone(self) -> bool:
         """Say whether this is a sidecar's agent: its program without a worker, or its variables."""
         if self.has_agent or self.is_upstream_supervisor:
@@ -109,8 +146,8 @@ class Container:
         if {"JOBSET_NAME", "POD_NAME"} <= self.env.keys():
             return True
         image = str(self.raw.get("image", "")).rpartition("/")[2]
-        is_image = image.startswith((PROGRAM, UPSTREAM_PROGRAM))
-        return any(_is_program(word) for word in words) or (not self.raw.get("command") and is_image)
+        is_image = image.startswith((AGENT_COMMAND, UPSTREAM_PROGRAM))
+        return agent_arguments(words) is not None or (not self.raw.get("command") and is_image)
 
     @property
     def has_agent(self) -> bool:
@@ -151,6 +188,19 @@ class Member:
     def annotations(self) -> Mapping[str, Any]:
         """Return the annotations of the JobSet."""
         return self.metadata.get("annotations") or {}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that its Pods carry as annotations: the Pod template's, else the JobSet's."""
+        metadata = (self.job_spec.get("template") or {}).get("metadata")
+        given = metadata.get("annotations") if isinstance(metadata, dict) else None
+        own = {name: text for name, text in given.items() if name in _SETTINGS} if isinstance(given, dict) else {}
+        written = {wire.RESTART_SCOPE: self.name if self.annotations.get(wire.RESTART_SCOPE) in DIVIDING else ""}
+        with suppress(RemoteProtocolError):
+            after_s = read_fence(self.annotations)
+            if after_s is not None and not self.job_spec.get("podFailurePolicy"):
+                written[wire.FENCE_AFTER] = str(after_s)
+        return read_settings(self.annotations)[0] | own | written
 
     @property
     def template(self) -> KubeObject:
@@ -251,8 +301,8 @@ class Member:
     def _containers(self, kind: str) -> Iterator[Container]:
         for index, raw in enumerate(self.pod_spec.get(kind) or ()):
             label = f'name="{raw["name"]}"' if raw.get("name") else str(index)
-            path, name = f"{self.pod_path}.{kind}[{label}]", str(self.metadata.get("name", ""))
-            yield Container(raw, path, kind == "initContainers", name)
+            owner = {wire.JOBSET_NAME: self.metadata.get("name") or "jobset", wire.JOBSET_UID: _UID}
+            yield Container(raw, f"{self.pod_path}.{kind}[{label}]", kind == "initContainers", owner | self.settings)
 
 
 def members(jobset: KubeObject) -> Iterator[Member]:
@@ -262,13 +312,19 @@ def members(jobset: KubeObject) -> Iterator[Member]:
         yield Member(raw, f"spec.replicatedJobs[{label}]", jobset.get("metadata") or {})
 
 
+def group_of(jobset: KubeObject) -> list[Member]:
+    """Return the replicatedJobs that restart together."""
+    return [member for member in members(jobset) if not member.has_opted_out]
+
+
+def is_in_place(jobset: KubeObject) -> bool:
+    """Say whether a JobSet asks for restarts in place."""
+    return (failure_policy_of(jobset) or {}).get("restartStrategy") == wire.IN_PLACE_RESTART
+
+
 def field_path(entry: Mapping[str, Any] | None) -> str | None:
     """Return what the downward API makes of a variable; None when it is something else."""
     source = (entry or {}).get("valueFrom")
     reference = source.get("fieldRef") if isinstance(source, dict) else None
     path = reference.get("fieldPath") if isinstance(reference, dict) else None
     return path if isinstance(path, str) else None
-
-
-def _is_program(word: str) -> bool:
-    return word.rpartition("/")[2] in (PROGRAM, f"{PROGRAM}.pyz")

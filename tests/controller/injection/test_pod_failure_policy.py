@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.agent.start.arguments import GuardOptions, RunOptions
-from inplace.cli.inject.policies import PolicyOptions
 from inplace.cli.lint.options import guard_options, run_options
-from inplace.cli.manifests.pod_failure_policy import final_codes
-from inplace.cli.manifests.pod_roles import Member, members
-from inplace.cli.manifests.restart_rules import Ending, codes_that
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.pod_failure_policy import final_codes
+from inplace.controller.injection.pod_roles import Member, members
+from inplace.controller.injection.policies import PolicyOptions
+from inplace.controller.injection.restart_rules import Ending, codes_that
 from inplace.simulator.apiserver.pods import EXIT_CODES_MAX
 from inplace.simulator.cluster.job_failure_policy import judge
 from tests.cli.injecting import PLAIN, as_yaml, findings_of, injected, jobset_of

@@ -1,0 +1,79 @@
+"""Add the agent to a Job template, in place: what the Job, its Pods and their containers need. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from inplace.common.wire import names as wire
+from inplace.controller.injection import index_backoff
+from inplace.controller.injection.agent_resources import amounts_of
+from inplace.controller.injection.finding import REFUSED, Finding, refusal
+from inplace.controller.injection.pod import InjectOptions, change_pod
+from inplace.controller.injection.pod_roles import Member
+from inplace.controller.injection.policies import add_policies
+from inplace.controller.injection.unread_settings import unread_settings
+
+
+def add_agent(member: Member, options: InjectOptions) -> Iterator[Finding]:
+    """Add what is missing for a restart in place; what is there stays, so that doing it twice changes nothing.
+
+    JOB_FIELDS are the caller's: the controller's Jobs have them before they are fenced (controller/plan/fence.py).
+
+    Yields:
+        what a person has to decide first; the template is then changed by half, and of no use.
+    """
+    options, problems = _annotated(member, options)
+    yield from problems
+    yield from _change_job(member, options)
+    if not member.containers:
+        path = f"{member.pod_path}.containers"
+        yield refusal(path, None, "the worker's container", "add it: nobody knows what to run")
+        return
+    yield from change_pod(member, options)
+    yield from add_policies(member, options.policies)
+    yield from unread_settings(replace(member), REFUSED)
+
+
+def named_workers(annotations: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of containers that a JobSet's annotation says to train."""
+    text = annotations.get(wire.WORKERS)
+    return tuple(name.strip() for name in str(text).split(",")) if text else ()
+
+
+def _annotated(member: Member, options: InjectOptions) -> tuple[InjectOptions, list[Finding]]:
+    """Return the options with what the JobSet's annotations say where nothing else does, and what cannot be read."""
+    problems = list[Finding]()
+    workers, resources = options.workers, options.agent_resources
+    workers = workers or named_workers(member.annotations)
+    if not resources and (text := member.annotations.get(wire.AGENT_RESOURCES)):
+        try:
+            resources = amounts_of(str(text))
+        except ValueError as error:
+            needed, _, found = str(error).partition("expected ")[2].partition(", saw ")
+            problems.append(refusal(f'metadata.annotations["{wire.AGENT_RESOURCES}"]', found, needed, "correct it"))
+    return replace(options, workers=workers, agent_resources=resources), problems
+
+
+def _change_job(member: Member, options: InjectOptions) -> Iterator[Finding]:
+    """Make the Job one whose Pods all run at once."""
+    spec, path = member.job_spec, member.job_path
+    if spec.get("completionMode", "Indexed") != "Indexed":
+        fix = "the barrier counts Pods by their index; remove the field if the worker does not mind to be Indexed"
+        yield refusal(f"{path}.completionMode", spec["completionMode"], "Indexed", fix)
+    counts = {name: spec[name] for name in ("parallelism", "completions") if spec.get(name) is not None}
+    if len(set(counts.values())) > 1:
+        fix = "all Pods of a Job run at once; set both to the number of Pods"
+        yield refusal(f"{path}.completions", spec["completions"], f"parallelism ({spec['parallelism']})", fix)
+    else:
+        spec |= dict.fromkeys(("parallelism", "completions"), next(iter(counts.values()), 1))
+    if index_backoff.is_limited(spec):
+        fix = "an index that failed for good would leave the barrier waiting for ever; remove the field"
+        yield refusal(f"{path}.{index_backoff.FIELD}", spec[index_backoff.FIELD], "nothing", fix)
+    member.pod_spec["restartPolicy"] = "Never"
+    index_backoff.back_off_per_index(spec)
+    is_supervisor = (member.mode or options.mode) == "supervisor"
+    if is_supervisor and member.pod_spec.get("automountServiceAccountToken") is False:
+        fix = "the agent talks to the API server; remove the field, or mount a token into the agent yourself"
+        yield refusal(f"{member.pod_path}.automountServiceAccountToken", False, "true or nothing", fix)

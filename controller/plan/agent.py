@@ -1,0 +1,35 @@
+"""
+Say which Pods get the agent from the controller, where it was started with an agent's image.
+
+What a JobSet says wins over its namespace, and that over the controller's default (docs/adr/0089).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from inplace.common.wire import names as wire
+from inplace.controller.spec.fields import ReplicatedJob
+from inplace.controller.spec.jobset import JobSet
+
+
+def wants_agent(jobset: JobSet, job: ReplicatedJob, *, by_default: bool) -> bool:
+    """Say whether the controller adds the agent to these Pods where their template has none.
+
+    Args:
+        jobset: whose Pods they are.
+        job: of the JobSet.
+        by_default: it adds them to JobSets of this namespace that say nothing.
+    """
+    return jobset.is_in_place and asks_for_agent(jobset.annotations, by_default=by_default) and not job.has_opted_out
+
+
+def asks_for_agent(annotations: Mapping[str, Any], *, by_default: bool) -> bool:
+    """Say whether a JobSet's annotations ask for agents, or leave it to the default.
+
+    The annotation for restarts in place asks, too: no other controller knows it.
+    """
+    said = annotations.get(wire.AGENT)
+    is_asked = by_default or wire.RESTART_IN_PLACE in annotations
+    return said == wire.AGENT_ON or (is_asked and said != wire.AGENT_OFF)

@@ -1,0 +1,266 @@
+"""Containers that kubelet cannot start are told on the JobSet: how many, which, and kubelet's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inplace.cli.group.pod_facts import POD_CODEC as POD_FACTS
+from inplace.cli.group.straggler import straggler_of
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.kinds import POD_CODEC
+from tests.controller.background import background
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+ONE = [replicated_job(pods=1)]
+AGENT = "registry.example.com/inplace-agent:1"
+TRAIN = "registry.example.com/train:1"
+
+
+def refused(image: str) -> str:
+    """Return what kubelet 1.36 says with containerd where a registry does not have an image."""
+    return f'failed to pull and unpack image "{image}": failed to resolve reference "{image}": {image}: not found'
+
+
+def waiting(name: str, image: str, reason: str, message: str | None = None) -> KubeObject:
+    """Return the status of a container as kubelet reports it."""
+    state = {"waiting": {"reason": reason} | ({} if message is None else {"message": message})}
+    return {"name": name, "image": image, "imageID": "", "ready": False, "restartCount": 0, "state": state}
+
+
+def agent_waits(reason: str = "ErrImagePull", message: str | None = None) -> dict[str, Any]:
+    """Return the status of a Pod whose agent's image cannot be pulled."""
+    return {
+        "phase": "Pending",
+        "initContainerStatuses": [waiting("inplace-agent", AGENT, reason, message or refused(AGENT))],
+        "containerStatuses": [waiting("worker", TRAIN, "PodInitializing")],
+    }
+
+
+def back_off(image: str, said: str) -> str:
+    """Return kubelet's message between two attempts."""
+    return f'Back-off pulling image "{image}": ErrImagePull: {said}'
+
+
+def condition_of(crew: Crew) -> Any:
+    """Return the condition; awaited."""
+    return crew.find_condition("ContainersBlocked")
+
+
+AGENTS = f"image cannot be pulled: container inplace-agent, image {AGENT}: ErrImagePull: {refused(AGENT)}"
+
+
+async def test_an_image_that_cannot_be_pulled_is_said_once_for_all_pods(rig: Rig) -> None:
+    """Within 10 s of the first Pod, with the number of Pods; kubelet's attempts change nothing; it ends with them."""
+    crew = await rig.submit(jobset(jobs=[replicated_job(pods=6)]))
+    await crew.make_pods()
+    await rig.settle()
+    before = rig.writes("/jobsets/train/status")
+    for pod in crew.pods.values():
+        await crew.set_pod(pod, **agent_waits())
+        await rig.settle(0.5)
+    await rig.settle(7.0)
+    told = await condition_of(crew)
+    assert (told["status"], told["reason"], told["message"]) == ("True", "ImageCannotBePulled", f"6 Pods: {AGENTS}")
+    (event,) = await rig.events("ImageCannotBePulled")
+    assert (event["type"], event["note"]) == ("Warning", f"6 Pods: {AGENTS}")
+    for _ in range(20):  # kubelet backs off and tries again
+        for reason, said in (("ImagePullBackOff", back_off(AGENT, refused(AGENT))), ("ErrImagePull", refused(AGENT))):
+            for pod in crew.pods.values():
+                await crew.set_pod(pod, **agent_waits(reason, said))
+            await rig.settle(15.0)
+    assert len(await rig.events("ImageCannotBePulled")) == 1
+    assert rig.writes("/jobsets/train/status") - before <= 3  # this one, and BarrierWaiting with its other words
+    for pod in crew.pods.values():
+        await crew.set_pod(pod, initContainerStatuses=[], containerStatuses=[], phase="Running")
+    await rig.settle()
+    assert (await condition_of(crew))["status"] == "False"
+    assert len(await rig.events("ContainersStart")) == 1
+
+
+async def test_a_passing_fault_is_not_told(rig: Rig) -> None:
+    """A registry that refuses for two seconds is no news."""
+    crew = await rig.submit(jobset(jobs=ONE))
+    await crew.make_pods()
+    (pod,) = crew.pods.values()
+    await crew.set_pod(pod, **agent_waits())
+    await rig.settle(2.0)
+    await crew.set_pod(pod, initContainerStatuses=[], containerStatuses=[], phase="Running")
+    await rig.settle(20.0)
+    assert await condition_of(crew) is None
+    assert await rig.events("ImageCannotBePulled") == []
+
+
+async def test_another_cause_is_another_event(rig: Rig) -> None:
+    """Once the agent's image is there the worker's is missing, and a Secret of another Pod: each is told once."""
+    crew = await rig.submit(jobset(jobs=[replicated_job(pods=3)]))
+    await crew.make_pods()
+    first, *others = crew.pods.values()
+    for pod in crew.pods.values():
+        await crew.set_pod(pod, **agent_waits())
+    await rig.settle(8.0)
+    secret = waiting("worker", TRAIN, "CreateContainerConfigError", 'secret "wandb" not found')
+    await crew.set_pod(first, initContainerStatuses=[], containerStatuses=[secret])
+    missing = [waiting("worker", TRAIN, "ErrImagePull", refused(TRAIN))]
+    for pod in others:
+        await crew.set_pod(pod, initContainerStatuses=[], containerStatuses=missing)
+    await rig.settle(8.0)
+    events = sorted(await rig.events("ImageCannotBePulled"), key=lambda event: str(event["eventTime"]))
+    notes = [event["note"] for event in events]
+    pulled = f"2 Pods: image cannot be pulled: container worker, image {TRAIN}: ErrImagePull: {refused(TRAIN)}"
+    created = (
+        '1 Pod: container cannot be created: container worker: CreateContainerConfigError: secret "wandb" not found'
+    )
+    assert notes == [f"3 Pods: {AGENTS}", f"{pulled}; {created}"]
+    assert (await condition_of(crew))["message"] == f"{pulled}; {created}"
+
+
+@pytest.mark.parametrize("end", ["removed", "finished", "suspended"])
+async def test_it_ends_with_the_pods(rig: Rig, end: str) -> None:
+    """A Pod that is gone, unseen or not, blocks nothing; a JobSet that has ended waits for nothing."""
+    crew = await rig.submit(jobset(jobs=ONE))
+    await crew.make_pods()
+    (pod,) = crew.pods.values()
+    await crew.set_pod(pod, **agent_waits())
+    await rig.settle(8.0)
+    assert (await condition_of(crew))["status"] == "True"
+    if end == "removed":
+        await crew.remove(pod)
+    elif end == "finished":
+        await crew.finish_job("train-workers-0", "Complete")
+    else:
+        await rig.edit({"spec": {"suspend": True}})
+        await crew.remove(pod)
+    await rig.settle(35.0)
+    assert (await condition_of(crew))["status"] == "False"
+
+
+async def test_a_new_controller_says_it_no_second_time(rig: Rig) -> None:
+    """The condition remembers what was told."""
+    crew = await rig.submit(jobset(jobs=ONE))
+    await crew.make_pods()
+    (pod,) = crew.pods.values()
+    await crew.set_pod(pod, **agent_waits())
+    await rig.settle(8.0)
+    rig.controllers[0].stop()
+    async with background(rig.controller().run()):
+        await rig.settle(60.0)
+        assert len(await rig.events("ImageCannotBePulled")) == 1
+
+
+OWN, VOLUME = f", image {TRAIN}", ", an image volume"
+NO_NAME = f'Failed to apply default image tag "{TRAIN}": couldn\'t parse image name "{TRAIN}": invalid reference format'
+NO_KEY = f"image pull failed for {TRAIN} because the signature validation failed: no key"
+OLDER = f'Back-off pulling image "{TRAIN}"'
+
+
+def never(image: str) -> str:
+    """Return what kubelet says of an image that is not there and that it may not pull."""
+    return f'Container image "{image}" is not present with pull policy of Never'
+
+
+PULLS: dict[str, tuple[str, str | None, str]] = {  # kubelet's reason, its message, what is said of container worker
+    "not found": ("ErrImagePull", refused(TRAIN), f"{OWN}: ErrImagePull: {refused(TRAIN)}"),
+    "back-off": ("ImagePullBackOff", back_off(TRAIN, refused(TRAIN)), f"{OWN}: ErrImagePull: {refused(TRAIN)}"),
+    "back-off of an older kubelet": ("ImagePullBackOff", OLDER, f"{OWN}: ImagePullBackOff: {OLDER}"),
+    "no message": ("ErrImagePull", None, f"{OWN}: ErrImagePull"),
+    "no such name": ("InvalidImageName", NO_NAME, f"{OWN}: InvalidImageName: {NO_NAME}"),
+    "never": ("ErrImageNeverPull", never(TRAIN), f"{OWN}: ErrImageNeverPull: {never(TRAIN)}"),
+    "signature": ("SignatureValidationFailed", NO_KEY, f"{OWN}: SignatureValidationFailed: {NO_KEY}"),
+    # The volume's image is named by the message alone, with the container's own image in the status.
+    "volume": ("ErrImagePull", refused(AGENT), f"{VOLUME}: ErrImagePull: {refused(AGENT)}"),
+    "volume, back-off": (
+        "ImagePullBackOff",
+        back_off(AGENT, refused(AGENT)),
+        f"{VOLUME}: ErrImagePull: {refused(AGENT)}",
+    ),
+    "volume, never": ("ErrImageNeverPull", never(AGENT), f"{VOLUME}: ErrImageNeverPull: {never(AGENT)}"),
+}
+
+
+@pytest.mark.parametrize(("reason", "message", "words"), PULLS.values(), ids=PULLS)
+def test_controller_and_commands_say_it_in_the_same_words(reason: str, message: str | None, words: str) -> None:
+    """As kubelet 1.36.3 writes it (pkg/kubelet/images/image_manager.go), of an image of its own and of a volume's."""
+    pod = {
+        "metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Pending", "containerStatuses": [waiting("worker", TRAIN, reason, message)]},
+    }
+    found = POD_CODEC.convert(pod).status.blocked
+    assert found is not None
+    assert found.detail == f"container worker{words}"
+    straggler = straggler_of("w-0-0", POD_FACTS.convert(pod), 0, 1)
+    assert straggler.reason == f"{found.what}: {found.detail}"
+
+
+@pytest.mark.parametrize(
+    ("image", "quoted"),
+    [
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("localhost:5000/train", "localhost:5000/train:latest"),
+        ("train:1@sha256:0123", "docker.io/library/train@sha256:0123"),
+    ],
+)
+def test_a_name_that_containerd_completes_is_the_containers_own(image: str, quoted: str) -> None:
+    """Registry, tag and digest may differ from what the manifest says."""
+    pod = {
+        "metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
+        "status": {"containerStatuses": [waiting("worker", image, "ErrImagePull", refused(quoted))]},
+    }
+    found = POD_CODEC.convert(pod).status.blocked
+    assert found is not None
+    assert found.subject == f"container worker, image {image}"
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
+    """A runtime names an image several times before it says what is wrong."""
+    said = refused(TRAIN) + ": " + "x" * 5_000 + ": dial tcp: lookup registry.example.com: no such host"
+    pod = {
+        "metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
+        "status": {"containerStatuses": [waiting("worker", "r/" + "i" * 500, "ErrImagePull", said[:1000])]},
+    }
+    found = POD_CODEC.convert(pod).status.blocked
+    assert found is not None
+    assert len(found.detail) <= 410
+    assert found.subject in found.detail
+    pod["status"] = {"containerStatuses": [waiting("worker", TRAIN, "ErrImagePull", said[:300] + said[-300:])]}
+    found = POD_CODEC.convert(pod).status.blocked
+    assert found is not None
+    assert found.detail.endswith("no such host")
+
+
+def kept_words(pod: KubeObject) -> list[tuple[str | None, str | None]]:
+    """Return what the cache keeps of images and messages."""
+    status = POD_CODEC.convert(pod).status
+    statuses = status.all_statuses
+    return [(one.image, one.state.waiting.message if one.state.waiting else None) for one in statuses]
+
+
+def test_of_containers_that_are_not_blocked_nothing_more_is_kept() -> None:
+    """Of 5,000 Pods that start, neither images nor messages stay in the cache; blocked ones share one text."""
+    loops = waiting("worker", TRAIN, "CrashLoopBackOff", "back-off 5m0s restarting failed container")
+    running = {"name": "worker", "image": TRAIN, "state": {"running": {}}}
+    pod: KubeObject = {"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"}}
+    for status in (loops, running, waiting("worker", TRAIN, "ContainerCreating")):
+        assert kept_words(pod | {"status": {"containerStatuses": [status]}}) == [(None, None)]
+    blocked = pod | {"status": {"containerStatuses": [waiting("worker", TRAIN, "ErrImagePull", "x" * 5_000)]}}
+    ((image, first),), ((_, second),) = kept_words(blocked), kept_words(blocked)
+    assert image == TRAIN
+    assert first is not None
+    assert len(first) == 1024
+    assert first is second
+
+
+async def test_pods_outside_the_group_are_told_as_well(rig: Rig) -> None:
+    """A JobSet that restarts by recreation has no barrier, and waits for its images all the same."""
+    crew = await rig.submit(jobset(strategy="Recreate", jobs=ONE))
+    await crew.make_pods()
+    (pod,) = crew.pods.values()
+    await crew.set_pod(pod, **agent_waits())
+    await rig.settle(8.0)
+    assert (await condition_of(crew))["status"] == "True"
