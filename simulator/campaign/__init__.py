@@ -10,8 +10,8 @@ Where it differs from reality, beside the lists of `simulator.apiserver` and `si
 
 * The JobSet's CEL rules and the admission policies are left out, because they could hide a mistake of our programs.
 * Delays are short and wide (`scenario.SHORT`): a campaign looks for wrong orders, not for durations.
-* Agents start at `agent.sidecar_agent` and `agent.supervisor`: the prelude, sockets, TLS and the HTTP/1.1 parser
-  have tests of their own. EPOCH_FILE is a dictionary. A probe is answered at once, not held (docs/adr/0062).
+* Agents start at `agent.agent`: the prelude, sockets, TLS and the HTTP/1.1 parser have tests of their own. EPOCH_FILE
+  is a dictionary. A probe is answered at once, not held (docs/adr/0062).
 * Python unwinds a killed process and runs its `finally` clauses; their requests do not leave the process.
 * The callbacks of a paused process are still called; only its tasks pause.
 * A node that dies ends its containers. A real node that is only cut off goes on running workers that no program

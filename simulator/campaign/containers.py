@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
-from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import Failures
-from inplace.agent.start.sidecar import agent_of
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process, outside
 from inplace.simulator.campaign.ranks import WatchedPods
+from inplace.simulator.cluster.model_agent import ModelAgent, ModelBarrier, QuietLog, options_of
 from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine
-from inplace.simulator.cluster.model_link import ModelServer
-from inplace.simulator.cluster.model_runtime import ModelBarrier, QuietLog
-from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
 QUIET = QuietLog()
@@ -207,89 +204,68 @@ class WorkerContainer(ModelContainer):
             training.end(SIGKILL_EXIT)
 
 
-class AgentContainer(ModelContainer):
-    """A sidecar: the real agent as a coroutine, in the place of its process."""
+class AgentContainer(ModelAgent):
+    """An agent in a process that faults pause, crash and kill."""
 
     _machine: Machine
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
-        super().__init__(machine, run)
-        meta = run.pod["metadata"]
+        meta, barrier, config = run.pod["metadata"], ModelBarrier(), _config(machine, run)
         self.client = f"agent/{meta['name']}"
         machine.agents_made += 1
         self.process = Process(
             f"{self.client}#{machine.agents_made}", crash_at=machine.crash_at.pop(self.client, None), on_exit=self._died
         )
-        self.barrier = ModelBarrier()
-        config = self._config(run)
-        self._server = ModelServer(machine.link(self.uid), config.restart_depth)
-        self.agent = self._make(config, run)
+        super().__init__(
+            machine,
+            run,
+            config,
+            self._deps(machine, run.pod, config, barrier),
+            barrier=barrier,
+            options=options_of(run),
+            make_run=lambda epoch: Training(machine, run.pod, epoch, leaves=True),
+        )
         machine.agents[self.uid] = self
 
-    async def wait(self) -> int:
-        """Run the agent until it ends or is killed."""
-        machine = self._machine
-        try:
-            await machine.clock.sleep(machine.timings.agent_start.draw(machine.rng))
-            running = self.process.start(self.agent.run())
-            running.add_done_callback(self._take_end)
-            return await asyncio.shield(self._ended)
-        finally:
-            self.end(SIGKILL_EXIT)
-            self._server.leave()
-            self.process.kill()
-            if machine.agents.get(self.uid) is self:
-                del machine.agents[self.uid]
-            self._clean_up()
-
-    async def probe(self, probe: Probe) -> bool:
-        """Answer whether the barrier is lifted."""
-        await super().probe(probe)
-        return self.barrier.lifted
-
-    def _make(self, config: AgentConfig, run: ContainerRun) -> Agent:  # noqa: ARG002
-        return agent_of(config, self._deps(config), self._server)
-
-    def _deps(self, config: AgentConfig) -> AgentDeps:
-        machine = self._machine
-        watched, lockstep = machine.watched, machine.lockstep
-        saves = lockstep.requests(self.uid, config, QUIET) if lockstep is not None else None
+    def _deps(self, machine: Machine, pod: KubeObject, config: AgentConfig, barrier: ModelBarrier) -> AgentDeps:
+        uid, watched, lockstep = pod["metadata"]["uid"], machine.watched, machine.lockstep
+        saves = lockstep.requests(uid, config, QUIET) if lockstep is not None else None
         return AgentDeps(
-            transport=machine.transport_for(self.client, self.pod),
+            transport=machine.transport_for(self.client, pod),
             clock=machine.clock,
             rng=Random(machine.rng.random()),
-            barrier=self.barrier,
+            barrier=barrier,
             stalls=watched.stalls(config, machine.clock, QUIET) if watched is not None else None,
             saves=saves if config.save_within_s > 0 else None,
             log=QUIET,
-            memory=machine.disk(self.uid),
+            memory=machine.disk(uid),
         )
 
-    def _config(self, run: ContainerRun) -> AgentConfig:
-        """Read the environment; a newer epoch on the disk replaces PREVIOUS_EPOCH, as in the program."""
-        config = AgentConfig.from_env(run.env)
-        disk = self._machine.disk(self.uid)
-        known = [epoch for epoch in (config.previous_epoch, disk.epoch) if epoch is not None]
-        watched = self._machine.watched
-        return replace(
-            config,
-            previous_epoch=max(known, default=None),
-            reached_epoch=max(disk.ran, (disk.epoch or 1) - 1),
-            progress_dir=str(watched.folder(self.uid)) if watched is not None else "",
-        )
+    def _start(self, program: Coroutine[Any, Any, int]) -> asyncio.Future[int]:
+        return self.process.start(program)
 
-    def _take_end(self, running: asyncio.Task[int]) -> None:
-        if running.cancelled():
-            self.end(SIGKILL_EXIT)
-        elif (error := running.exception()) is None:
-            self.end(running.result())
-        elif not self._ended.done():
-            self._ended.set_exception(error)  # an agent's bug must end the run, not restart a container
+    def _call(self, function: Callable[..., object], *arguments: object) -> None:
+        self.process.call(function, *arguments)
+
+    def _kill(self) -> None:
+        self.process.kill()
+        if self._machine.agents.get(self.uid) is self:
+            del self._machine.agents[self.uid]
 
     def _died(self) -> None:
         if not self._ended.done():
             self._machine.died(self.process.name)
             self.end(SIGKILL_EXIT)
 
-    def _clean_up(self) -> None:
-        """End the container's other processes."""
+
+def _config(machine: Machine, run: ContainerRun) -> AgentConfig:
+    """Read the environment; a newer epoch on the disk replaces PREVIOUS_EPOCH, as in the program."""
+    config, uid = AgentConfig.from_env(run.env), run.pod["metadata"]["uid"]
+    disk, watched = machine.disk(uid), machine.watched
+    known = [epoch for epoch in (config.previous_epoch, disk.epoch) if epoch is not None]
+    return replace(
+        config,
+        previous_epoch=max(known, default=None),
+        reached_epoch=max(disk.ran, (disk.epoch or 1) - 1),
+        progress_dir=str(watched.folder(uid)) if watched is not None else "",
+    )

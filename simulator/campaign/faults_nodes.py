@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from random import Random
 
 from inplace.common.kube.client import MERGE_PATCH
@@ -170,6 +171,23 @@ async def _die(world: World, rng: Random, name: str, for_s: float) -> None:
     await given_up  # AFTER the Pods are given up: this kubelet cannot take back Pods that it lost
     await world.add_node(node)
     await world.client("user").patch(NODES, None, node, {"spec": {"taints": None}}, kind=MERGE_PATCH)
+
+
+@fault("node-cordoned", NODE, "a node is cordoned for seconds, and a worker fails on it")
+async def _cordoned(world: World, rng: Random, name: str) -> None:
+    if (training := _one_worker(world, rng)) is None:
+        return
+
+    async def cordon(on: bool) -> None:
+        with suppress(ApiError):  # the node is gone
+            body = {"spec": {"unschedulable": on or None}}
+            await world.client("user").patch(NODES, None, training.pod["spec"]["nodeName"], body, kind=MERGE_PATCH)
+
+    await cordon(True)
+    world.at_calm.append(lambda: cordon(False))
+    _end(world, name, training, 1)
+    await world.clock.sleep(rng.uniform(0.5, 12.0))
+    await cordon(False)
 
 
 @fault("kubelet-pause", NODE, "a kubelet pauses for seconds while its containers run on")

@@ -32,6 +32,7 @@ S7 = "S7 a group restart without a cause"
 S10 = "S10 an agent told of a hang where every worker was healthy"
 CLOCK_TOLERANCE_S = 0.001  # times in a status have microseconds
 S11 = "S11 an epoch began before the wait after failures in vain was over"
+S12 = "S12 an epoch began with a Pod that was to be replaced before"
 TAMPERED_S = 30.0  # twice the Lease's duration
 
 Slot = tuple[str, str]  # Job's name and completion index
@@ -234,6 +235,11 @@ class Judge(WorkerWatcher):
         left_s = (unix_time(loop.get("until")) or 0.0) - VIRTUAL_EPOCH_S - asyncio.get_running_loop().time()
         if loop.get("epoch") == synced and self.clocks_agree and left_s > CLOCK_TOLERANCE_S:
             self.breaks(S11, f"epoch {synced} began {left_s:.3f} s too early")
+        leaving = {
+            use["podUid"] for use in (jobset.get("status") or {}).get(wire.ESCALATION_USES) or () if _is_of(use, synced)
+        }
+        if live := [uid for uid in leaving if uid in self._pods and uid not in self._ended]:
+            self.breaks(S12, f"S became {synced} with {self._pods[live[0]]['metadata']['name']}")
         slots = list(slots_of(jobset))
         # Nobody can tell a forged announcement of the next epoch from an agent's: docs/adr/0007.
         absent = [
@@ -344,6 +350,11 @@ def slots_of(jobset: KubeObject) -> Iterator[Slot]:
             name = f"{jobset['metadata']['name']}-{replicated['name']}-{job}"
             for index in range(int(replicated["template"]["spec"]["parallelism"])):
                 yield name, str(index)
+
+
+def _is_of(use: KubeObject, epoch: int) -> bool:
+    """Return whether a use of an escalation step replaces a Pod in the restart to an epoch."""
+    return use.get("epoch") == epoch and bool(use.get("podUid"))
 
 
 def _jobset_of(pod: KubeObject) -> str:

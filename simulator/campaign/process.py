@@ -88,7 +88,7 @@ class Process:
         self._root = asyncio.get_running_loop().create_task(main, name=self.name, context=self._context)
         return self._root
 
-    def call(self, function: Callable[..., None], *args: object) -> None:
+    def call(self, function: Callable[..., object], *args: object) -> None:
         """Call a function of the program in its context, as a signal handler is called."""
         if self.alive:
             self._context.run(function, *args)

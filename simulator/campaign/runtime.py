@@ -1,22 +1,24 @@
 """
 The container runtime of the campaign's nodes.
 
-A container's command decides its kind, as in the manifests: `inplace-agent` is a sidecar, `inplace-agent run -- ...` a
-supervisor with its worker, `inplace-agent guard -- ...` a guard with its worker, anything else a worker.
+A container's command decides its kind, as in the manifests: the agent's program alone is a sidecar, with `run -- ...` a
+supervisor with its worker, as a guard a guard with its worker; anything else is a worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.kube.resources import KubeObject
-from inplace.common.wire import names as wire
-from inplace.simulator.campaign.containers import AgentContainer, Machine, Training, WorkerContainer
-from inplace.simulator.campaign.supervised import StayingAgent, SupervisorContainer
+from inplace.simulator.campaign.containers import (
+    AgentContainer,
+    Machine,
+    Training,
+    WorkerContainer,
+)
 from inplace.simulator.cluster.model_guarded import GuardedContainer
 from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
-
-AGENT = "inplace-agent"
 
 
 class CampaignRuntime:
@@ -38,19 +40,15 @@ class CampaignRuntime:
 
     async def start(self, run: ContainerRun) -> RunningContainer:
         """Start an instance."""
-        program, verb = run.command[0], run.command[1] if len(run.command) > 1 else ""
-        if program != AGENT:
+        if agent_arguments(run.command) is None:
             return WorkerContainer(self._machine, run)
-        if verb == "guard":
+        if is_guarded(run.command):
             return GuardedContainer(
                 self._machine, run, lambda epoch, leaves: Training(self._machine, run.pod, epoch, leaves=leaves)
             )
         if self._machine.full_disks:
             self._machine.disk(run.pod["metadata"]["uid"]).full = True
-        if verb == "run":
-            return SupervisorContainer(self._machine, run)
-        stays = run.env.get("RESTART_DEPTH") == wire.DEPTH_PROCESS
-        return (StayingAgent if stays else AgentContainer)(self._machine, run)
+        return AgentContainer(self._machine, run)
 
     def read_log(
         self,

@@ -65,7 +65,7 @@ class Scenario:
         controllers: processes that take part in the leader election.
         timings: the delays of kubelets, containers and requests.
         shuffles: ready tasks run in another order than they became ready.
-        replaces_early: a Job replaces a Pod that still terminates (podReplacementPolicy is left out).
+        replaces_early: a Job replaces a Pod that still terminates, as a webhook of the cluster has it.
         pods_per_node: how many Pods fit on a node.
         limits: of the agents' watchdogs, as annotations of the JobSet; None where nobody watches.
         save_within_s: how long workers may take to save before a planned stop; 0: they are not asked.
@@ -111,22 +111,12 @@ class Scenario:
             texts = zip((wire.STALL_AFTER, wire.START_STALL_AFTER), limits_s, strict=True)
             annotations |= {name: f"{limit_s:g}" for name, limit_s in texts if limit_s is not None}
         if self.fence_after_s is not None:
-            jobset["metadata"].setdefault("annotations", {})[wire.FENCE_AFTER] = str(self.fence_after_s)
-            path = f"metadata.annotations['{wire.FENCE_AFTER}']"
-            place = "initContainers" if self.mode == "process" else "containers"
-            job["template"]["spec"][place][0]["env"].append(
-                {"name": "FENCE_AFTER_S", "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            )
-        if self.replaces_early:
-            del job["podReplacementPolicy"]
+            annotations[wire.FENCE_AFTER] = str(self.fence_after_s)
         if self.save_within_s:
-            pod = job["template"]["spec"]
-            pod["terminationGracePeriodSeconds"] = 2 * self.save_within_s
-            pod["containers"][0]["env"].append({"name": "SAVE_WITHIN_S", "value": str(self.save_within_s)})
-        if self.mode == "process":
-            job["template"]["spec"]["initContainers"][0]["env"].append(
-                {"name": "RESTART_DEPTH", "value": wire.DEPTH_PROCESS}
-            )
+            job["template"]["spec"]["terminationGracePeriodSeconds"] = 2 * self.save_within_s
+            annotations[wire.SAVE_WITHIN] = str(self.save_within_s)
+        if self.mode == "guarded":
+            annotations[wire.RESTART_DEPTH] = wire.DEPTH_CONTAINERS
         return jobset
 
     def __str__(self) -> str:

@@ -124,7 +124,13 @@ class World:
         self._runtime = CampaignRuntime(self.machine)
         timings, rng = scenario.timings, self.random
         self.scheduler = Scheduler(self.client("scheduler"), clock=self.clock, rng=rng("scheduler"), timings=timings)
-        self.jobs = JobController(self.client("job-controller"), clock=self.clock, rng=rng("jobs"), timings=timings)
+        self.jobs = JobController(
+            self.client("job-controller"),
+            clock=self.clock,
+            rng=rng("jobs"),
+            timings=timings,
+            replaces_early=scenario.replaces_early,
+        )
         self.at_calm: list[Callable[[], Coroutine[Any, Any, None] | None]] = []
         self.is_calm = False
         self.restart_s: float | None = None  # duration of the undisturbed restart

@@ -28,6 +28,8 @@ from inplace.common.kube.client import APPLY_PATCH, KubeClient
 from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.http.request import Request, Transport
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.act.job_settings import JobSettings
+from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
 from inplace.simulator.cluster.access import (
@@ -43,7 +45,8 @@ from inplace.simulator.cluster.job_controller import JobController
 from inplace.simulator.cluster.kubelet import Kubelet
 from inplace.simulator.cluster.logs import tail
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
-from inplace.simulator.cluster.model_runtime import ModelRuntime, QuietLog
+from inplace.simulator.cluster.model_agent import QuietLog
+from inplace.simulator.cluster.model_runtime import ModelRuntime
 from inplace.simulator.cluster.node_loss import give_up
 from inplace.simulator.cluster.nodes import HOST_IP, PLAIN, NodeShape
 from inplace.simulator.cluster.pod_worker import PodWorker
@@ -76,6 +79,7 @@ class Cluster:
         folder: where Pods, logs and kubeconfigs go; None is a temporary folder that `stop` deletes.
         serve_http: listen on loopback. The process runtime always does.
         programs: folders whose programs the process runtime's containers find before all others.
+        adds_agent: the controller adds the agent to JobSets that restart in place and have none.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class Cluster:
         folder: Path | None = None,
         serve_http: bool = False,
         programs: Sequence[Path] = (),
+        adds_agent: bool = False,
     ) -> None:
         self.clock = clock or LoopClock()
         self.rng = Random(seed)
@@ -111,6 +116,7 @@ class Cluster:
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
         self._crds = [*custom_resource_definitions(), *admission_policies()] if crds is None else list(crds)
         self._programs = programs
+        self._adds_agent = adds_agent
         shapes = [PLAIN] * nodes if isinstance(nodes, int) else nodes
         self._shapes = {f"node-{index}": shape for index, shape in enumerate(shapes)}
         self._pods_per_node = pods_per_node
@@ -199,7 +205,7 @@ class Cluster:
             log = self.folder / "controller.log"
             marker = self._runtime.marker if isinstance(self._runtime, ProcessRuntime) else {}
             config = self.kubeconfig("inplace-controller")
-            yield ControllerProcess(config, log, clock=self.clock, marker=marker).run()
+            yield ControllerProcess(config, log, clock=self.clock, marker=marker, adds_agent=self._adds_agent).run()
 
     # The actions of its user.
 
@@ -348,7 +354,8 @@ class Cluster:
         )
 
     def _make_controller(self) -> Controller:
-        config = ControllerConfig(leader_elect=False, identity="inplace-controller-0")
+        settings = JobSettings(agent=InjectOptions() if self._adds_agent else None)
+        config = ControllerConfig(leader_elect=False, identity="inplace-controller-0", job_settings=settings)
         return Controller(
             self.transport("inplace-controller"),
             clock=self.clock,

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import inplace
+from inplace.common.agent_command import AGENT_COMMAND
 from inplace.common.kube.clock import Clock
 from inplace.simulator.cluster.processes import LocalProcess
 
@@ -26,9 +27,13 @@ class ControllerProcess:
     Args:
         log: the file that takes its output.
         marker: variables by which the cluster's reaper finds it.
+        adds_agent: to JobSets that restart in place and have none.
     """
 
-    def __init__(self, kubeconfig: Path, log: Path, *, clock: Clock, marker: Mapping[str, str]) -> None:
+    def __init__(
+        self, kubeconfig: Path, log: Path, *, clock: Clock, marker: Mapping[str, str], adds_agent: bool = False
+    ) -> None:
+        self._flags = (f"--agent-image={AGENT_COMMAND}",) if adds_agent else ()
         self._marker = dict(marker)
         self._kubeconfig = kubeconfig
         self._log = log
@@ -53,7 +58,7 @@ class ControllerProcess:
             "KUBECONFIG": str(self._kubeconfig),
         } | self._marker
         return LocalProcess(
-            [sys.executable, "-m", "inplace.controller", "--no-leader-elect", *_PORTS],
+            [sys.executable, "-m", "inplace.controller", "--no-leader-elect", *self._flags, *_PORTS],
             env,
             self._log.parent,
             marker=f"controller/{uuid4().hex}",

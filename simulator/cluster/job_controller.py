@@ -17,6 +17,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Conflict, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.controller.plan.fence import REPLACED_EARLY
 from inplace.simulator.cluster.job_index_failures import IndexFailures
 from inplace.simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, finished, plan
 from inplace.simulator.cluster.job_pods import owner_uid, pod_of
@@ -40,9 +41,17 @@ class _JobEntry:
 
 
 class JobController:
-    """The controller of every Job that names no other one."""
+    """The controller of every Job that names no other one.
 
-    def __init__(self, client: KubeClient, *, clock: Clock, rng: Random, timings: Timings) -> None:
+    Args:
+        replaces_early: Jobs are as a mutating webhook of the cluster changed them: a Pod that still terminates is
+            replaced, whatever podReplacementPolicy our controller wrote.
+    """
+
+    def __init__(
+        self, client: KubeClient, *, clock: Clock, rng: Random, timings: Timings, replaces_early: bool = False
+    ) -> None:
+        self._replaces_early = replaces_early
         self._client = client
         self._clock = clock
         self._rng = rng
@@ -55,6 +64,8 @@ class JobController:
         """Process a change of a Job or a Pod."""
         if plural == "jobs":
             entry = self._entry(obj["metadata"]["uid"])
+            if self._replaces_early:
+                obj = obj | {"spec": obj["spec"] | {"podReplacementPolicy": REPLACED_EARLY}}
             entry.job = None if event_type == "DELETED" else obj
         elif plural == "pods" and (uid := owner_uid(obj)) is not None:
             entry = self._entry(uid)

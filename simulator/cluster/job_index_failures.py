@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inplace.common.kube.resources import KubeObject
-
-COUNTED = "batch.kubernetes.io/job-index-failure-count"
-IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
+from inplace.common.wire import names as wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,8 @@ class IndexFailures:
 
     def annotations(self) -> dict[str, str]:
         """Return what the next Pod of the index says of them."""
-        ignored = {IGNORED: str(self.ignored)} if self.ignored else {}
-        return {COUNTED: str(self.counted)} | ignored
+        ignored = {wire.INDEX_FAILURES_IGNORED: str(self.ignored)} if self.ignored else {}
+        return {wire.INDEX_FAILURES: str(self.counted)} | ignored
 
     def after(self, now_s: float, *, counts: bool) -> IndexFailures:
         """Return them with one more."""
@@ -43,7 +41,9 @@ class IndexFailures:
 def failures_before(pod: KubeObject) -> IndexFailures:
     """Return the failures that a Pod's annotations tell: those before its own."""
     annotations = pod["metadata"].get("annotations") or {}
-    counted, ignored = (_number(str(annotations.get(name, ""))) for name in (COUNTED, IGNORED))
+    counted, ignored = (
+        _number(str(annotations.get(name, ""))) for name in (wire.INDEX_FAILURES, wire.INDEX_FAILURES_IGNORED)
+    )
     return IndexFailures(counted, ignored)
 
 

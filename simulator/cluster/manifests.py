@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from inplace import deploy
-from inplace.agent.barrier.address import OUR_PATH
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire import names as wire
+from inplace.common.wire.barrier import OUR_PATH
 
 _DEPLOY = Path(deploy.__file__).parent  # the manifests are installed as this package's data
 PER_JOB_VARIABLE = "PODS_PER_JOB"
@@ -70,8 +70,8 @@ def held_by_probe(jobset: KubeObject) -> KubeObject:
         probe["httpGet"]["path"] = OUR_PATH
         agent["startupProbe"] = probe | {"periodSeconds": 1, "failureThreshold": INT32_MAX}
         worker["command"] = worker["command"][worker["command"].index("--") + 1 :]
-        for container in (agent, worker):
-            container["env"] = [entry for entry in container["env"] if entry["name"] != "LINK_FILE"]
+        for container, gone in ((agent, ("LINK_FILE",)), (worker, ("LINK_FILE", "SAVE_WITHIN_S"))):
+            container["env"] = [entry for entry in container["env"] if entry["name"] not in gone]
         epoch = {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.EPOCH}']"}}
         worker["env"].append({"name": "EPOCH", "valueFrom": epoch})
         worker["volumeMounts"] = [mount for mount in worker["volumeMounts"] if mount["name"] != "agent"]

@@ -1,150 +1,34 @@
 """
 Run containers as timed models, so that thousands of Pods fit in one process under virtual time.
 
-An agent (a command that starts with `inplace-agent`) is the real one: `agent.sidecar_agent` or `agent.supervisor`
-as a coroutine with an in-memory transport, barrier and link. An init container exits 0 after a while. Any other
-container is a worker: it takes its first step after a while and runs until it is stopped. With STEPS and STEP_S in its
-environment it exits 0 after STEPS steps of STEP_S seconds. Below a guard or a supervisor it does so from the lift on.
+An agent (a command that starts with `inplace-agent`) is the real one, `agent.agent`, as a coroutine with an in-memory
+transport, barrier and link. An init container exits 0 after a while. Any other container is a worker: it takes its
+first step after a while and runs until it is stopped. With STEPS and STEP_S in its environment it exits 0 after STEPS
+steps of STEP_S seconds. Below a guard or a supervisor it does so from the lift on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Callable
-from pathlib import PurePosixPath
 from random import Random
-from typing import Any
 
-from inplace.agent.agent import Agent
-from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
-from inplace.agent.sidecar_agent import SidecarAgent
-from inplace.agent.start.arguments import ArgumentsError, RunOptions, parse
+from inplace.agent.start.arguments import ArgumentsError
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.exit_code import ExitCode
-from inplace.agent.start.sidecar import agent_of
-from inplace.agent.supervisor import SupervisorAgent
-from inplace.common.guard_command import AGENT_COMMAND, is_guarded
+from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.events import ClusterEvent, Kind
-from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine, StayingContainer
+from inplace.simulator.cluster.model_agent import ModelAgent, ModelBarrier, QuietLog, options_of
+from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine
 from inplace.simulator.cluster.model_guarded import GuardedContainer
-from inplace.simulator.cluster.model_link import ModelServer
-from inplace.simulator.cluster.model_worker import SupervisedWorker, TimedRun
+from inplace.simulator.cluster.model_worker import TimedRun
 from inplace.simulator.cluster.pod_spec import Probe, Role
 from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
 from inplace.simulator.cluster.timings import Timings
-
-
-class ModelBarrier:
-    """The agent's barrier without a socket."""
-
-    def __init__(self) -> None:
-        self.lifted = False
-
-    async def start(self) -> None:
-        """Do nothing: there is no port to open."""
-
-    def lift(self, epoch: int | None) -> None:  # noqa: ARG002
-        """Answer the probe with success from now on."""
-        self.lifted = True
-
-    def close(self) -> None:
-        """Answer the probe with failure again."""
-        self.lifted = False
-
-    def report(self, report: BarrierState) -> None:
-        """Do nothing: there is no page that shows it."""
-
-    async def stop(self) -> None:
-        """Do nothing."""
-
-
-class QuietLog:
-    """Drops every line: 5,000 agents would write a hundred thousand."""
-
-    def debug(self, event: str, **fields: Any) -> None:
-        """Drop it."""
-
-    info = warning = error = debug
-
-
-class ModelAgent(StayingContainer):
-    """The real agent's coroutine in the place of its process; a supervisor ends after its worker.
-
-    Args:
-        on_end: called when the process is gone, however it ended.
-    """
-
-    def __init__(
-        self,
-        machine: ModelMachine,
-        run: ContainerRun,
-        agent: Agent,
-        barrier: ModelBarrier,
-        on_end: Callable[[], None],
-    ) -> None:
-        super().__init__(machine, run)
-        self.agent = agent
-        self.barrier = barrier
-        self._on_end = on_end
-        self._running: asyncio.Future[int] | None = None
-
-    async def wait(self) -> int:
-        """Run the agent until it ends or is killed."""
-        await self._machine.clock.sleep(self._machine.timings.agent_start.draw(self._machine.rng))
-        running = self._running = asyncio.ensure_future(self.agent.run())
-        running.add_done_callback(self._take_end)
-        try:
-            return await self._ended
-        finally:
-            self._on_end()
-            running.cancel()
-            await asyncio.wait([running])
-
-    async def stop(self, grace_s: float) -> None:
-        """End, at once or AFTER the worker whose end is the agent's affair."""
-        stays = self._running is not None and not isinstance(self.agent, SidecarAgent)
-        await (StayingContainer if stays else ModelContainer).stop(self, grace_s)
-
-    def terminate(self) -> None:
-        """Hand SIGTERM to the agent."""
-        self.agent.terminate(signal.SIGTERM)
-
-    async def probe(self, probe: Probe) -> bool:
-        """Return whether the barrier is lifted."""
-        await super().probe(probe)
-        return self.barrier.lifted
-
-    def _take_end(self, running: asyncio.Future[int]) -> None:
-        if running.cancelled() or self._ended.done():
-            return
-        if (error := running.exception()) is not None:
-            self._ended.set_exception(error)  # an agent's bug must stop the simulation, not restart a container
-        else:
-            self.end(running.result())
-
-
-class ModelSupervisor(ModelAgent):
-    """A supervisor, and the worker below it."""
-
-    def __init__(
-        self,
-        machine: ModelMachine,
-        run: ContainerRun,
-        agent: SupervisorAgent,
-        barrier: ModelBarrier,
-        worker: SupervisedWorker,
-    ) -> None:
-        super().__init__(machine, run, agent, barrier, worker.kill)
-        self._worker = worker
-
-    def signal_child(self, number: int) -> None:
-        """Send the worker a signal; a model ends at once at any."""
-        self._worker.strike(number)
 
 
 class ModelRefusal(ModelContainer):
@@ -231,19 +115,17 @@ class ModelRuntime:
             on_start()
             return TimedRun(self._machine, on_first_step, life_s)
 
-        if run.spec.role is not Role.INIT and _is_agent(run.command):
-            try:
-                options = _options(run)
-                config = AgentConfig.from_env({**run.env, **dict(options.variables if options is not None else ())})
-            except (ConfigError, ArgumentsError):
-                return ModelRefusal(self._machine, run)
-            if options is None:
-                return self._sidecar(run, config)
-            barrier, worker = ModelBarrier(), SupervisedWorker(make_run)
-            agent = SupervisorAgent(config, self._deps(run, barrier), worker=worker, options=options)
-            return ModelSupervisor(self._machine, run, agent, barrier, worker)
         if is_guarded(run.command):
             return GuardedContainer(self._machine, run, make_run)
+        if run.spec.role is not Role.INIT and agent_arguments(run.command) is not None:
+            try:
+                options = options_of(run)
+                config = AgentConfig.from_env(run.env)
+            except (ConfigError, ArgumentsError):
+                return ModelRefusal(self._machine, run)
+            barrier = ModelBarrier()
+            deps = self._deps(run, barrier)
+            return ModelAgent(self._machine, run, config, deps, barrier=barrier, options=options, make_run=make_run)
         return ModelWorker(self._machine, run, on_first_step, life_s)
 
     async def read_log(
@@ -260,12 +142,6 @@ class ModelRuntime:
 
     async def close(self) -> None:
         """Do nothing."""
-
-    def _sidecar(self, run: ContainerRun, config: AgentConfig) -> ModelAgent:
-        """Return the agent of a Pod's depth."""
-        barrier, server = ModelBarrier(), ModelServer(self._machine.link(run.sandbox.uid), config.restart_depth)
-        agent = agent_of(config, self._deps(run, barrier), server)
-        return ModelAgent(self._machine, run, agent, barrier, server.leave)
 
     def _deps(self, run: ContainerRun, barrier: ModelBarrier) -> AgentDeps:
         return AgentDeps(
@@ -286,20 +162,3 @@ class ModelRuntime:
                 self._tell(ClusterEvent(self._machine.clock.monotonic_s(), kind, *who, *more))
 
         return tell
-
-
-def _is_agent(command: tuple[str, ...]) -> bool:
-    """Return whether a command is the agent itself; behind `guard` it is a worker, whose model waits."""
-    is_ours = bool(command) and PurePosixPath(command[0]).name.startswith(AGENT_COMMAND)
-    return is_ours and command[1:2] != ("guard",)
-
-
-def _options(run: ContainerRun) -> RunOptions | None:
-    """Return a supervisor's options; None for a sidecar.
-
-    Raises:
-        ArgumentsError: its command line cannot be used.
-    """
-    is_sidecar = not run.command[1:] and not run.env.get("WORKER_COMMAND")
-    options = None if is_sidecar else parse(run.command[1:], run.env)
-    return options if isinstance(options, RunOptions) else None

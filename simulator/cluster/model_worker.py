@@ -80,7 +80,7 @@ class TimedRun:
 
 
 class SupervisedWorker:
-    """The worker of a supervisor; implements `agent.worker.process.Worker`.
+    """The worker of a supervisor; implements `agent.worker.worker.Worker`.
 
     Args:
         make_run: starts a run in an epoch; None: in-place restart is off.
@@ -133,6 +133,10 @@ class SupervisedWorker:
     def runs(self) -> bool:
         """Say whether it runs."""
         return self._run is not None and not self._run.ended.done()
+
+    def completed(self) -> bool:
+        """Say no: it is one process."""
+        return False
 
     def grace_s(self) -> float | None:
         """Leave it to the supervisor's options."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.agent_pieces import COPY_PROGRAM, PREFIX
 
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105
 
@@ -26,10 +27,12 @@ class PodFolder:
     Args:
         path: the Pod's folder.
         shared: where hostPath folders and persistent volumes live, shared by all Pods.
+        image: the content of the agent's image, the only one that has any.
     """
 
     path: Path
     shared: Path
+    image: Path
 
     @property
     def credentials(self) -> Path:
@@ -58,6 +61,8 @@ class PodFolder:
             return self.shared / "claims" / namespace / str(volume["persistentVolumeClaim"]["claimName"])
         if _holds_token(volume):
             return self.credentials
+        if "image" in volume:
+            return self.image
         return self.path / "volumes" / str(volume["name"])
 
     def rewriter(self, pod: KubeObject, container: Mapping[str, Any]) -> Callable[[str], str]:
@@ -65,6 +70,8 @@ class PodFolder:
         namespace = pod["metadata"]["namespace"]
         volumes = {v["name"]: self.volume(v, namespace) for v in pod["spec"].get("volumes") or ()}
         folders = {TOKEN_MOUNT: self.credentials}
+        if (container.get("command") or ("",))[0] == COPY_PROGRAM:  # of the container's own image
+            folders[PREFIX] = self.image
         for mount in container.get("volumeMounts") or ():
             if mount["name"] in volumes:
                 folders[mount["mountPath"].rstrip("/")] = volumes[mount["name"]] / mount.get("subPath", "")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,11 +18,12 @@ from uuid import uuid4
 
 import inplace
 from inplace.agent.guard import STARTED
-from inplace.common.guard_command import AGENT_COMMAND, is_guarded
+from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster import reaper
+from inplace.simulator.cluster.agent_image import make_agent_image
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.pod_folder import PodFolder
 from inplace.simulator.cluster.processes import LocalProcess
@@ -37,8 +37,6 @@ FIRST_STEP_PREFIX = b"step="
 _ANNOUNCED = b"announcement_accepted"
 _LIFTED = b"barrier_lifted"
 _GUARD_LIFTED = f'"event": "{STARTED}"'.encode()
-AGENT_FILE = "AGENT_FILE"  # the agent's variable for its copy in a shared volume
-_SUPERVISOR = ("inplace-agent", "run")
 _PODS_PER_BLOCK = 250
 _BLOCKS = 128 * 250  # of 127.64.0.0/9; each cluster begins at a random one
 _PODS_MAX = 10_000
@@ -67,6 +65,7 @@ class ProcessRuntime:
         programs: Sequence[Path] = (),
     ) -> None:
         self._folder = folder
+        make_agent_image(folder / "agent-image")
         self._programs = programs
         self._clock = clock
         self._credentials = credentials
@@ -100,27 +99,15 @@ class ProcessRuntime:
         name = f"{hostname}.{spec.get('subdomain', '')}"
         pod_ip = self._coordinators.get((meta["namespace"], name)) or self._next_address()
         token, kubeconfig = self._credentials(pod)
-        folder = PodFolder(self._folder / "pods" / f"{meta['name']}_{uid[:8]}", self._folder / "shared")
+        folder = PodFolder(
+            self._folder / "pods" / f"{meta['name']}_{uid[:8]}", self._folder / "shared", self._folder / "agent-image"
+        )
         folder.create(pod, token=token, kubeconfig=kubeconfig)
         self._folders[uid] = folder
-        self._leave_agent_file(pod, folder)
         if "subdomain" in spec:
             self._hosts[uid] = [pod_ip, name, f"{name}.{meta['namespace']}.svc.cluster.local"]
             self._write_hosts()
         return Sandbox(uid, pod_ip, self._base_env(folder, hostname))
-
-    def _leave_agent_file(self, pod: KubeObject, folder: PodFolder) -> None:
-        """Put the agent, as one file, where a container of its image would copy it: there is no image here."""
-        source = next((file for one in self._programs if (file := one / AGENT_COMMAND).is_file()), None)
-        if source is None:
-            return
-        for container in (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"]):
-            rewrite = folder.rewriter(pod, container)
-            for entry in container.get("env") or ():
-                if entry.get("name") == AGENT_FILE and entry.get("value"):
-                    target = Path(rewrite(str(entry["value"])))
-                    if target.is_relative_to(folder.path) and target.parent.is_dir() and not target.exists():
-                        shutil.copy2(source, target)
 
     async def remove_sandbox(self, sandbox: Sandbox) -> None:
         """Kill the Pod's remaining processes, forget its name, delete its folder."""
@@ -238,7 +225,7 @@ class ProcessRuntime:
         """Return a function that reports the first step of each worker; a supervisor starts one after the other."""
         meta = run.pod["metadata"]
         who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
-        supervises, guards = run.command[:2] == _SUPERVISOR, is_guarded(run.command)
+        supervises, guards = (agent_arguments(run.command) or [""])[0] == "run", is_guarded(run.command)
         stepped = False
 
         def on_line(line: bytes) -> None:

@@ -14,6 +14,9 @@ from typing import Any
 
 from inplace.common.kube.client import STRATEGIC_MERGE_PATCH
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire.names import INDEX_FAILURES as FAILURES
+from inplace.common.wire.names import INDEX_FAILURES_IGNORED as IGNORED
 from inplace.common.wire.names import JOB_COMPLETION_INDEX
 from tests.conformance.api import DEADLINE_S, Api
 
@@ -25,8 +28,6 @@ AT_ONCE_S = 4.0  # a resume without a back-off; the real controller needs 0.2 s
 POLL_S = 0.05
 DEADLINE_EARLY_S, DEADLINE_LATE_S = 2.0, 12.0
 """Seconds of 3 and 15. The real controller writes whole seconds as a Job's start."""
-FAILURES = "batch.kubernetes.io/job-index-failure-count"
-IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
 
 
 async def _submit(api: Api, pods: int, **spec: Any) -> None:
@@ -216,6 +217,34 @@ async def each_index_waits_for_itself(api: Api) -> None:
     await _until_status(api, failedIndexes="0", failed=2, active=1)
 
 
+async def indexes_that_are_lost_together_come_back_together(api: Api) -> None:
+    """Each waits for itself, where one back-off for the Job would be 10 s x 2^3 for the four of them."""
+    await _submit(api, 4, backoffLimitPerIndex=INT32_MAX)
+    await _until_running(api, 4)
+    for index in range(4):
+        await _end(api, await _pod_at(api, index), "Failed", 1)
+    await _until_status(api, active=0)
+    lost_s = asyncio.get_running_loop().time()
+    back_s = await _until_status(api, active=4, failed=4)
+    assert BACKOFF_S < back_s - lost_s < 2 * BACKOFF_S
+
+
+async def an_index_that_is_forgiven_waits_as_for_the_first_time(api: Api) -> None:
+    """Its Pod says how often the index failed before, and whoever may change the Pod may take that away."""
+    await _submit(api, 2, backoffLimitPerIndex=INT32_MAX)
+    await _until_running(api, 2)
+    await _end(api, await _pod_at(api, 0), "Failed", 1)
+    await _until_status(api, active=2, failed=1)
+    replacement = await _pod_at(api, 0)
+    await api.patch({"metadata": {"annotations": {FAILURES: None}}}, replacement["metadata"]["name"], PODS)
+    await _end(api, replacement, "Failed", 1)
+    await _until_status(api, active=1)
+    lost_s = asyncio.get_running_loop().time()
+    back_s = await _until_status(api, active=2, failed=2)
+    assert BACKOFF_S < back_s - lost_s < 2 * BACKOFF_S
+    assert (await _pod_at(api, 0))["metadata"]["annotations"][FAILURES] == "1"
+
+
 async def too_many_failed_indexes_fail_the_job(api: Api) -> None:
     """The Pods of the others are deleted, and count as failed."""
     await _submit(api, 3, backoffLimitPerIndex=0, maxFailedIndexes=1)
@@ -308,6 +337,8 @@ CASES = (
     a_deadline_counts_from_the_resume,
     an_index_fails_alone,
     each_index_waits_for_itself,
+    indexes_that_are_lost_together_come_back_together,
+    an_index_that_is_forgiven_waits_as_for_the_first_time,
     too_many_failed_indexes_fail_the_job,
     a_rule_fails_or_spares_an_index,
 )

@@ -34,7 +34,7 @@ class Collective:
         for training in list(world.machine.workers.values())[: self.hung]:
             training.hang()
         world.note_fault(name, "the collective")
-        await world.clock.sleep(20.0)
+        await world.clock.sleep(40.0)  # a limit follows the steps that ranks were seen to take
         self.epochs = [before, wire.epochs_of_status(world.jobset["status"])[0]]
         self.restart = dict(world.jobset["status"]["lastGroupRestart"])
 

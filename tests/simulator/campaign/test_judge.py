@@ -166,6 +166,25 @@ async def in_time(bench: Bench) -> None:
     await too_early(bench, "2023-11-14T22:13:20Z")
 
 
+async def with_a_pod_that_leaves(bench: Bench, *, has_ended: bool = False) -> None:
+    """Let epoch 2 begin with a Pod that was to be replaced before."""
+    await good(bench)
+    bench.judge.note_cause()
+    bench.judge.worker_stopped(pod(0))
+    bench.judge.worker_stopped(pod(1))
+    bench.announce(2, 0, 1)
+    if has_ended:
+        bench.write("pods", pod(0, 2) | {"status": {"phase": "Failed"}})
+    written = jobset(2, 1)
+    written["status"][wire.ESCALATION_USES] = [{"rung": "LeaveNode", "epoch": 2, "pod": "pod-0", "podUid": "pod-uid-0"}]
+    bench.write("jobsets", written, by="controller-0#1")
+
+
+async def without_a_pod_that_left(bench: Bench) -> None:
+    """Let epoch 2 begin when that Pod has ended."""
+    await with_a_pod_that_leaves(bench, has_ended=True)
+
+
 async def twice(bench: Bench) -> None:
     """Let a worker start again in its epoch."""
     await good(bench)
@@ -428,6 +447,7 @@ BROKEN = [
     (hang_of_a_healthy_worker, rules.S10),
     (hang_of_another_worker, rules.S10),
     (too_early, rules.S11),
+    (with_a_pod_that_leaves, rules.S12),
 ]
 
 
@@ -456,6 +476,7 @@ def test_a_broken_property_is_found(story: Callable[[Bench], Any], rule: str) ->
         edited_before_a_hang_is_told,
         silent_because_it_ended,
         in_time,
+        without_a_pod_that_left,
     ],
 )
 def test_what_is_well_breaks_nothing(story: Callable[[Bench], Any]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from inplace.common.wire import names as wire
 from inplace.simulator.cluster.manifests import read_manifests
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "train.yaml"
@@ -12,5 +13,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "train.yaml"
 
 @pytest.fixture
 def example() -> list[dict[str, Any]]:
-    """Return the documents of examples/train.yaml."""
-    return read_manifests(EXAMPLE)
+    """Return the documents of examples/train.yaml, in whose restarts kubelet takes part."""
+    documents = read_manifests(EXAMPLE)
+    documents[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
+    return documents

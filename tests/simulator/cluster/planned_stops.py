@@ -58,17 +58,10 @@ def saving_documents(example: str, depth: str) -> list[dict[str, Any]]:
     found = with_pods(read_manifests(EXAMPLES / example), PODS_COUNT)
     spec = found[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     spec["terminationGracePeriodSeconds"] = 2 * SAVE_S
-    worker = spec["containers"][0]
-    verb = next(place for place, word in enumerate(worker["command"]) if word in ("run", "guard"))
-    worker["command"][verb + 1 : verb + 1] = ["--save-within", str(SAVE_S)]
-    for entry in worker["env"]:
+    for entry in spec["containers"][0]["env"]:
         if entry["name"] == "CHECKPOINT_EVERY":
             entry["value"] = "1000000"
-    for agent in spec.get("initContainers") or ():
-        agent["env"] += [
-            {"name": "SAVE_WITHIN_S", "value": str(SAVE_S)},
-            {"name": "RESTART_DEPTH", "value": depth},
-        ]
+    found[-1]["metadata"]["annotations"] = {wire.SAVE_WITHIN: str(SAVE_S), wire.RESTART_DEPTH: depth}
     return found
 
 

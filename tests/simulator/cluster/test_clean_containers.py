@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from inplace.cli.manifests.agent_pieces import DEPTH
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster
@@ -32,12 +31,10 @@ time.sleep(600)
 def documents(example: str) -> list[KubeObject]:
     """Return two Pods of an example with this worker."""
     found = with_pods(read_manifests(EXAMPLES / example), 2)
-    found[-1]["metadata"].setdefault("annotations", {})[wire.CRASH_LOOP_BACKOFF] = "0"
+    found[-1]["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0", wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
     spec = found[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     (worker,) = spec["containers"]
     worker["command"] = [*worker["command"][: worker["command"].index("--") + 1], "python3", "-c", WORKER]
-    for agent in spec.get("initContainers") or ():
-        agent["env"].append(dict(DEPTH))
     return found
 
 

@@ -17,7 +17,7 @@ STAYING = ("process", "supervisor")  # kubelet takes no part in a restart
 
 def cluster_of_models() -> Cluster:
     """Return a cluster of timed models."""
-    return Cluster(nodes=PODS_MADE, runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S))
+    return Cluster(nodes=PODS_MADE, runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), adds_agent=True)
 
 
 async def started(cluster: Cluster, mode: str) -> tuple[DemoManifest, Timeline]:

@@ -63,7 +63,7 @@ def test_a_variable_from_a_secret_is_empty() -> None:
 
 def test_mount_paths_become_folders(tmp_path: Path) -> None:
     """At the start of a word, as in a shell's text, or after "="; whole path elements, the longest mount first."""
-    folder = PodFolder(tmp_path / "pod", tmp_path / "shared")
+    folder = PodFolder(tmp_path / "pod", tmp_path / "shared", tmp_path / "image")
     folder.create(POD, token="t", kubeconfig="k")
     mounts = [
         {"name": "scratch", "mountPath": "/ckpt"},
@@ -86,7 +86,7 @@ def test_a_token_of_one_container_is_the_pods(tmp_path: Path) -> None:
     """As examples/train.yaml mounts it: the volume is the folder that every Pod has for its credentials."""
     token = {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
     pod = {"metadata": POD["metadata"], "spec": {"volumes": [token]}}
-    folder = PodFolder(tmp_path / "pod", tmp_path / "shared")
+    folder = PodFolder(tmp_path / "pod", tmp_path / "shared", tmp_path / "image")
     folder.create(pod, token="t", kubeconfig="k")
     rewrite = folder.rewriter(pod, {"volumeMounts": [{"name": "token", "mountPath": "/own"}]})
     assert Path(rewrite("/own/token")).read_text() == "t"
