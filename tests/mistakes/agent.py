@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from inplace.common.bare.record import replace
-from inplace.common.protocol import supervisor
+from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import Announce, NotAccepted, Verdict, is_fresh, judge
 from inplace.common.protocol.agent import step as step_agent
-from inplace.common.protocol.supervisor import Step, StopWorker, SupervisorState
+from inplace.common.protocol.pod import PodState, Step, StopWorker
 from tests.mistakes.mistake import instead_of
 
 
-def _announces_beside(original: Callable[..., Step], state: SupervisorState, event: Any) -> Step:
+def _announces_beside(original: Callable[..., Step], state: PodState, event: Any) -> Step:
     after, actions = original(state, event)
     if any(isinstance(action, StopWorker) for action in actions):
-        return supervisor._begin_again(replace(state, agent=after.agent))
+        return pod_machine._begin_again(replace(state, agent=after.agent))
     return after, actions
 
 
@@ -36,4 +36,4 @@ SYNCED_BEATS_DEPRECATED: Final = instead_of(
     lambda original, epoch, view: Verdict.SYNCED if view.in_place and epoch == view.synced else original(epoch, view),
 )
 NOT_ANNOUNCED_AGAIN: Final = instead_of(step_agent, _gives_up_refused)
-ANNOUNCES_BESIDE_ITS_WORKER: Final = instead_of(supervisor._follow, _announces_beside)
+ANNOUNCES_BESIDE_ITS_WORKER: Final = instead_of(pod_machine._follow, _announces_beside)

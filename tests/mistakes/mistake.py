@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -51,6 +52,7 @@ def instead_of(function: Callable[..., R], bug: Callable[..., R]) -> Mistake:
         StaleMistakeError: the function has other parameters, or is none.
     """
     found: Any = function
+    found = found.func if isinstance(found, cached_property) else found
     found = found.fget if isinstance(found, property) else inspect.unwrap(found)
     if not isinstance(found, FunctionType) or found.__closure__:
         raise StaleMistakeError(f"expected a function without a closure, saw {found!r}")

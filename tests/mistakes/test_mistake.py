@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from inplace.common.protocol import agent, supervisor
+from inplace.common.protocol import agent
+from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import AgentState, Verdict, View, is_fresh, judge
 from inplace.common.protocol.lease import renewed_until_s
 from inplace.common.protocol.ledger import Ledger
+from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.slot import Shape
-from inplace.common.protocol.supervisor import SupervisorState
 from inplace.controller.api.leader import Elector
 from inplace.controller.plan.steps import STEPS
 from inplace.controller.spec.crash_loop import Backoff
@@ -24,13 +25,13 @@ BACKOFF = Backoff(5, 300)
 
 def test_every_holder_of_a_function_gets_the_mistake_and_then_the_function_again() -> None:
     """The module's own name, and another name under which another module imported it before, call the mistake."""
-    seen = supervisor.step(SupervisorState(), VIEW)
+    seen = pod_machine.step(PodState(), VIEW)
     mistake = instead_of(agent.step, lambda original, state, event: (state, ()))
 
     with planted(mistake):
         assert agent.step(AgentState(), VIEW) == (AgentState(), ())
-        assert supervisor.step(SupervisorState(), VIEW) == (SupervisorState(), ())
-    assert supervisor.step(SupervisorState(), VIEW) == seen != (SupervisorState(), ())
+        assert pod_machine.step(PodState(), VIEW) == (PodState(), ())
+    assert pod_machine.step(PodState(), VIEW) == seen != (PodState(), ())
 
 
 def test_a_table_of_functions_and_a_bound_method_get_the_mistake() -> None:

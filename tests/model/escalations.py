@@ -4,6 +4,9 @@ The escalation of one JobSet, explored: the real steps of the plan and the real 
 Checked is what stands in the status, whoever wrote it: every accepted write is compared with the world's own record
 of what was used when. Leaders crash between the write and its actions, an old one goes on with what it saw last, and
 Pods announce in any order. What `tests.model.world` explores (stale views, lost PATCHes) is left out here.
+
+The Pods are those of one Job, which may fail; with the step RecreateJob each is the one Pod of a Job of its own, and no
+Job fails by itself.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.slot import Slot
 from inplace.common.wire import names as wire
@@ -29,20 +33,25 @@ from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.observed import Observed
 from inplace.controller.spec import escalation
 from inplace.controller.spec.causes import Cause, Failure, Trigger
-from inplace.controller.spec.jobset import JobSet, parse_jobset
+from inplace.controller.spec.jobset import COUNTERS, JobSet, parse_jobset
 from inplace.controller.spec.kinds import Job
 from inplace.controller.spec.kinds import Pod as KubePod
 from inplace.controller.spec.rules import Matches
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group
 from tests.controller.manifests import jobset as jobset_manifest
+from tests.controller.manifests import replicated_job
 from tests.controller.spec.test_escalation import time_of
 from tests.model.explore import Result
 from tests.model.search import search
 
-ESCALATIONS: Final = ("InPlace=1/2, ReplacePod=1/2", "ReplacePod=1/3, RecreateJobs=1/2", "InPlace=1/3")
+ESCALATIONS: Final = (
+    "InPlace=1/2, ReplacePod=1/2",
+    "ReplacePod=1/3, RecreateJobs=1/2",
+    "InPlace=1/3",
+    "RecreateJob=1/3, InPlace=1/2",
+)
 WORKERS: Final = "workers"
-JOB: Final = f"train-{WORKERS}-0"
 START_S: Final = 1_700_000_000
 SET_BACK_S: Final = 2
 TIME_MAX: Final = 3  # seconds: as long as the longest window
@@ -53,6 +62,7 @@ R2: Final = "R2 a counted restart took no place in the escalation, or two"
 R3: Final = "R3 a Pod was replaced whose worker did not exit first"
 R4: Final = "R4 a step had room, and the restart got none"
 R5: Final = "R5 S grew although a Pod that is to be replaced was there"
+R6: Final = "R6 a Job was recreated whose worker did not exit first"
 
 
 class Pod(NamedTuple):
@@ -131,12 +141,13 @@ class EscalationWorld:
     forgets: bool
 
     def __post_init__(self) -> None:
+        self.apart = escalation.RECREATE_JOB + "=" in self.annotation  # each Pod has a Job of its own
         self._jobset = lru_cache(maxsize=None)(self._parse)
         self._planned = lru_cache(maxsize=None)(self._plan)
 
     def first(self) -> EscalationState:
         """Return a group at work in epoch 1."""
-        status = _text(wire.status_of_epochs(1, 0))
+        status = _text(wire.status_of_epochs(1, 0) | ({COUNTERS: [{"name": WORKERS}]} if self.apart else {}))
         pods = (Pod("0.0", 1), Pod("1.0", 1))
         return EscalationState(status, pods, (Leader(status),), faults=self.faults)
 
@@ -152,9 +163,10 @@ class EscalationWorld:
     def moves(self, state: EscalationState) -> Iterator[tuple[str, EscalationState]]:
         """Yield every move."""
         jobset = self._jobset(state.status)
-        (synced, deprecated), attempt = jobset.epochs, jobset.restarts
-        yield from self._faults(state, synced, deprecated, attempt)
+        synced, deprecated = jobset.epochs
+        yield from self._faults(state, synced, deprecated, jobset.restarts)
         for index, pod in enumerate(state.pods):
+            attempt = _attempt(jobset, index)
             if (pod is None or pod.attempt != attempt or pod.is_ending) and state.job_failed != attempt:
                 yield f"slot {index} gets a new Pod", _with_pod(state, index, _successor(index, state, attempt))
             if pod is not None and pod.epoch <= synced and (pod.epoch <= deprecated or pod.told == synced):
@@ -185,7 +197,7 @@ class EscalationWorld:
             yield f"pod {pod.uid}: worker exits", _seen(_with_pod(paid, index, dead), Trigger.WORKER_EXIT, pod.uid)
             hung = pod._replace(told=synced)
             yield f"pod {pod.uid}: tells of a hang", _seen(_with_pod(paid, index, hung), Trigger.STALLED, pod.uid)
-        if state.job_failed != attempt:
+        if state.job_failed != attempt and not self.apart:
             yield "the Job fails", paid._replace(job_failed=attempt, pods=(None, None))
         if not state.set_back:
             yield "the clock is set back", paid._replace(set_back=True)
@@ -259,15 +271,32 @@ class EscalationWorld:
         if added and added[0].step == escalation.FAIL and any(not use.recreation for use in begun):
             return R2
         doomed = {use.pod_uid for use in (*begun, *new.escalation_uses[-1:]) if use.pod_uid}
-        is_there = any(pod is not None and pod.uid in doomed for pod in state.pods)
-        return R5 if new.epochs[0] > old.epochs[0] and is_there else ""
+        for index, pod in enumerate(state.pods):
+            is_recreated = _attempt(new, index) > _attempt(old, index) and new.restarts == old.restarts
+            if is_recreated and (pod is None or pod.guilty != old.epochs[0]):
+                return R6
+            is_old = pod is not None and (pod.uid in doomed or (self.apart and pod.attempt != _attempt(old, index)))
+            if new.epochs[0] > old.epochs[0] and is_old:
+                return R5
+        return ""
 
     def _parse(self, status: str) -> JobSet:
-        manifest = jobset_manifest(restarts_max=90)
+        manifest = self._manifest()
         manifest["metadata"] |= {"uid": "js", "resourceVersion": "1", "annotations": {wire.ESCALATION: self.annotation}}
         if self.uncounted:
             manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": "RestartJobSetAndIgnoreMaxRestarts"}]
         return parse_jobset(manifest | {"status": json.loads(status)})
+
+    def _manifest(self) -> KubeObject:
+        jobs = [replicated_job(WORKERS, pods=1, replicas=2) if self.apart else replicated_job(WORKERS, pods=2)]
+        return jobset_manifest(restarts_max=90, jobs=jobs)
+
+    def _slot(self, index: int) -> Slot:
+        return Slot(WORKERS, index, 0) if self.apart else Slot(WORKERS, 0, index)
+
+    def _name(self, uid: str) -> str:
+        slot = self._slot(int(uid.partition(".")[0]))
+        return f"train-{WORKERS}-{slot.job_index}-{slot.completion_index}-{uid}"
 
     def _plan(
         self,
@@ -286,17 +315,23 @@ class EscalationWorld:
         (scope_ledger,) = group.ledgers.values()
         if cause[0] and scope_ledger.cause is None:
             seen = time_of(START_S + clock_s)
-            scope_ledger.cause = Cause(Trigger(cause[0]), seen, failure=Failure(cause[1]) if cause[1] else None)
+            scope_ledger.cause = Cause(
+                Trigger(cause[0]), seen, failure=Failure(self._name(cause[1])) if cause[1] else None
+            )
         homes = {}
         for index, pod in enumerate(pods):
             if pod is not None:
-                current = pod.attempt == jobset.restarts and pod.uid not in jobset.replaced_pods and not pod.is_ending
+                current = (
+                    pod.attempt == _attempt(jobset, index) and pod.uid not in jobset.replaced_pods and not pod.is_ending
+                )
                 life = PodLife.LIVE if current else PodLife.LEAVING
-                view = PodView(pod.uid, Slot(WORKERS, 0, index), pod.epoch or None, life, failed_epoch=pod.told or None)
+                view = PodView(pod.uid, self._slot(index), pod.epoch or None, life, failed_epoch=pod.told or None)
                 scope_ledger.ledger.observe(view)
                 homes[pod.uid] = scope_ledger
-        kube = {pod.uid: _kube_pod(pod) for pod in pods if pod is not None}
-        jobs = {JOB: _job(jobset, failed=job_failed == jobset.restarts)}
+        kube = {self._name(pod.uid): _kube_pod(pod, self._name(pod.uid)) for pod in pods if pod is not None}
+        replicas = range(2 if self.apart else 1)
+        built = [_job(jobset, index, failed=job_failed == jobset.restarts) for index in replicas]
+        jobs = {job.metadata.name: job for job in built}
         observed = Observed(
             jobset,
             time_of(START_S + clock_s),
@@ -321,35 +356,36 @@ class EscalationWorld:
 # Times, names and messages of the status that decide nothing would only multiply the states.
 _KEPT: Final = (
     *(wire.SYNCED_EPOCH, wire.DEPRECATED_EPOCH, wire.CURRENT_ATTEMPT, wire.PREVIOUS_ATTEMPT, wire.EXEMPT_EPOCHS),
-    *(wire.LAST_EXEMPT_EPOCH, wire.ESCALATION_USES, "restarts", "restartsCountTowardsMax", "terminalState"),
+    *(wire.LAST_EXEMPT_EPOCH, wire.ESCALATION_USES, "restarts", "restartsCountTowardsMax", "terminalState", COUNTERS),
 )
 
 
-@cache
-def _failed_job(attempt: int, text: str, failed: bool) -> Job:
-    manifest = json.loads(text)
-    ended = [{"type": "Failed", "status": "True", "lastTransitionTime": time_of(START_S)}] if failed else []
-    manifest["metadata"] |= {"uid": f"job-{attempt}", "resourceVersion": "1"}
-    return msgspec.convert(manifest | {"status": {"conditions": ended}}, Job)
+def _attempt(jobset: JobSet, index: int) -> int:
+    """Return which attempt the Job of a Pod is in; with one Job of several Pods no Job restarts alone."""
+    return jobset.restarts + jobset.job_restarts_of(WORKERS, index)
 
 
-def _job(jobset: JobSet, *, failed: bool) -> Job:
-    text = _job_text(jobset.restarts)
-    return _failed_job(jobset.restarts, text, failed)
+def _job(jobset: JobSet, index: int, *, failed: bool) -> Job:
+    return _built(jobset.restarts, jobset.job_restarts_of(WORKERS, index), len(jobset.places), index, failed)
 
 
 @cache
-def _job_text(restarts: int) -> str:
-    manifest = jobset_manifest()
+def _built(restarts: int, job_restarts: int, jobs: int, index: int, failed: bool) -> Job:
+    """Return a Job as it is made in an attempt, of a JobSet with so many."""
+    manifest = jobset_manifest(jobs=[replicated_job(WORKERS, pods=2 // jobs, replicas=jobs)])
     manifest["metadata"] |= {"uid": "js", "resourceVersion": "1"}
-    jobset = parse_jobset(manifest | {"status": {"restarts": restarts}})
-    return json.dumps(build_job(jobset, jobset.replicated_job(WORKERS), 0))
+    counters = [{"name": WORKERS, "jobRestarts": [job_restarts] * jobs}]
+    jobset = parse_jobset(manifest | {"status": {"restarts": restarts, COUNTERS: counters}})
+    job = build_job(jobset, jobset.replicated_job(WORKERS), index)
+    ended = [{"type": "Failed", "status": "True", "lastTransitionTime": time_of(START_S)}] if failed else []
+    job["metadata"] |= {"uid": f"job-{index}-{restarts}-{job_restarts}", "resourceVersion": "1"}
+    return msgspec.convert(job | {"status": {"conditions": ended}}, Job)
 
 
 @cache
-def _kube_pod(pod: Pod) -> KubePod:
+def _kube_pod(pod: Pod, name: str) -> KubePod:
     spec: dict[str, Any] = {"activeDeadlineSeconds": 1} if pod.is_ending else {}
-    metadata = {"name": pod.uid, "namespace": "default", "uid": pod.uid, "resourceVersion": "1"}
+    metadata = {"name": name, "namespace": "default", "uid": pod.uid, "resourceVersion": "1"}
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}, KubePod)
 
 

@@ -7,24 +7,20 @@ from dataclasses import replace as changed
 from typing import Any, Final
 
 from inplace.common.bare.record import replace
-from inplace.common.protocol import agent, failure_report, guard, ledger, linked_worker, sidecar, supervisor
+from inplace.common.protocol import agent, guard, ledger, linked_worker, pod
 from inplace.common.protocol.agent import AgentPhase, Announce, TakeConsistentView, Verdict, is_fresh, judge, newest
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.failure_report import (
     ReportDue,
-    ReportSent,
     ReportState,
-    ScheduleReport,
-    WorkerFailed,
-    WorkerStalled,
 )
 from inplace.common.protocol.guard import GuardState, TellEnd, WorkerEnded
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.linked_worker import ABSENT, LinkedWorkerState
-from inplace.common.protocol.supervisor import (
+from inplace.common.protocol.pod import (
+    PodState,
     StartWorker,
     StopWorker,
-    SupervisorState,
     WorkerExited,
     WorkerGone,
     WorkerLife,
@@ -35,8 +31,7 @@ from tests.mistakes import ledger as wrong_ledger
 from tests.mistakes.mistake import Mistake, instead_of
 from tests.model.bug import Bug, dropped
 from tests.model.configurations import kinds
-from tests.model.linked_workers import explore_linked_workers
-from tests.model.links import explore_links
+from tests.model.guarded_pods import explore_containers_pod, explore_process_pod
 from tests.model.pods import Config
 
 Stepping = Callable[..., Any]
@@ -112,15 +107,13 @@ def _starts_the_next(original: Stepping, state: GuardState, ended: WorkerEnded) 
     return replace(after, phase=guard.RUNNING), (*actions[:-1], guard.StartWorker(state.epoch))
 
 
-def _tells_again(original: Stepping, state: ReportState, event: Any) -> Any:
-    if isinstance(event, WorkerFailed | WorkerStalled) and state.failure is not event:
-        return replace(state, failure=event), (ScheduleReport(),)
-    return original(state, event)
+def _tells_again(original: Stepping, state: PodState) -> Any:
+    return original(replace(state, report=ReportState()))
 
 
-def _leaves_untold(original: Stepping, state: sidecar.SidecarState, event: Any) -> Any:
+def _leaves_untold(original: Stepping, state: PodState, event: Any) -> Any:
     after, actions = original(state, event)
-    return original(after, ReportSent()) if isinstance(event, ReportDue) else (after, actions)
+    return pod._told(after) if isinstance(event, ReportDue) else (after, actions)
 
 
 def _is_gone_at_once(original: Stepping, state: LinkedWorkerState) -> Any:
@@ -128,37 +121,32 @@ def _is_gone_at_once(original: Stepping, state: LinkedWorkerState) -> Any:
     return replace(after, peers=state.peers), actions
 
 
-def _cleans_untold(original: Stepping, state: SupervisorState, event: Any) -> Any:
-    is_due = supervisor._is_leaving(state) and isinstance(event, ReportDue)
-    return original(state, ReportSent() if is_due else event)
-
-
-def _never_cleans(original: Stepping, state: SupervisorState, code: int) -> Any:
+def _never_cleans(original: Stepping, state: PodState, code: int) -> Any:
     after, actions = original(replace(state, clean_after=0), code)
     return replace(after, clean_after=state.clean_after), actions
 
 
-def _is_gone_when_it_exits(original: Stepping, state: SupervisorState, event: Any) -> Any:
+def _is_gone_when_it_exits(original: Stepping, state: PodState, event: Any) -> Any:
     if isinstance(event, WorkerGone):
         return state, ()
     after, actions = original(state, event)
     return original(after, WorkerGone()) if isinstance(event, WorkerExited) else (after, actions)
 
 
-def _starts_again(original: Stepping, state: SupervisorState) -> Any:
-    if supervisor._is_leaving(state) or state.code is not None:
+def _starts_again(original: Stepping, state: PodState) -> Any:
+    if pod._is_leaving(state) or state.code is not None:
         return original(state)
     return replace(state, life=WorkerLife.RUNNING), (StartWorker(state.agent.epoch),)
 
 
-def _keeps_no_view(original: Stepping, state: SupervisorState) -> Any:
+def _keeps_no_view(original: Stepping, state: PodState) -> Any:
     old = state.agent
     new = agent.AgentState(previous=old.epoch, reached=old.reached, leased=old.leased)
     return replace(state, agent=new, life=WorkerLife.ABSENT, report=ReportState()), ()
 
 
-def _restarts_the_completed(original: Stepping, state: SupervisorState, code: int, *, was_running: bool) -> Any:
-    is_done = was_running and code == 0 and 0 not in state.final_codes and supervisor._restarts_in_place(state)
+def _restarts_the_completed(original: Stepping, state: PodState, code: int, *, was_running: bool) -> Any:
+    is_done = was_running and code == 0 and 0 not in state.final_codes and pod._restarts_in_place(state)
     return None if is_done else original(state, code, was_running=was_running)
 
 
@@ -260,61 +248,61 @@ BUGS: Final = (
             ),
         ),
     ),
-    Bug("guard: starts its worker before the lift", explore_links, instead_of(guard._stop, _starts_unlinked)),
+    Bug("guard: starts its worker before the lift", explore_containers_pod, instead_of(guard._stop, _starts_unlinked)),
     Bug(
         "guard: does not end its worker when the agent leaves",
-        explore_links,
+        explore_containers_pod,
         instead_of(
             guard._stop, lambda original, state: original(state) if state.phase == guard.WAITING else (state, ())
         ),
     ),
-    Bug("guard: tells of a final code", explore_links, instead_of(guard._ended, _tells_final_codes)),
-    Bug("guard: tells of a Pod that ends", explore_links, instead_of(guard._ended, _tells_every_death)),
-    Bug("guard: keeps a death to itself", explore_links, _without(guard._ended, TellEnd)),
-    Bug("sidecar: tells of each death in its Pod", explore_links, instead_of(failure_report.step, _tells_again)),
-    Bug("sidecar: leaves before its PATCH is out", explore_links, instead_of(sidecar.step, _leaves_untold)),
+    Bug("guard: tells of a final code", explore_containers_pod, instead_of(guard._ended, _tells_final_codes)),
+    Bug("guard: tells of a Pod that ends", explore_containers_pod, instead_of(guard._ended, _tells_every_death)),
+    Bug("guard: keeps a death to itself", explore_process_pod, _without(guard._ended, TellEnd)),
+    Bug("pod: tells of each death", explore_containers_pod, instead_of(pod._lost, _tells_again)),
+    Bug("pod: leaves before its PATCH is out", explore_containers_pod, instead_of(pod._tell, _leaves_untold)),
     Bug(
         "guard: says that nothing is left beside what its worker left",
-        explore_linked_workers,
+        explore_process_pod,
         instead_of(guard._ended, lambda original, state, ended: original(state, replace(ended, is_tree_gone=True))),
     ),
     Bug(
         "guard: starts the next worker without a lift",
-        explore_linked_workers,
+        explore_process_pod,
         instead_of(guard._ended, _starts_the_next),
     ),
     Bug(
         "guard: does not end its worker when the agent says so",
-        explore_linked_workers,
+        explore_process_pod,
         instead_of(guard._told_to_end, lambda original, state, number: (state, ())),
     ),
     Bug(
         "linked worker: the next epoch is announced before the guard says that nothing is left",
-        explore_linked_workers,
+        explore_process_pod,
         instead_of(linked_worker._settled, _is_gone_at_once),
     ),
     Bug(
         "linked worker: a container that is gone counts as one that waits",
-        explore_linked_workers,
+        explore_process_pod,
         instead_of(
             linked_worker._left,
             lambda original, state, number: original(linked_worker._at(state, number, ABSENT), number),
         ),
     ),
     Bug(
-        "supervisor: leaves for clean containers before its PATCH is out",
-        explore_linked_workers,
-        instead_of(supervisor._tell, _cleans_untold),
+        "pod: leaves for clean containers before its PATCH is out",
+        explore_process_pod,
+        instead_of(pod._tell, _leaves_untold),
     ),
     Bug(
-        "supervisor: never asks for clean containers",
-        explore_linked_workers,
-        instead_of(supervisor._exited, _never_cleans),
+        "pod: never asks for clean containers",
+        explore_process_pod,
+        instead_of(pod._exited, _never_cleans),
     ),
     Bug(
         "supervisor: announces when its worker exits, not when the tree is gone",
         _SUPERVISED,
-        instead_of(supervisor.step, _is_gone_when_it_exits),
+        instead_of(pod.step, _is_gone_when_it_exits),
     ),
     Bug(
         "supervisor: announces the next epoch beside a running worker",
@@ -324,18 +312,18 @@ BUGS: Final = (
     Bug(
         "supervisor: starts the worker again in the epoch that is over",
         _SUPERVISED,
-        instead_of(supervisor._gone, _starts_again),
+        instead_of(pod._gone, _starts_again),
     ),
-    Bug("supervisor: does not stop its worker", _SUPERVISED, _without(supervisor._follow, StopWorker)),
+    Bug("supervisor: does not stop its worker", _SUPERVISED, _without(pod._follow, StopWorker)),
     Bug(
         "supervisor: keeps no view for the next machine",
         _SUPERVISED,
-        instead_of(supervisor._begin_again, _keeps_no_view),
+        instead_of(pod._begin_again, _keeps_no_view),
     ),
     Bug(
         "supervisor: restarts the group for a worker that completed",
         Config(2, 1, kinds("success"), supervisor=True),
-        instead_of(supervisor._last_code, _restarts_the_completed),
+        instead_of(pod._last_code, _restarts_the_completed),
     ),
     Bug("supervisor: the agent lifts without Accepted", _SUPERVISED, _LIFTS_UNANSWERED),
     Bug("supervisor: the agent lifts on e >= S", _SUPERVISED, wrong_agent.LIFTS_BEFORE_SYNC),

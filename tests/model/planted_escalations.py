@@ -11,10 +11,12 @@ from inplace.common.protocol.decision import Decision
 from inplace.controller.plan import escalation as plan_escalation
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.executions import recreate_jobs
 from inplace.controller.spec import escalation as spec_escalation
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.escalation import FAIL, Escalation, Use, kept
 from inplace.controller.spec.kinds import Pod
+from inplace.controller.spec.places import Place
 from inplace.controller.spec.scopes import Scope
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group, ScopeLedger
@@ -23,6 +25,7 @@ from tests.model.bug import Bug
 from tests.model.escalations import ESCALATIONS, explore_escalations
 
 _BY_POD: Final = partial(explore_escalations, ESCALATIONS[1])
+_BY_JOB: Final = partial(explore_escalations, ESCALATIONS[3])
 
 
 def _keeps_half(
@@ -56,6 +59,11 @@ def _blames_any(
 def _goes_on(original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision) -> Decision:
     climbed = original(draft, scope, decision)
     return climbed if FAIL in draft.escalation_steps else decision
+
+
+def _blames_the_other(original: Callable[..., Place | None], draft: Draft, scope: Scope) -> Place | None:
+    place = original(draft, scope)
+    return None if place is None else (place[0], 1 - place[1])
 
 
 ESCALATION_BUGS: Final = (
@@ -99,6 +107,24 @@ ESCALATION_BUGS: Final = (
         "escalation: maxRestarts counts what RecreateJobs recreates twice",
         _BY_POD,
         within(plan_escalation._recreate, instead_of(exempt_next_epoch, lambda original, *_, **__: None)),
+    ),
+    Bug(
+        "escalation: recreates the Job of a healthy Pod",
+        _BY_JOB,
+        instead_of(plan_escalation._failed_place, _blames_the_other),
+    ),
+    Bug(
+        "escalation: maxRestarts counts a Job that is recreated alone twice",
+        _BY_JOB,
+        within(
+            plan_escalation._recreate_job,
+            instead_of(
+                recreate_jobs,
+                lambda original, draft, replicated_job, indexes, counted: original(
+                    draft, replicated_job, indexes, (*counted, *counted)
+                ),
+            ),
+        ),
     ),
     Bug(
         "escalation: S grows past the Pod that is to be replaced",

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from inplace.common.bare.record import replace
-from inplace.common.protocol import agent, supervisor
+from inplace.common.protocol import agent
+from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import AgentPhase, AgentState, Verdict, judge
 from inplace.common.protocol.lease import fenced_in_s, renewed_until_s
 from inplace.common.protocol.ledger import Ledger
@@ -76,6 +77,6 @@ FENCE_BUGS: Final = (
     Bug(
         "supervisor: a worker in its grace outlives the lease",
         explore_promises,
-        instead_of(supervisor._keep_lease, lambda original, state, *, held: (original(state, held=held)[0], ())),
+        instead_of(pod_machine._keep_lease, lambda original, state, *, held: (original(state, held=held)[0], ())),
     ),
 )

@@ -7,7 +7,7 @@ PATCHes and watch bring nothing. An answer shows any status since the read was s
 it likes, and somebody writes any next status at any time.
 
 Not modelled: an agent that dies. A supervisor's worker dies with the container whose main process it is, and that a
-guard's worker ends `tests.model.linked_workers` shows. Nor a status that is lost.
+guard's worker ends `tests.model.guarded_pods` shows. Nor a status that is lost.
 """
 
 from __future__ import annotations

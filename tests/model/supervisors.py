@@ -18,17 +18,17 @@ from inplace.common.protocol.agent import (
     View,
 )
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.supervisor import (
+from inplace.common.protocol.pod import (
     Leave,
+    PodState,
     StartWorker,
     StopWorker,
-    SupervisorState,
     Terminate,
     WorkerExited,
     WorkerGone,
     WorkerLife,
 )
-from inplace.common.protocol.supervisor import step as step_supervisor
+from inplace.common.protocol.pod import step as step_supervisor
 from tests.model.pods import (
     COMPLETE,
     FAILED,
@@ -63,12 +63,12 @@ class SupervisorMoves:
     def first(self, previous: int | None = None, reached: int = 0) -> Any:
         """Return the machine of a process that has just started."""
         leased = not self.config.fence
-        return SupervisorState(AgentState(previous=previous, reached=reached, leased=leased))
+        return PodState(AgentState(previous=previous, reached=reached, leased=leased))
 
     def at_work(self) -> Any:
         """Return the machine of a supervisor whose worker runs in epoch 1."""
         lifted = AgentState(phase=AgentPhase.LIFTED, epoch=1, view=View(1, 0))
-        return SupervisorState(lifted, WorkerLife.RUNNING)
+        return PodState(lifted, WorkerLife.RUNNING)
 
     def moves(self, slot: SlotState, pod: Pod, versions: tuple[Version, ...]) -> Iterator[PodMove]:
         """Yield every move."""

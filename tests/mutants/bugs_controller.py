@@ -15,7 +15,9 @@ from inplace.common.protocol.ledger import Ledger
 from inplace.controller.act.execute import ActionsFailedError
 from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError, LeaseOptions
+from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.spec.crash_loop import CrashLoop
+from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.membership import Membership
@@ -231,6 +233,24 @@ CONTROLLER = (
         Area.CONTROLLER,
         (within(Membership._follow, instead_of(Group.reshape, lambda original, self: None)),),
         faults=("resize",),
+    ),
+)
+
+MARKED = (
+    Mutant(
+        "a Pod that leaves its node counts at the barrier",
+        Area.CONTROLLER,
+        (instead_of(JobSet.replaced_pods, lambda original, self: frozenset()),),
+        faults=(
+            "node-cordoned",
+            "term-ignored",  # a Pod that ends at once counts for no barrier
+        ),
+    ),
+    Mutant(
+        "a Pod that leaves its node is never ended",
+        Area.CONTROLLER,
+        (instead_of(replace_pods, lambda original, draft: False),),
+        faults=("node-cordoned",),
     ),
 )
 

@@ -10,7 +10,7 @@ from inplace.agent.agent import Agent
 from inplace.agent.announce.announcer import Announcer
 from inplace.agent.announce.jobset_events import is_of
 from inplace.agent.announce.jobset_requests import list_request
-from inplace.agent.supervisor import SupervisorAgent
+from inplace.agent.worker_keeper import WorkerKeeper
 from inplace.common.bare.record import replace
 from inplace.common.protocol.agent import Accepted, AgentPhase
 from inplace.common.protocol.agent import step as step_agent
@@ -45,7 +45,7 @@ async def _never(original: Callable[..., Coroutine[Any, Any, None]], self: Agent
 
 
 async def _waits_without_end(
-    original: Callable[..., Coroutine[Any, Any, None]], self: SupervisorAgent, grace_s: float
+    original: Callable[..., Coroutine[Any, Any, None]], self: WorkerKeeper, grace_s: float
 ) -> None:
     await asyncio.Event().wait()
 
@@ -202,7 +202,7 @@ AGENT = (
     Mutant(
         "a worker that ignores SIGTERM is waited for without end",
         Area.AGENT,
-        (instead_of(SupervisorAgent._kill_after, _waits_without_end),),
+        (instead_of(WorkerKeeper._kill_after, _waits_without_end),),
         "JobSet #928: no restart begins before the failed Job's last Pod has ended",
         faults=("term-ignored",),
     ),

@@ -1,10 +1,12 @@
 """
-One Pod of depth `process`, explored: the real machines of its agent, of the link's two ends and of its guard.
+One guarded Pod of either depth, explored: the real machines of its agent, of the link's two ends and of its guard.
 
-The agent's machine is production's supervisor; between it and the guard stand `common.protocol.linked_worker` and
-messages that are taken in later than they are sent, in their order. A worker has a main process, and a tree that may
-outlive it. Agent, guard and connection may each end between any two moves; kubelet then removes all containers and
-starts them.
+Between the Pod's machine and the guard stand `common.protocol.linked_worker` and messages that are taken in later than
+they are sent, in their order. A worker has a main process, and a tree that may outlive it. Agent, guard and connection
+may each end between any two moves; kubelet then removes all containers and starts them. In depth `containers` the Pod
+has another container, of whose guard only the death is of interest, and its worker may hang.
+
+What `tests.model.world` takes for granted of a guarded Pod is proved here: who is alive when, and what was told.
 """
 
 from __future__ import annotations
@@ -12,10 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from inplace.common.protocol import guard, supervisor
+from inplace.common.protocol import guard
 from inplace.common.protocol.agent import Accepted, AgentPhase, Announce, GiveUp, View
 from inplace.common.protocol.errors import InvariantError, RemoteProtocolError
-from inplace.common.protocol.failure_report import ReportDue, ReportSent, ScheduleReport, SendReport
+from inplace.common.protocol.failure_report import (
+    ReportDue,
+    ReportSent,
+    ScheduleReport,
+    SendReport,
+    WorkerStalled,
+)
 from inplace.common.protocol.guard import (
     AgentSignal,
     BarrierLifted,
@@ -34,6 +42,7 @@ from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Lifted, 
 from inplace.common.protocol.linked_worker import (
     Exited,
     Gone,
+    Greeted,
     Heard,
     Lift,
     LinkedWorkerState,
@@ -43,24 +52,26 @@ from inplace.common.protocol.linked_worker import (
     Tell,
 )
 from inplace.common.protocol.linked_worker import step as step_linked_worker
-from inplace.common.protocol.supervisor import (
-    SupervisorState,
+from inplace.common.protocol.pod import (
+    Leave,
+    PodState,
+    StartWorker,
+    StopWorker,
     Terminate,
     WorkerExited,
     WorkerGone,
     WorkerLife,
     WorkerLost,
 )
-from inplace.common.protocol.supervisor import step as step_supervisor
+from inplace.common.protocol.pod import step as step_pod
 from tests.model.explore import Result
 from tests.model.search import canonical, search
 
-NAME: Final = "one guarded Pod, depth process"
+OTHER: Final = 1  # the connection of the other container's guard
 FINAL_CODE: Final = 42
 CLEAN_CODE: Final = 88
 CLEAN_AFTER: Final = 2  # failures in a row
-FAULTS_MAX: Final = 2  # ends of the agent, the guard, their connection or the Pod, and trees that survive SIGKILL
-EPOCHS_MAX: Final = 2  # of one exploration: what happens in a third epoch has happened in the second
+FAULTS_MAX: Final = 2  # a worker that hangs or survives SIGKILL, an end of agent, guard, connection or Pod
 SIGTERM, SIGKILL = 15, 9
 END: Final = "end of the link"
 
@@ -71,14 +82,16 @@ P4: Final = "P4 agent and guard wait for each other"
 P5: Final = "P5 a worker's container is gone, and its agent was not told"
 P6: Final = "P6 an agent left for clean containers before its PATCH was answered, or its time was over"
 P7: Final = "P7 a process was restarted once more although its worker failed twice in a row"
+P8: Final = "P8 an agent told twice of one worker"
+P9: Final = "P9 a death was told that was none: code 0, a final code, or the end of the Pod"
 INVARIANT: Final = "INV production code raised InvariantError"
 
 
 class Pod(NamedTuple):
-    """One Pod of depth `process`.
+    """One guarded Pod.
 
     Args:
-        agent: SupervisorState; None while its process is gone.
+        agent: PodState; None while its process is gone.
         worker: LinkedWorkerState, the agent's.
         guard: GuardState; None while its container is gone.
         main: the epoch of the main process that runs; 0 for none.
@@ -94,6 +107,8 @@ class Pod(NamedTuple):
         completed: the guard left, and its container is not started again by itself.
         epoch: S.
         deprecated: D, 0 or S.
+        other: what the other container's guard said last: "", "started", "failed" or, when it is gone, "left".
+        hung: the watchdog found that this process's worker hangs.
         faults: how many there were.
     """
 
@@ -114,6 +129,8 @@ class Pod(NamedTuple):
     completed: bool = False
     epoch: int = 0
     deprecated: int = 0
+    other: str = ""
+    hung: bool = False
     faults: int = 0
     rule: str = ""
 
@@ -121,14 +138,26 @@ class Pod(NamedTuple):
 Move = tuple[str, Pod]
 
 
-class ProcessWorld:
-    """Knows every move of such a Pod."""
+class GuardedPodWorld:
+    """Knows every move of such a Pod.
+
+    Args:
+        stays: its guard stays when its worker ends: depth `process`.
+    """
+
+    def __init__(self, *, stays: bool) -> None:
+        self._stays = stays
 
     def first(self, epoch: int = 0, deprecated: int = 0) -> Pod:
         """Return a Pod whose containers have just started."""
-        agent = SupervisorState(clean_code=CLEAN_CODE, is_guarded=True, clean_after=CLEAN_AFTER)
+        agent = PodState(
+            restart_code=None if self._stays else CLEAN_CODE,
+            clean_code=CLEAN_CODE,
+            is_guarded=True,
+            clean_after=CLEAN_AFTER,
+        )
         guard = GuardState(final_codes=frozenset({FINAL_CODE}))
-        return Pod(agent, LinkedWorkerState(), guard, epoch=epoch, deprecated=deprecated)
+        return Pod(agent, self._new_worker(), guard, epoch=epoch, deprecated=deprecated)
 
     def moves(self, pod: Pod) -> Iterator[Move]:
         """Yield every move."""
@@ -138,9 +167,10 @@ class ProcessWorld:
             yield from self._guard_moves(pod)
         if pod.agent is not None and pod.guard is not None:
             if not pod.linked and pod.guard.phase == "waiting" and END not in pod.to_agent:
-                hello = StayOn()
-                yield "guard and agent connect", pod._replace(linked=True, to_guard=(hello,), to_agent=())
-            if pod.linked:
+                hello = (StayOn(),) if self._stays else ()
+                linked = pod._replace(linked=True, to_guard=hello, to_agent=())
+                yield "guard and agent connect", self._carried(linked, Greeted(0))
+            if pod.linked and self._stays:
                 yield "the connection breaks", self._unlinked(_faulty(pod))
         if (pod.agent is None or (pod.guard is None and not pod.completed)) and not pod.ending:
             yield "kubelet removes all containers and starts them", self._restarted(pod)
@@ -195,7 +225,25 @@ class ProcessWorld:
             yield "agent: the grace is over", self._carried(pod, SignalWorkers(SIGKILL))
         if pod.agent.code is None:
             yield self._stepped(_faulty(pod), Terminate(SIGTERM), "gets SIGTERM")
+        if pod.agent.life is WorkerLife.RUNNING and not pod.hung:
+            stalled = WorkerStalled(agent.epoch, 60, None)
+            yield self._stepped(_faulty(pod)._replace(hung=True), stalled, "finds that its worker hangs")
+        if not self._stays and pod.agent.life in (WorkerLife.RUNNING, WorkerLife.LEFTOVERS):
+            yield from self._other_moves(pod)
         yield "the agent is killed", self._agent_gone(_faulty(pod))
+
+    def _other_moves(self, pod: Pod) -> Iterator[Move]:
+        """Yield what the other container's worker does."""
+        epoch = pod.agent.agent.epoch
+        may_start = pod.worker.epoch is not None and not pod.worker.is_ending
+        if not pod.other and may_start:
+            greeted = self._carried(pod._replace(other="started"), Greeted(OTHER))
+            yield "the other worker starts", self._carried(greeted, Heard(OTHER, Started(epoch)))
+        elif pod.other == "started" and may_start:
+            failed = pod._replace(other="failed")
+            yield "the other worker fails", self._carried(failed, Heard(OTHER, Failed(epoch, 1)))
+        if pod.other in ("started", "failed"):
+            yield "the other container ends", self._carried(pod._replace(other="left"), PeerLeft(OTHER))
 
     def _guard_moves(self, pod: Pod) -> Iterator[Move]:
         if pod.to_guard:
@@ -219,7 +267,7 @@ class ProcessWorld:
     def _stepped(self, pod: Pod, event: Any, text: str) -> Move:
         """Step the agent's machine, and perform its actions."""
         try:
-            state, actions = step_supervisor(pod.agent, event)
+            state, actions = step_pod(pod.agent, event)
         except InvariantError:
             return f"agent: {text}", pod._replace(rule=INVARIANT)
         pod = pod._replace(agent=canonical(state))
@@ -230,15 +278,16 @@ class ProcessWorld:
                     pod = pod._replace(rule=P2)
                 case Announce() if state.failures >= CLEAN_AFTER:
                     pod = pod._replace(rule=P7)
-                case supervisor.StartWorker(epoch):
-                    pod = self._carried(pod, Lift(epoch or 0))
-                case supervisor.StopWorker():
+                case StartWorker(epoch):
+                    fresh = pod._replace(due=False, patch="", hung=False)
+                    pod = self._carried(fresh, Lift(epoch or 0))
+                case StopWorker():
                     pod = self._carried(pod, SignalWorkers(SIGTERM))
                 case ScheduleReport():
-                    pod = pod._replace(due=True, patch="")
+                    pod = pod._replace(due=True)
                 case SendReport():
-                    pod = pod._replace(patch="sent")
-                case supervisor.Leave(code):
+                    pod = pod._replace(patch="sent", rule=P8 if pod.patch else pod.rule)
+                case Leave(code):
                     silent = code == CLEAN_CODE and pod.patch != "over" and pod.deprecated < state.agent.epoch
                     pod = self._agent_gone(pod._replace(rule=P6 if silent else pod.rule))
                     break
@@ -277,7 +326,7 @@ class ProcessWorld:
             state, actions = step_guard(pod.guard, event)
         except InvariantError:
             return f"guard: {text}", pod._replace(rule=INVARIANT)
-        pod = pod._replace(guard=state)
+        was_ending, pod = pod.guard.phase == "ending", pod._replace(guard=state)
         for action in actions:
             text += f" -> {type(action).__name__}"
             match action:
@@ -290,6 +339,8 @@ class ProcessWorld:
                 case TellEnding(epoch):
                     pod = self._said(pod, Ending(epoch))
                 case TellEnd(epoch, code, failed):
+                    if failed and (code in (0, FINAL_CODE) or was_ending):
+                        pod = pod._replace(rule=P9)
                     pod = self._said(pod, Failed(epoch, code) if failed else Ended(epoch, code))
                 case TellAbsent():
                     pod = self._said(pod, Absent(0))
@@ -316,18 +367,32 @@ class ProcessWorld:
 
     def _agent_gone(self, pod: Pod) -> Pod:
         pod = self._unlinked(pod._replace(agent=None, lost=0))
-        return pod._replace(worker=LinkedWorkerState(), to_agent=(), news=(), due=False, patch="")
+        return pod._replace(worker=self._new_worker(), to_agent=(), news=(), due=False, patch="", other="", hung=False)
+
+    def _new_worker(self) -> Any:
+        return LinkedWorkerState(stays=self._stays)
 
 
 def _faulty(pod: Pod) -> Pod:
     return pod._replace(faults=pod.faults + 1)
 
 
-def explore_linked_workers() -> Result:
+def explore_process_pod() -> Result:
     """Visit every state of one Pod of depth `process`, nearest first; stop at the first that breaks a rule."""
+    # What happens in a third epoch has happened in the second.
+    return _explore("one guarded Pod, depth process", stays=True, epochs_max=2)
+
+
+def explore_containers_pod() -> Result:
+    """Visit every state of one Pod of depth `containers`."""
+    # No process outlives an epoch.
+    return _explore("one guarded Pod, depth containers", stays=False, epochs_max=1)
+
+
+def _explore(name: str, *, stays: bool, epochs_max: int) -> Result:
     return search(
-        NAME,
-        ProcessWorld(),
-        is_last=lambda pod: pod.epoch > EPOCHS_MAX,
+        name,
+        GuardedPodWorld(stays=stays),
+        is_last=lambda pod: pod.epoch > epochs_max,
         may_be=lambda pod: pod.faults <= FAULTS_MAX,
     )
