@@ -104,15 +104,29 @@ _IMAGE: Final = """\
           image: {{ .repository }}{{ with .digest }}@{{ . }}{{ else }}{{ $suffix }}{{ end }}
           imagePullPolicy: {{ .pullPolicy }}
           {{- end }}
-          {{- if or .Values.beside (ne .Values.logLevel "info") }}
-          args:
+"""
+_AGENT_IMAGE: Final = (
+    "            - --agent-image=inplace-agent # as your nodes pull it; without this line no Pod gets an agent\n"
+)
+_AGENT_ARGS: Final = """\
+            {{- with .Values.agent.image }}
+            - --agent-image={{ . }}
+            {{- end }}
+            {{- if .Values.agent.copy }}
+            - --agent-copy
+            {{- end }}
+            {{- if .Values.agent.optIn }}
+            - --agent-opt-in
+            {{- end }}
+"""
+_ARGS: Final = """\
             {{- if .Values.beside }}
             - --beside
             {{- end }}
             {{- if ne .Values.logLevel "info" }}
             - --log-level={{ .Values.logLevel }}
             {{- end }}
-          {{- end }}
+          env:
 """
 _ANNOTATIONS: Final = """\
   {{- with .Values.annotations }}
@@ -190,6 +204,7 @@ TABLE: Final = (
         values={_NAMESPACE: "{{- if .Values.namespace.create }}\n" + _NAMESPACE + "{{- end }}\n"},
         namespaces=6,
     ),
+    Template("rbac/agents.yaml"),
     Template("rbac/users.yaml"),
     Template("admission/jobsets.yaml"),
     Template("admission/immutable.yaml"),
@@ -203,6 +218,8 @@ TABLE: Final = (
             "    spec:\n      serviceAccountName": _POD_ANNOTATIONS + "    spec:\n      serviceAccountName",
             "      containers:\n": _SCHEDULING,
             "          image: inplace-controller\n          imagePullPolicy: IfNotPresent\n": _IMAGE,
+            _AGENT_IMAGE: _AGENT_ARGS,
+            "          env:\n": _ARGS,
             _RESOURCES: "          resources:\n            {{- toYaml .Values.resources | nindent 12 }}\n",
         },
         namespaces=2,

@@ -39,7 +39,7 @@ class Attempt:
     Args:
         claim: what the attempt tries, as text.
         body: None sends none.
-        path: with {namespace}, {foreign} (a namespace where the account has no rights) and {uid} (of OWN).
+        path: with {namespace}, {foreign} (a namespace where the account has no rights) and {account} (the agent's).
         token: a key of the scene's clients.
         words: the policy's message when RBAC allows everything; "" when RBAC alone, or the token, prevents the attempt.
     """
@@ -292,7 +292,7 @@ BEYOND_PODS: Final = (
     ),
     Attempt("switch its JobSet's restarts off", _metadata("annotations", {wire.DISABLE: ""}), "", path=_JOBSET),
     Attempt("write its JobSet's epochs", {"status": {wire.SYNCED_EPOCH: 9}}, "", path=f"{_JOBSET}/status"),
-    Attempt("ask for another Pod's token", _TOKEN, "", method="POST", path=f"{_ACCOUNTS}/{ACCOUNT}/token"),
+    Attempt("ask for another Pod's token", _TOKEN, "", method="POST", path=f"{_ACCOUNTS}/{{account}}/token"),
     Attempt(
         "give itself more rights",
         {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},

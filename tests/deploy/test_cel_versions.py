@@ -31,6 +31,7 @@ SINCE_MINOR: Final[dict[str, int]] = {
             *("format", "join", "lowerAscii", "replace", "split", "substring", "trim", "upperAscii"),
             *("find", "findAll", "indexOf", "isSorted", "lastIndexOf", "max", "min", "sum"),
             *("hasValue", "isQuantity", "optMap", "orValue", "quantity", "value"),
+            *("allowed", "check", "group", "name", "namespace", "resource"),  # of an authorizer
         ),
         30,
     ),

@@ -147,6 +147,7 @@ def test_the_agents_columns_are_there() -> None:
         wire.COLUMN_CURRENT,
         wire.COLUMN_PREVIOUS,
         wire.COLUMN_STRATEGY,
+        wire.COLUMN_RESTART_IN_PLACE,
         wire.COLUMN_DISABLED,
         wire.COLUMN_UID,
         wire.COLUMN_SCOPED,
@@ -156,6 +157,9 @@ def test_the_agents_columns_are_there() -> None:
     assert {title for title, column in columns().items() if column.get("priority") == 1} == titles
     assert columns()[wire.COLUMN_DISABLED]["jsonPath"] == (
         r".metadata.annotations['jobset\.sigs\.k8s\.io/disable-in-place-restart']"
+    )
+    assert columns()[wire.COLUMN_RESTART_IN_PLACE]["jsonPath"] == (
+        r".metadata.annotations['inplace\.dev/restart-in-place']"
     )
     assert columns()[wire.COLUMN_STALL_AFTER]["jsonPath"] == r".metadata.annotations['inplace\.dev/stall-after']"
     assert columns()[wire.COLUMN_START_STALL_AFTER]["jsonPath"] == (

@@ -7,7 +7,8 @@ from pathlib import Path
 import yaml
 
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.preflight import LEASE_VERBS, NEEDED, POLICIES
+from inplace.controller.plan.binding import ROLE
+from inplace.controller.preflight import FOR_AGENTS, FOR_OPT_IN, FOR_REFUSALS, LEASE_VERBS, NEEDED, POLICIES
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
 
@@ -30,7 +31,8 @@ def granted(found: KubeObject) -> dict[str, set[str]]:
 
 def test_the_controller_asks_for_what_it_is_given() -> None:
     """The preflight checks exactly the rights of the ClusterRole."""
-    assert granted(role("ClusterRole", "inplace-controller")) == {what: set(verbs) for what, verbs in NEEDED.items()}
+    needed = {what: set(verbs) for what, verbs in (NEEDED | FOR_AGENTS | FOR_OPT_IN | FOR_REFUSALS).items()}
+    assert granted(role("ClusterRole", "inplace-controller")) == needed
 
 
 def test_the_lease_is_checked_too() -> None:
@@ -50,6 +52,13 @@ def test_the_preflight_may_read_what_it_looks_for() -> None:
     assert named == {"jobsets.jobset.x-k8s.io", *POLICIES}
 
 
+BINDS = {
+    "apiGroups": ["rbac.authorization.k8s.io"],
+    "resources": ["clusterroles"],
+    "resourceNames": [ROLE],
+    "verbs": ["bind"],
+}
+CREATES_BINDINGS = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": ["create"]}
 WRITES = {"create", "update", "patch", "delete", "deletecollection", "*"}
 
 
@@ -62,12 +71,38 @@ def test_nobody_but_the_controller_writes_a_status() -> None:
 
 
 def test_the_controllers_token_reads_no_secret_and_changes_no_right() -> None:
-    """The controller has no right to Secrets, ConfigMaps, roles, Pod creation, exec or tokens, and no wildcard."""
+    """No right to Secrets, ConfigMaps, Pod creation, exec or tokens, no wildcard; of roles it may bind the agents'."""
     rules = role("ClusterRole", "inplace-controller")["rules"] + role("Role", "inplace-controller")["rules"]
     for rule in rules:
         assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
-        assert "rbac.authorization.k8s.io" not in rule["apiGroups"]
+        if "rbac.authorization.k8s.io" in rule["apiGroups"]:
+            assert rule in (BINDS, CREATES_BINDINGS)
+            continue
         assert not {"secrets", "configmaps", "serviceaccounts", "serviceaccounts/token"} & set(rule["resources"])
         assert not {"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers"} & set(rule["resources"])
         assert not ("pods" in rule["resources"] and {"create", "delete"} & set(rule["verbs"]))
         assert not {"impersonate", "escalate", "bind"} & set(rule["verbs"])
+
+
+def test_an_agent_may_do_no_more_than_the_role_of_a_namespace_gives() -> None:
+    """The agents' ClusterRole is the Role of deploy/agent and the right by which admission knows an agent."""
+    documents = list(yaml.safe_load_all((RBAC.parent / "agent" / "agent.yaml").read_text()))
+    namespaced = next(found for found in documents if found["kind"] == "Role")
+    shipped = role("ClusterRole", ROLE, "agents.yaml")
+    announce = {"apiGroups": ["inplace.dev"], "resources": ["epochs"], "verbs": ["announce"]}
+    assert shipped["rules"] == [*namespaced["rules"], announce]
+    assert "aggregationRule" not in shipped
+    assert "labels" not in shipped["metadata"]
+
+
+def test_a_namespaces_admin_may_bind_that_role_and_not_announce() -> None:
+    """The built-in role admin gets `bind` of the agents' ClusterRole, and not its rights."""
+    binder = role("ClusterRole", "inplace-agent-binder", "agents.yaml")
+    assert binder["metadata"]["labels"] == {"rbac.authorization.k8s.io/aggregate-to-admin": "true"}
+    assert binder["rules"] == [BINDS]
+
+
+def test_the_controller_may_not_announce() -> None:
+    """Whoever may announce and may only patch Pods is restricted as an agent; the controller patches Pods of others."""
+    groups = {group for rule in role("ClusterRole", "inplace-controller")["rules"] for group in rule["apiGroups"]}
+    assert "inplace.dev" not in groups

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from inplace.agent.barrier.address import OUR_PORT
+from inplace.common.wire.barrier import OUR_PORT
 
 POLICY = yaml.safe_load((Path(__file__).parents[2] / "deploy/workers/network.yaml").read_text())
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.install.packages import REPOSITORY, build_packages, installed
+from tests.install.packages import build_packages, installed
 
 COMMAND_S_MAX = 120.0
 TOP = {"inplace"}  # the names at the top of site-packages
@@ -127,32 +127,18 @@ def test_commands_without_a_cluster(programs: Path, empty: Path) -> None:
     assert list(empty.iterdir()) == []
 
 
-@pytest.mark.parametrize("options", [(), ("--agent-pyz",)], ids=["installed-agent", "one-file-agent"])
-def test_commands_with_a_cluster(programs: Path, empty: Path, options: tuple[str, ...]) -> None:
+def test_commands_with_a_cluster(programs: Path, empty: Path) -> None:
     """A demo of real processes restarts, and `status`, `explain`, `timeline` and `restart` read its cluster."""
     before = _files(programs.parent)
-    with cluster(programs, empty, *options) as kubeconfig:
-        seen = json.loads(run(programs, empty, "status", "train", "--output", "json", kubeconfig=kubeconfig))
-        assert seen["name"] == "train"
-        assert "train" in run(programs, empty, "status", kubeconfig=kubeconfig)
-        assert "epoch 2" in run(programs, empty, "explain", "train", kubeconfig=kubeconfig)
-        assert run(programs, empty, "timeline", "train", kubeconfig=kubeconfig)
-        run(programs, empty, "restart", "train", "--wait", kubeconfig=kubeconfig)
+    with cluster(programs, empty) as kubeconfig:
+        seen = json.loads(run(programs, empty, "status", "plain", "--output", "json", kubeconfig=kubeconfig))
+        assert seen["name"] == "plain"
+        assert "plain" in run(programs, empty, "status", kubeconfig=kubeconfig)
+        assert "epoch 2" in run(programs, empty, "explain", "plain", kubeconfig=kubeconfig)
+        assert run(programs, empty, "timeline", "plain", kubeconfig=kubeconfig)
+        run(programs, empty, "restart", "plain", "--wait", kubeconfig=kubeconfig)
     assert list(empty.iterdir()) == []
     assert _files(programs.parent) == before
-
-
-def test_the_one_file_agent_carries_our_licence(programs: Path, empty: Path) -> None:
-    """`python -m inplace.cli.agent_pyz` writes where it is run, with this project's licence inside."""
-    subprocess.run(
-        [programs / "python", "-m", "inplace.cli.agent_pyz"],
-        cwd=empty,
-        env=environment(empty),
-        check=True,
-        capture_output=True,
-    )
-    inside = zipfile.ZipFile(empty / "dist" / "inplace-agent.pyz").read("LICENSE")
-    assert inside == (REPOSITORY / "LICENSE").read_bytes()
 
 
 def _files(folder: Path) -> set[Path]:
