@@ -1,7 +1,7 @@
 """
 Start a whole group at one instant against a default kube-apiserver: rejections, and time until the last is ready.
 
-Real agents (`agent.sidecar_agent`), each with TLS connections of its own; with and without deploy/apf, with and without
+Real agents (`agent.agent`), each with TLS connections of its own; with and without deploy/apf, with and without
 slots, in turns within one run. Compared with the same agents admitted only as fast as the server can work (`capacity`:
 a closed loop with the best concurrency that was found), and with agents that send the requests of a plain
 kubernetes_asyncio agent and end where it ends. Server and clients share the machine: read the ratios, and the CPU of

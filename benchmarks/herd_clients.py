@@ -24,8 +24,9 @@ from benchmarks.obvious_client import follow_for_ever
 from inplace.agent.announce.herd import Herd
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
-from inplace.agent.sidecar_agent import SidecarAgent
+from inplace.agent.link.server import NoServer
 from inplace.agent.start.config import AgentConfig
+from inplace.agent.start.sidecar import agent_of
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import Request, Response, Stream
@@ -191,7 +192,7 @@ class _Agents:
         async def run(ready: asyncio.Event) -> None:
             transport = _Transport(inner, self._counter(ready))
             deps = AgentDeps(transport=transport, clock=LoopClock(), rng=Random(index), barrier=quiet, log=quiet)
-            agent = SidecarAgent(config, deps)
+            agent = agent_of(config, deps, NoServer())
             code = await agent.run()
             raise RuntimeError(f"expected agent {index} to wait at its barrier, saw it exit with {code}")
 

@@ -19,7 +19,6 @@ from statistics import median
 from typing import Any, Final
 
 from inplace.cli.demo.manifest import SUPERVISED
-from inplace.cli.manifests.agent_pieces import KEEP_CONTAINERS
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -38,12 +37,11 @@ PHASES: Final = {"deprecated": "deprecated_s", "announced": "announced_s", "sync
 def manifests(pods: int, restarts: int, command: list[str]) -> list[KubeObject]:
     """Return examples/train-supervisor.yaml with the benchmark's worker."""
     documents = with_pods(read_manifests(SUPERVISED), pods)
-    documents[-1]["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0"}
+    documents[-1]["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0", wire.CLEAN_AFTER: "0"}
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = restarts
     (container,) = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     container["command"] = command
-    container["env"].append(dict(KEEP_CONTAINERS))
     return documents
 
 

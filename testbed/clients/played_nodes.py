@@ -80,11 +80,15 @@ class PlayedNodes:
         self.pods: dict[str, PlayedPod] = {}
         self._plane = plane
         self._client = client
-        self._names: list[str] = []
+        self._names: list[str] = []  # whose Leases are renewed
+        self._played: set[str] = set()
         self._tasks: asyncio.TaskGroup
 
-    async def add(self, name: str, **labels: str) -> None:
-        """Make a Ready Node with these labels; `__` stands for `/`."""
+    async def add(self, name: str, *, is_played: bool = True, **labels: str) -> None:
+        """Make a Ready Node with these labels, `__` stands for `/`; somebody else runs the Pods of one not played.
+
+        Such a Node has a taint of its name, so that only Pods that tolerate it run there.
+        """
         marked = {key.replace("__", "/"): value for key, value in labels.items()}
         metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **marked}}
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "played"}
@@ -92,8 +96,11 @@ class PlayedNodes:
         status["conditions"] = [ready | _now("lastHeartbeatTime")]
         lease = {"metadata": {"name": name}, "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, **_renewed()}}
         await self._client.post(LEASES, lease)
-        await self._client.post("/api/v1/nodes", {"metadata": metadata, "status": status})
+        taints = [] if is_played else [{"key": name, "effect": "NoSchedule"}]
+        await self._client.post("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": taints}, "status": status})
         self._names.append(name)
+        if is_played:
+            self._played.add(name)
 
     def of(self, namespace: str) -> dict[str, PlayedPod]:
         """Return the Pods of a namespace by name."""
@@ -131,7 +138,7 @@ class PlayedNodes:
 
     def _take(self, kind: str, stored: Object) -> None:
         """Start, continue or end a Pod."""
-        if kind == "ERROR" or not stored["spec"].get("nodeName"):
+        if kind == "ERROR" or stored["spec"].get("nodeName") not in self._played:
             return
         uid = stored["metadata"]["uid"]
         if kind == "DELETED":

@@ -9,13 +9,14 @@ from typing import Any
 import yaml
 
 from inplace import examples
-from inplace.cli.manifests.agent_pieces import DEPTH, variables
 from inplace.common.wire import names as wire
+from inplace.common.wire.barrier import OUR_PORT
+from inplace.controller.injection.agent_pieces import variables
 
 MODES = ("supervisor", "guarded", "process")
 EXAMPLES = Path(examples.__file__).parent
 GUARDED = EXAMPLES / "train.yaml"
-AGENTS = {entry["name"] for entry in variables(exit_code=None, port=None)}
+AGENTS = {entry["name"] for entry in variables(exit_code=None, port=OUR_PORT)}
 """The variables that an agent reads, which a guard's container does not need."""
 
 
@@ -38,13 +39,12 @@ def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dic
     worker, its_worker = pod["containers"][0], its_pod["containers"][0]
     words = [*its_worker["command"], *its_worker.get("args", ())]
     worker["image"] = its_worker["image"]
-    worker["command"] = ["inplace-agent", "guard", *words[2:]]  # instead of: inplace-agent run
+    worker["command"] = ["/inplace/bin/guard", *words[2:]]  # instead of: inplace-agent run
     worker["env"] = _by_name(worker["env"], [entry for entry in its_worker["env"] if entry["name"] not in AGENTS])
     worker["volumeMounts"] = _by_name(worker["volumeMounts"], its_worker["volumeMounts"])
     pod["volumes"] = _by_name(pod["volumes"], its_pod["volumes"])
-    if mode == wire.DEPTH_PROCESS:
-        guarded[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
-        pod["initContainers"][0]["env"].append(dict(DEPTH))
+    if mode == "guarded":
+        guarded[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
     return guarded
 
 

@@ -5,6 +5,7 @@ touched. The sources are the files that git knows or could know: what is ignored
 """
 
 import hashlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from testbed.upstream.build import AGENT, UPSTREAM
 WORKER_IMAGE = "inplace-lab-worker"
 JAX_IMAGE = "inplace-jax-example"
 UPSTREAM_AGENT_IMAGE = "inplace-lab-upstream-agent"
+BUSYBOX_IMAGE = "inplace-lab-busybox"
+MUSL_IMAGE = "inplace-lab-musl"
 _WORKER_TAG = f"localhost/{WORKER_IMAGE}"
 _HERE = Path(__file__).parent
 _SOURCES = (
@@ -28,12 +31,10 @@ _SOURCES = (
     "LICENSE",
     "requirements.lock",
     "agent",
-    "cli/__init__.py",
-    "cli/agent_pyz.py",
     "common",
     "controller",
     "examples",
-    "images/lock.py",
+    "images/*.py",
     "inplace/*.py",
     "testbed/frameworks/jax.lock",
 )
@@ -96,9 +97,11 @@ def _make(folder: Path) -> None:
     for target in TARGETS:
         tag = build_image(buildah, target, bases)
         buildah.archive(tag, _whole(f"inplace-{target}"), folder / f"{target}.tar")
-    buildah.build(_WORKER_TAG, context=REPOSITORY, containerfile=_HERE / "worker/Containerfile")
+    containerfile = _HERE / "worker/Containerfile"
+    buildah.build(_WORKER_TAG, context=REPOSITORY, containerfile=containerfile, arguments=bases.arguments())
     buildah.archive(_WORKER_TAG, _whole(WORKER_IMAGE), folder / "worker.tar")
     _make_pause(buildah, folder)
+    _make_strangers(buildah, folder)
 
 
 def _make_jax(folder: Path) -> None:
@@ -146,6 +149,26 @@ def _make_pause(buildah: Buildah, folder: Path) -> None:
     (context / "Containerfile").write_text('FROM scratch\nCOPY pause /\nENTRYPOINT ["/pause"]\n')
     buildah.build(settings.PAUSE, context=context, containerfile=context / "Containerfile")
     buildah.archive(settings.PAUSE, settings.PAUSE, folder / "pause.tar")
+
+
+def _make_strangers(buildah: Buildah, folder: Path) -> None:
+    """Make images that know nothing of us: busybox alone, and one program linked to musl, as Alpine's are."""
+    context = folder / "strangers"
+    context.mkdir()
+    shutil.copy("/bin/busybox", context / "busybox")
+    source = _HERE / "pause" / "pause.c"
+    run_nicely(("musl-gcc", "-Os", "-o", str(context / "pause"), str(source)), directory=context)
+    loader = f"ld-musl-{platform.machine()}.so.1"
+    shutil.copy(Path("/lib", loader).resolve(), context / loader)
+    files = {
+        BUSYBOX_IMAGE: 'COPY busybox /bin/busybox\nRUN ["/bin/busybox", "--install", "/bin"]\n',
+        MUSL_IMAGE: f"COPY pause /pause\nCOPY {loader} /lib/{loader}\n",
+    }
+    for image, steps in files.items():
+        containerfile = context / f"Containerfile.{image}"
+        containerfile.write_text(f"FROM scratch\n{steps}USER 65532:65532\n")
+        buildah.build(f"localhost/{image}", context=context, containerfile=containerfile)
+        buildah.archive(f"localhost/{image}", _whole(image), folder / f"{image}.tar")
 
 
 def _whole(name: str) -> str:

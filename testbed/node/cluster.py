@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+import yaml
+
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
-from inplace.common.kube.resources import NODES
+from inplace.common.kube.resources import NODES, Resource
 from testbed.binaries import Binaries
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
@@ -26,6 +28,8 @@ from testbed.ports import free_ports
 from testbed.upstream.controller import upstream_controller
 
 READY_S_MAX = 60.0
+AGENTS_ROLE = Path(__file__).parents[2] / "deploy" / "rbac" / "agents.yaml"
+CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 
 
 class Cluster:
@@ -94,7 +98,7 @@ class Cluster:
     def _controller_command(self) -> tuple[str, ...]:
         probes, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
         ports = (f"--probe-bind-address={probes}", f"--metrics-bind-address={metrics}")
-        flags = (f"--kubeconfig={self.plane.kubeconfig}", "--no-leader-elect", *ports)
+        flags = (f"--kubeconfig={self.plane.kubeconfig}", "--no-leader-elect", "--agent-image=inplace-agent", *ports)
         return (sys.executable, "-P", "-m", "inplace.controller", *flags)
 
 
@@ -116,6 +120,8 @@ async def running_cluster(
             controller = await ending.enter_async_context(upstream_controller(plane))
         else:
             await install_crd(client)
+            for role in yaml.safe_load_all(AGENTS_ROLE.read_text()):
+                await client.create(CLUSTER_ROLES, None, role)
         await ending.enter_async_context(names.answering(client, network.GATEWAY))
         kubelet = binaries.command("kubelet")
         cluster = Cluster(plane, client, folder, programs=programs, kubelet=kubelet, images=images)

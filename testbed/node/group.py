@@ -164,14 +164,14 @@ class Group:
         Kubelet reports a container some time after it runs, and only then it can be told which one is the Pod's.
         """
         await until(
-            lambda: self._processes(self.pods()[slot], container),
+            lambda: self.processes(self.pods()[slot], container),
             f"a running container {container} in slot {slot}",
             timeout_s=SETTLED_S_MAX,
             also=self.state,
         )
-        return self._processes(self.pods()[slot], container)[place]
+        return self.processes(self.pods()[slot], container)[place]
 
-    def _processes(self, pod: KubeObject, container: str) -> list[int]:
+    def processes(self, pod: KubeObject, container: str) -> list[int]:
         """Return the processes of a Pod's container, its first one first; none while kubelet does not report it."""
         statuses = pod["status"].get("containerStatuses", []) + pod["status"].get("initContainerStatuses", [])
         identity = next((each.get("containerID", "") for each in statuses if each["name"] == container), "")

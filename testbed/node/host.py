@@ -17,10 +17,12 @@ from images.build_once import MissingComponent
 
 PROGRAMS: Mapping[str, str] = {
     "buildah": "buildah",
+    "busybox": "busybox-static",
     "debootstrap": "debootstrap",
     "gcc": "gcc libc6-dev",
     "ip": "iproute2",
     "mount": "mount",
+    "musl-gcc": "musl-tools",
     "nsenter": "util-linux",
     "pkg-config": "pkg-config",
     "setpriv": "util-linux",

@@ -10,7 +10,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from testbed.component import Component
@@ -110,9 +110,14 @@ class Node:
             await component.stop(kill=True)
 
     def processes(self, container_id: str) -> list[int]:
-        """Return the processes of a container, its first one first; the number is what `containerID` ends with."""
+        """Return the processes of a container, its first one first; the number is what `containerID` ends with.
+
+        A container that ends while it is looked at has none.
+        """
         found = cgroups.of_container(self.cgroup, container_id)
-        return in_order_of_start(map(int, (found / "cgroup.procs").read_text().split())) if found else []
+        with suppress(OSError):
+            return in_order_of_start(map(int, (found / "cgroup.procs").read_text().split())) if found else []
+        return []
 
     def logs(self) -> str:
         """Return the ends of the programs' logs, for a failure's message."""

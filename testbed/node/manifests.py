@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from inplace.cli.manifests.agent_pieces import DEPTH, KEEP_CONTAINERS
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
@@ -25,6 +24,7 @@ JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.pyc"]
 MEMORY_LIMIT = "64Mi"
 SHELL = Path("/bin/sh")
+_AGENTS = ("agent", "token", "inplace")  # the example's volumes that our agent needs
 
 RESTRICTED = {
     "runAsNonRoot": True,
@@ -45,9 +45,8 @@ def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, eviden
     job["parallelism"] = job["completions"] = pods
     # Tests and benchmarks kill workers faster than these could make progress.
     jobset["metadata"].setdefault("annotations", {})[wire.CRASH_LOOP_BACKOFF] = "0"
-    _agent_of(jobset)["env"].append(dict(KEEP_CONTAINERS))
-    if mode == "guarded_process":
-        job["template"]["spec"]["initContainers"][0]["env"].append(dict(DEPTH))
+    settings = {wire.CLEAN_AFTER: "0"} | ({wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS} if mode == "guarded" else {})
+    job["template"]["metadata"] = {"annotations": settings}  # of the Pods: upstream's controller copies nothing to them
     _adapt(job["template"]["spec"], evidence)
     return read
 
@@ -101,9 +100,6 @@ def check_before_announcing(jobset: KubeObject, command: str) -> None:
 def fence_after(jobset: KubeObject, length_s: int) -> None:
     """Give the workers leases."""
     jobset["metadata"].setdefault("annotations", {})[wire.FENCE_AFTER] = str(length_s)
-    agent = _agent_of(jobset)
-    path = f"metadata.annotations['{wire.FENCE_AFTER}']"
-    agent["env"].append({"name": "FENCE_AFTER_S", "valueFrom": {"fieldRef": {"fieldPath": path}}})
 
 
 def with_upstreams_agent(jobset: KubeObject) -> None:
@@ -132,10 +128,10 @@ def with_upstreams_agent(jobset: KubeObject) -> None:
     }
     pod["initContainers"] = [agent | {name: ours[name] for name in ("securityContext",) if name in ours}]
     pod.pop("automountServiceAccountToken")
-    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] not in ("agent", "token")]
+    pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] not in _AGENTS]
     worker["command"] = worker["command"][worker["command"].index("--") + 1 :]
     worker["env"] = [each for each in worker["env"] if each["name"] != "LINK_FILE"] + [{"name": "EPOCH", "value": "0"}]
-    worker["volumeMounts"] = [mount for mount in worker["volumeMounts"] if mount["name"] not in ("agent", "token")]
+    worker["volumeMounts"] = [mount for mount in worker["volumeMounts"] if mount["name"] not in _AGENTS]
 
 
 def _pod_of(jobset: KubeObject) -> dict[str, Any]:
@@ -153,8 +149,7 @@ def _agent_of(jobset: KubeObject) -> dict[str, Any]:
 
 def get_clean_containers(jobset: KubeObject) -> None:
     """Let a worker that fails a second time in a row get clean containers, as users have it."""
-    agent = _agent_of(jobset)
-    agent["env"] = [entry for entry in agent["env"] if entry != KEEP_CONTAINERS]
+    del jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"][wire.CLEAN_AFTER]
 
 
 def _adapt(pod: dict[str, Any], evidence: Path | None) -> None:

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from inplace.cli.demo.demo import DemoOptions, run_demo
 from inplace.cli.inject.jobset import Refusal, inject
-from inplace.cli.inject.pod import InjectOptions
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.lint import LintReport, _judged, lint
 from inplace.cli.manifests.documents import StreamError, read_stream
@@ -23,6 +22,7 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.controller.injection.pod import InjectOptions
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
@@ -97,16 +97,16 @@ def differences(case: Case, found: Mapping[str, Seen]) -> list[str]:
 
 
 def seen_by_lint(file: Path) -> Seen:
-    """Say `clean`, `warnings`, `errors` or `unreadable`; the text has the rules' names."""
+    """Say `clean`, `warnings`, `errors` or `unreadable`; the text has the rules' names and the policy's sentences."""
     try:
-        stream = read_stream(str(file))
-        reports: list[LintReport] = _judged(stream, lint(stream))
+        reports: list[LintReport] = _judged(lint(read_stream(str(file), of_trainer=True)))
     except StreamError as error:
         return Seen("unreadable", str(error))
     findings = [finding for report in reports for finding in report.findings]
     severities = {RULES[finding.rule].severity for finding in findings}
     word = "errors" if "error" in severities else "warnings" if severities else "clean"
-    return Seen(word, "\n".join(f"{finding.rule}: {finding}" for finding in findings))
+    sentences = [sentence for report in reports for sentence in report.policy]
+    return Seen(word, "\n".join((*(f"{finding.rule}: {finding}" for finding in findings), *sentences)))
 
 
 def seen_by_inject(file: Path) -> Seen:
@@ -121,7 +121,7 @@ def seen_by_inject(file: Path) -> Seen:
 
 def injected(file: Path) -> str:
     """Return what inject prints."""
-    stream = read_stream(str(file), runtimes=True)
+    stream = read_stream(str(file), of_trainer=True)
     documents, first = inject(stream.documents, InjectOptions())
     return with_documents(stream, documents, first).text
 

@@ -8,8 +8,8 @@ which are bound like kubelet's tokens.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -27,11 +27,14 @@ from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import policies
 from tests.deploy.agent_attempts import ACCOUNT, BEFORE, GONE, OTHER, OWN, STRANGER, TRACKING, Attempt
 
-AGENT: Final = Path(__file__).parents[2] / "deploy" / "agent" / "agent.yaml"
+DEPLOY: Final = Path(__file__).parents[2] / "deploy"
+AGENT: Final = DEPLOY / "agent" / "agent.yaml"
+AGENTS_ROLE: Final = DEPLOY / "rbac" / "agents.yaml"
 ACTIVE_S_MAX: Final = 90.0  # a policy acts about a second after its storage, later on a busy machine
 POLL_S: Final = 0.1
 CORE: Final = "/api/v1/namespaces"
-RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+GROUP: Final = "rbac.authorization.k8s.io"
+RBAC: Final = f"/apis/{GROUP}/v1"
 DRY: Final = {"dryRun": "All"}
 LABELLING: Final = Attempt("add a label", {"metadata": {"labels": {"a": "b"}}}, "", query=DRY)
 DELETING: Final = Attempt("delete its Pod", None, "", method="DELETE", query=DRY)
@@ -51,6 +54,7 @@ class Scene:
 
     Args:
         foreign: another namespace, with a Pod of the same name.
+        account: of the Pods.
         kubeconfigs: by the token in it.
         clients: by the token that they send.
     """
@@ -59,13 +63,14 @@ class Scene:
     admin: ApiClient
     namespace: str
     foreign: str
+    account: str = ACCOUNT
     uid: str = ""
     kubeconfigs: dict[str, Path] = field(default_factory=dict)
     clients: dict[str, ApiClient] = field(default_factory=dict)
 
     async def answer(self, attempt: Attempt) -> Answer:
         """Send an attempt."""
-        path = attempt.path.format(namespace=self.namespace, foreign=self.foreign)
+        path = attempt.path.format(namespace=self.namespace, foreign=self.foreign, account=self.account)
         kind = attempt.content_type if attempt.method == "PATCH" else "application/json"
         try:
             await self.clients[attempt.token].text(
@@ -131,15 +136,21 @@ async def install_policy(admin: ApiClient) -> None:
 
 
 @asynccontextmanager
-async def agent_scene(plane: ControlPlane, *, is_mighty: bool = False) -> AsyncIterator[Scene]:
+async def agent_scene(plane: ControlPlane, *, is_mighty: bool = False, account: str = ACCOUNT) -> AsyncIterator[Scene]:
     """Make a scene with the permissions of deploy/agent, or with an account that RBAC allows everything.
 
     The second account shows what the policy refuses without RBAC.
+
+    Args:
+        plane: where.
+        is_mighty: RBAC allows the account everything.
+        account: of the Pods; one of another name gets the ClusterRole of deploy/rbac instead.
     """
     async with AsyncExitStack() as ending:
         admin = await ending.enter_async_context(plane.client())
         await install_policy(admin)
-        scene = Scene(plane, admin, await plane.create_namespace("team"), await plane.create_namespace("foreign"))
+        namespaces = await plane.create_namespace("team"), await plane.create_namespace("foreign")
+        scene = Scene(plane, admin, *namespaces, account)
         await _grant(scene, is_mighty)
         await _populate(scene)
         for name, claim in (
@@ -160,30 +171,65 @@ async def agent_scene(plane: ControlPlane, *, is_mighty: bool = False) -> AsyncI
 
 
 async def _grant(scene: Scene, is_mighty: bool) -> None:
-    """Apply deploy/agent to the namespace, and let the account do everything if wanted."""
+    """Give the account its rights in the namespace, and all others if wanted."""
+    if scene.account == ACCOUNT:
+        await _apply_agent(scene)
+    else:
+        await bind_agents_role(scene, scene.account)
+    if is_mighty:
+        await scene.admin.post(
+            f"{RBAC}/clusterrolebindings",
+            {
+                "metadata": {"name": scene.namespace},
+                "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "cluster-admin"},
+                "subjects": [{"kind": "ServiceAccount", "name": scene.account, "namespace": scene.namespace}],
+            },
+        )
+
+
+async def bind_agents_role(scene: Scene, account: str) -> None:
+    """Create an account, and give it in the scene's namespace what the controller gives: ClusterRole inplace-agent."""
+    role: KubeObject = next(yaml.safe_load_all(AGENTS_ROLE.read_text()))
+    with suppress(UnexpectedStatus):  # it is there
+        await scene.admin.post(f"{RBAC}/clusterroles", role)
+    await bind(scene, account, {"apiGroup": GROUP, "kind": "ClusterRole", "name": role["metadata"]["name"]})
+
+
+async def bind_rules(scene: Scene, account: str, rules: Sequence[KubeObject]) -> None:
+    """Create an account where it is missing, and let it do this in the scene's namespace."""
+    name = f"{account}-own"
+    await scene.admin.post(f"{RBAC}/namespaces/{scene.namespace}/roles", {"metadata": {"name": name}, "rules": rules})
+    await bind(scene, account, {"apiGroup": GROUP, "kind": "Role", "name": name})
+
+
+async def bind(scene: Scene, account: str, role: KubeObject) -> None:
+    """Create an account where it is missing, and bind it to a role in the scene's namespace."""
+    with suppress(UnexpectedStatus):  # it is there
+        await scene.admin.post(f"{CORE}/{scene.namespace}/serviceaccounts", {"metadata": {"name": account}})
+    body = {
+        "metadata": {"name": f"{account}-{role['kind'].lower()}"},
+        "roleRef": role,
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": scene.namespace}],
+    }
+    await scene.admin.post(f"{RBAC}/namespaces/{scene.namespace}/rolebindings", body)
+
+
+async def _apply_agent(scene: Scene) -> None:
+    """Apply deploy/agent to the namespace."""
     for document in yaml.safe_load_all(AGENT.read_text()):
         manifest = changed(document, "metadata.namespace", scene.namespace)
         if manifest["kind"] == "RoleBinding":
             manifest = changed(manifest, "subjects.0.namespace", scene.namespace)
         base = CORE if manifest["kind"] == "ServiceAccount" else f"{RBAC}/namespaces"
         await scene.admin.post(f"{base}/{scene.namespace}/{manifest['kind'].lower()}s", manifest)
-    if is_mighty:
-        await scene.admin.post(
-            f"{RBAC}/clusterrolebindings",
-            {
-                "metadata": {"name": scene.namespace},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-                "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": scene.namespace}],
-            },
-        )
 
 
 async def _populate(scene: Scene) -> None:
     """Make the Pods, the Secret and the JobSet."""
     pods = f"{CORE}/{scene.namespace}/pods"
-    scene.uid = (await scene.admin.post(pods, pod(OWN)))["metadata"]["uid"]
-    await scene.admin.post(pods, pod(OTHER))
-    await scene.admin.post(pods, pod(GONE))
+    scene.uid = (await scene.admin.post(pods, pod(OWN, scene.account)))["metadata"]["uid"]
+    await scene.admin.post(pods, pod(OTHER, scene.account))
+    await scene.admin.post(pods, pod(GONE, scene.account))
     await scene.admin.post(pods, pod(STRANGER, "default"))
     await scene.admin.post(f"{CORE}/{scene.foreign}/pods", pod(OWN))
     await scene.admin.post(f"{CORE}/{scene.namespace}/secrets", {"metadata": {"name": "bait"}})
@@ -193,10 +239,10 @@ async def _populate(scene: Scene) -> None:
 
 async def _kubeconfig(scene: Scene, name: str, claim: Mapping[str, Any] | None) -> Path:
     """Write a kubeconfig with a token of the account that is bound to `claim`, as kubelet's are to their Pod."""
-    unbound = await scene.plane.service_account_kubeconfig(scene.namespace, ACCOUNT)
+    unbound = await scene.plane.service_account_kubeconfig(scene.namespace, scene.account)
     if claim is None:
         return unbound
-    path = f"{CORE}/{scene.namespace}/serviceaccounts/{ACCOUNT}/token"
+    path = f"{CORE}/{scene.namespace}/serviceaccounts/{scene.account}/token"
     granted = await scene.admin.post(path, {"spec": {"boundObjectRef": claim}})
     config = json.loads(unbound.read_text())
     config["users"][0]["user"] = {"token": granted["status"]["token"]}

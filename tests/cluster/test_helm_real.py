@@ -160,7 +160,8 @@ async def test_the_values_arrive(binary: Path) -> None:
     assert (pod["nodeSelector"], pod["tolerations"]) == ({"pool": "system"}, [{"operator": "Exists"}])
     assert pod["imagePullSecrets"] == [{"name": "pull"}]
     assert (pod["affinity"], pod["priorityClassName"]) == ({"nodeAffinity": {"a": "b"}}, "system-cluster-critical")
-    assert pod["containers"][0]["args"] == ["--beside", "--log-level=debug"]
+    flags = ["--agent-image=inplace-agent", "--start-window=0", "--beside", "--log-level=debug"]
+    assert pod["containers"][0]["args"] == flags
     assert made["Deployment inplace-system/inplace-controller"]["metadata"]["annotations"] == {"owner": "team"}
     assert spec["template"]["metadata"]["annotations"] == {"scrape": "yes"}
     board = made["ConfigMap inplace-system/dashboard-inplace-jobset"]

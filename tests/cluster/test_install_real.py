@@ -165,6 +165,33 @@ async def test_the_roles_of_every_cluster_know_jobsets(
     assert [what for what in denied if await may(what)] == []
 
 
+@pytest.mark.parametrize(("role", "code"), [("admin", 0), ("edit", 1)])
+async def test_a_namespaces_admin_binds_the_agents_right(
+    plane: ControlPlane, installed: ApiClient, role: str, code: int
+) -> None:
+    """The command of docs/install.md works for who has the role admin in the namespace; edit binds nothing."""
+    namespace = await plane.create_namespace("team")
+    named = (plane.kubeconfig, f"--namespace={namespace}")
+    await done(*named, "create", "rolebinding", "jane", f"--clusterrole={role}", "--user=jane")
+    command = ("create", "rolebinding", "inplace-agent-trainer", "--clusterrole=inplace-agent")
+
+    async def ended() -> int:
+        return (await kubectl(*named, "--as=jane", *command, f"--serviceaccount={namespace}:trainer")).code
+
+    async def is_so() -> bool:
+        return await ended() == code
+
+    await eventually(is_so, f"exit code {code} for {role}")  # aggregation takes a moment
+    asked = {"namespace": namespace, "verb": "announce", "group": "inplace.dev", "resource": "epochs"}
+    spec = {"user": f"system:serviceaccount:{namespace}:trainer", "resourceAttributes": asked}
+
+    async def is_known() -> bool:
+        answer = await installed.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
+        return bool(answer["status"]["allowed"]) is (code == 0)
+
+    await eventually(is_known, "the account to be an agent, or not")
+
+
 def manifest(name: str) -> KubeObject:
     """Return a JobSet."""
     return changed(jobset(), "metadata.name", name)

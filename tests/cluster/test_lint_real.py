@@ -15,9 +15,9 @@ import yaml
 from inplace.cli.connection import Target, connected
 from inplace.cli.lint.cluster import lint_cluster
 from inplace.cli.lint.nodes import FEATURE
-from inplace.cli.manifests.finding import Finding
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
+from inplace.controller.injection.finding import Finding
 from testbed.api_client import ApiClient, UnexpectedStatus
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
@@ -286,7 +286,7 @@ async def test_a_guaranteed_pod_stays_one_under_a_quota(control_plane: ControlPl
     """A namespace whose quota wants limits takes the injected Pod as Guaranteed, but not without the agent's limits."""
     hard = {"limits.cpu": "100", "limits.memory": "1Ti"}
     limits = 'resources: {limits: {cpu: "4", memory: 8Gi}}'
-    text = example("minimal.yaml").replace("{containers: [{name: worker,", f"{{containers: [{{name: worker, {limits},")
+    text = example("minimal.yaml").replace("{name: worker,", f"{{name: worker, {limits},")
     spec = pod_spec_of(injected(text)) | {"serviceAccountName": "default"}
     pod = {"metadata": {"generateName": "worker-"}, "spec": spec}
     core = f"/api/v1/namespaces/{namespace}"

@@ -10,6 +10,8 @@ import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 
+from inplace.controller.act.job_settings import JobSettings
+from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE
 from inplace.controller.runtime import Controller
 from testbed.binaries import Binaries
@@ -21,6 +23,7 @@ from tests.cluster.test_controller_real import running
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SYSTEM = "inplace-system"
+ADDING = JobSettings(agent=InjectOptions(agent_image="inplace-agent:1"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -41,10 +44,10 @@ async def readiness(controller: Controller) -> str:
         return await answer.text()
 
 
-async def said(plane: ControlPlane, namespace: str, account: str, readyz: str) -> list[Any]:
+async def said(plane: ControlPlane, namespace: str, account: str, readyz: str, **more: Any) -> list[Any]:
     """Run the controller as an account until /readyz begins with a text; return the preflight's log lines."""
     kubeconfig = await plane.service_account_kubeconfig(namespace, account)
-    settings = {"leader_elect": True, "lease_namespace": SYSTEM, "looks_first": True}
+    settings = {"leader_elect": True, "lease_namespace": SYSTEM, "looks_first": True} | more
     with capture_logs() as logs:
         async with running(
             plane, None, kubeconfig=kubeconfig, probe_address=("127.0.0.1", 0), **settings
@@ -82,5 +85,5 @@ async def test_each_cure_cures(plane: ControlPlane) -> None:
     lines = await said(plane, SYSTEM, "inplace-controller", "ok")
     assert [(line["log_level"], line["cure"]) for line in lines] == [("warning", POLICIES_CURE)] * len(POLICIES)
     await done(plane.kubeconfig, *POLICIES_CURE.split()[1:])
-    (line,) = await said(plane, SYSTEM, "inplace-controller", "ok")
+    (line,) = await said(plane, SYSTEM, "inplace-controller", "ok", job_settings=ADDING)
     assert line["event"] == "installation_complete"

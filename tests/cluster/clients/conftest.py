@@ -11,7 +11,9 @@ import pytest_asyncio
 from images.build_once import MissingComponent
 from testbed.binaries import Binaries
 from testbed.clients.build import kueue, trainer
-from tests.cluster.clients.queue import Queue, open_queue
+from testbed.clients.trainer_program import running_trainer
+from tests.cluster.clients.queue import Object, Queue, open_queue
+from tests.cluster.clients.trainjobs import TrainJobs, shipped_runtimes
 from tests.cluster.clients.world import World, running_world
 from tests.cluster.conftest import unavailable
 
@@ -55,3 +57,16 @@ async def opened(world: World) -> AsyncIterator[OpenQueue]:
 async def queue(opened: OpenQueue) -> Queue:
     """Give a queue with ten CPUs."""
     return await opened()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def runtimes(world: World) -> AsyncIterator[dict[str, Object]]:
+    """Run Trainer with the runtimes that it ships, and give them by name."""
+    async with running_trainer(world.plane):
+        yield await shipped_runtimes(world)
+
+
+@pytest.fixture
+def trainjobs(queue: Queue, runtimes: dict[str, Object]) -> TrainJobs:
+    """Give a namespace for TrainJobs."""
+    return TrainJobs(queue)

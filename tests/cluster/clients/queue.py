@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from testbed.api_client import UnexpectedStatus
 from testbed.clients.played_nodes import PlayedPod
+from testbed.clients.process_node import NAME as PROCESSES
 from tests.cluster.clients.manifests import in_place
 from tests.cluster.clients.world import RESERVED, SPOT, World
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
-PATIENCE_S: Final = 30.0  # a step takes tenths of a second; thirty mean that it hangs
+PATIENCE_S: Final = 60.0  # a step takes tenths of a second; sixty mean that it hangs
 POLL_S: Final = 0.05
 PLENTY: Final = {"memory": "10Ti", "example.com/gpu": "1000"}
 ADMITTED_S_MAX: Final = 2.0  # what a user may expect of a queue with free quota
@@ -27,7 +28,13 @@ TAINT: Final = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
 Object = dict[str, Any]
 
 
-async def until(look: Callable[[], Awaitable[Any]], what: str, *, within_s: float = PATIENCE_S) -> Any:
+async def until(
+    look: Callable[[], Awaitable[Any]],
+    what: str,
+    *,
+    within_s: float = PATIENCE_S,
+    also: Callable[[], object] = lambda: "",
+) -> Any:
     """
     Return the first true answer of `look`.
 
@@ -40,7 +47,7 @@ async def until(look: Callable[[], Awaitable[Any]], what: str, *, within_s: floa
         if seen:
             return seen
         if time.monotonic() > deadline_s:
-            raise AssertionError(f"expected {what} within {within_s:g} s, saw {seen!r}")
+            raise AssertionError(f"expected {what} within {within_s:g} s, saw {seen!r} {also()}")
         await asyncio.sleep(POLL_S)
 
 
@@ -177,7 +184,10 @@ class Queue:
             found = self.played()
             return found if len(found) == count and all(pod.lifts[-1:] == [epoch] for pod in found) else []
 
-        found: list[PlayedPod] = await until(look, f"{count} Pods lifted at epoch {epoch}")
+        def stand() -> list[tuple[str, list[int]]]:
+            return [(pod.stored["metadata"]["name"], pod.lifts) for pod in self.played()]
+
+        found: list[PlayedPod] = await until(look, f"{count} Pods lifted at epoch {epoch}", also=stand)
         return found
 
     async def is_gone(self, path: str) -> None:
@@ -211,6 +221,11 @@ def flavor(name: str, **spec: Any) -> Object:
 FLAVORS: Final = (
     flavor(RESERVED, nodeLabels={"capacity": RESERVED}),
     flavor(SPOT, nodeLabels={"capacity": SPOT}, tolerations=[TAINT]),
+    flavor(
+        PROCESSES,
+        nodeLabels={"capacity": PROCESSES},
+        tolerations=[{"key": PROCESSES, "operator": "Exists", "effect": "NoSchedule"}],
+    ),
     flavor("any"),
 )
 

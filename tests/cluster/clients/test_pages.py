@@ -15,6 +15,7 @@ from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job
 from tests.cluster.clients.pages import blocks, changed, page, page_commands, run_command, saved
 from tests.cluster.clients.queue import Queue, condition, until
+from tests.cluster.clients.trainjobs import shipped_runtimes
 from tests.cluster.clients.world import World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -90,20 +91,27 @@ async def test_wait_for_pods_ready(world: World) -> None:
 
 
 async def test_with_trainer(world: World, tmp_path: Path) -> None:
-    """The commands of "With Kubeflow Trainer": an overlay without JobSet, a runtime with the agent, a TrainJob."""
+    """The commands of "With Kubeflow Trainer": an overlay without JobSet, runtimes, a TrainJob, and what lint says."""
     save("with-trainer.md", tmp_path)
-    overlay, inject, apply, get, label = page_commands("with-trainer.md")
+    overlay, runtimes, apply, get, label = page_commands("with-trainer.md")
+    (judged,) = (block.strip() for block in blocks("with-trainer.md") if block.startswith("(kubectl get"))
     await the_overlay(world, overlay, tmp_path)
     async with running_trainer(world.plane):
-        for command in (inject, apply):
-            await run_command(world.plane.kubeconfig, command, folder=tmp_path)
+        await shipped_runtimes(world)  # once its webhook answers
+        there = changed(runtimes, [("TRAINER/", f"{os.path.relpath(trainer_sources(), tmp_path)}/")])
+        await run_command(world.plane.kubeconfig, there, folder=tmp_path)
+        said = await run_command(world.plane.kubeconfig, judged, folder=tmp_path)
+        assert said.startswith("JobSet of TrainJob default/train: clean\n")
+        await run_command(world.plane.kubeconfig, apply, folder=tmp_path)
         queue = Queue(world, "default")
-        pods = await queue.lifted(1)
+
+        async def look() -> list[Any]:
+            return list((await queue.jobs()).values())
+
+        (job,) = await until(look, "a Job")
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        assert container["command"] == ["/inplace/bin/guard", "--", "torchrun", "train.py"]
         await run_command(world.plane.kubeconfig, get)
-        pods[0].restart_containers()
-        for pod in await queue.lifted(2):
-            (container,) = pod.stored["spec"]["containers"]
-            assert container["command"] == ["torchrun", "train.py"]
         await run_command(
             world.plane.kubeconfig, 'kubectl patch trainjob train --type merge -p \'{"spec":{"suspend":true}}\''
         )

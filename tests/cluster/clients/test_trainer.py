@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import pytest_asyncio
 
 from inplace.cli.inject.jobset import inject
-from inplace.cli.inject.pod import InjectOptions
-from testbed.api_client import UnexpectedStatus
+from inplace.controller.injection.pod import InjectOptions
 from testbed.clients.played_nodes import PlayedPod
-from testbed.clients.trainer_program import running_trainer, trainer_runtimes
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset
-from tests.cluster.clients.queue import QUEUE_LABEL, Object, Queue, condition, is_true, priority_class, until
-from tests.cluster.clients.world import RESERVED, World
+from tests.cluster.clients.queue import Object, Queue, condition, is_true, priority_class, until
+from tests.cluster.clients.trainjobs import ONE_CPU, TrainJobs
+from tests.cluster.clients.world import RESERVED
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-API: Final = "trainer.kubeflow.org/v1alpha1"
 IN_PLACE: Final = "in-place"
-ONE_CPU: Final = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
 SHIPPED: Final = (
     "deepspeed-distributed",
     "jax-distributed",
@@ -35,53 +30,6 @@ SHIPPED: Final = (
     "torchtune-qwen2.5-1.5b",
     "xgboost-distributed",
 )
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def runtimes(world: World) -> AsyncIterator[dict[str, Object]]:
-    """Run Trainer with the runtimes that it ships, and give them by name."""
-    async with running_trainer(world.plane):
-        found = {each["metadata"]["name"]: each for each in trainer_runtimes()}
-        for each in found.values():
-            await _apply_soon(world, each)
-        for number in range(3):
-            await world.applier.apply_one(_volume(number))
-        yield found
-
-
-@dataclass(frozen=True, slots=True)
-class TrainJobs:
-    """The TrainJobs of one namespace."""
-
-    queue: Queue
-
-    def path(self, name: str = "train") -> str:
-        """Return the path of a TrainJob."""
-        return f"/apis/{API}/namespaces/{self.queue.namespace}/trainjobs/{name}"
-
-    async def submit(self, runtime: str, *, queued: bool = False, name: str = "train", **spec: Any) -> Object:
-        """Create a TrainJob of a runtime."""
-        labels = {QUEUE_LABEL: "queue"} if queued else {}
-        metadata = {"name": name, "namespace": self.queue.namespace, "labels": labels}
-        body = {"apiVersion": API, "kind": "TrainJob", "metadata": metadata}
-        body["spec"] = {"runtimeRef": {"name": runtime, "kind": "ClusterTrainingRuntime"}, **spec}
-        return await self.queue.world.applier.apply_one(body)
-
-    async def becomes(self, kind: str, name: str = "train") -> Object:
-        """Wait until a condition of a TrainJob is True."""
-
-        async def look() -> Object:
-            found: Object = await self.queue.world.api.get(self.path(name))
-            return found if is_true(found, kind) else {}
-
-        found: Object = await until(look, f"TrainJob {name} {kind}")
-        return found
-
-
-@pytest.fixture
-def trainjobs(queue: Queue, runtimes: dict[str, Object]) -> TrainJobs:
-    """Give a namespace for TrainJobs."""
-    return TrainJobs(queue)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -164,6 +112,27 @@ async def test_in_place(trainjobs: TrainJobs, in_place: str) -> None:
     await trainjobs.becomes("Complete")
 
 
+async def test_a_trainjob_gets_the_agent_around_its_own_command(
+    trainjobs: TrainJobs, runtimes: dict[str, Object]
+) -> None:
+    """The runtime says one line, restartStrategy; its TrainJobs' commands are wrapped where the Job is made."""
+    world, runtime = trainjobs.queue.world, deepcopy(runtimes["torch-distributed"])
+    runtime["metadata"]["name"] = "one-line"
+    runtime["spec"]["template"]["spec"]["failurePolicy"] = {"maxRestarts": 10, "restartStrategy": "InPlaceRestart"}
+    await world.applier.apply_one(runtime)
+    trainer = {"numNodes": 2, "command": ["torchrun", "train.py"], **ONE_CPU}
+    await trainjobs.submit("one-line", suspend=True, trainer=trainer)
+    name = await _job(trainjobs)
+    pod = (await trainjobs.queue.jobs())[name]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["command"] == ["/inplace/bin/guard", "--", "torchrun", "train.py"]
+    assert [each["name"] for each in pod["initContainers"]] == ["inplace-agent"]
+    assert "inplace" not in str((await trainjobs.queue.jobset())["spec"]["replicatedJobs"])
+    bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{trainjobs.queue.namespace}/rolebindings"
+    subjects = [one["subjects"] for one in (await world.api.get(bindings))["items"]]
+    assert [{"kind": "ServiceAccount", "name": "default", "namespace": trainjobs.queue.namespace}] in subjects
+
+
 async def test_in_place_through_kueue(
     opened: OpenQueue, runtimes: dict[str, Object], in_place: str, trainjobs: TrainJobs
 ) -> None:
@@ -197,21 +166,6 @@ async def _preempt(queue: Queue) -> None:
     await queue.delete("high")
 
 
-async def _apply_soon(world: World, runtime: Object) -> None:
-    """Apply a runtime once Trainer's webhook answers for it."""
-
-    async def applied() -> bool:
-        try:
-            await world.applier.apply_one(runtime)
-        except UnexpectedStatus as error:
-            if error.status != 500:
-                raise
-            return False
-        return True
-
-    await until(applied, f"runtime {runtime['metadata']['name']} applied")
-
-
 async def _job(trainjobs: TrainJobs) -> str:
     async def look() -> str:
         return next(iter(await trainjobs.queue.jobs()), "")
@@ -234,14 +188,3 @@ def _ends(pod: PlayedPod, runtime: str) -> bool:
     """Return whether a Pod's program ends by itself: beside a launcher, the nodes' sshd does not."""
     role = pod.stored["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"]
     return role != "node" or runtime not in ("deepspeed-distributed", "mlx-distributed")
-
-
-def _volume(number: int) -> Object:
-    """Return a volume for the claim of one initializer."""
-    spec = {"capacity": {"storage": "100Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp/unused"}}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"initializer-{number}"},
-        "spec": {**spec, "persistentVolumeReclaimPolicy": "Retain"},
-    }

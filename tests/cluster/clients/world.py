@@ -75,7 +75,7 @@ async def _start_controller(ending: AsyncExitStack, plane: ControlPlane, applier
     transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
     ending.push_async_callback(transport.close)
     admin = KubeClient(transport, user_agent="test", field_manager="test")
-    return await ending.enter_async_context(serving(plane, admin))
+    return await ending.enter_async_context(serving(plane, admin, "--agent-image=inplace-agent"))
 
 
 def _shipped() -> list[dict[str, Any]]:

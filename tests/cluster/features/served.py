@@ -79,15 +79,15 @@ class ServedController:
 
 
 @asynccontextmanager
-async def serving(plane: ControlPlane, admin: KubeClient) -> AsyncIterator[ServedController]:
-    """Run the controller for all namespaces of a control plane."""
+async def serving(plane: ControlPlane, admin: KubeClient, *more: str) -> AsyncIterator[ServedController]:
+    """Run the controller for all namespaces of a control plane, with these flags more."""
     for document in roles():
         await apply(admin, document)
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
     probes, metrics = (f"{LOOPBACK}:{port}" for port in free_ports(2))
     flags = ("--kubeconfig", str(kubeconfig), "--leader-elect-namespace", NAMESPACE)
     ports = ("--probe-bind-address", probes, "--metrics-bind-address", metrics)
-    command = (sys.executable, "-m", "inplace.controller.main", *flags, *ports)
+    command = (sys.executable, "-m", "inplace.controller.main", *flags, *ports, *more)
     component = Component("inplace-controller", command, plane.directory)
     component.start()
     try:

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import SERVICES, KubeObject
 from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
@@ -63,11 +62,7 @@ async def test_a_deleted_service_comes_back(stage: Stage) -> None:
     await stage.client.delete(SERVICES, stage.namespace, "train")
 
     async def is_new() -> bool:
-        try:
-            found = await stage.client.get(SERVICES, stage.namespace, "train")
-        except NotFound:
-            return False
-        return bool(found["metadata"]["uid"] != before)
+        return bool((await stage.client.get(SERVICES, stage.namespace, "train"))["metadata"]["uid"] != before)
 
     await eventually(is_new, True)
 

@@ -10,26 +10,34 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import Forbidden
-from inplace.common.kube.resources import JOBS, JOBSETS, Resource
+from inplace.common.kube.resources import JOBS, JOBSETS, ROLE_BINDINGS, KubeObject, Resource
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import open_transport
 from testbed.control_plane import ControlPlane
 from tests.cluster.features.audited import granted, requests_of, right_of
-from tests.cluster.features.served import NAMESPACE, USER, ServedController, roles
+from tests.cluster.features.served import NAMESPACE, RBAC, USER, ServedController, roles
 from tests.cluster.features.stage import Stage
+from tests.cluster.test_controller_real import apply
 from tests.controller.manifests import jobset, replicated_job
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FOLDER: Final = Path(__file__).parent
-# No request uses this right: the server checks it when an object is created with blockOwnerDeletion. See below.
-ASKED_BY_THE_SERVER: Final = ("jobset.x-k8s.io", "jobsets/finalizers", "update")
+# No request uses these rights: the server checks them when an object is created with blockOwnerDeletion, and when a
+# binding is created. See below.
+ASKED_BY_THE_SERVER: Final = {
+    ("jobset.x-k8s.io", "jobsets/finalizers", "update"),
+    ("rbac.authorization.k8s.io", "clusterroles", "bind"),
+}
 GIVEN_TO_EVERYBODY: Final = {("authorization.k8s.io", "selfsubjectaccessreviews", "create")}  # system:basic-user
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+ROLE: Final = {"apiVersion": ROLES.api_version, "kind": ROLES.kind}
 
 
 async def test_nothing_was_forbidden(audit_folder: Path, controller: ServedController) -> None:
@@ -50,7 +58,7 @@ async def test_every_right_is_used(
     if missing or request.config.option.keyword:
         pytest.skip(f"judges a whole run of this folder, and something was left out: {sorted(missing) or '-k'}")
     used = {right_of(event) for event in requests_of(audit_folder, USER)}
-    assert granted(roles()) - used == {ASKED_BY_THE_SERVER}
+    assert granted(roles()) - used == ASKED_BY_THE_SERVER
     assert used - granted(roles()) <= GIVEN_TO_EVERYBODY
 
 
@@ -101,13 +109,55 @@ async def test_what_it_may_not(plane: ControlPlane) -> None:
             await client.patch(JOBSETS, "default", "train", {"spec": {"suspend": True}})
 
 
+@pytest.mark.parametrize(
+    ("role", "rules"),
+    [
+        ("cluster-admin", None),
+        ("reads-secrets", [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]),
+        ("updates-pods", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["update"]}]),
+        ("announces", [{"apiGroups": ["inplace.dev"], "resources": ["epochs"], "verbs": ["announce"]}]),
+    ],
+)
+async def test_no_right_that_the_controller_lacks_can_be_bound(
+    plane: ControlPlane, admin: KubeClient, stage: Stage, role: str, rules: list[dict[str, Any]] | None
+) -> None:
+    """Its token binds the agents' ClusterRole and what it may itself: no right that it lacks. It ends no binding."""
+    jobs = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}]
+    await apply(admin, ROLE | {"metadata": {"name": "creates-jobs"}, "rules": jobs})
+    if rules is not None:
+        await apply(admin, ROLE | {"metadata": {"name": role}, "rules": rules})
+    await apply(admin, next(yaml.safe_load_all((RBAC.parent / "agents.yaml").read_text())))
+    kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, "inplace-controller")
+    async with open_transport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
+        client = KubeClient(transport, user_agent="test", field_manager="test")
+        await client.create(ROLE_BINDINGS, stage.namespace, binding_to("inplace-agent"))
+        await client.create(ROLE_BINDINGS, stage.namespace, binding_to("creates-jobs"))
+        with pytest.raises(Forbidden, match="attempting to grant RBAC permissions not currently held"):
+            await client.create(ROLE_BINDINGS, stage.namespace, binding_to(role))
+        with pytest.raises(Forbidden):
+            await client.list(ROLE_BINDINGS, stage.namespace)
+        with pytest.raises(Forbidden):
+            await client.delete(ROLE_BINDINGS, stage.namespace, "to-inplace-agent")
+        with pytest.raises(Forbidden):
+            await client.patch(ROLE_BINDINGS, stage.namespace, "to-inplace-agent", {"subjects": []})
+
+
+def binding_to(role: str) -> KubeObject:
+    """Return a binding of a ClusterRole to the namespace's default account."""
+    return {
+        "apiVersion": ROLE_BINDINGS.api_version,
+        "kind": ROLE_BINDINGS.kind,
+        "metadata": {"name": f"to-{role}"},
+        "roleRef": {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}],
+    }
+
+
 async def grant(admin: KubeClient, account: str, rules: list[dict[str, Any]]) -> None:
     """Give a new ServiceAccount rights in all namespaces."""
-    group = "rbac.authorization.k8s.io"
-    role = Resource(group, "v1", "clusterroles", "ClusterRole", namespaced=False)
-    binding = Resource(group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
-    head = {"apiVersion": role.api_version, "metadata": {"name": account}}
-    await admin.create(role, None, head | {"kind": role.kind, "rules": rules})
+    binding = Resource(ROLES.group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+    head = {"apiVersion": ROLES.api_version, "metadata": {"name": account}}
+    await admin.create(ROLES, None, ROLE | head | {"rules": rules})
     subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
-    reference = {"apiGroup": group, "kind": role.kind, "name": account}
+    reference = {"apiGroup": ROLES.group, "kind": ROLES.kind, "name": account}
     await admin.create(binding, None, head | {"kind": binding.kind, "roleRef": reference, "subjects": [subject]})

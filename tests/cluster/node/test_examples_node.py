@@ -17,8 +17,8 @@ from tests.cli.command import run
 PODS = 3
 SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": "80", "STEP_S": "0.1"}
 OPTIONS = {
-    "guarded": (),
-    "guarded_process": ("--restart", "process"),
+    "guarded": ("--restart", "containers"),
+    "guarded_process": (),
     "supervisor": ("--mode", "supervisor"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from inplace.common.agent_command import is_guarded
 from inplace.common.kube.resources import KubeObject
 from testbed.node.cluster import Cluster
 from testbed.node.group import running_group
@@ -30,9 +31,9 @@ def with_failure_policy(jobset: KubeObject) -> None:
     on = {"containerName": "worker", "operator": "In", "values": [Y]}
     job["podFailurePolicy"] = {"rules": [{"action": "FailJob", "onExitCodes": on}]}
     (worker,) = job["template"]["spec"]["containers"]
-    if "run" in worker["command"]:
-        worker["command"].insert(worker["command"].index("run") + 1, f"--fail-on={Y},{Z}")
-    else:
+    command = worker["command"]
+    command.insert(command.index("--"), f"--fail-on={Y},{Z}")
+    if is_guarded(command):
         worker["restartPolicyRules"][0]["exitCodes"] = {"operator": "NotIn", "values": [0, Y, Z]}
 
 

@@ -1,0 +1,117 @@
+"""
+Measure a guard of the image volume: from exec to the worker's exec, and memory.
+
+It runs as process 1 of a PID namespace, below an overlay of this machine's root, and has a Python of its own at
+/inplace (`images.agent_root`). The barrier is lifted as soon as the guard says hello. It needs root.
+
+    python -m benchmarks.guard_start --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from images import agent_root
+from inplace.common.protocol.link import Hello, Lifted, line_of
+
+ANSWER_S_MAX: Final = 30.0  # a guard that needs longer is broken, not slow
+WORKER: Final = ("/bin/sh", "-c", "date +%s%N; exec sleep 100")
+# The date's own exec is part of both times; `chroot` and the guard lie between the two dates.
+ENTER: Final = """
+mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root" && mkdir -p "$1/root/inplace" &&
+mount --bind "$1/image" "$1/root/inplace" && mount --bind "$1/shared" "$1/root$1/shared" &&
+mount -t proc proc "$1/root/proc" || exit 99
+root=$1/root; shift; date +%s%N; exec chroot "$root" "$@"
+"""
+
+
+@contextmanager
+def started(folder: Path, command: list[str]) -> Iterator[tuple[float, int]]:
+    """Run a guard; give the milliseconds to its worker's exec, and the guard's process id."""
+    link = folder / "shared" / "link"
+    words = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", str(folder))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(ANSWER_S_MAX)
+        listener.bind(str(link))
+        listener.listen()
+        env = {"PATH": os.environ["PATH"], "LINK_FILE": str(link)}
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            (*words, *command, "--", *WORKER), env=env, stdout=pipe, stderr=subprocess.DEVNULL
+        ) as child:
+            try:
+                peer, _ = listener.accept()
+                with peer:
+                    peer.sendall(line_of(Hello()) + line_of(Lifted(1)))
+                    assert child.stdout is not None
+                    began_ns, worker_ns = (int(child.stdout.readline()) for _ in range(2))
+                    yield (worker_ns - began_ns) / 1e6, guard_below(child.pid)
+            finally:
+                child.kill()
+    link.unlink()
+
+
+def guard_below(pid: int) -> int:
+    """Return the process that `unshare` forked."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+def rss_mb(pid: int) -> float:
+    """Return the resident memory of a process."""
+    found = re.search(r"^VmRSS:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None, f"process {pid} has ended"
+    return int(found[1]) / 1024
+
+
+def run(runs: int, folder: Path) -> dict[str, Any]:
+    """Measure `runs` starts, after one warm-up."""
+    for name in ("image", "upper", "work", "root", "shared"):
+        (folder / name).mkdir()
+    agent_root.make(folder / "image")
+    times_ms, memory_mb = list[float](), list[float]()
+    for _ in range(runs + 1):
+        with started(folder, ["/inplace/bin/guard"]) as (ms, guard):
+            times_ms.append(ms)
+            memory_mb.append(rss_mb(guard))
+    return {
+        "runs": runs,
+        "ms": round(statistics.median(times_ms[1:]), 1),
+        "rss_mb": round(statistics.median(memory_mb[1:]), 1),
+    }
+
+
+def main() -> None:
+    """Print the medians, or one JSON object with --json."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.guard_start", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    parser.add_argument("--runs", type=int, default=20, help="measured starts")
+    options = parser.parse_args()
+    if options.runs < 1:
+        parser.error(f"--runs: expected 1 or more, saw {options.runs}")
+    if os.geteuid() != 0:
+        parser.error("expected root, because a container needs namespaces and mounts")
+    with TemporaryDirectory() as folder:
+        result = run(options.runs, Path(folder))
+    print(
+        f"a guard's start to its worker's, and its memory, median of {options.runs}: "
+        f"{result['ms']:.1f} ms, {result['rss_mb']:.1f} MB",
+        file=sys.stderr,
+    )
+    if options.json:
+        print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
