@@ -28,7 +28,7 @@ SEARCHES := soak-seeds soak-plans soak-properties soak-http
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster test-hostile node test-node test-frameworks docs dashboards-test docs-images
-.PHONY: sim soak $(SEARCHES) mutants bench demo agent-pyz image audit sbom check clean rewrite
+.PHONY: sim soak $(SEARCHES) mutants bench demo image audit sbom check clean rewrite
 
 help:  ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,7 +129,7 @@ bench: $(STAMP)  ## print the figures of docs/numbers.md
 	$(BIN)/python -m benchmarks.agent_start
 	$(BIN)/python -m benchmarks.supervisor
 	$(BIN)/python -m benchmarks.standby
-	$(BIN)/python -m benchmarks.agent_pyz
+	$(BIN)/python -m benchmarks.guard_start
 	$(BIN)/python -m benchmarks.progress
 	$(BIN)/python -m benchmarks.goodput
 	$(BIN)/python -m benchmarks.herd --rounds 3
@@ -138,9 +138,6 @@ bench: $(STAMP)  ## print the figures of docs/numbers.md
 
 demo: $(STAMP)  ## run a group on an embedded Kubernetes, kill a worker, show the restart in place
 	$(BIN)/inplace demo
-
-agent-pyz: $(STAMP)  ## build the agent as one file, dist/inplace-agent.pyz; PYTHONS="python3.12 ..." adds their byte code
-	$(BIN)/python -m inplace.cli.agent_pyz $(addprefix --also ,$(PYTHONS))
 
 image: $(STAMP)  ## build both images with buildah; BASE=IMAGE (and BUILD_BASE, with pip) choose the base; PINNED=1 requires its digest
 	$(BIN)/python -m images.build $(if $(BASE),--base $(BASE)) $(if $(BUILD_BASE),--build-base $(BUILD_BASE)) $(if $(PINNED),--pinned) -- $(BUILDAH_FLAGS)

@@ -6,7 +6,6 @@ from typing import Final
 
 SENTENCES: Final = {
     "agent_awaited": "there is no lift yet: for how long, and what was seen of the agent; once in 10 s",
-    "agent_file_not_left": "AGENT_FILE cannot be written; a worker that starts with it finds no file",
     "agent_started": "version, Pod, the epoch that it announced last; a supervisor also names its worker's command",
     "announcement_accepted": "the epoch, and the phases that the announcement carried",
     "announcement_failed": "cause, the server's message, when the agent tries again, and the cure if a person must act",
@@ -75,6 +74,7 @@ SENTENCES: Final = {
     "jobset_deleted": "the JobSet is gone; Kubernetes will delete this Pod",
     "jobset_ignored": "an event belongs to another JobSet, or to a new JobSet of the same name",
     "jobset_status_malformed": "the status holds no readable epochs; the agent ignores the view",
+    "job_events_unread": "the Events of a Job without Pods could not be read, so the JobSet does not say why",
     "jobset_unreadable": "a JobSet cannot be read; nothing is done to it until it changes",
     "leadership_lost": "another replica may lead: this one writes nothing any more, and ends",
     "leadership_not_acquired": "the Lease could not be read or written, and is tried again",
@@ -102,6 +102,10 @@ SENTENCES: Final = {
         "other processes of the Pod caused more lines of this event than 10 a minute; so many were left out"
     ),
     "object_skipped": "the API server sent an object that cannot be read: its kind, and how it begins",
+    "node_not_read": (
+        "the node of a Pod that failed first, or that a barrier waits for, could not be read within a second: the Pod "
+        "restarts in place ([policies.md](policies.md#marked-nodes))"
+    ),
     "pass_failed": "one pass over a JobSet failed, and is tried again with growing waits",
     "port_unavailable": "the port for health and metrics cannot be bound; exit 1",
     "progress_unreadable": "why the watchdog cannot read the progress files; until it can, nobody's silence is counted",

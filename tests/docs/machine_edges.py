@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from inplace.common.protocol import agent, failure_report, guard, supervisor
+from inplace.common.protocol import agent, failure_report, guard
+from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import AgentPhase, AgentState, Verdict, View
 from inplace.common.protocol.guard import ENDING, GONE, HALTING, RUNNING, STOPPING, WAITING, GuardState
 from inplace.common.protocol.int32 import INT32_MAX
-from inplace.common.protocol.supervisor import SupervisorState, WorkerLife
+from inplace.common.protocol.pod import PodState, WorkerLife
 
 FINAL_CODE: Final = 3
 SIGUSR1: Final = 10  # stands for any signal that asks nobody to end
@@ -66,14 +67,14 @@ def agent_edges() -> frozenset[Edge]:
 def supervisor_edges() -> frozenset[Edge]:
     """Return the edges between a worker's lives, and those back to the same life that act on the worker."""
 
-    def edge(before: SupervisorState, event: Any, after: SupervisorState, actions: tuple[Any, ...]) -> Edge | None:
+    def edge(before: PodState, event: Any, after: PodState, actions: tuple[Any, ...]) -> Edge | None:
         if before.life is after.life and not any(not isinstance(action, _AGENTS_OWN) for action in actions):
             return None
         happened = _happened(before, event) or _asked(before.agent, event)
         return Edge(before.life.value, after.life.value, *happened, _words(actions))
 
-    starts = [SupervisorState(final_codes=frozenset((FINAL_CODE,)), restart_code=code) for code in (None, 88)]
-    return _walk(starts, supervisor.step, _supervisor_events, edge)
+    starts = [PodState(final_codes=frozenset((FINAL_CODE,)), restart_code=code) for code in (None, 88)]
+    return _walk(starts, pod_machine.step, _supervisor_events, edge)
 
 
 @cache
@@ -164,21 +165,21 @@ def _agent_events(state: AgentState) -> Iterator[Any]:
         yield from (agent.Lease(held=True), agent.Lease(held=False))
 
 
-def _supervisor_events(state: SupervisorState) -> Iterator[Any]:
+def _supervisor_events(state: PodState) -> Iterator[Any]:
     """Yield the possible events of a supervisor and its worker."""
     if state.life is WorkerLife.LEFT:
         return
     yield from _agent_events(state.agent) if state.agent.phase not in agent.TERMINAL else VIEWS
-    yield supervisor.Terminate(15)
+    yield pod_machine.Terminate(15)
     if state.life is WorkerLife.RUNNING:
-        yield supervisor.WorkerNotStarted(127)
+        yield pod_machine.WorkerNotStarted(127)
         yield failure_report.WorkerStalled(state.agent.epoch, 11, 1200)
         if state.report.failure is not None:
             yield failure_report.ReportSent() if state.report.was_due else failure_report.ReportDue()
     if state.life in (WorkerLife.RUNNING, WorkerLife.STOPPING):
-        yield from (supervisor.WorkerExited(code) for code in (0, 1, FINAL_CODE))
+        yield from (pod_machine.WorkerExited(code) for code in (0, 1, FINAL_CODE))
     if state.life is WorkerLife.LEFTOVERS:
-        yield supervisor.WorkerGone()
+        yield pod_machine.WorkerGone()
 
 
 def _asked(state: AgentState, event: Any) -> tuple[str, str]:
@@ -207,14 +208,14 @@ def _first(view: View, state: AgentState) -> str:
     return "no epoch after S" if view.synced == INT32_MAX else "fresh view"
 
 
-def _happened(state: SupervisorState, event: Any) -> tuple[str, str] | None:
+def _happened(state: PodState, event: Any) -> tuple[str, str] | None:
     """Return the name of an event of the worker's processes; None for the agent's own events."""
     match event:
-        case supervisor.Terminate():
+        case pod_machine.Terminate():
             return "told to end", ""
-        case supervisor.WorkerExited():
+        case pod_machine.WorkerExited():
             return "main process exits", ""
-        case supervisor.WorkerNotStarted():
+        case pod_machine.WorkerNotStarted():
             return "command cannot be executed", ""
         case failure_report.WorkerStalled():
             return "main process hangs", ""
@@ -222,7 +223,7 @@ def _happened(state: SupervisorState, event: Any) -> tuple[str, str] | None:
             return "its moment comes", ""
         case failure_report.ReportSent():
             return "the stall is told", ""
-        case supervisor.WorkerGone():
+        case pod_machine.WorkerGone():
             return "all processes gone, " + ("the Pod goes on" if state.code is None else "the Pod ends"), ""
     return None
 

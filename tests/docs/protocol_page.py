@@ -11,14 +11,14 @@ from pathlib import Path
 
 from inplace.common.protocol.agent import TERMINAL, TRANSITIONS, AgentPhase, Verdict
 from inplace.common.protocol.guard import GONE
-from inplace.common.protocol.supervisor import WorkerLife
+from inplace.common.protocol.pod import WorkerLife
 from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, supervisor_edges
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 _AGENT = """# The protocol's machines
 
-Generated from `agent.py`, `supervisor.py` and `guard.py` in `common/protocol/` by `make rewrite`; do not edit. A walk
+Generated from `agent.py`, `pod.py` and `guard.py` in `common/protocol/` by `make rewrite`; do not edit. A walk
 through all states of the code found every arrow (`tests/docs/machine_edges.py`). An arrow is labelled with the verdict
 of a view, or with another event and, in brackets, the verdict at that moment. The machine's actions follow after a
 slash.
@@ -50,13 +50,14 @@ This table says to which phase a view's verdict leads:
 """
 
 _SUPERVISOR = """
-## The supervisor's machine
+## The Pod's machine
 
-A supervisor runs the agent's machine and a worker. The states below are those of the worker; `absent` means that no
-process of the worker exists. Arrows of the agent's machine that neither start nor stop the worker are above and not
-repeated here. An epoch is announced only in `absent`, and only the end of all processes of the worker leads back there.
-If the agent's machine says restart in place while no worker runs, it begins again in the same process. With
-`WORKER_COMMAND` the process leaves instead. No epoch after the largest int32 can be announced: the machine gives up.
+This is the agent's machine together with a worker, here as a supervisor runs it. The states below are those of the
+worker; `absent` means that no process of the worker exists. Arrows of the agent's machine that neither start nor stop
+the worker are above and not repeated here. An epoch is announced only in `absent`, and only the end of all processes of
+the worker leads back there. If the agent's machine says restart in place while no worker runs, it begins again in the
+same process. With `WORKER_COMMAND` the process leaves instead, and so it always does in depth `containers` ([ADR
+64](adr/0064-two-depths.md)). No epoch after the largest int32 can be announced: the machine gives up.
 
 """
 
@@ -72,7 +73,7 @@ ended.
 
 _STAYS = """
 In depth `process` ([ADR 64](adr/0064-two-depths.md)) the guard stays when its worker ends, and waits for the next lift.
-The agent then runs the supervisor's machine above, with this worker at the other end of the connection:
+The agent then runs the Pod's machine above, with this worker at the other end of the connection:
 
 """
 

@@ -2,7 +2,7 @@
 
 from inplace.common.protocol.agent import TRANSITIONS, AgentPhase, Verdict
 from inplace.common.protocol.guard import RUNNING, STOPPING
-from inplace.common.protocol.supervisor import WorkerLife
+from inplace.common.protocol.pod import WorkerLife
 from tests.docs.machine_edges import GUARD_PHASES, Edge, agent_edges, guard_edges, supervisor_edges
 from tests.docs.protocol_page import PAGE, page
 

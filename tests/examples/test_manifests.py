@@ -14,6 +14,8 @@ from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import read_stream
 from inplace.common.kube.client import APPLY_PATCH, KubeClient
 from inplace.common.kube.resources import JOBSETS, SERVICES, KubeObject, Resource
+from inplace.controller.act.job_settings import JobSettings
+from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.jobset import parse_jobset
 from tests.cli.injecting import injected
@@ -108,21 +110,22 @@ async def test_an_example_is_accepted_and_its_first_jobs_appear(name: str) -> No
 
 @pytest.mark.virtual_time
 async def test_ten_lines_are_enough() -> None:
-    """A user's manifest has ten lines; with the injected agent the server takes it, and the group waits."""
+    """A user's manifest has ten lines; the server takes it as it is, the controller adds the agent, the group waits."""
     written = (FOLDER / "minimal.yaml").read_text()
     assert len([line for line in written.splitlines() if not line.startswith("#")]) == 10
-    text = injected(written)
-    assert max(len(line) for line in text.splitlines()) <= 120, "expected lines that a person reads"
+    assert max(len(line) for line in written.splitlines()) <= 120, "expected lines that a person reads"
     rig = Rig()
     rig.server.load(policies("jobsets.yaml", "immutable.yaml"))
-    async with rig.running():
-        (manifest,) = [one for one in yaml.safe_load_all(text) if one["kind"] == JOBSETS.kind]
+    async with rig.running(rig.controller(job_settings=JobSettings(agent=InjectOptions()))):
+        manifest = yaml.safe_load(written)
         jobset = parse_jobset(await apply(rig.admin, manifest))
         await rig.settle(2.0)
         assert jobset.is_in_place
         assert list(known_problems(jobset)) == []
         crew = Crew(rig.admin, "default", "minimal")
         (job,) = (await crew.jobs()).values()
+        pod = job["spec"]["template"]["spec"]
+        assert pod["containers"][0]["command"][:2] == ["/inplace/bin/guard", "--"]
         for index in range(8):
             await crew.make_pod(job, index)
         await rig.meet(crew, 1, 0.2)
