@@ -320,6 +320,8 @@ class Agent:
         state, view = self._machine, self.state.view
         if not state.ends_with_guards:
             why = "a container of a worker is gone"
+            if self._config.guards_awaited:
+                why += ", or no guard came from it"
             if 0 < state.clean_after <= state.failures:
                 why = f"the worker failed {state.failures} times in a row without progress"
             self._log.warning("clean_containers_wanted", epoch=self.state.epoch, why=why, exit_code=code)

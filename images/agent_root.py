@@ -7,6 +7,7 @@ The same folder is the agent's container and, as an image volume, a folder of th
     bin/inplace-agent           the agent
     bin/guard -- COMMAND        `inplace-agent guard -- COMMAND`
     bin/copy FOLDER             for an init container, where a node has no image volumes
+    lib/entrypoint.so           puts `bin/guard` in front of a program that no manifest names (images/entrypoint.c)
     train/inplace/              what training scripts import, as sources: for the PYTHONPATH of any worker
     bin/python3, lib/           Python (`images.own_python`), the agent's modules beside those of the library
     licenses/, sbom.cdx.json    what is in it
@@ -41,6 +42,14 @@ from inplace.agent.version import VERSION
 BUILD_ID: Final = "build-id"
 LOCK: Final = Path(__file__).parents[1] / "requirements.lock"
 
+ENTRYPOINT: Final = Path(__file__).with_name("entrypoint.c")
+COMPILE: Final = (
+    *("-std=c11", "-Os", "-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared", "-s"),
+    *("-ffreestanding", "-fno-builtin", "-fno-tree-loop-distribute-patterns", "-fno-stack-protector", "-nostdlib"),
+    *("-Wl,-z,defs", "-Wl,-z,noexecstack", "-Wl,--build-id=none"),
+)
+HOW_TO_GET_A_COMPILER: Final = "expected gcc on PATH, found none: apt-get install --no-install-recommends gcc"
+
 TRAIN: Final = "train"
 FOR_SCRIPTS: Final = ("__init__.py", "rank_file.py", "saving.py", "standby.py")
 
@@ -58,7 +67,7 @@ def make(folder: Path) -> str:
     """Fill an empty folder and return its build id.
 
     Raises:
-        MissingComponent: this Python or patchelf does not do.
+        MissingComponent: this Python or patchelf does not do, or there is no compiler.
         BuildFailed: what went wrong.
     """
     copied = copy_python(folder, compiled)
@@ -70,6 +79,7 @@ def make(folder: Path) -> str:
         program = folder / "bin" / name
         program.write_text(_PROGRAM.format(prefix=PREFIX, body=body))
         program.chmod(0o755)
+    _compile(ENTRYPOINT, folder / "lib" / "entrypoint.so")
     packages = debian_packages(copied)
     licences = dict(licences_of(dependencies)) | _licences_of_packages(packages)
     write_modules(folder / "licenses", {name: path.read_bytes() for name, path in licences.items()})
@@ -84,6 +94,18 @@ def make(folder: Path) -> str:
     for path in (folder, *folder.rglob("*")):
         os.utime(path, (0, 0), follow_symlinks=False)
     return build_id
+
+
+def _compile(source: Path, target: Path) -> None:
+    """Compile a library that needs no other; the file's own path is not in it."""
+    command = ("gcc", *COMPILE, "-o", str(target.absolute()), source.name)
+    try:
+        done = subprocess.run(command, cwd=source.parent, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise MissingComponent(HOW_TO_GET_A_COMPILER) from None
+    if done.returncode:
+        raise BuildFailed(f"gcc failed: {done.stderr.strip()}")
+    target.chmod(0o644)
 
 
 def build_id_of(folder: Path) -> str:

@@ -1,7 +1,7 @@
 """Make a base for our images from a Debian mirror, where no registry is reachable: Debian with Python.
 
-Two roots, both byte-compiled. `build` is debootstrap's result with pip, for the stage that installs. `python` is the
-base of the images: the interpreter and the libraries that it links to, no shell, no package manager.
+Two roots, both byte-compiled. `build` is debootstrap's result with pip and gcc, for the stage that builds. `python` is
+the base of the images: the interpreter and the libraries that it links to, no shell, no package manager.
 """
 
 import os
@@ -15,7 +15,7 @@ from images.build_once import MissingComponent, build_once, cache_dir, run_nicel
 
 SUITE = "bookworm"
 MIRROR = "http://deb.debian.org/debian"
-PACKAGES = ("python3", "python3-pip")
+PACKAGES = ("python3", "python3-pip", "gcc")
 REVISION = "2"
 """The version of `python`'s recipe; another version is another folder of the cache."""
 

@@ -42,13 +42,16 @@ class LinkedWorker:
     Args:
         stays: the guards outlive their workers: depth `process`.
         checks: how many guards run a check before each announcement.
+        guards: how many come if their workers' images let them in; kubelet starts those workers after the lift.
     """
 
-    def __init__(self, server: GuardServer, *, stays: bool, clock: Clock, log: Log, checks: int = 0) -> None:
+    def __init__(
+        self, server: GuardServer, *, stays: bool, clock: Clock, log: Log, checks: int = 0, guards: int = 0
+    ) -> None:
         self._server = server
         self._side_jobs = SideJobs(server, checks=checks, clock=clock, log=log)
         self._clock = clock
-        self._machine = LinkedWorkerState(stays=stays)
+        self._machine = LinkedWorkerState(stays=stays, awaited=guards)
         self._exit: asyncio.Future[int | None]  # None: the worker is lost
         self._gone: asyncio.Future[bool]  # False: the worker is lost
 

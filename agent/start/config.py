@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SAVE_WITHIN_S_MAX: Final = 3600.0  # as a request's, see controller/spec/requests.py
 CLEAN_AFTER: Final = 2  # failures in a row without progress: one is chance, a second one may be the container's
 CLEAN_AFTER_MAX: Final = 1000
-CHECKS_MAX: Final = 16  # guards of a Pod, see `agent.link.server`
+GUARDS_MAX: Final = 16  # of a Pod, see `agent.link.server`
 _OURS: Final = ("NAMESPACE", "RESTART_POD_IN_PLACE_EXIT_CODE", "BARRIER_PATH", "BARRIER_PORT")
 
 
@@ -62,6 +62,8 @@ class AgentConfig:
         link_file: where the agent serves the guards of the worker's containers; "" if there are none.
         restart_depth: `containers`, or `process` for guards that start their workers' processes anew.
         checks_awaited: so many guards run a check before each announcement.
+        guards_awaited: so many workers start behind the startup probe, each by a guard if its image lets one in; 0:
+            each worker's command is its guard's.
         restart_scope: the part of the JobSet that this Pod restarts with; "" is the whole.
         watch: what the watchdog watches; None where only the JobSet's annotations may ask for it.
         progress_dir: where the worker's ranks say how far they are; "" if there is no folder for that, or
@@ -87,6 +89,7 @@ class AgentConfig:
     epoch_file: str = ""
     link_file: str = ""
     checks_awaited: int = 0
+    guards_awaited: int = 0
     restart_depth: str = DEPTH_CONTAINERS
     pod_uid: str = ""
     jobset_uid: str = ""
@@ -148,7 +151,8 @@ class AgentConfig:
             previous_epoch=previous_epoch,
             epoch_file=read.file("EPOCH_FILE"),
             link_file=read.file("LINK_FILE"),
-            checks_awaited=_checks_awaited(read),
+            checks_awaited=_guards(read, "CHECKS_BEFORE_ANNOUNCE"),
+            guards_awaited=_guards_awaited(read),
             restart_depth=_restart_depth(read),
             pod_uid=read.uid("POD_UID"),
             jobset_uid=read.uid("JOBSET_UID"),
@@ -200,11 +204,20 @@ def _restart_depth(read: Environment) -> str:
     return depth
 
 
-def _checks_awaited(read: Environment) -> int:
-    """Return CHECKS_BEFORE_ANNOUNCE; only guards check."""
-    count = read.integer("CHECKS_BEFORE_ANNOUNCE", 0, CHECKS_MAX) or 0
+def _guards(read: Environment, name: str) -> int:
+    """Return a number of guards; there are none without a link."""
+    count = read.integer(name, 0, GUARDS_MAX) or 0
     if count and not read.get("LINK_FILE"):
-        read.refuse("LINK_FILE", "the path of the link to the worker's guard beside CHECKS_BEFORE_ANNOUNCE")
+        read.refuse("LINK_FILE", f"the path of the link to the worker's guard beside {name}")
+    return count
+
+
+def _guards_awaited(read: Environment) -> int:
+    """Return GUARDS_AWAITED; what needs a guard must not await one that may not come."""
+    count = _guards(read, "GUARDS_AWAITED")
+    for name in ("FENCE_AFTER_S", "CHECKS_BEFORE_ANNOUNCE") if count else ():
+        if read.get(name):
+            read.refuse(name, "none beside GUARDS_AWAITED: a worker may run without a guard", read.get(name))
     return count
 
 

@@ -90,7 +90,14 @@ def agent_of(config: AgentConfig, deps: AgentDeps, server: GuardServer) -> Agent
 
     peers = LimitedLog(deps.log, deps.clock.monotonic_s)
     stays = config.restart_depth == DEPTH_PROCESS
-    worker = LinkedWorker(server, stays=stays, clock=deps.clock, log=peers, checks=config.checks_awaited)
+    worker = LinkedWorker(
+        server,
+        stays=stays,
+        clock=deps.clock,
+        log=peers,
+        checks=config.checks_awaited,
+        guards=config.guards_awaited,
+    )
     return Agent(config, deps, worker=worker)
 
 

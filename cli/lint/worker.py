@@ -31,10 +31,15 @@ def check_start(worker: Container, agent: Container) -> Iterator[Finding]:
     """Yield a worker that only the agent's startup probe holds back."""
     if not agent.has_upstream_names and not worker.calls(REMOVED):  # upstream's agent has no guards
         needed = "inplace-agent guard -- COMMAND"
+        found = "the startup probe alone"
+        if worker.has_entrypoint_guard:
+            found = (
+                "nothing: its image's ENTRYPOINT gets a guard if that program uses glibc, else the startup probe alone"
+            )
         fix = "write the image's ENTRYPOINT as the command (`docker inspect` shows it)"
         if worker.raw.get("command"):
             fix = "remove the agent's container: `inplace inject` then adds it with a guard"
-        yield Finding("worker-start", f"{worker.path}.command", "the startup probe alone", needed, fix)
+        yield Finding("worker-start", f"{worker.path}.command", found, needed, fix)
 
 
 def check_removed(member: Member) -> Iterator[Finding]:

@@ -7,6 +7,9 @@ A guard whose connection ends has left with its container; only kubelet starts t
 
 In depth `containers` guards do not stay: each ends with its worker, and waits for a lift from its first word on.
 
+A guard that an image's ENTRYPOINT starts may not come: then the worker itself is in that container, started by kubelet
+after the lift. Nothing here can end it, so where fewer guards came than were awaited the worker is lost, too.
+
 Safety rests on one line: `Gone` needs every guard's own word. Pure; the shell carries the messages.
 """
 
@@ -108,6 +111,7 @@ class LinkedWorkerState:
 
     Args:
         stays: guards outlive their workers: depth `process`.
+        awaited: the workers of so many containers run without a guard unless one comes from there; 0: each has one.
         peers: the guards that are connected, in the order of their numbers.
         epoch: of the lift that stands; None while no worker may start.
         completed: a worker of this epoch ended by itself with exit code 0.
@@ -118,6 +122,7 @@ class LinkedWorkerState:
     """
 
     stays: bool = True
+    awaited: int = 0
     peers: tuple[Peer, ...] = ()
     epoch: int | None = None
     completed: bool = False
@@ -220,7 +225,7 @@ def _settled(state: LinkedWorkerState) -> Step:
     """Report the end of a worker that is to end, once every guard has said so."""
     if state.epoch is None or not state.is_ending or any(peer.life != ABSENT for peer in state.peers):
         return state, ()
-    if state.is_short:
+    if state.is_short or len(state.peers) < state.awaited:
         return replace(state, is_lost=True), (Lost(),)
     words: tuple[Action, ...] = () if state.has_exited else (Exited(STOPPED),)
     return replace(state, epoch=None, has_exited=True), (*words, Gone())

@@ -36,6 +36,9 @@ _COPIED: Final = "/inplace-copy"  # where the copier has the volume; at PREFIX i
 TOKEN_VOLUME: Final = "inplace-agent-token"  # noqa: S105 - a volume's name
 TOKEN_S: Final = 3600  # a token that somebody reads is good for so long; kubelet renews it, and the agent reads it anew
 CONTAINER_RESTART: Final = "CONTAINER_RESTART_EXIT_CODE"  # a supervisor's: kubelet starts its container anew after it
+# glibc's loader reads it in a program whose container has no command (images/entrypoint.c, docs/adr/0093).
+LOADER: Final[KubeObject] = {"name": "LD_AUDIT", "value": f"{PREFIX}/lib/entrypoint.so"}
+GUARDS_AWAITED: Final = "GUARDS_AWAITED"
 LINK: Final[KubeObject] = {"name": "LINK_FILE", "value": LINK_FILE}
 PROBE_HOLD_S: Final = 55  # the agent answers at the lift, or after so long
 PROBE_TIMEOUT_S: Final = 60  # BEYOND the former
@@ -161,19 +164,24 @@ def sidecar(
     as_root: bool,
     resources: KubeObject,
     guarded: bool,
+    awaited: int = 0,
     on_host: bool = False,
 ) -> KubeObject:
     """Return the agent's container; `as_root` and `on_host` are what the Pod asks for all of its containers.
 
-    On the host's network the port is declared, so that the scheduler gives no node two agents that listen on it.
+    Of `awaited` guards nobody knows whether they come, so these workers wait behind a startup probe as well. On the
+    host's network the port is declared, so that the scheduler gives no node two agents that listen on it.
     """
-    probe = {"readinessProbe": readiness_probe(port)} if guarded else {"startupProbe": startup_probe(port=port)}
+    starts_anyway = not guarded or awaited
+    probe = {"startupProbe": startup_probe(port=port)} if starts_anyway else {"readinessProbe": readiness_probe(port)}
     own = variables(exit_code=exit_code, port=port)
+    own += [dict(LINK)] if guarded else []
+    own += [{"name": GUARDS_AWAITED, "value": str(awaited)}] if awaited else []
     fields = {
         "restartPolicy": "Always",
         "restartPolicyRules": [restarts_all("NotIn", 0), restarts_all("In", 0)],
         **probe,
-        "env": [*own, dict(LINK)] if guarded else own,
+        "env": own,
         "volumeMounts": [mount()],
         **({"ports": [{"containerPort": port, "hostPort": port}]} if on_host else {}),
     }

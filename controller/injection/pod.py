@@ -17,7 +17,14 @@ from inplace.controller.injection.finding import REFUSED, Finding, refusal, show
 from inplace.controller.injection.pod_failure_policy import final_codes
 from inplace.controller.injection.pod_roles import REMOVED, REMOVED_FIX, Container, Member, Mode
 from inplace.controller.injection.policies import NO_POLICIES, PolicyOptions, checks
-from inplace.controller.injection.worker import add_restart_rules, add_variables, fill, let_restart, wrap
+from inplace.controller.injection.worker import (
+    add_restart_rules,
+    add_variables,
+    fill,
+    let_restart,
+    wrap,
+    wrap_entrypoint,
+)
 
 Barrier = Literal["guard", "probe"]
 Depth = Literal["containers", "process"]
@@ -104,9 +111,11 @@ def _add_sidecar(
     pod, present = member.pod_spec, member.sidecar_agent
     inits = fill(pod, "initContainers", [])
     has_commands = all(worker.raw.get("command") for worker in workers)
-    guarded = member.is_guarded or (present is None and options.barrier == "guard" and has_commands)
+    wants_guards = present is None and options.barrier == "guard"
+    awaited = len(workers) if wants_guards and _may_start_guards(member, workers, options) else 0
+    guarded = member.is_guarded or (wants_guards and (has_commands or awaited > 0))
     if present is None:
-        wanted = _sidecar(member, options, port, as_root=as_root, guarded=guarded)
+        wanted = _sidecar(member, options, port, as_root=as_root, guarded=guarded, awaited=awaited)
         inits.append(wanted)
         agent = Container(wanted, f"{member.pod_path}.initContainers[{len(inits) - 1}]", is_init=True)
         yield from check_resources(member, agent)
@@ -134,6 +143,21 @@ def _add_sidecar(
             yield from _guard(worker, agent, codes)
 
 
+def _may_start_guards(member: Member, workers: Sequence[Container], options: InjectOptions) -> bool:
+    """Say whether the programs of these workers, which their images name, may start behind guards.
+
+    A guard that may not come must not be needed: for a check, for a lease, or to be process 1 in its container.
+    """
+    shares = any(member.pod_spec.get(name) for name in ("hostPID", "shareProcessNamespace"))
+    has_loader = any(agent_pieces.LOADER["name"] in worker.env for worker in workers)
+    has_check = bool(options.policies.check) or any(map(checks, workers))
+    settings = member.settings
+    needs_guards = has_check or wire.FENCE_AFTER in settings
+    is_shallow = settings.get(wire.RESTART_DEPTH) != wire.DEPTH_CONTAINERS
+    has_no_commands = not any(worker.raw.get("command") for worker in workers)
+    return has_no_commands and is_shallow and not (shares or has_loader or needs_guards)
+
+
 def _bring_token(pod: KubeObject, agent: Container, *, is_new: bool) -> None:
     """Mount a token into the agent's own container, unless the Pod's author wants one in every container."""
     if is_new and pod.get(_AUTOMOUNT) is None and agent_pieces.is_restricted(pod.get("serviceAccountName")):
@@ -150,14 +174,17 @@ def _bring_token(pod: KubeObject, agent: Container, *, is_new: bool) -> None:
 def _guard(worker: Container, agent: Container, final: Sequence[int]) -> Iterator[Finding]:
     """Make a guard the worker's parent, and let both containers see the link."""
     if not worker.calls(GUARD):
-        yield from wrap(worker, agent_pieces.GUARD_COMMAND, final)
+        put = wrap if worker.raw.get("command") else wrap_entrypoint
+        yield from put(worker, agent_pieces.GUARD_COMMAND, final)
     saving = agent_pieces.from_field(agent_pieces.SAVE_WITHIN, agent_pieces.SETTINGS[agent_pieces.SAVE_WITHIN])
     yield from add_variables(worker, [dict(agent.env.get("LINK_FILE", agent_pieces.LINK)), saving])
     _mount(agent)
     _mount(worker)
 
 
-def _sidecar(member: Member, options: InjectOptions, port: int, *, as_root: bool, guarded: bool) -> KubeObject:
+def _sidecar(
+    member: Member, options: InjectOptions, port: int, *, as_root: bool, guarded: bool, awaited: int = 0
+) -> KubeObject:
     return agent_pieces.sidecar(
         options.agent_image,
         exit_code=options.exit_code,
@@ -165,6 +192,7 @@ def _sidecar(member: Member, options: InjectOptions, port: int, *, as_root: bool
         as_root=as_root,
         resources=agent_resources(member, options.agent_resources),
         guarded=guarded,
+        awaited=awaited,
         on_host=member.pod_spec.get("hostNetwork") is True,
     )
 
@@ -206,12 +234,13 @@ def _add_supervisor(member: Member, worker: Container, options: InjectOptions, p
 
 
 def _add_volumes(member: Member, options: InjectOptions, *, as_root: bool) -> Iterator[Finding]:
-    """Mount the agent's programs where a command starts with one, and add the volumes that are mounted by now."""
+    """Mount the agent's programs where a program of them starts, and add the volumes that are mounted by now."""
     pod = member.pod_spec
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
     for container in pod.get("containers") or ():
         mounts = container.get("volumeMounts") or ()
         starts = any(str(word).startswith(f"{agent_pieces.PREFIX}/bin/") for word in container.get("command") or ())
+        starts = starts or agent_pieces.LOADER in (container.get("env") or ())
         if starts and not any(mounted.get("mountPath") == agent_pieces.PREFIX for mounted in mounts):
             fill(container, "volumeMounts", []).append(agent_pieces.image_mount())
     present = {volume.get("name") for volume in pod.get("volumes") or ()}

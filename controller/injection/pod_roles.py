@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from inplace.common.agent_command import AGENT_COMMAND, GUARD, GUARD_PROGRAM, agent_arguments
+from inplace.common.agent_command import AGENT_COMMAND, ENTRYPOINT_GUARD, GUARD, GUARD_PROGRAM, agent_arguments
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
@@ -69,6 +69,11 @@ class Container:
     def is_sidecar(self) -> bool:
         """Say whether kubelet runs it beside the worker."""
         return self.is_init and self.raw.get("restartPolicy") == "Always"
+
+    @property
+    def has_entrypoint_guard(self) -> bool:
+        """Say whether its program, which only its image knows, may start behind a guard."""
+        return not self.raw.get("command") and ENTRYPOINT_GUARD in self.env
 
     @property
     def words(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from inplace.common.agent_command import ENTRYPOINT_GUARD
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.stop_signal import signal_number
@@ -62,20 +63,28 @@ def let_restart(worker: Container, code: int, final: Sequence[int], pod_policy: 
 
 
 def wrap(worker: Container, program: Sequence[str], final: Sequence[int]) -> Iterator[Finding]:
-    """Put a program of the agent's image in front of the worker's command.
-
-    It is told the codes with which it leaves, `final`, and by which signal kubelet ends the Pod, if not by SIGTERM.
-    """
+    """Put a program of the agent's image in front of the worker's command."""
     command = worker.raw.get("command")
     if not command:
         fix = "write the image's ENTRYPOINT as the command (`docker inspect` shows it)"
         yield Finding(REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
         return
+    worker.raw["command"] = [*program, *_flags(worker, final), "--", *command]
+
+
+def wrap_entrypoint(worker: Container, program: Sequence[str], final: Sequence[int]) -> Iterator[Finding]:
+    """Let the loader of a worker without a command put a program of the agent's image in front of it, if it can."""
+    words = {"name": ENTRYPOINT_GUARD, "value": " ".join((*program, *_flags(worker, final)))}
+    yield from add_variables(worker, [dict(agent_pieces.LOADER), words])
+
+
+def _flags(worker: Container, final: Sequence[int]) -> list[str]:
+    """Return what a worker's parent is told: codes with which it leaves, and the signal that ends the Pod."""
     flags = ["--fail-on", spell(final, separator=",")] if final else []
     stop = (worker.raw.get("lifecycle") or {}).get("stopSignal")
     if isinstance(stop, str) and stop != "SIGTERM" and signal_number(stop):
         flags += ["--stop-signal", stop]
-    worker.raw["command"] = [*program, *flags, "--", *command]
+    return flags
 
 
 def add_variables(container: Container, entries: Sequence[KubeObject]) -> Iterator[Finding]:

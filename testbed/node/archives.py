@@ -15,6 +15,7 @@ from pathlib import Path
 from images import debian
 from images.build import REPOSITORY, TARGETS, Buildah, build_debian_bases, build_image
 from images.build_once import build_once, cache_dir, run_nicely
+from images.own_python import libraries_of
 from testbed.node import host, settings
 from testbed.upstream.build import AGENT, UPSTREAM
 
@@ -23,6 +24,7 @@ JAX_IMAGE = "inplace-jax-example"
 UPSTREAM_AGENT_IMAGE = "inplace-lab-upstream-agent"
 BUSYBOX_IMAGE = "inplace-lab-busybox"
 MUSL_IMAGE = "inplace-lab-musl"
+GLIBC_IMAGE = "inplace-lab-glibc"
 _WORKER_TAG = f"localhost/{WORKER_IMAGE}"
 _HERE = Path(__file__).parent
 _SOURCES = (
@@ -35,10 +37,11 @@ _SOURCES = (
     "controller",
     "examples",
     "images/*.py",
+    "images/*.c",
     "inplace/*.py",
     "testbed/frameworks/jax.lock",
 )
-_LOCAL_SOURCES = ("pause", "worker")
+_LOCAL_SOURCES = ("archives.py", "pause", "worker")
 
 
 def build() -> list[Path]:
@@ -152,17 +155,24 @@ def _make_pause(buildah: Buildah, folder: Path) -> None:
 
 
 def _make_strangers(buildah: Buildah, folder: Path) -> None:
-    """Make images that know nothing of us: busybox alone, and one program linked to musl, as Alpine's are."""
+    """Make images that know nothing of us: busybox alone, a program linked to musl, and one to glibc as ENTRYPOINT."""
     context = folder / "strangers"
     context.mkdir()
     shutil.copy("/bin/busybox", context / "busybox")
     source = _HERE / "pause" / "pause.c"
-    run_nicely(("musl-gcc", "-Os", "-o", str(context / "pause"), str(source)), directory=context)
-    loader = f"ld-musl-{platform.machine()}.so.1"
-    shutil.copy(Path("/lib", loader).resolve(), context / loader)
+    for compiler, name in (("musl-gcc", "pause"), ("gcc", "worker")):
+        run_nicely((compiler, "-Os", "-o", str(context / name), str(source)), directory=context)
+    loader = Path("/lib", f"ld-musl-{platform.machine()}.so.1")
+    listed = subprocess.run(("ldd", str(context / "worker")), capture_output=True, text=True, check=True)
+    libraries = libraries_of(listed.stdout).values()
+    for path in (loader, *libraries):
+        shutil.copy(path.resolve(), context / path.name)
     files = {
         BUSYBOX_IMAGE: 'COPY busybox /bin/busybox\nRUN ["/bin/busybox", "--install", "/bin"]\n',
-        MUSL_IMAGE: f"COPY pause /pause\nCOPY {loader} /lib/{loader}\n",
+        MUSL_IMAGE: f"COPY pause /pause\nCOPY {loader.name} {loader}\n",
+        GLIBC_IMAGE: "COPY worker /worker\n"
+        + "".join(f"COPY {path.name} {path}\n" for path in libraries)
+        + 'ENTRYPOINT ["/worker"]\n',
     }
     for image, steps in files.items():
         containerfile = context / f"Containerfile.{image}"

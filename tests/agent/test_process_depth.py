@@ -153,6 +153,25 @@ async def test_a_guard_that_is_killed_gets_clean_containers(tmp_path: Path) -> N
         await until(lambda: group.guard.tree() == [], "the worker's end")
 
 
+async def test_a_worker_whose_guard_never_came_gets_new_containers(tmp_path: Path) -> None:
+    """Of two workers that start behind the startup probe one has no guard: nobody here can end it, and kubelet does."""
+    async with pod(tmp_path, env={"GUARDS_AWAITED": "2"}) as group:
+        await group.runs(1)
+        group.views.put_nowait((1, 1))
+        code, log = await group.left()
+        assert code == 88
+        assert "or no guard came from it" in log
+        assert len(group.server.requests("PATCH")) == 1, "nothing was announced beside that worker"
+
+
+async def test_a_worker_whose_awaited_guard_came_restarts_as_a_process(tmp_path: Path) -> None:
+    """As every other guarded worker does."""
+    async with pod(tmp_path, env={"GUARDS_AWAITED": "1"}) as group:
+        await group.runs(1)
+        group.views.put_nowait((1, 1))
+        await group.runs(2)
+
+
 async def test_an_agent_that_is_killed_takes_worker_and_guard_along(tmp_path: Path) -> None:
     """So kubelet finds both containers ended at one look, and the next agent announces beside no old worker."""
     async with pod(tmp_path) as group:

@@ -82,12 +82,17 @@ def musl(root: Path) -> list[str]:
     return ["/worker"]
 
 
-def busybox(root: Path) -> list[str]:
-    """Make an image of busybox alone."""
+def busybox_program() -> str:
+    """Return where the machine has a static busybox."""
     program = shutil.which("busybox")
     if program is None:
         unavailable("expected a static busybox on PATH, found none: apt-get install busybox-static")
-    with_files(root, {"bin/busybox": Path(program)})
+    return program
+
+
+def busybox(root: Path) -> list[str]:
+    """Make an image of busybox alone."""
+    with_files(root, {"bin/busybox": Path(busybox_program())})
     show = "tr '\\0' '\\n' < /proc/$$/environ; ls /proc/$$/fd; grep -E 'Sig(Blk|Ign)' /proc/$$/status; exit 7"
     return ["/bin/busybox", "sh", "-c", show.replace("tr ", "busybox tr ").replace("ls ", "busybox ls ")]
 
@@ -137,10 +142,14 @@ def container(root: Path, tmp_path: Path) -> Container:
 
 async def guarded(container: Container, command: list[str], **environment: str) -> str:
     """Return what a guarded command prints in the container."""
+    return await lifted(container, ["/inplace/bin/guard", "--", *command], **environment)
+
+
+async def lifted(container: Container, command: list[str], **environment: str) -> str:
+    """Return what a command whose first program is a guard, or becomes one, prints in the container."""
     environment = {"PATH": PATH, "LINK_FILE": "/run/link", **environment}
     async with agent_at(container.root / "run" / "link") as agent:
-        words = container.words("/inplace/bin/guard", "--", *command)
-        async with process(environment, *words) as child:
+        async with process(environment, *container.words(*command)) as child:
             agent.link.lift(3)
             async with asyncio.timeout(20):
                 output, errors = await child.communicate()
@@ -187,6 +196,58 @@ async def test_a_worker_is_given_what_it_was_given_before(container: Container, 
     assert "A=b c" in after
     assert re.search("^(descriptor )?9$", after, re.MULTILINE)
     assert {line for each in OWN for line in after.splitlines() if line.endswith(each)}
+
+
+ENTRYPOINT: Final = {"LD_AUDIT": "/inplace/lib/entrypoint.so", "ENTRYPOINT_GUARD": "/inplace/bin/guard --fail-on 3,4"}
+"""What a worker without a command is given."""
+
+
+@pytest.mark.parametrize("form", ["a path", "a name on PATH"])
+async def test_an_entrypoint_of_glibc_gets_a_guard(container: Container, form: str) -> None:
+    """Its arguments, environment, descriptors and signals are what they were, and nothing of the loader's is left."""
+    (program,) = glibc(container.root)
+    if form == "a name on PATH":
+        (container.root / "bin" / "worker").symlink_to(program)
+        program = "worker"
+    command = [program, "one two", "--", ""]
+    before = container.output(*command, LINK_FILE="/run/link", A="b c")
+    after = await lifted(container, command, A="b c", **ENTRYPOINT)
+    assert without_own(after) == without_own(before)
+    assert {line for each in OWN for line in after.splitlines() if line.endswith(each)}
+
+
+@pytest.mark.parametrize("kind", ["distroless", "musl"])
+async def test_an_entrypoint_without_glibc_runs_by_itself(container: Container, kind: str) -> None:
+    """No loader of glibc's is in its container; the agent then knows by the guard that does not come."""
+    command = ROOTS[kind](container.root)
+    assert "variable ENTRYPOINT_GUARD=" in container.output(*command, **ENTRYPOINT)
+
+
+async def test_only_the_first_program_of_a_container_gets_a_guard(container: Container) -> None:
+    """A program that somebody executes there later has the variables, too, and runs as it is."""
+    (program,) = glibc(container.root)
+    with_files(container.root, {"bin/busybox": Path(busybox_program())})
+    said = container.output("/bin/busybox", "sh", "-c", f"{program}; exit $?", **ENTRYPOINT)
+    assert "variable LD_AUDIT=/inplace/lib/entrypoint.so" in said
+
+
+@pytest.mark.parametrize("lacks", ["the volume", "the variable"])
+async def test_an_entrypoint_runs_by_itself_where_something_is_missing(container: Container, lacks: str) -> None:
+    """A guard that cannot be had costs the worker nothing but its guard."""
+    command = glibc(container.root)
+    environment = dict(ENTRYPOINT)
+    if lacks == "the variable":
+        del environment["ENTRYPOINT_GUARD"]
+    else:
+        environment["ENTRYPOINT_GUARD"] = "/inplace/bin/nothing"
+    assert "variable LD_AUDIT=" in container.output(*command, **environment)
+
+
+async def test_an_entrypoint_with_many_arguments_gets_a_guard(container: Container) -> None:
+    """As many as Linux takes."""
+    (program,) = glibc(container.root)
+    words = ["x" * 1000] * 1000
+    assert (await lifted(container, [program, *words], **ENTRYPOINT)).count("argument xxx") == 1000
 
 
 def linked_copy(root: Path, target: Path) -> Path:

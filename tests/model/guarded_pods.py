@@ -6,6 +6,9 @@ they are sent, in their order. A worker has a main process, and a tree that may 
 may each end between any two moves; kubelet then removes all containers and starts them. In depth `containers` the Pod
 has another container, of whose guard only the death is of interest, and its worker may hang.
 
+Behind an image's ENTRYPOINT kubelet starts the worker's container after the lift, at a moment of its own. What is in
+it then is a guard, or the worker itself, which nobody but kubelet ends.
+
 What `tests.model.world` takes for granted of a guarded Pod is proved here: who is alive when, and what was told.
 """
 
@@ -110,6 +113,8 @@ class Pod(NamedTuple):
         other: what the other container's guard said last: "", "started", "failed" or, when it is gone, "left".
         hung: the watchdog found that this process's worker hangs.
         faults: how many there were.
+        entry: of a container behind an ENTRYPOINT: "held" before the lift, "let" until kubelet starts it, "bare" while
+            a worker without a guard is in it; "" otherwise.
     """
 
     agent: Any
@@ -132,6 +137,7 @@ class Pod(NamedTuple):
     other: str = ""
     hung: bool = False
     faults: int = 0
+    entry: str = ""
     rule: str = ""
 
 
@@ -143,10 +149,12 @@ class GuardedPodWorld:
 
     Args:
         stays: its guard stays when its worker ends: depth `process`.
+        has_entrypoint: its guard comes by the image's ENTRYPOINT, or does not.
     """
 
-    def __init__(self, *, stays: bool) -> None:
+    def __init__(self, *, stays: bool, has_entrypoint: bool = False) -> None:
         self._stays = stays
+        self._has_entrypoint = has_entrypoint
 
     def first(self, epoch: int = 0, deprecated: int = 0) -> Pod:
         """Return a Pod whose containers have just started."""
@@ -156,8 +164,9 @@ class GuardedPodWorld:
             is_guarded=True,
             clean_after=CLEAN_AFTER,
         )
-        guard = GuardState(final_codes=frozenset({FINAL_CODE}))
-        return Pod(agent, self._new_worker(), guard, epoch=epoch, deprecated=deprecated)
+        guard = None if self._has_entrypoint else GuardState(final_codes=frozenset({FINAL_CODE}))
+        pod = Pod(agent, self._new_worker(), guard, epoch=epoch, deprecated=deprecated)
+        return pod._replace(entry="held" if self._has_entrypoint else "")
 
     def moves(self, pod: Pod) -> Iterator[Move]:
         """Yield every move."""
@@ -172,7 +181,14 @@ class GuardedPodWorld:
                 yield "guard and agent connect", self._carried(linked, Greeted(0))
             if pod.linked and self._stays:
                 yield "the connection breaks", self._unlinked(_faulty(pod))
-        if (pod.agent is None or (pod.guard is None and not pod.completed)) and not pod.ending:
+        if pod.entry == "let":
+            yield from self._started(pod)
+        if pod.entry == "bare":
+            ended = pod._replace(entry="", main=0, tree=0)
+            yield "the worker without a guard fails", ended
+            yield "the worker without a guard completes", ended._replace(completed=True)
+        is_over = pod.guard is None and not (pod.completed or pod.entry)
+        if (pod.agent is None or is_over) and not pod.ending:
             yield "kubelet removes all containers and starts them", self._restarted(pod)
 
     def judge(self, pod: Pod) -> str:
@@ -185,6 +201,8 @@ class GuardedPodWorld:
         if pod.to_agent or pod.to_guard or pod.news or pod.due or pod.patch in ("sent", "answered") or pod.ending:
             return ""
         life = pod.agent.life
+        if pod.entry == "bare" and life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS):
+            return P4
         if pod.guard is None:
             return P5 if life is WorkerLife.RUNNING and pod.lost == pod.agent.agent.epoch else ""
         if not pod.linked or pod.main != pod.tree:
@@ -196,6 +214,13 @@ class GuardedPodWorld:
             if life in (WorkerLife.STOPPING, WorkerLife.LEFTOVERS) and pod.guard.phase in ("waiting", "running")
             else ""
         )
+
+    def _started(self, pod: Pod) -> Iterator[Move]:
+        """Yield the start of the worker's container, with a guard in it and without."""
+        guard = GuardState(final_codes=frozenset({FINAL_CODE}))
+        yield "kubelet starts the container, in which a guard is", pod._replace(entry="", guard=guard)
+        epoch = max(pod.epoch, 1)  # whichever the agent lifts or stops
+        yield "kubelet starts the container, in which no guard is", pod._replace(entry="bare", main=epoch, tree=epoch)
 
     def _agent_moves(self, pod: Pod) -> Iterator[Move]:
         agent = pod.agent.agent
@@ -274,12 +299,13 @@ class GuardedPodWorld:
         for action in actions:
             text += f" -> {type(action).__name__}"
             match action:
-                case Announce() if pod.tree:
+                case Announce() if pod.tree or pod.entry == "let":
                     pod = pod._replace(rule=P2)
                 case Announce() if state.failures >= CLEAN_AFTER:
                     pod = pod._replace(rule=P7)
                 case StartWorker(epoch):
                     fresh = pod._replace(due=False, patch="", hung=False)
+                    fresh = fresh._replace(entry="let" if pod.entry else "")
                     pod = self._carried(fresh, Lift(epoch or 0))
                 case StopWorker():
                     pod = self._carried(pod, SignalWorkers(SIGTERM))
@@ -370,7 +396,7 @@ class GuardedPodWorld:
         return pod._replace(worker=self._new_worker(), to_agent=(), news=(), due=False, patch="", other="", hung=False)
 
     def _new_worker(self) -> Any:
-        return LinkedWorkerState(stays=self._stays)
+        return LinkedWorkerState(stays=self._stays, awaited=int(self._has_entrypoint))
 
 
 def _faulty(pod: Pod) -> Pod:
@@ -389,10 +415,15 @@ def explore_containers_pod() -> Result:
     return _explore("one guarded Pod, depth containers", stays=False, epochs_max=1)
 
 
-def _explore(name: str, *, stays: bool, epochs_max: int) -> Result:
+def explore_entrypoint_pod() -> Result:
+    """Visit every state of one Pod of depth `process` whose guard may not come."""
+    return _explore("one Pod behind an ENTRYPOINT, depth process", stays=True, epochs_max=2, has_entrypoint=True)
+
+
+def _explore(name: str, *, stays: bool, epochs_max: int, has_entrypoint: bool = False) -> Result:
     return search(
         name,
-        GuardedPodWorld(stays=stays),
+        GuardedPodWorld(stays=stays, has_entrypoint=has_entrypoint),
         is_last=lambda pod: pod.epoch > epochs_max,
         may_be=lambda pod: pod.faults <= FAULTS_MAX,
     )

@@ -31,7 +31,7 @@ from tests.mistakes import ledger as wrong_ledger
 from tests.mistakes.mistake import Mistake, instead_of
 from tests.model.bug import Bug, dropped
 from tests.model.configurations import kinds
-from tests.model.guarded_pods import explore_containers_pod, explore_process_pod
+from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
 from tests.model.pods import Config
 
 Stepping = Callable[..., Any]
@@ -288,6 +288,11 @@ BUGS: Final = (
             linked_worker._left,
             lambda original, state, number: original(linked_worker._at(state, number, ABSENT), number),
         ),
+    ),
+    Bug(
+        "linked worker: a container in which no guard came counts as one without a worker",
+        explore_entrypoint_pod,
+        instead_of(linked_worker._settled, lambda original, state: original(replace(state, awaited=0))),
     ),
     Bug(
         "pod: leaves for clean containers before its PATCH is out",

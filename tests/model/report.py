@@ -12,7 +12,7 @@ from tests.model.bug import Bug
 from tests.model.catalogue import ALL_BUGS
 from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.model.explore import Result, explore
-from tests.model.guarded_pods import explore_containers_pod, explore_process_pod
+from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
 from tests.model.pacing import PACING_CONFIGS, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
@@ -26,7 +26,7 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     """Explore every configuration and print a line for each, as they finish."""
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
-    pods = [explore_containers_pod(), explore_process_pod(), explore_promises()]
+    pods = [explore_containers_pod(), explore_process_pod(), explore_entrypoint_pod(), explore_promises()]
     plans = (_in_parallel(_climb, ESCALATION_RUNS), _in_parallel(explore_pacing, PACING_CONFIGS))
     for result in itertools.chain(pods, *plans, _in_parallel(explore, configs)):
         results.append(result)

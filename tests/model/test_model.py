@@ -19,7 +19,7 @@ from tests.model.configurations import QUICK, kinds
 from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.model.explore import Result, explore
 from tests.model.frozen import freeze, thaw
-from tests.model.guarded_pods import explore_containers_pod, explore_process_pod
+from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
 from tests.model.pacing import ALL_KINDS, PACING_CONFIGS, PacingConfig, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
@@ -76,7 +76,10 @@ def test_planted_bug_is_caught(bug: Bug) -> None:
     assert bug.hunt().rule
 
 
-@pytest.mark.parametrize("explore_pod", [explore_containers_pod, explore_process_pod])
+@pytest.mark.parametrize(
+    "explore_pod",
+    [explore_containers_pod, explore_process_pod, pytest.param(explore_entrypoint_pod, marks=pytest.mark.slow)],
+)
 def test_no_reachable_state_of_a_guarded_pod_breaks_a_rule(explore_pod: Callable[[], Result]) -> None:
     """The link's two machines in both depths, explored together with everything between them."""
     result = explore_pod()

@@ -174,6 +174,21 @@ def test_a_process_without_a_guard_is_refused() -> None:
     assert problem.startswith("LINK_FILE: expected the path of the link to the worker's guard")
 
 
+@pytest.mark.parametrize("name", ["FENCE_AFTER_S", "CHECKS_BEFORE_ANNOUNCE"])
+def test_what_needs_a_guard_awaits_none(name: str) -> None:
+    """A lease and a check are promises that only a guard keeps, and this one may not come."""
+    given = SEED | {"LINK_FILE": "/x/link", "GUARDS_AWAITED": "1"}
+    assert AgentConfig.from_env(given).guards_awaited == 1
+    (problem,) = problems(given | {name: "15"})
+    assert problem == f"{name}: expected none beside GUARDS_AWAITED: a worker may run without a guard, saw '15'"
+
+
+@pytest.mark.parametrize("given", [{"GUARDS_AWAITED": "1"}, {"GUARDS_AWAITED": "17", "LINK_FILE": "/x/link"}])
+def test_guards_need_a_link_and_are_bounded(given: dict[str, str]) -> None:
+    """A link serves sixteen."""
+    assert problems(SEED | given)
+
+
 def test_an_empty_variable_is_unset() -> None:
     """The downward API makes an empty text of an annotation that is not there yet."""
     empty = dict.fromkeys(("PREVIOUS_EPOCH", "POD_UID", "BARRIER_PORT", "BARRIER_ADDRESS"), "")

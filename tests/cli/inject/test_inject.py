@@ -268,7 +268,11 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
         (plain(job="completionMode: NonIndexed"), {}, "needed Indexed"),
         (plain(job="backoffLimitPerIndex: 1"), {}, "backoffLimitPerIndex: found 1"),
         (SILENT, {"mode": "supervisor"}, f"{WORKER}.command: found nothing"),
-        (SILENT, {"depth": "process"}, "write the worker's command, or inplace.dev/restart: containers"),
+        (
+            SILENT.replace("name: POD_IP", "name: LD_AUDIT", 1),
+            {"depth": "process"},
+            "write the worker's command, or inplace.dev/restart: containers",
+        ),
         (
             PLAIN.replace("name: WORLD_SIZE", "name: POD_NAME"),
             {"mode": "supervisor"},

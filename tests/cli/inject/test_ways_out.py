@@ -30,8 +30,8 @@ def test_a_supervised_worker_without_a_command() -> None:
 
 
 def test_a_process_that_no_guard_can_restart() -> None:
-    """The ENTRYPOINT as the command, or depth containers."""
-    documents = changed(command=None)
+    """The ENTRYPOINT as the command, or depth containers; here no guard can come by itself."""
+    documents = changed(command=None, env=[{"name": "LD_AUDIT", "value": "/mine.so"}])
     words = refused(as_yaml(documents), depth="process")
     assert all(way in words for way in ("the worker's command", f"{wire.RESTART_DEPTH}: containers")), words
     injected(as_yaml(changed(command=["/entry"])), depth="process")

@@ -71,7 +71,7 @@ async def test_a_guard_killed_outright_restarts_the_group_in_place(cluster: Clus
         assert group.uids() == before
         assert group.broken() == []
         told = group.history.jobset()["status"]["lastGroupRestart"]["firstFailure"]
-        # Whichever word of it comes first: kubelet shows the container's end in depth containers, and never in depth process.
+        # Whose word comes first is open: in depth containers kubelet shows the container's end as well.
         of_kubelet = mode == "guarded" and told.get("exitCode") == 128 + signal.SIGKILL
         assert of_kubelet or told["message"] == "its agent told: the container ended without a word", told
 

@@ -68,9 +68,9 @@ def test_nothing_is_gone_beside_a_guard_that_was_lifted(given_events: list[Event
                     lifted = False
 
 
-def after(*given_events: Event) -> tuple[LinkedWorkerState, list[object]]:
+def after(*given_events: Event, awaited: int = 0) -> tuple[LinkedWorkerState, list[object]]:
     """Return the state after these events, and the actions of the last one."""
-    state, actions = LinkedWorkerState(), tuple[object, ...]()
+    state, actions = LinkedWorkerState(awaited=awaited), tuple[object, ...]()
     for event in given_events:
         state, actions = step(state, event)
     return state, list(actions)
@@ -101,6 +101,13 @@ def test_an_order_reaches_every_guard() -> None:
 def test_an_order_without_a_guard_is_done_at_once() -> None:
     """No container of a worker is there yet, so nothing of the epoch runs."""
     assert after(Lift(1), SignalWorkers(15))[1] == [Exited(137), Gone()]
+
+
+def test_an_order_without_an_awaited_guard_loses_the_worker() -> None:
+    """It may run without one, and then nobody here can end it; a guard that came ends it as ever."""
+    assert after(Lift(1), SignalWorkers(15), awaited=1)[1] == [Lost()]
+    came = (Lift(1), Heard(0, Absent(GRACE_MS)), Heard(0, Started(1)), SignalWorkers(15), Heard(0, Absent(GRACE_MS)))
+    assert after(*came, awaited=1)[1] == [Exited(137), Gone()]
 
 
 def test_a_container_that_is_gone_is_lost() -> None:

@@ -13,6 +13,13 @@ from inplace.controller.injection.agent_pieces import token_mount, token_volume
 from inplace.controller.injection.pod_roles import SERVICE_ACCOUNT_DIR
 from tests.cli.injecting import PLAIN, SILENT, TWO, injected, plain, pod_spec_of
 
+ENV = "              env:\n"
+
+
+def silent(**lines: str) -> str:
+    """Return the plain example without a command, with further lines."""
+    return plain(**lines).replace("              command: [python3, -m, inplace.examples.train]\n", "")
+
 
 def by_name(items: list[KubeObject]) -> dict[str, KubeObject]:
     """Return named objects by name."""
@@ -72,16 +79,44 @@ def test_an_exit_code_is_a_variable_only_where_it_is_asked_for() -> None:
 CODES: list[dict[str, int]] = [{}, {"exit_code": 7}]
 
 
-def test_a_worker_without_a_command_is_held_back_by_a_probe() -> None:
-    """Only its image knows its program: no guard is put around it, and a restart renews the containers."""
+def test_a_worker_without_a_command_gets_a_guard_if_its_image_lets_one_in() -> None:
+    """Only its image knows its program: glibc's loader puts the guard around it, and a probe holds back all others."""
     pod = pod_spec_of(injected(SILENT))
     (agent,), (worker,) = pod["initContainers"], pod["containers"]
     assert "command" not in worker
-    assert "volumeMounts" not in worker or all(mount["name"] != "inplace" for mount in worker["volumeMounts"])
-    assert "inplace" not in by_name(pod["volumes"])
-    assert ("startupProbe" in agent, "readinessProbe" in agent, "LINK_FILE" in by_name(agent["env"])) == (
-        *(True, False, False),
-    )
+    loaded = by_name(worker["env"])
+    assert loaded["LD_AUDIT"]["value"] == "/inplace/lib/entrypoint.so"
+    assert loaded["ENTRYPOINT_GUARD"]["value"] == "/inplace/bin/guard"
+    assert {mount["mountPath"] for mount in worker["volumeMounts"]} >= {"/inplace", "/var/run/inplace"}
+    assert "inplace" in by_name(pod["volumes"])
+    assert ("startupProbe" in agent, "readinessProbe" in agent) == (True, False)
+    assert by_name(agent["env"]).keys() >= {"LINK_FILE", "GUARDS_AWAITED"}
+    assert by_name(agent["env"])["GUARDS_AWAITED"]["value"] == "1"
+
+
+def test_the_guard_of_an_entrypoint_knows_the_codes_and_the_signal_that_end_its_pod() -> None:
+    """As the guard of a command does."""
+    text = silent(worker="lifecycle: {stopSignal: SIGUSR1}")
+    (worker,) = pod_spec_of(injected(text))["containers"]
+    assert by_name(worker["env"])["ENTRYPOINT_GUARD"]["value"] == "/inplace/bin/guard --stop-signal SIGUSR1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        silent(pod="shareProcessNamespace: true"),
+        silent(pod="hostPID: true"),
+        SILENT.replace(ENV, f"{ENV}              - {{name: LD_AUDIT, value: /mine.so}}\n", 1),
+        silent(metadata="annotations: {inplace.dev/restart: containers}"),
+    ],
+    ids=["shared", "host", "audited", "containers"],
+)
+def test_a_guard_that_may_not_come_must_not_be_needed(text: str) -> None:
+    """Then a worker without a command has only the probe: its guard could not be process 1, or must not be missing."""
+    pod = pod_spec_of(injected(text))
+    assert "ENTRYPOINT_GUARD" not in by_name(pod["containers"][0].get("env") or [])
+    assert "LINK_FILE" not in by_name(pod["initContainers"][0]["env"])
+    assert "startupProbe" in pod["initContainers"][0]
 
 
 def test_a_restricted_pod_stays_restricted() -> None:
