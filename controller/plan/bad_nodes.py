@@ -24,6 +24,8 @@ from inplace.controller.spec.bad_nodes import (
     records_of,
 )
 from inplace.controller.spec.causes import BLAMING, Cause
+from inplace.controller.spec.kinds import HOSTNAME, Pod
+from inplace.controller.spec.marked_nodes import STAYS
 
 
 def avoid_bad_nodes(draft: Draft) -> bool:
@@ -58,6 +60,20 @@ def note_first_failure(draft: Draft, cause: Cause | None) -> bool:
     _tell(draft, policy, records, changed, failure.node)
     _write(draft, changed)
     return failure.node in avoided(changed, policy, draft.observed.node_signs.in_use)
+
+
+def stays_pinned(draft: Draft, pod: Pod | None) -> bool:
+    """Say, and tell, that a Pod restarts on its bad node: its replacement could run nowhere else."""
+    if pod is None or not pod.spec.is_pinned:
+        return False
+    draft.note(
+        STAYS,
+        f"pod {pod.metadata.name} may run on node {pod.spec.node_name} alone (nodeSelector {HOSTNAME}), which is bad: it "
+        "restarts there, because a replacement would come back; with Kueue's Topology Aware Scheduling taint or drain "
+        "the node, and Kueue chooses another",
+        warning=True,
+    )
+    return True
 
 
 def _take_back(draft: Draft, records: Records) -> Records:

@@ -16,7 +16,7 @@ from msgspec import structs
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import ReplacePod
-from inplace.controller.plan.bad_nodes import note_first_failure
+from inplace.controller.plan.bad_nodes import note_first_failure, stays_pinned
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_all_jobs, recreate_jobs
@@ -48,10 +48,11 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
     """Take a step for the restart that a decision begins; return the decision as the step changes it."""
     if not _begins_counted(draft, scope, decision):
         return decision
-    leaves_node = note_first_failure(draft, draft.causes.get(scope.name))
+    pod = draft.observed.failed_pods.get(scope.name)
+    leaves_node = note_first_failure(draft, draft.causes.get(scope.name)) and not stays_pinned(draft, pod)
     if not draft.jobset.escalation and not leaves_node:
         return decision
-    use = _take(draft, scope, pod=draft.observed.failed_pods.get(scope.name), leaves_node=leaves_node)
+    use = _take(draft, scope, pod=pod, leaves_node=leaves_node)
     stays = replace(decision, synced=scope.synced, deprecated=scope.synced)
     if use.step == FAIL:
         # Where all announced, no failed Job is about to decide otherwise (controller/plan/budget.py).

@@ -18,6 +18,7 @@ from inplace.controller.spec.containers import ContainerStatus, InitStatus
 
 VALUE_CHARACTERS_MAX: Final = 256  # phases, the longest value that an agent writes, has 160
 GATES_MAX: Final = 16  # ours, and a queue's or a quota's or two
+HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 class Owner(msgspec.Struct, frozen=True, gc=False):
@@ -185,17 +186,34 @@ class Gate(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
+class NodeSelector(msgspec.Struct, frozen=True, gc=False, rename={"hostname": HOSTNAME}):
+    """The labels by which a Pod asks for a node that are read."""
+
+    hostname: str | None = None
+
+
 class PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """Spec of a Pod."""
 
     node_name: str | None = None
     scheduling_gates: tuple[Gate, ...] | None = None
     active_deadline_seconds: int | None = None
+    node_selector: NodeSelector | None = None
 
     def __post_init__(self) -> None:
-        """Drop the gates of a Pod that has more than anybody uses; it is not for us to lift one then."""
+        """Drop the gates of a Pod that has more than anybody uses; it is not for us to lift one then.
+
+        Drop a selector that names no host, too.
+        """
         if self.scheduling_gates is not None and len(self.scheduling_gates) > GATES_MAX:
             msgspec.structs.force_setattr(self, "scheduling_gates", None)
+        if self.node_selector is not None and self.node_selector.hostname is None:
+            msgspec.structs.force_setattr(self, "node_selector", None)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Say whether the Pod may run on one node only, as Kueue's Topology Aware Scheduling has it."""
+        return self.node_selector is not None
 
 
 class PodCondition(msgspec.Struct, frozen=True, gc=False):

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.controller.spec.kinds import Pod
+from inplace.controller.spec.kinds import HOSTNAME, Pod
 
 LEAVE: Final = "leave"
 STAY: Final = "stay"
@@ -24,7 +24,6 @@ STAYS: Final = "PodStaysOnNode"  # the Event's reason; that of a Pod that leaves
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-HOSTNAME: Final = "kubernetes.io/hostname"
 WHY_CHARACTERS_MAX: Final = 300
 _KEEPS_AWAY: Final = ("NoSchedule", "NoExecute")
 _WORDS: Final = {UNSCHEDULABLE: "cordoned", NOT_READY: "not ready"}

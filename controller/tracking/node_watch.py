@@ -37,7 +37,7 @@ class NodeWatch:
         self._gated.pop(uid, None)
         if node is None:
             return False
-        if node in self._avoiding.pop(uid, ()):
+        if node in self._avoiding.pop(uid, ()) and not pod.spec.is_pinned:
             self._returned.add(node)
             return True
         failure = _failed_check(pod)

@@ -8,7 +8,7 @@ from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
 from tests.controller.crew import Crew
-from tests.controller.manifests import jobset, replicated_job
+from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -121,6 +121,25 @@ async def test_without_the_annotation_nothing_changes() -> None:
             )
             assert bool(await crew.find_condition("SpecProblem")) is (text is not None)
     assert requests == {"plain": 0, "unread": 0}
+
+
+async def test_a_pod_that_may_run_on_one_node_alone_restarts_there(rig: Rig) -> None:
+    """As Kueue's Topology Aware Scheduling pins it: no Pod is lost for nothing, the verdict stands, and it is said."""
+    selector = "spec.replicatedJobs.0.template.spec.template.spec.nodeSelector"
+    crew = await started(rig, changed(annotated("1/3600"), selector, {"kubernetes.io/hostname": "n0"}))
+    kept = pod_of(crew, 0)
+    for _ in range(2):
+        await fail(rig, crew, 0)
+        assert pod_of(crew, 0) == kept
+        assert "activeDeadlineSeconds" not in await spec_of(rig, kept)
+        assert await nodes_told(crew) == ["n0"]
+        (told,) = await rig.events("PodStaysOnNode")
+        assert f"pod {kept} may run on node n0 alone" in told["note"]
+    await replaced(rig, crew, 0)
+    await bind(crew, pod_of(crew, 0), "n0")
+    await rig.settle()
+    assert await nodes_told(crew) == ["n0"], "the scheduler had no choice"
+    assert await rig.events("NodeVerdictTakenBack") == []
 
 
 async def test_a_node_that_fails_its_worker_again_is_left(rig: Rig) -> None:

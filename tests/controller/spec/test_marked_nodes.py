@@ -9,8 +9,8 @@ import pytest
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.controller.spec.kinds import POD_CODEC, Pod
-from inplace.controller.spec.marked_nodes import HOSTNAME, judge, read_marked_nodes, read_node, unhealthy_devices
+from inplace.controller.spec.kinds import HOSTNAME, POD_CODEC, Pod
+from inplace.controller.spec.marked_nodes import judge, read_marked_nodes, read_node, unhealthy_devices
 
 CORDON = "node.kubernetes.io/unschedulable"
 DEFAULTS = [  # what admission adds to each Pod
