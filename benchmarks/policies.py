@@ -19,6 +19,7 @@ All policies have the same faults: the draws depend on the seed and on the group
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import statistics
 import sys
@@ -32,6 +33,8 @@ import yaml
 
 from benchmarks.chart import draw_bars
 from inplace import examples
+from inplace.common.kube import resources
+from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.clock import LoopClock
 from inplace.common.wire import names as wire
 from inplace.controller.spec import conditions
@@ -40,7 +43,7 @@ from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 
 PODS: Final = 8  # one on each node
-SPARE_NODES: Final = 2
+SPARE_NODES: Final = 2  # where a rack goes, there is a whole one
 WORK_S: Final = 4 * 3600.0
 CHECKPOINT_S: Final = 600.0
 END_S: Final = 8 * 3600.0
@@ -48,6 +51,7 @@ NEVER_S: Final = 1e12
 HEALTHY_S: Final = 1000 * 3600.0  # mean time between two deaths on one node
 FLAKY_S: Final = 600.0  # the same of a node that should be repaired
 RACK_NODES: Final = 4
+AWAY_S: Final = 600.0  # how long the nodes of a drained rack are cordoned
 SEEDS: Final = 3
 NAME: Final = "train"
 CHART: Final = Path(__file__).parents[1] / "docs" / "policies.svg"
@@ -63,11 +67,19 @@ class Scenario:
         flaky: how many nodes end their worker every FLAKY_S, in the mean.
         crash_at_s: a bug ends every run at this second of the work.
         rack_s: the mean time between two failures that end the workers of one rack's nodes together.
+        drain_s: the mean time between two drains of one rack, for AWAY_S each.
+        cordon_at_s: when somebody cordons the flaky nodes.
+        gone_at_s: when one rack's nodes stop for good.
+        spares: nodes that the group does not need.
     """
 
     flaky: int = 0
     crash_at_s: float = NEVER_S
     rack_s: float = NEVER_S
+    drain_s: float = NEVER_S
+    cordon_at_s: float = NEVER_S
+    gone_at_s: float = NEVER_S
+    spares: int = SPARE_NODES
 
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {
@@ -76,6 +88,9 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "two flaky nodes": Scenario(flaky=2),
     "a bug at one step": Scenario(crash_at_s=3800.0),
     "a rack that fails": Scenario(rack_s=3600.0),
+    "a flaky node, cordoned after 1 h": Scenario(flaky=1, cordon_at_s=3600.0),
+    "drains of a rack": Scenario(drain_s=1800.0, spares=RACK_NODES),
+    "a rack gone for good after 1 h": Scenario(gone_at_s=3600.0, spares=RACK_NODES),
 }
 NONE: Final = "none"
 ADVISED: Final = "all three"
@@ -86,6 +101,7 @@ POLICIES: Final[Mapping[str, Mapping[str, str]]] = {
     "no progress": {wire.NO_PROGRESS: "6/240"},
     "escalation": {wire.ESCALATION: _ESCALATION},
     "bad nodes": {wire.BAD_NODES: "2/86400/30"},
+    "marked nodes: stay": {wire.MARKED_NODES: "stay"},
     ADVISED: {wire.ESCALATION: _ESCALATION, wire.BAD_NODES: "2/86400/30", wire.NO_PROGRESS: "6/240"},
 }
 """The annotations of the JobSet under each policy; docs/policies.md says what they mean."""
@@ -137,39 +153,49 @@ class Outcome:
 
 
 class Faults:
-    """When which workers die next."""
+    """What happens next, and to which nodes: their workers die, or the nodes are cordoned, drained or gone."""
 
     def __init__(self, scenario: Scenario, rng: Random, now_s: Callable[[], float]) -> None:
         self._scenario = scenario
         self._rng = rng
         self._now_s = now_s
-        self._rack_s = now_s() + rng.expovariate(1 / scenario.rack_s)
+        self._at_s = {  # of what does not depend on the group's course
+            "fail": now_s() + rng.expovariate(1 / scenario.rack_s),
+            "drain": now_s() + rng.expovariate(1 / scenario.drain_s),
+            "cordon": now_s() + scenario.cordon_at_s,
+            "lose": now_s() + scenario.gone_at_s,
+        }
 
-    def draw(self, done_s: float, nodes: Sequence[str]) -> tuple[float, list[str]]:
-        """Return in how many seconds of this run the next one comes, and the nodes on which workers die.
+    def draw(self, done_s: float, nodes: Sequence[str]) -> tuple[float, str, list[str]]:
+        """Return in how many seconds of this run the next one comes, what it is, and the nodes.
 
         Deaths on a node have no memory, so each run may draw anew.
         """
-        found: list[tuple[float, list[str]]] = []
+        found: list[tuple[float, str, list[str]]] = []
         for node in nodes:
             mean_s = FLAKY_S if node in _names(self._scenario.flaky) else HEALTHY_S
-            found.append((self._rng.expovariate(1 / mean_s), [node]))
+            found.append((self._rng.expovariate(1 / mean_s), "fail", [node]))
         if done_s <= self._scenario.crash_at_s:
-            found.append((self._scenario.crash_at_s - done_s, [self._rng.choice(nodes)]))
-        found.append((max(0.0, self._rack_s - self._now_s()), _names(RACK_NODES)))
+            found.append((self._scenario.crash_at_s - done_s, "fail", [self._rng.choice(nodes)]))
+        for what, at_s in self._at_s.items():
+            struck = list(nodes)[:RACK_NODES] if what == "drain" else _names(RACK_NODES)
+            if what == "cordon":
+                struck = _names(self._scenario.flaky)
+            found.append((max(0.0, at_s - self._now_s()), what, struck))
         return min(found)
 
-    def struck(self, nodes: Sequence[str]) -> None:
-        """Take note of a fault that came."""
-        if len(nodes) > 1:
-            self._rack_s = self._now_s() + self._rng.expovariate(1 / self._scenario.rack_s)
+    def struck(self, what: str, nodes: Sequence[str]) -> None:
+        """Take note of what came."""
+        if len(nodes) > 1 or what != "fail":
+            mean_s = {"fail": self._scenario.rack_s, "drain": self._scenario.drain_s}.get(what, NEVER_S)
+            self._at_s[what] = self._now_s() + self._rng.expovariate(1 / mean_s)
 
 
 async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int) -> Outcome:
     """Run one training to its end."""
     clock = LoopClock(VIRTUAL_EPOCH_S)
-    cluster = Cluster(nodes=PODS + SPARE_NODES, pods_per_node=1, runtime="model", seed=seed, clock=clock)
-    async with cluster:
+    cluster = Cluster(nodes=PODS + scenario.spares, pods_per_node=1, runtime="model", seed=seed, clock=clock)
+    async with cluster, asyncio.TaskGroup() as later:
         began_s = clock.monotonic_s()
         training = Training(clock.monotonic_s)
         cluster.observers.add(training.observe)
@@ -180,16 +206,45 @@ async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int) -
                 await _wait(cluster, lambda: training.since_s is not None, left_s)
                 continue
             work_s = WORK_S - training.done_s
-            in_s, nodes = faults.draw(training.done_s, sorted(_placed(cluster)))
+            in_s, what, nodes = faults.draw(training.done_s, sorted(_placed(cluster)))
             await _wait(cluster, lambda: training.since_s is None, min(in_s, work_s, left_s))
             if training.since_s is not None and work_s <= in_s and training.done_s >= WORK_S - 1e-3:
                 return Outcome(clock.monotonic_s() - began_s, True, WORK_S, _epochs(cluster))
             if training.since_s is not None and in_s < left_s:
-                faults.struck(nodes)
-                for pod in [pod for node, pod in sorted(_placed(cluster).items()) if node in nodes]:
-                    cluster.kill_worker("default", pod, supervised=True)
+                faults.struck(what, nodes)
+                await _strike(cluster, what, nodes, later)
+                if what == "lose":
+                    training.stop()  # no event tells of it: nobody hears of these nodes any more
         training.stop()
         return Outcome(clock.monotonic_s() - began_s, False, training.kept_s, _epochs(cluster))
+
+
+async def _strike(cluster: Cluster, what: str, nodes: Sequence[str], later: asyncio.TaskGroup) -> None:
+    """Let something happen to some nodes."""
+    pods = [pod for node, pod in sorted(_placed(cluster).items()) if node in nodes]
+    if what in ("cordon", "drain"):
+        await _cordon(cluster, nodes, on=True)
+    if what == "fail":
+        for pod in pods:
+            cluster.kill_worker("default", pod, supervised=True)
+    elif what == "lose":
+        for node in nodes:
+            cluster.lose_node(node)
+    elif what == "drain":
+        for pod in pods:
+            await cluster.client("user").delete(resources.PODS, "default", pod)
+
+        async def bring_back() -> None:
+            await cluster.clock.sleep(AWAY_S)
+            await _cordon(cluster, nodes, on=False)
+
+        later.create_task(bring_back())
+
+
+async def _cordon(cluster: Cluster, nodes: Sequence[str], *, on: bool) -> None:
+    for node in nodes:
+        body = {"spec": {"unschedulable": on or None}}
+        await cluster.client("user").patch(resources.NODES, None, node, body, kind=MERGE_PATCH)
 
 
 def documents_of(annotations: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -258,7 +313,7 @@ def line_of(row: Mapping[str, Any], seeds: int) -> str:
     """Return one row for people."""
     done = f"{row['done']} of {seeds}"
     return (
-        f"{row['scenario']:24}{row['policy']:18}{row['lost_node_hours']:>8.1f} node-hours lost"
+        f"{row['scenario']:34}{row['policy']:19}{row['lost_node_hours']:>8.1f} node-hours lost"
         f"{row['finished_s'] / 3600:>7.2f} h   done {done}   {row['epochs']:.0f} epochs"
     )
 

@@ -68,9 +68,9 @@ def stays_pinned(draft: Draft, pod: Pod | None) -> bool:
         return False
     draft.note(
         STAYS,
-        f"pod {pod.metadata.name} may run on node {pod.spec.node_name} alone (nodeSelector {HOSTNAME}), which is bad: it "
-        "restarts there, because a replacement would come back; with Kueue's Topology Aware Scheduling taint or drain "
-        "the node, and Kueue chooses another",
+        f"pod {pod.metadata.name} may run on node {pod.spec.node_name} alone (nodeSelector {HOSTNAME}), which is bad: "
+        "it restarts there, because a replacement would come back; with Kueue's Topology Aware Scheduling taint or "
+        "drain the node, and Kueue chooses another",
         warning=True,
     )
     return True
