@@ -150,8 +150,8 @@ def _moments(facts: Facts) -> Iterator[Moment]:
             if scope.goodput is not None and scope.goodput.newest is not None:
                 began = scope.goodput.run.first_s if scope.goodput.run is not None else None
                 yield Moment(began, cost_text(scope.goodput.newest))
-        if last.first_silent is not None:
-            yield Moment(unix_time(last.synced_at), silent_text(last.first_silent))
+        if silent := silent_text(last.first_silent, last.trigger, failure):
+            yield Moment(unix_time(last.synced_at), silent)
         if (ended_s := unix_time(last.synced_at)) is not None:
             took = f", {duration_text(last.seconds)} after the restart began" if last.seconds is not None else ""
             yield Moment(ended_s, f"every Pod{whose} was at epoch {last.epoch}{took}")

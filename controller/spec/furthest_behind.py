@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from inplace.common.protocol.stall import LastProgress
+from inplace.controller.spec.causes import Trigger
 
 NAMED_MAX: Final = 5  # Pods; it goes into every copy of the JobSet
 
@@ -51,8 +52,23 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def silent_text(silent: FurthestBehind) -> str:
-    """Say it in one line, for a person."""
+def silent_text(silent: FurthestBehind | None, trigger: str | None, failed: Mapping[str, Any] | None) -> str:
+    """Say it in one line, for a person; "" where it is no news.
+
+    It is none if the Pod that failed first, and did not hang, was itself as far behind as any.
+
+    Args:
+        silent: the Pods furthest behind; None if nobody told.
+        trigger: of the group restart.
+        failed: its first failure.
+    """
+    if silent is None or (trigger != Trigger.STALLED.value and (failed or {}).get("pod") in silent.pods):
+        return ""
     step = "before any step" if silent.progress.step is None else f"at step {silent.progress.step}"
-    others = f" (one of {silent.count:,} pods)" if silent.count > 1 else ""
-    return f"pod {silent.pods[0]} was silent first: {step}{others}, quiet for {silent.progress.quiet_s:.1f} s"
+    quiet_s = f"{silent.progress.quiet_s:.1f} s"
+    if silent.count == 1:
+        return f"pod {silent.pods[0]} was silent first: {step}, quiet for {quiet_s}"
+    return (
+        f"{silent.count:,} pods were furthest behind, {step}: steps cannot tell which of them was silent first; "
+        f"pod {silent.pods[0]} was quiet longest, {quiet_s}"
+    )

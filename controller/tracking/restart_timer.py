@@ -115,8 +115,9 @@ class RestartTimer:
             self._observe("announce", max(0.0, complete_s - timing.deprecated_s))
             self._observe("sync", accepted.at_s - complete_s)
         message = f"all {size} pods{_of(scope)} are at epoch {scope.synced} {took}"
-        if entry is not None and (silent := silent_of_entry(entry)) is not None:
-            message += f"; {silent_text(silent)}"
+        found = entry or {}
+        if silent := silent_text(silent_of_entry(found), found.get("trigger"), found.get("firstFailure")):
+            message += f"; {silent}"
         self.emit(jobset.raw, Note("GroupRestartFinished", message))
 
 

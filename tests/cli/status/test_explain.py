@@ -57,7 +57,8 @@ async def test_who_was_silent_first_is_named() -> None:
     last = {wire.LAST_GROUP_RESTART: entry | {"firstSilent": silent.fields()}}
     state = group_state(jobset(2, status=wire.status_of_epochs(2, 1) | last), ())
     text = text_of(explanation_of(state))
-    assert "pod train-a-0-1-x was silent first: at step 1199 (one of 2 pods), quiet for 4.0 s" in text
+    assert "2 pods were furthest behind, at step 1199: steps cannot tell which of them was silent first" in text
+    assert "pod train-a-0-1-x was quiet longest, 4.0 s" in text
     restart = status_data(state)["lastRestart"]
     assert (restart["trigger"], restart["firstSilent"]) == ("stalled", silent.fields())
 

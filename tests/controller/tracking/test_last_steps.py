@@ -62,12 +62,42 @@ async def test_who_was_silent_first_is_written_with_the_restart_s_end(rig: Rig) 
     assert (entry["trigger"], entry["firstFailure"]["pod"], entry["firstSilent"]) == ("stalled", third, silent)
     assert rig.writes("/jobsets/train/status") == before + 2
     (event,) = await rig.events("GroupRestartFinished")
-    assert f"pod {fourth} was silent first: at step 1199 (one of 2 pods), quiet for 4.0 s" in event["note"]
+    assert (
+        "2 pods were furthest behind, at step 1199: steps cannot tell which of them was silent first" in event["note"]
+    )
+    assert event["note"].endswith(f"pod {fourth} was quiet longest, 4.0 s")
     assert rig.sample("inplace_first_silent_seconds", namespace="default", jobset="train", pod=fourth) == 4.012
     await crew.annotate(third, {wire.WORKER_FAILED: "v1,epoch=2,code=1,at=1700000000999"})
     await rig.settle(0.1)
     await rig.meet(crew, 3, 0.1)
     assert "firstSilent" not in await crew.last_restart(), "nobody told of epoch 2"
+
+
+FIRST = FurthestBehind(("p1",), 1, LastProgress(40, 4.0))
+TIED = FurthestBehind(("p1", "p2"), 8, LastProgress(40, 4.0))
+
+
+@pytest.mark.parametrize(
+    ("silent", "trigger", "failed", "expected"),
+    [
+        (FIRST, "stalled", "p1", "pod p1 was silent first: at step 40, quiet for 4.0 s"),
+        (FIRST, "worker_exit", "p7", "pod p1 was silent first: at step 40, quiet for 4.0 s"),
+        (FIRST, "worker_exit", "p1", ""),
+        (TIED, "worker_exit", "p2", ""),
+        (None, "stalled", "p1", ""),
+    ],
+)
+def test_who_was_silent_first_is_said_where_it_is_news(
+    silent: FurthestBehind | None, trigger: str, failed: str, expected: str
+) -> None:
+    """A worker that died was furthest behind because it died; one that only ended after another hung was not."""
+    assert silent_text(silent, trigger, {"pod": failed}) == expected
+
+
+def test_a_tie_is_no_guess() -> None:
+    """Where all hang in one collective, steps name nobody."""
+    assert "8 pods were furthest behind, at step 40: steps cannot tell" in silent_text(TIED, "stalled", {"pod": "p9"})
+    assert "was silent first: " not in silent_text(TIED, "stalled", {"pod": "p1"})
 
 
 async def test_a_new_controller_knows_those_that_told_before_it() -> None:
@@ -176,8 +206,7 @@ def test_it_is_read_back() -> None:
     """What is written, but for the pace, which a person does not ask for here."""
     silent = FurthestBehind(("a", "b"), 7, LastProgress(1199, 4.012))
     assert silent_of_entry({"firstSilent": silent.fields()}) == silent
-    assert silent_text(silent) == "pod a was silent first: at step 1199 (one of 7 pods), quiet for 4.0 s"
     alone = FurthestBehind(("a",), 1, LastProgress(None, 60.0))
-    assert silent_text(alone) == "pod a was silent first: before any step, quiet for 60.0 s"
+    assert silent_text(alone, "stalled", None) == "pod a was silent first: before any step, quiet for 60.0 s"
     unknown = FurthestBehind(("a",), 1, LastProgress(None, 0.0))
     assert silent_of_entry({"firstSilent": {"pods": ["a"], "step": "x"}}) == unknown
