@@ -22,8 +22,10 @@ from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.resources import JOBS, JOBSETS, NODES, PODS
+from inplace.common.kube.resources import JOBS, JOBSETS, NODES, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event
+from inplace.controller.injection.pod_roles import group_of
 from inplace.controller.spec.goodput import goodput_text
 from inplace.controller.spec.saving import Saving
 
@@ -100,6 +102,22 @@ def saving_text(saving: Saving) -> str:
     return f"its workers save before a restart, until {until} UTC at the latest (request {one_line(saving.request)})"
 
 
+def watches_hangs(jobset: KubeObject) -> bool:
+    """Say whether somebody set a limit that makes agents notice a worker that hangs."""
+    annotations = jobset["metadata"].get("annotations") or {}
+    agents = [member.agent for member in group_of(jobset)]
+    values = [agent.values for agent in agents if agent is not None]
+    return any(annotations.get(name) for name in (wire.STALL_AFTER, wire.START_STALL_AFTER)) or any(
+        each.get(name) for each in values for name in ("STALL_AFTER_S", "START_STALL_AFTER_S")
+    )
+
+
+def unwatched_text(state: GroupState) -> str:
+    """Say that a hang would not be noticed, and what changes that."""
+    command = f"kubectl annotate jobset {state.name} -n {state.namespace} {wire.STALL_AFTER}=SECONDS"
+    return f"No watchdog is on: a worker that hangs would not be noticed. To switch it on: {command}"
+
+
 def avoided_lines(avoided: Sequence[AvoidedNode], name: str) -> list[str]:
     """Return a line for each of the nodes that new Pods avoid, the newest first."""
     lines = [
@@ -136,6 +154,8 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
         lines += [(f"  {number}. {one_line(cause.advice)}", "") for number, cause in enumerate(explanation.causes, 1)]
     elif state.phase is GroupPhase.RUNNING:
         lines += [("", ""), ("Nothing keeps it from training.", "green")]
+        if state.jobset is not None and state.used is not None and not watches_hangs(state.jobset.raw):
+            lines.append((unwatched_text(state), ""))
     lines += [(f"not read: {one_line(problem)}", "yellow") for problem in explanation.facts.unread]
     return lines
 

@@ -36,6 +36,17 @@ async def test_a_group_that_trains_has_no_cause() -> None:
         assert "Nothing keeps it from training" in text_of(explanation)
 
 
+async def test_a_group_that_trains_without_a_watchdog_is_told_how_to_get_one() -> None:
+    """A hang looks like training, so its absence is said before it costs a night."""
+    async with training() as cluster:
+        text = text_of(await explained(cluster))
+        assert "a worker that hangs would not be noticed" in text
+        assert f"kubectl annotate jobset train -n default {wire.STALL_AFTER}=SECONDS" in text
+        body = {"metadata": {"annotations": {wire.STALL_AFTER: "600"}}}
+        await cluster.client().patch(JOBSETS, "default", "train", body)
+        assert "would not be noticed" not in text_of(await explained(cluster))
+
+
 async def test_a_worker_crash_is_named() -> None:
     """After the restart explain names the Pod whose worker ended first, its container, exit code and the restart."""
     async with training() as cluster:
