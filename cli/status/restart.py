@@ -133,4 +133,5 @@ def outcome(raw: KubeObject | None, request: str) -> str | None:
     if last.synced_at is None:
         return None
     took = f" in {duration_text(last.seconds)}" if last.seconds is not None else ""
-    return f"restarted{took}: every Pod is at epoch {last.epoch}"
+    then = f"their first steps were not waited for (inplace status {state.name})"
+    return f"restarted{took}: every Pod is at epoch {last.epoch}, and the workers start; {then}"
