@@ -8,9 +8,7 @@ from typing import Final
 AGENT_COMMAND: Final = "inplace-agent"
 GUARD: Final = "guard"  # the agent's subcommand beside a worker
 GUARD_PROGRAM: Final = "/inplace/bin/guard"  # the same, in the agent's image (docs/adr/0085)
-ENTRYPOINT_GUARD: Final = (
-    "ENTRYPOINT_GUARD"  # a worker's variable: the same, in front of a program that its image names
-)
+ENTRYPOINT_GUARD: Final = "ENTRYPOINT_GUARD"  # a worker's variable: that command, before a program of its image
 
 
 def agent_arguments(command: Sequence[str]) -> list[str] | None:
