@@ -39,6 +39,7 @@ def mounting(name: str, place: str, source: KubeObject) -> KubeObject:
 
 
 ALL_PORTS = [{"containerPort": port} for port in (8080, *OTHER_PORTS)]
+AUDITED = {"name": "w", "image": "i", "env": [{"name": "LD_AUDIT", "value": "/mine.so"}]}  # no guard may come there
 CHECK = {"name": "x", "image": "i", "command": ["x"]}
 
 # What is in the agent's place, and what the Event says of it.
@@ -70,7 +71,7 @@ REFUSED: dict[str, tuple[KubeObject, str]] = {
     ),
     "a limit per index": (changed(plain(), f"{JOB}.backoffLimitPerIndex", 3), "found 3, needed nothing"),
     "depth process without a guard": (
-        changed(plain(annotations={wire.RESTART_DEPTH: "process"}), f"{POD}.containers", [{"name": "w", "image": "i"}]),
+        changed(plain(annotations={wire.RESTART_DEPTH: "process"}), f"{POD}.containers", [AUDITED]),
         "no guard beside depth process",
     ),
     "resources that cannot be read": (
