@@ -45,7 +45,7 @@ from inplace.common.protocol.rank import FIRST_STEPS
 from inplace.common.wire import names as wire
 from inplace.common.wire.phases import parse_phases
 from inplace.common.wire.worker_failure import parse_failure
-from inplace.simulator.cluster.manifests import held_by_probe
+from inplace.simulator.cluster.manifests import held_by_probe, probed_as_upstreams
 from testbed.binaries import find_binaries
 from testbed.node import archives, capsule, cgroups, prepare, settings
 from testbed.node.cluster import Cluster, running_cluster
@@ -99,13 +99,7 @@ def _held_by_probe(jobset: KubeObject) -> None:
 
 def _as_upstreams(jobset: KubeObject) -> None:
     """Take away what upstream's manifest lacks: guards, and a held answer to the probe."""
-    _held_by_probe(jobset)
-    (agent,) = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"]
-    agent["startupProbe"] = {
-        "httpGet": {"path": "/barrier-is-lifted", "port": 8080},
-        "periodSeconds": 1,
-        "failureThreshold": 2147483647,
-    }
+    jobset["spec"] = probed_as_upstreams(held_by_probe(jobset))["spec"]
 
 
 def _as_tested(jobset: KubeObject) -> None:

@@ -209,7 +209,7 @@ def demo(
         typer.Option(
             min=0,
             max=1_000,
-            help="Workers to stop with SIGSTOP after that.",
+            help="Workers to stop with SIGSTOP after the kills.",
         ),
     ] = 0,
     runtime: Annotated[
@@ -219,8 +219,8 @@ def demo(
     mode: Annotated[
         Literal["guarded", "process", "supervisor"] | None,
         typer.Option(
-            help="How the agent runs: beside a guard that is the worker's parent (process: and that restarts it "
-            "without its container), or as its parent itself [default: guarded, or that of --file]."
+            help="process: a guard restarts the worker alone; guarded: kubelet restarts all containers of the Pod; "
+            "supervisor: the agent itself restarts the worker [default: process, or that of --file]."
         ),
     ] = None,
     file: Annotated[
@@ -237,6 +237,14 @@ def demo(
     seed: Annotated[int, typer.Option(help="Decides which workers die; with --runtime model, everything.")] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its KUBECONFIG.")] = False,
+    compare: Annotated[
+        bool | None,
+        typer.Option(
+            "--compare/--no-compare",
+            help="At the end, restart the same group in three other ways, and compare [default: --compare; "
+            "--no-compare with --file, --mode, --stall, --keep or --runtime model].",
+        ),
+    ] = None,
     profile: Annotated[
         str | None, typer.Option(help="With --runtime model: the cluster's delays, a name or your own .toml file.")
     ] = None,
@@ -249,12 +257,15 @@ def demo(
 ) -> None:
     """Run a training group without a cluster.
 
-    Starts an embedded Kubernetes, kills or stops workers, and shows how the group restarts in place. Containers are
-    local processes: a manifest's commands run on this machine, unless --runtime is model.
+    Starts an embedded Kubernetes, kills a worker, and shows how the group restarts in place. Then it restarts the same
+    group with clean containers, in upstream's shape, and with new Pods, and compares the four. Containers are local
+    processes: a manifest's commands run on this machine, unless --runtime is model.
     """
     from inplace.cli.demo.demo import DemoOptions, run_demo
 
-    options = DemoOptions(pods, failures, runtime, mode, file, seed, json_output, keep, profile, stall, venv, yes)
+    options = DemoOptions(
+        pods, failures, runtime, mode, file, seed, json_output, keep, profile, stall, venv, yes, compare
+    )
     raise typer.Exit(run_demo(options))
 
 

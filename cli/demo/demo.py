@@ -18,15 +18,18 @@ from random import Random
 from typing import Any, Literal
 
 from inplace.cli.demo.adaptation import DemoError
+from inplace.cli.demo.alternatives import THIS
+from inplace.cli.demo.comparison import compare
 from inplace.cli.demo.consent import ask
-from inplace.cli.demo.group import DemoGroup
+from inplace.cli.demo.group import DemoGroup, timeline_of
+from inplace.cli.demo.kill_record import KillRecord
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
+from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from inplace.simulator.cluster.timeline import Timeline
 from inplace.simulator.profile import ProfileError, read_profile
 
 TRAIN_S = 3.0  # the workers train this long before one is killed, so that there is a checkpoint to come back to
@@ -36,7 +39,12 @@ STALL_AFTER_S = 4.0  # twenty of the example's steps; a busy machine may delay s
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The command's options, see `cli.main.demo`; failures None is one, or none where workers are stopped."""
+    """The command's options, see `cli.main.demo`.
+
+    Args:
+        failures: None is one, or none where workers are stopped.
+        compare: None is to compare where it is possible.
+    """
 
     pods: int | None
     failures: int | None
@@ -50,12 +58,24 @@ class DemoOptions:
     stall: int = 0
     venv: Path | None = None
     yes: bool = False
+    compare: bool | None = None
 
     @property
     def faults(self) -> list[signal.Signals]:
         """Return the signal of each fault, in order."""
         killed = self.failures if self.failures is not None else int(not self.stall)
         return [signal.SIGKILL] * killed + [signal.SIGSTOP] * self.stall
+
+    @property
+    def is_comparable(self) -> bool:
+        """Say whether the demo runs its own example as it is, kills a worker and then ends."""
+        is_own = self.file is None and self.mode is None and self.runtime == "process"
+        return is_own and signal.SIGKILL in self.faults and not self.stall and not self.keep
+
+    @property
+    def compares(self) -> bool:
+        """Say whether the demo also runs the alternatives to its restart."""
+        return self.is_comparable if self.compare is None else self.compare
 
     @property
     def is_virtual(self) -> bool:
@@ -85,7 +105,12 @@ def run_demo(options: DemoOptions) -> int:
 
 
 def _check(options: DemoOptions, manifest: DemoManifest) -> None:
-    """Refuse options that do not fit the runtime, and --stall without a watchdog."""
+    """Refuse options that do not fit the runtime or each other, and --stall without a watchdog."""
+    if options.compares and not options.is_comparable:
+        raise DemoError(
+            "--compare: expected the demo's own example with a worker to kill; leave out --file, --mode, --runtime, "
+            "--stall, --keep and --failures 0"
+        )
     if options.stall and manifest.mode == "sidecar":
         raise DemoError(
             "--stall: expected --mode guarded, process or supervisor (without a guard nobody sees its progress), "
@@ -146,36 +171,30 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
         timings=None if options.profile is None else read_profile(options.profile).timings(),
     )
     async with cluster:
-        timeline = timeline_of(cluster, manifest, clock)
-        view = DemoView(cluster, manifest, timeline, runtime=options.runtime, seed=options.seed, json=options.json)
-        if options.keep:
-            view.say(f"export KUBECONFIG={cluster.kubeconfig()}")
+        timeline, record = timeline_of(cluster, manifest), KillRecord(manifest)
+        cluster.observers.add(record.observe)
+        scene = Scene(THIS, cluster, manifest, timeline, record)
+        view = DemoView(scene, runtime=options.runtime, seed=options.seed, json=options.json)
+        export = f"export KUBECONFIG={cluster.kubeconfig()}" if options.keep else ""
+        if export:
+            view.say(export)
         async with nullcontext() if options.is_virtual else view.live():
             for note in [*manifest.notes, *await _apply(cluster, manifest)]:
                 view.note(note)
             group = DemoGroup(cluster, manifest, timeline, view.note)
             await group.complete(-1)
             await strike_workers(group, Random(options.seed), options.faults)
-        view.show_result()
+        view.show_restarts()
+        if options.compares:
+            view.compared.append(record.row(THIS, timeline.current.seconds))
+            timeline.close()
+            async with view.live():
+                await compare(cluster, manifest, view, options.seed)
+        view.show_end()
         if options.keep:
-            view.say("The cluster stays up until Ctrl-C.")
+            view.say(f"{export}\nThe cluster stays up until Ctrl-C.")
             await cluster.until(lambda: False, timeout_s=None)
     return 0
-
-
-def timeline_of(cluster: Cluster, manifest: DemoManifest, clock: LoopClock) -> Timeline:
-    """Return what times the restarts of a manifest's group."""
-    return Timeline(
-        cluster.server,
-        cluster.observers,
-        clock=clock,
-        jobset=manifest.name,
-        namespace=manifest.namespace,
-        agents=manifest.agents,
-        workers=frozenset(manifest.workers.values()),
-        members=manifest.workers.keys(),
-        pods=manifest.pods,
-    )
 
 
 async def _apply(cluster: Cluster, manifest: DemoManifest) -> list[str]:

@@ -27,6 +27,21 @@ WORDS_MAX: Final = 15  # of these that are shown
 AGENTS_LINES: Final = '{"timestamp": '  # how the lines of an agent and of a guard begin
 
 
+def timeline_of(cluster: Cluster, manifest: DemoManifest) -> Timeline:
+    """Return what times the restarts of a manifest's group from now on."""
+    return Timeline(
+        cluster.server,
+        cluster.observers,
+        clock=cluster.clock,
+        jobset=manifest.name,
+        namespace=manifest.namespace,
+        agents=manifest.agents,
+        workers=frozenset(manifest.workers.values()),
+        members=manifest.workers.keys(),
+        pods=manifest.pods,
+    )
+
+
 @dataclass(frozen=True)
 class DemoGroup:
     """The JobSet of a demo while it runs.
@@ -109,7 +124,8 @@ class DemoGroup:
             self.timeline.count_starts(Kind.CONTAINER_STARTED if sidecar else Kind.WORKER_STARTED)
             return
         listed = "".join(f"\n  {sentence}" for sentence in found)
-        reached = [words for words, at_s in self.timeline.current.moments() if at_s is not None]
+        moments = self.timeline.current.moments(agents_stay=self.manifest.agents_stay)
+        reached = [words for words, at_s in moments if at_s is not None]
         what = "its first step" if is_start else "its first step after the restart"
         if waited_s >= GROUP_S_MAX or (is_start and found):
             raise DemoError(

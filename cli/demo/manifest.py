@@ -54,6 +54,11 @@ class DemoManifest:
         return str(self.jobset["metadata"]["name"])
 
     @property
+    def agents_stay(self) -> bool:
+        """Say whether a restart keeps the agents, and restarts the workers alone."""
+        return self.mode in ("process", "supervisor")
+
+    @property
     def agent(self) -> str:
         """Return the name of an agent's container."""
         return min(self.agents)
@@ -157,6 +162,11 @@ def _fill(jobset: KubeObject, file: Path) -> None:
                 holder[field] = 1
             if type(holder[field]) is not int:
                 raise DemoError(f"{path}: expected a whole number for {field}, saw {holder[field]!r:.80}")
+
+
+def described(documents: list[KubeObject], jobset: KubeObject) -> DemoManifest:
+    """Return the manifest of documents that came from the example, with all that its JobSet's Pods need."""
+    return _described(documents, jobset, jobset, [], EXAMPLE)
 
 
 def _described(

@@ -78,6 +78,22 @@ def held_by_probe(jobset: KubeObject) -> KubeObject:
     return jobset
 
 
+def probed_as_upstreams(jobset: KubeObject) -> KubeObject:
+    """Return a JobSet of `inplace inject --barrier probe` with the startup probe of upstream's manifest.
+
+    kubelet asks each second, and the agent answers at once; ours holds its answer until the lift.
+    """
+    jobset = deepcopy(jobset)
+    for job in jobset["spec"]["replicatedJobs"]:
+        (agent,) = job["template"]["spec"]["template"]["spec"]["initContainers"]
+        agent["startupProbe"] = {
+            "httpGet": {"path": OUR_PATH, "port": agent["startupProbe"]["httpGet"]["port"]},
+            "periodSeconds": 1,
+            "failureThreshold": INT32_MAX,
+        }
+    return jobset
+
+
 def _resized(jobset: KubeObject, pods: int) -> KubeObject:
     jobset = deepcopy(jobset)
     replicated = jobset["spec"]["replicatedJobs"]

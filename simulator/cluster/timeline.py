@@ -16,6 +16,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.worker_failure import parse_failure
+from inplace.controller.spec.last_restart import seconds_of
 from inplace.simulator.apiserver import ApiServer
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 
@@ -31,6 +32,8 @@ MOMENTS = (
     ("last worker started", "worker_started_s"),
     ("last first step", "stepped_s"),
 )
+OF_RESTARTS = frozenset({"detected_s", "deprecated_s", "agent_exited_s"})  # a first start has no such moment
+OF_AGENTS = frozenset({"agent_exited_s", "agent_started_s"})  # a restart has none where the agents stay
 
 
 @dataclass(slots=True)
@@ -44,6 +47,8 @@ class GroupRestart:
         trigger: why the group restarted, as the controller says; "" before the sync.
         first_failure: status.lastGroupRestart.firstFailure; empty without one.
         first_silent: the Pods that were silent first, from status.lastGroupRestart.firstSilent; empty if none told.
+        seconds: how long it took as the JobSet's status, its Event, the metrics and the boards tell it: from
+            status.lastGroupRestart.startedAt to syncedAt; None before the sync.
         first_line: what the first worker printed for its first step; "" before.
         requests: requests by (verb, resource, user-agent family) from `began_s` to the last first step.
         rejected: how many of them got 429.
@@ -57,6 +62,7 @@ class GroupRestart:
     trigger: str = ""
     first_failure: KubeObject = field(default_factory=dict)
     first_silent: list[str] = field(default_factory=list)
+    seconds: float | None = None
     first_line: str = ""
     detected_s: float | None = None
     deprecated_s: float | None = None
@@ -75,12 +81,18 @@ class GroupRestart:
         """Return whether every worker has done its first step."""
         return self.stepped_s is not None
 
-    def moments(self) -> list[tuple[str, float | None]]:
-        """Return each moment's name with its seconds since the beginning, in the protocol's order."""
+    def moments(self, *, agents_stay: bool = False) -> list[tuple[str, float | None]]:
+        """Return each moment that it has or waits for, with its seconds since the beginning, in the protocol's order.
+
+        Args:
+            agents_stay: in a restart, as in depth `process` and in supervisor mode.
+        """
+        left_out = OF_RESTARTS if self.number == 0 else OF_AGENTS if agents_stay else frozenset()
         found: list[tuple[str, float | None]] = []
         for words, name in MOMENTS:
             at_s: float | None = getattr(self, name)
-            found.append((words, None if at_s is None else at_s - self.began_s))
+            if name not in left_out:
+                found.append((words, None if at_s is None else at_s - self.began_s))
         return found
 
 
@@ -217,6 +229,7 @@ class Timeline:
                 self.current.trigger = cause.get("trigger") or ""
                 self.current.first_failure = cause.get("firstFailure") or {}
                 self.current.first_silent = (cause.get("firstSilent") or {}).get("pods") or []
+                self.current.seconds = seconds_of(cause)
 
     def _take_pod(self, event_type: str, pod: KubeObject) -> None:
         meta = pod["metadata"]

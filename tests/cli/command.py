@@ -64,9 +64,12 @@ def kept_demo(folder: Path, *arguments: str, **environment: str) -> Iterator[tup
     ) as demo:
         assert demo.stdout is not None
         try:
+            last = ""
             while "stays up" not in (line := demo.stdout.readline()):
                 assert line, "the demo ended before it was up"
-                kubeconfig = line.partition("KUBECONFIG=")[2].strip() or kubeconfig
+                kubeconfig = kubeconfig or line.partition("KUBECONFIG=")[2].strip()
+                last = line
+            assert last == f"export KUBECONFIG={kubeconfig}\n", "the first line stands at the end again, in sight"
             yield demo, kubeconfig
         finally:
             demo.kill()

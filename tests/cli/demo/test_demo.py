@@ -26,7 +26,8 @@ def test_real_processes_restart_in_place(mode: str, starts: int, told: int) -> N
 
     In depth process agents stay, and each restart is one PATCH of each; else each death is told by one more.
     """
-    last = demo_json("--pods", "3", "--failures", "2", *(("--mode", mode) if mode != "process" else ()))
+    alone = ("--mode", mode) if mode != "process" else ("--no-compare",)
+    last = demo_json("--pods", "3", "--failures", "2", *alone)
     assert (last["mode"], last["pods"], last["failures"]) == (mode, 3, 2)
     assert (last["pods_recreated"], last["rejected"]) == (0, 0)
     assert [restart["epoch"] for restart in last["restarts"]] == [2, 3]
@@ -208,6 +209,8 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
         (["--failure", "1"], "--failures"),
         (["--profile", "big"], "--profile: expected --runtime model, saw process"),
         (["--runtime", "model", "--profile", "bigg"], "expected a profile (big, far"),
+        (["--compare", "--runtime", "model"], "--compare: expected the demo's own example with a worker to kill"),
+        (["--compare", "--failures", "0"], "--compare: expected the demo's own example with a worker to kill"),
     ],
 )
 def test_a_bad_option_is_refused_in_words(arguments: list[str], expected: str) -> None:

@@ -11,8 +11,8 @@ from random import Random
 import pytest
 
 from inplace.cli.demo.adaptation import DemoError
-from inplace.cli.demo.demo import TRAIN_S, strike_workers, timeline_of
-from inplace.cli.demo.group import DemoGroup
+from inplace.cli.demo.demo import TRAIN_S, strike_workers
+from inplace.cli.demo.group import DemoGroup, timeline_of
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.kube.clock import LoopClock
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
@@ -26,7 +26,7 @@ async def demo_group(pods: int) -> AsyncIterator[DemoGroup]:
     manifest = read_demo_manifest(None, pods, 9, "guarded", models=True)
     clock = LoopClock(VIRTUAL_EPOCH_S)
     async with Cluster(nodes=manifest.nodes, runtime="model", clock=clock, adds_agent=True) as cluster:
-        timeline = timeline_of(cluster, manifest, clock)
+        timeline = timeline_of(cluster, manifest)
         await cluster.apply(manifest.documents)
         group = DemoGroup(cluster, manifest, timeline, lambda _: None)
         await group.complete(-1)

@@ -1,0 +1,91 @@
+"""
+Restart the demo's group in other ways, one after the other, and time each in the same way.
+
+Every row comes from a group that ran on the demo's cluster: real workers, a real SIGKILL, real programs of ours. The
+cluster imitates kubelets, scheduler and Job controller (simulator/cluster/timings.py).
+"""
+
+from __future__ import annotations
+
+import signal
+from random import Random
+from typing import Final
+
+from inplace.cli.demo.adaptation import DemoError
+from inplace.cli.demo.alternatives import alternatives
+from inplace.cli.demo.group import GROUP_S_MAX, DemoGroup, timeline_of
+from inplace.cli.demo.kill_record import KillRecord
+from inplace.cli.demo.manifest import DemoManifest
+from inplace.cli.demo.picture import Scene
+from inplace.cli.demo.view import DemoView
+from inplace.common.kube.resources import JOBSETS
+from inplace.simulator.cluster.cluster import Cluster
+
+TRAIN_S: Final = 1.0  # before the kill; the demo's first group trains for longer and has a checkpoint
+GONE_S_MAX: Final = 60.0  # a Pod's grace is 30 s, and the example's workers end at once
+
+
+async def compare(cluster: Cluster, example: DemoManifest, view: DemoView, seed: int) -> None:
+    """Run the alternatives to the example's restart, one after the other, and give the view a row of each.
+
+    The seed decides which worker is killed: the same one each time.
+
+    Raises:
+        DemoError: a group does not train.
+    """
+    for title, manifest in alternatives(example).items():
+        await _delete(cluster, example)
+        record = KillRecord(manifest)
+        cluster.observers.add(record.observe)
+        timeline = timeline_of(cluster, manifest)
+        view.scene = Scene(title, cluster, manifest, timeline, record)
+        await cluster.apply(manifest.documents)
+        group = DemoGroup(cluster, manifest, timeline, view.note)
+        if manifest.agents:
+            await _restart_in_place(group, Random(seed))
+        else:
+            await _recreate(group, record, Random(seed))
+        timeline.close()
+        view.compared.append(record.row(title, timeline.current.seconds))
+
+
+async def _restart_in_place(group: DemoGroup, rng: Random) -> None:
+    """Restart a group in place once."""
+    await group.complete(-1)
+    await group.cluster.clock.sleep(TRAIN_S)
+    group.strike(rng, signal.SIGKILL)
+    await group.complete(0)
+
+
+async def _recreate(group: DemoGroup, record: KillRecord, rng: Random) -> None:
+    """Restart a group without agents once, with new Pods; the JobSet's status has no seconds of that."""
+    await _until_trains(group.cluster, record)
+    await group.cluster.clock.sleep(TRAIN_S)
+    group.strike(rng, signal.SIGKILL)
+    await _until_trains(group.cluster, record)
+
+
+async def _delete(cluster: Cluster, manifest: DemoManifest) -> None:
+    """Delete a JobSet, and wait until its Pods are gone.
+
+    Raises:
+        DemoError: they stay.
+    """
+    await cluster.client("kubectl").delete(JOBSETS, manifest.namespace, manifest.name)
+    try:
+        await cluster.until(
+            lambda: not cluster.jobset(manifest.name, manifest.namespace) and not cluster.pods(manifest.namespace),
+            timeout_s=GONE_S_MAX,
+        )
+    except TimeoutError as error:
+        raise DemoError(f"expected the Pods of {manifest.name} to be gone within {GONE_S_MAX:g} s") from error
+
+
+async def _until_trains(cluster: Cluster, record: KillRecord) -> None:
+    try:
+        await cluster.until(lambda: record.trains, timeout_s=GROUP_S_MAX)
+    except TimeoutError as error:
+        raise DemoError(
+            f"expected {record.manifest.pods} workers to take their first step within {GROUP_S_MAX:g} s, "
+            f"saw {len(record.stepped)}"
+        ) from error

@@ -1,0 +1,54 @@
+"""The demo tells a restart's seconds as status, Event and metrics do, in every mode."""
+
+from __future__ import annotations
+
+import signal
+from random import Random
+from typing import Literal
+
+import pytest
+
+from inplace.cli.demo.demo import strike_workers
+from inplace.cli.demo.group import DemoGroup, timeline_of
+from inplace.cli.demo.kill_record import KillRecord
+from inplace.cli.demo.manifest import read_demo_manifest
+from inplace.cli.demo.picture import Scene
+from inplace.cli.demo.view import DemoView
+from inplace.cli.group.state import group_state
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.resources import EVENTS
+from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+
+pytestmark = pytest.mark.virtual_time
+
+
+@pytest.mark.parametrize("mode", ["guarded", "process", "supervisor"])
+async def test_the_demo_tells_the_same_seconds(
+    mode: Literal["guarded", "process", "supervisor"], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The demo's table has the seconds of `inplace status`, of the Event and of the metric behind the boards."""
+    manifest = read_demo_manifest(None, 4, 1, mode, models=True)
+    clock = LoopClock(VIRTUAL_EPOCH_S)
+    async with Cluster(nodes=manifest.nodes, runtime="model", clock=clock, adds_agent=True) as cluster:
+        timeline = timeline_of(cluster, manifest)
+        scene = Scene("one", cluster, manifest, timeline, KillRecord(manifest))
+        view = DemoView(scene, runtime="model", seed=1, json=False)
+        await cluster.apply(manifest.documents)
+        group = DemoGroup(cluster, manifest, timeline, view.note)
+        await group.complete(-1)
+        await strike_workers(group, Random(1), [signal.SIGKILL])
+        view.show_restarts()
+
+        seconds = timeline.current.seconds
+        assert seconds is not None
+        assert seconds > 0
+        shown = next(line for line in capsys.readouterr().out.splitlines() if "first sign to sync (status)" in line)
+        assert shown.split()[-2:] == [f"{seconds:.2f}", "s"]
+        last = group_state(cluster.jobset(manifest.name), ()).last
+        assert last is not None
+        assert last.seconds == seconds
+        events = (await cluster.client().list(EVENTS))["items"]
+        assert f" in {seconds:.1f} s" in next(e["note"] for e in events if e["reason"] == "GroupRestartFinished")
+        assert cluster.controller is not None
+        gauge = cluster.controller.metrics.last_restart_seconds.labels(manifest.namespace, manifest.name)
+        assert gauge._value.get() == pytest.approx(seconds, abs=1e-6)
