@@ -1,8 +1,9 @@
 """
 Make the pictures of docs/images that show the command line: `python -m docs.pictures`, after `make setup`.
 
-`inplace status --watch` runs in a terminal of tmux while `inplace restart` restarts the group of a demo; what the
-terminal showed in the middle of it becomes an SVG. `inplace timeline` draws the same restart itself.
+`inplace demo` runs in a terminal of tmux, and what it showed becomes a film (docs/film.py). `inplace status --watch`
+runs in another one, while `inplace restart` restarts the group of another demo; what the terminal showed in the middle
+of it becomes an SVG. `inplace timeline` draws the same restart itself.
 """
 
 from __future__ import annotations
@@ -23,10 +24,18 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from docs.film import Shot, film
+
 ROOT: Final = Path(__file__).parents[1]
 IMAGES: Final = ROOT / "docs" / "images"
 PODS: Final = 48
+JOBSET: Final = "plain"  # of the demo's example
 COLUMNS, LINES = 92, 24
+DEMO_COLUMNS: Final = 80
+DEMO_S_MAX: Final = 180.0
+LINGER_S: Final = 5  # the terminal stays for so long after the demo's end
+SHOWN_S: Final = 2.0  # each screen of the film; a restart takes 0.1 s, which nobody could read
+END_SHOWN_S: Final = 12.0
 UP_S_MAX: Final = 180.0  # 48 agents start on a machine that may be busy
 RESTART_S_MAX: Final = 120.0
 LOOK_S: Final = 0.1  # a restart of the demo takes some seconds
@@ -41,13 +50,14 @@ def main() -> None:
     if shutil.which("tmux") is None:
         sys.exit("docs.pictures: tmux is missing; on Debian: apt-get install tmux")
     IMAGES.mkdir(parents=True, exist_ok=True)
+    (IMAGES / "demo.svg").write_text(_filmed_demo())
     with _demo() as kubeconfig:
         environment = os.environ | {"KUBECONFIG": kubeconfig}
         screen = _watched_restart(environment)
-        (IMAGES / "status-watch.svg").write_text(_svg(screen, "inplace status train --watch"))
+        (IMAGES / "status-watch.svg").write_text(_svg(screen, f"inplace status {JOBSET} --watch"))
         _until(lambda: _all_are_lifted(environment), RESTART_S_MAX)
-        _inplace(environment, "timeline", "train", "--svg", str(IMAGES / "timeline.svg"))
-    for name in ("status-watch.svg", "timeline.svg"):
+        _inplace(environment, "timeline", JOBSET, "--svg", str(IMAGES / "timeline.svg"))
+    for name in ("demo.svg", "status-watch.svg", "timeline.svg"):
         print(IMAGES / name)
 
 
@@ -55,6 +65,7 @@ def main() -> None:
 def _demo() -> Iterator[str]:
     """Run a demo beside the block and yield its kubeconfig; the group trains."""
     command = [sys.executable, "-m", "inplace.cli", "demo", "--keep", "--runtime", "model", "--failures", "0"]
+    command += ["--mode", "guarded"]  # in depth process a restart is over before there is a picture of it
     with tempfile.TemporaryFile("w+") as errors:
         demo = subprocess.Popen(
             [*command, "--pods", str(PODS)], cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
@@ -66,27 +77,60 @@ def _demo() -> Iterator[str]:
                 errors.seek(0)
                 raise PictureError(f"expected the demo's kubeconfig, saw {errors.read()[-500:]}")
             environment = os.environ | {"KUBECONFIG": found[1]}
-            _until(lambda: f"{PODS} working" in _inplace(environment, "status", "train", check=False), UP_S_MAX)
+            _until(lambda: f"{PODS} working" in _inplace(environment, "status", JOBSET, check=False), UP_S_MAX)
             yield found[1]
         finally:
             demo.terminate()
             demo.communicate()
 
 
-def _watched_restart(environment: dict[str, str]) -> str:
-    """Return what the terminal showed in the middle of a restart, with its colours."""
+@contextmanager
+def _terminal(columns: int, command: str, environment: dict[str, str]) -> Iterator[list[str]]:
+    """Run a command of the shell in a terminal, and yield the beginning of tmux's commands for it."""
     with tempfile.TemporaryDirectory() as folder:
         tmux = ["tmux", "-f", os.devnull, "-S", f"{folder}/socket"]
-        size = ["-x", str(COLUMNS), "-y", str(LINES)]
-        watch = f"{sys.executable} -m inplace.cli status train --watch"
-        subprocess.run([*tmux, "new-session", "-d", *size, watch], cwd=ROOT, env=environment, check=True)
+        size = ["-x", str(columns), "-y", str(LINES)]
+        subprocess.run([*tmux, "new-session", "-d", *size, command], cwd=ROOT, env=environment, check=True)
         try:
-            _until(lambda: "Running" in _captured(tmux), UP_S_MAX)
-            _inplace(environment, "restart", "train")
-            shots: list[str] = []
-            _until(lambda: _is_over(tmux, shots), RESTART_S_MAX)
+            yield tmux
         finally:
-            subprocess.run([*tmux, "kill-server"], check=False)
+            subprocess.run([*tmux, "kill-server"], check=False, stderr=subprocess.DEVNULL)
+
+
+def _filmed_demo() -> str:
+    """Return the film of a demo: of each state that its live picture names the last screen, and the end."""
+    command = f"echo '$ inplace demo'; {sys.executable} -m inplace.cli demo; sleep {LINGER_S}"
+    screens: list[tuple[str, str]] = []
+    with _terminal(DEMO_COLUMNS, command, dict(os.environ)) as tmux:
+        _until(lambda: _is_filmed(tmux, screens), DEMO_S_MAX)
+    shots = [Shot(screen, SHOWN_S) for _, screen in screens[:-1]]
+    return film([*shots, Shot(screens[-1][1], END_SHOWN_S)], "inplace demo", DEMO_COLUMNS, LINES)
+
+
+def _is_filmed(tmux: list[str], screens: list[tuple[str, str]]) -> bool:
+    """Keep a screen in which the group starts, restarts or trains, in the place of the one before in the same state."""
+    shown = _captured(tmux)
+    plain = str(Text.from_ansi(shown))
+    if "pods recreated: " in plain:
+        screens.append(("end", shown))
+        return True
+    state = re.search(r"^JobSet .*; (.+)\n(first start|restart|training|new Pods)\b", plain, re.MULTILINE)
+    if state is not None:
+        key = " ".join(state.groups())
+        if screens and screens[-1][0] == key:
+            screens.pop()
+        screens.append((key, shown))
+    return False
+
+
+def _watched_restart(environment: dict[str, str]) -> str:
+    """Return what the terminal showed in the middle of a restart, with its colours."""
+    command = f"{sys.executable} -m inplace.cli status {JOBSET} --watch"
+    shots: list[str] = []
+    with _terminal(COLUMNS, command, environment) as tmux:
+        _until(lambda: "Running" in _captured(tmux), UP_S_MAX)
+        _inplace(environment, "restart", JOBSET)
+        _until(lambda: _is_over(tmux, shots), RESTART_S_MAX)
     return shots[len(shots) // 2]
 
 
@@ -100,7 +144,7 @@ def _is_over(tmux: list[str], shots: list[str]) -> bool:
 
 def _all_are_lifted(environment: dict[str, str]) -> bool:
     """Say whether kubelets have reported that every new worker runs; the group is called Running before that."""
-    timeline = json.loads(_inplace(environment, "timeline", "train", "-o", "json"))
+    timeline = json.loads(_inplace(environment, "timeline", JOBSET, "-o", "json"))
     return all(row["ends"]["barrier"] is not None for row in timeline["rows"])
 
 
