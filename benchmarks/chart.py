@@ -10,7 +10,8 @@ from typing import Final
 from inplace.cli import svg
 
 WIDTH: Final = 760
-COLOURS: Final = ("#0072b2", "#009e73", "#7f7f7f", "#cc79a7", "#e69f00", "#d55e00")  # told apart by the colour-blind
+# Told apart by the colour-blind (Okabe and Ito).
+COLOURS: Final = ("#0072b2", "#009e73", "#7f7f7f", "#cc79a7", "#e69f00", "#d55e00", "#56b4e9")
 GREY: Final = "#7f7f7f"
 TITLE_SIZE: Final = 14
 
@@ -26,7 +27,7 @@ BARS_RIGHT: Final = 60  # and for a bar's number
 BARS_TOP: Final = 60
 BAR: Final = 13
 GROUP_GAP: Final = 14
-LEGEND: Final = 115  # from one name to the next
+LEGEND: Final = 106  # from one name to the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def _drawn(curves: Sequence[Curve], across: _Axis, up: _Axis) -> Iterable[str]:
     for curve in sorted(curves, key=lambda each: up.at(each.points[-1][1])):
         lowest = max(lowest + NAME_GAP, up.at(curve.points[-1][1]))
         ends[curve.name] = lowest
-    for curve, colour in zip(curves, COLOURS, strict=True):
+    for curve, colour in zip(curves, COLOURS, strict=False):
         dashes = {"stroke_dasharray": "4 4"} if colour == GREY else {}
         yield svg.polyline(((across.at(x), up.at(y)) for x, y in curve.points), colour, "2", **dashes)
         words = f"{curve.name}: {curve.points[-1][1]:.1f}"

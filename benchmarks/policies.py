@@ -88,9 +88,9 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "two flaky nodes": Scenario(flaky=2),
     "a bug at one step": Scenario(crash_at_s=3800.0),
     "a rack that fails": Scenario(rack_s=3600.0),
-    "a flaky node, cordoned after 1 h": Scenario(flaky=1, cordon_at_s=3600.0),
+    "a cordoned flaky node": Scenario(flaky=1, cordon_at_s=3600.0),
     "drains of a rack": Scenario(drain_s=1800.0, spares=RACK_NODES),
-    "a rack gone for good after 1 h": Scenario(gone_at_s=3600.0, spares=RACK_NODES),
+    "a rack gone for good": Scenario(gone_at_s=3600.0, spares=RACK_NODES),
 }
 NONE: Final = "none"
 ADVISED: Final = "all three"
@@ -101,7 +101,7 @@ POLICIES: Final[Mapping[str, Mapping[str, str]]] = {
     "no progress": {wire.NO_PROGRESS: "6/240"},
     "escalation": {wire.ESCALATION: _ESCALATION},
     "bad nodes": {wire.BAD_NODES: "2/86400/30"},
-    "marked nodes: stay": {wire.MARKED_NODES: "stay"},
+    "marked: stay": {wire.MARKED_NODES: "stay"},
     ADVISED: {wire.ESCALATION: _ESCALATION, wire.BAD_NODES: "2/86400/30", wire.NO_PROGRESS: "6/240"},
 }
 """The annotations of the JobSet under each policy; docs/policies.md says what they mean."""
