@@ -19,7 +19,7 @@ import os
 import time
 from _signal import SIGCONT, SIGKILL, SIGTERM  # type: ignore[import-not-found]
 
-from inplace.agent.worker.command import NOT_EXECUTABLE
+from inplace.agent.worker.command import EPOCH, NOT_EXECUTABLE
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ SWEEP_S_FIRST: Final = 0.001  # to the second look at a tree; it is usually gone
 SWEEP_S_MAX: Final = 0.02
 _FINAL_SWEEPS_MAX: Final = 50
 EMPTY: Final[Mapping[str, str]] = {}
+STARTING: Final = "worker_starting"  # `inplace logs` cuts a container's log into epochs here
 
 
 class WorkerHost:
@@ -121,6 +122,7 @@ class WorkerHost:
             self.reap()
         self.reap()  # a standby that just ended
         self._own, self._sweeps = env, outlives or os.getpid() != 1
+        self._log.info(STARTING, epoch=int(env.get(EPOCH) or 0) or None)  # BEFORE the worker's first line
         if holds_next and self._standby is None:
             self._standby = self._make_standby()
         if self._standby is None:

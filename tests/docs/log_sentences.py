@@ -175,6 +175,7 @@ SENTENCES: Final = {
         "the worker hangs: the rank that is furthest behind, its last step, how long it has been silent, the "
         "limit, its busy phase ([hangs.md](hangs.md))"
     ),
+    "worker_starting": "the epoch of a worker that is about to start: what its container prints from here on is of it",
     "worker_started": "the barrier is lifted, and the worker's process runs; without an epoch: in-place restart is off",
     "worker_stopping": "the worker is being ended: why, with which signal, and its grace period",
     "worker_stuck": "processes of the worker survive SIGKILL; the next epoch is not announced",
