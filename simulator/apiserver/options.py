@@ -18,12 +18,22 @@ Interceptor = Callable[[Request, str], Awaitable[Response | None]]
 
 @dataclass(frozen=True, slots=True)
 class LogRequest:
-    """One request to `pods/log`."""
+    """One request to `pods/log`.
+
+    Args:
+        since_ns: lines before it are left out, Unix time; at most one of this and `since_seconds`.
+        limit_bytes: so many bytes of the answer, wherever that cuts it.
+        timestamps: write its time before each line.
+    """
 
     container: str
     follow: bool = False
     previous: bool = False
     tail_lines: int | None = None
+    since_ns: int | None = None
+    since_seconds: int | None = None
+    limit_bytes: int | None = None
+    timestamps: bool = False
 
 
 LogSource = Callable[[KubeObject, LogRequest], AsyncIterator[bytes]]

@@ -28,6 +28,7 @@ from inplace.simulator.apiserver.metadata import check_types
 from inplace.simulator.apiserver.negotiation import Format
 from inplace.simulator.apiserver.options import ApiServerOptions
 from inplace.simulator.apiserver.patches import Patches, decode_json, decode_yaml
+from inplace.simulator.apiserver.pod_log import follow_log
 from inplace.simulator.apiserver.reads import Reads, StreamingResponse
 from inplace.simulator.apiserver.reviews import REVIEWS, answer_review
 from inplace.simulator.apiserver.route import Route, resource_route, split_path
@@ -333,7 +334,7 @@ class ApiServer:
         obj = self._found(kind, route)
         success: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         if route.subresource == "log":
-            return subresources.follow_log(obj, route, self.options.log_source)
+            return follow_log(obj, route, self.options.log_source)
         body = self._body(request)
         match route.subresource:
             case "binding":

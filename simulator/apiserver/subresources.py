@@ -1,5 +1,5 @@
 """
-Subresources that are not a view of their object: binding, eviction, log, finalize, token.
+Subresources that are not a view of their object: binding, eviction, finalize, token.
 
 Source: k8s.io/kubernetes/pkg/registry/core/pod/storage and .../serviceaccount/storage.
 """
@@ -9,14 +9,10 @@ from __future__ import annotations
 import time
 
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.http.request import Response
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import status
 from inplace.simulator.apiserver.deletion import DeleteOptions, Deletions
 from inplace.simulator.apiserver.kinds import Kind, with_metadata
-from inplace.simulator.apiserver.options import LogRequest, LogSource
-from inplace.simulator.apiserver.reads import StreamingResponse
-from inplace.simulator.apiserver.route import Route, is_true
 from inplace.simulator.apiserver.store import Store
 from inplace.simulator.apiserver.writes import NAMESPACES_KEY, WriteOptions, Writes
 
@@ -64,32 +60,6 @@ def bind(writes: Writes, kind: Kind, pod: KubeObject, binding: KubeObject, optio
 def evict(deletions: Deletions, kind: Kind, pod: KubeObject, eviction: KubeObject) -> None:
     """Delete a Pod as a drain does; disruption budgets are ignored."""
     deletions.delete(kind, pod, DeleteOptions.parse(eviction.get("deleteOptions"), {}))
-
-
-def follow_log(pod: KubeObject, route: Route, source: LogSource | None) -> Response | StreamingResponse:
-    """Stream a container's log from the source that the cluster simulator plugged in."""
-    name = pod["metadata"]["name"]
-    names = [c["name"] for f in ("initContainers", "containers") for c in pod["spec"].get(f) or ()]
-    container = route.query.get("container", "")
-    if not container and len(pod["spec"]["containers"]) > 1:
-        raise status.bad_request(
-            f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
-        )
-    container = container or pod["spec"]["containers"][0]["name"]
-    if container not in names:
-        raise status.bad_request(f"container {container} is not valid for pod {name}")
-    if not pod["spec"].get("nodeName") and source is None:
-        return Response(204, {}, b"")  # no kubelet yet, so no log yet
-    if source is None:
-        raise status.StatusError(500, "InternalError", "this server has no source of logs: no kubelet is attached")
-    tail = route.query.get("tailLines", "")
-    wanted = LogRequest(
-        container,
-        is_true(route.query.get("follow")),
-        is_true(route.query.get("previous")),
-        int(tail) if tail.isdigit() else None,
-    )
-    return StreamingResponse(200, {"content-type": "text/plain"}, lambda: source(pod, wanted))
 
 
 def finalize(store: Store, namespace: KubeObject, body: KubeObject) -> KubeObject:

@@ -7,8 +7,6 @@ supervisor with its worker, as a guard a guard with its worker; anything else is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.containers import (
@@ -17,6 +15,7 @@ from inplace.simulator.campaign.containers import (
     Training,
     WorkerContainer,
 )
+from inplace.simulator.cluster.container_log import OpenLog
 from inplace.simulator.cluster.model_guarded import GuardedContainer
 from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
 
@@ -50,16 +49,9 @@ class CampaignRuntime:
             self._machine.disk(run.pod["metadata"]["uid"]).full = True
         return AgentContainer(self._machine, run)
 
-    def read_log(
-        self,
-        uid: str,
-        container: str,
-        *,
-        previous: bool,
-        follow: bool,
-    ) -> AsyncIterator[bytes]:
+    def open_log(self, uid: str, container: str, *, previous: bool = False) -> OpenLog | None:
         """Refuse: these containers write no log."""
-        raise NotImplementedError(f"{container} of {uid} writes no log (previous: {previous}, follow: {follow})")
+        raise NotImplementedError(f"{container} of {uid} writes no log (previous: {previous})")
 
     async def close(self) -> None:
         """Do nothing: containers end with the kubelets' tasks."""

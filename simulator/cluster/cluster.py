@@ -43,7 +43,7 @@ from inplace.simulator.cluster.controller_process import ControllerProcess
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 from inplace.simulator.cluster.job_controller import JobController
 from inplace.simulator.cluster.kubelet import Kubelet
-from inplace.simulator.cluster.logs import tail
+from inplace.simulator.cluster.logs import read_log
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
 from inplace.simulator.cluster.model_agent import QuietLog
 from inplace.simulator.cluster.model_runtime import ModelRuntime
@@ -390,9 +390,8 @@ class Cluster:
             self._scheduler.observe(plural, event_type, obj)
 
     async def read_log(self, pod: KubeObject, request: LogRequest) -> AsyncIterator[bytes]:
-        """Yield the log of a container in pieces; nothing where its Pod is gone."""
-        pieces = self._runtime.read_log(
-            pod["metadata"]["uid"], request.container, previous=request.previous, follow=request.follow
-        )
-        async for piece in tail(pieces, request.tail_lines) if not request.follow else pieces:
-            yield piece
+        """Yield the log of a container in chunks; nothing where its Pod is gone."""
+        log = self._runtime.open_log(pod["metadata"]["uid"], request.container, previous=request.previous)
+        if log is not None:
+            async for chunk in read_log(log, request, self.clock):
+                yield chunk

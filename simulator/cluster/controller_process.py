@@ -12,6 +12,7 @@ from uuid import uuid4
 import inplace
 from inplace.common.agent_command import AGENT_COMMAND
 from inplace.common.kube.clock import Clock
+from inplace.simulator.cluster.container_log import ContainerLog
 from inplace.simulator.cluster.processes import LocalProcess
 
 RESTART_S = 1.0
@@ -63,7 +64,7 @@ class ControllerProcess:
             self._log.parent,
             marker=f"controller/{uuid4().hex}",
             pod_ip="127.0.0.1",
-            log=self._log.open("ab"),
+            log=ContainerLog(self._log, self._clock.wall_s),
             on_line=_ignore,
             clock=self._clock,
         )

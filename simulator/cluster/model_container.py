@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
@@ -53,6 +54,10 @@ class ModelContainer:
         """End with this exit code, unless it has ended."""
         if not self._ended.done():
             self._ended.set_result(code)
+
+    def when_ended(self, callback: Callable[[], object]) -> None:
+        """Call back when it has ended."""
+        self._ended.add_done_callback(lambda _: callback())
 
     async def stop(self, grace_s: float) -> None:
         """End as a process that obeys SIGTERM does, or by SIGKILL after the grace."""

@@ -3,20 +3,21 @@ Run containers as timed models, so that thousands of Pods fit in one process und
 
 An agent (a command that starts with `inplace-agent`) is the real one, `agent.agent`, as a coroutine with an in-memory
 transport, barrier and link. An init container exits 0 after a while. Any other container is a worker: it takes its
-first step after a while and runs until it is stopped. With STEPS and STEP_S in its environment it exits 0 after STEPS
-steps of STEP_S seconds. Below a guard or a supervisor it does so from the lift on.
+first step after a while, which is a line in its log, and runs until it is stopped. With STEPS and STEP_S in its
+environment it exits 0 after STEPS steps of STEP_S seconds. Below a guard or a supervisor it does so from the lift on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from random import Random
 
 from inplace.agent.deps import AgentDeps
 from inplace.agent.start.arguments import ArgumentsError
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.worker.host import STARTING
 from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
@@ -25,6 +26,7 @@ from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.model_agent import ModelAgent, ModelBarrier, QuietLog, options_of
 from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine
 from inplace.simulator.cluster.model_guarded import GuardedContainer
+from inplace.simulator.cluster.model_logs import FIRST_STEP, ModelLog, ModelLogReader, ModelLogs
 from inplace.simulator.cluster.model_worker import TimedRun
 from inplace.simulator.cluster.pod_spec import Probe, Role
 from inplace.simulator.cluster.runtime import ContainerRun, RunningContainer, Sandbox
@@ -93,6 +95,7 @@ class ModelRuntime:
         self._transport_for = transport_for
         self._tell = tell
         self._pods_made = 0
+        self._logs = ModelLogs(clock.wall_s)
 
     async def create_sandbox(self, pod: KubeObject) -> Sandbox:
         """Give the Pod an address."""
@@ -103,17 +106,30 @@ class ModelRuntime:
     async def remove_sandbox(self, sandbox: Sandbox) -> None:
         """Forget its folder; an instance ends with the kubelet's task that waits for it."""
         self._machine.links.pop(sandbox.uid, None)
+        self._logs.forget(sandbox.uid)
 
     async def start(self, run: ContainerRun) -> RunningContainer:
         """Start an instance."""
+        log = self._logs.begin(run.sandbox.uid, run.spec.name)
+        started = self._start(run, log)
+        started.when_ended(log.end)
+        return started
+
+    def _start(self, run: ContainerRun, log: ModelLog) -> GuardedContainer | ModelAgent | ModelRefusal | ModelWorker:
         steps, step_s = int(run.env.get("STEPS") or 0), float(run.env.get("STEP_S") or 0)
         life_s = 0.0 if run.spec.role is Role.INIT else steps * step_s if steps else None
-        on_first_step = self._teller(run, Kind.FIRST_STEP, "model")
-        on_start = self._teller(run, Kind.WORKER_STARTED)
+        tell_step, on_start = self._teller(run, Kind.FIRST_STEP, "model"), self._teller(run, Kind.WORKER_STARTED)
 
-        def make_run(_epoch: int | None, _leaves: bool = True) -> TimedRun:
+        def on_first_step() -> None:
+            log.write(FIRST_STEP)
+            tell_step()
+
+        def make_run(epoch: int | None, _leaves: bool = True) -> TimedRun:
+            log.event(STARTING, epoch=epoch)
             on_start()
-            return TimedRun(self._machine, on_first_step, life_s)
+            made = TimedRun(self._machine, on_first_step, life_s)
+            made.ended.add_done_callback(lambda ended: log.worker_exited(epoch, ended))
+            return made
 
         if is_guarded(run.command):
             return GuardedContainer(self._machine, run, make_run)
@@ -128,17 +144,9 @@ class ModelRuntime:
             return ModelAgent(self._machine, run, config, deps, barrier=barrier, options=options, make_run=make_run)
         return ModelWorker(self._machine, run, on_first_step, life_s)
 
-    async def read_log(
-        self,
-        uid: str,
-        container: str,
-        *,
-        previous: bool = False,
-        follow: bool = False,  # noqa: ARG002
-    ) -> AsyncIterator[bytes]:
-        """Yield one line: a model writes no log."""
-        which = "previous " if previous else ""
-        yield f"{container} of Pod {uid} is a model: it has no {which}log\n".encode()
+    def open_log(self, uid: str, container: str, *, previous: bool = False) -> ModelLogReader | None:
+        """Open a container's log."""
+        return self._logs.open(uid, container, previous=previous)
 
     async def close(self) -> None:
         """Do nothing."""

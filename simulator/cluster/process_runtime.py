@@ -12,7 +12,7 @@ import atexit
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -24,6 +24,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.agent_image import make_agent_image
+from inplace.simulator.cluster.container_log import ContainerLog, LogFile
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.pod_folder import PodFolder
 from inplace.simulator.cluster.processes import LocalProcess
@@ -40,8 +41,6 @@ _GUARD_LIFTED = f'"event": "{STARTED}"'.encode()
 _PODS_PER_BLOCK = 250
 _BLOCKS = 128 * 250  # of 127.64.0.0/9; each cluster begins at a random one
 _PODS_MAX = 10_000
-_LOG_CHUNK_BYTES = 65536
-_LOG_POLL_S = 0.1
 _ROOT = Path(inplace.__file__).parents[1]
 
 
@@ -72,6 +71,7 @@ class ProcessRuntime:
         self._tell = tell
         self._marker = uuid4().hex
         self._folders: dict[str, PodFolder] = {}
+        self._written: set[Path] = set()  # the logs of running containers
         self._hosts: dict[str, list[str]] = {}
         self._processes: dict[str, list[LocalProcess]] = {}
         self._pods_made = 0
@@ -128,6 +128,7 @@ class ProcessRuntime:
         rewrite = folder.rewriter(run.pod, run.spec.manifest)
         log = folder.log(run.spec.name, run.restart_count)
         log.parent.mkdir(parents=True, exist_ok=True)
+        self._written.add(log)
         process = LocalProcess(
             [rewrite(word) for word in self._resolved(run)],
             {name: rewrite(value) for name, value in run.env.items()},
@@ -135,7 +136,7 @@ class ProcessRuntime:
             # UIDs come from the seed: two clusters on one machine have the same ones.
             marker=f"{self._marker}/{run.sandbox.uid}/{run.spec.name}/{run.restart_count}",
             pod_ip=run.sandbox.pod_ip,
-            log=log.open("ab"),
+            log=ContainerLog(log, self._clock.wall_s, on_close=lambda: self._written.discard(log)),
             on_line=self._first_step(run),
             clock=self._clock,
         )
@@ -143,21 +144,11 @@ class ProcessRuntime:
         alive[:] = [other for other in alive if not other.ended] + [process]
         return process
 
-    async def read_log(
-        self, uid: str, container: str, *, previous: bool = False, follow: bool = False
-    ) -> AsyncIterator[bytes]:
-        """Yield a container's log in pieces; with `follow`, until the Pod is gone."""
+    def open_log(self, uid: str, container: str, *, previous: bool = False) -> LogFile | None:
+        """Open a container's log."""
         folder = self._folders.get(uid)
         path = folder.newest_log(container, previous=previous) if folder is not None else None
-        if path is None:
-            return
-        with path.open("rb") as log:
-            while True:
-                while chunk := log.read(_LOG_CHUNK_BYTES):
-                    yield chunk
-                if not follow or uid not in self._folders:
-                    return
-                await self._clock.sleep(_LOG_POLL_S)
+        return None if path is None else LogFile(path, lambda: path not in self._written)
 
     async def close(self) -> None:
         """Kill every process and let the reaper go."""

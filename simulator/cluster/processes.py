@@ -15,10 +15,10 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from inplace.common.kube.clock import Clock
 from inplace.simulator.cluster import reaper
+from inplace.simulator.cluster.container_log import ContainerLog
 from inplace.simulator.cluster.http_probe import accepts, answers
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import StartError
@@ -49,7 +49,7 @@ class LocalProcess:
         *,
         marker: str,
         pod_ip: str,
-        log: IO[bytes],
+        log: ContainerLog,
         on_line: Callable[[bytes], None],
         clock: Clock,
     ) -> None:
@@ -177,7 +177,6 @@ class LocalProcess:
 
     def _keep(self, chunk: bytes) -> None:
         self._log.write(chunk)
-        self._log.flush()
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         self._rest = self._rest[-_LINE_BYTES_MAX:]
         for line in lines:

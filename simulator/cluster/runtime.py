@@ -6,11 +6,12 @@ Everything above it (lifecycle, probes, status) is the same for both.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from inplace.common.kube.resources import KubeObject
+from inplace.simulator.cluster.container_log import OpenLog
 from inplace.simulator.cluster.pod_spec import ContainerSpec, Probe
 
 SIGKILL_EXIT = 137
@@ -86,8 +87,8 @@ class Runtime(Protocol):
             StartError: the instance cannot be started.
         """
 
-    def read_log(self, uid: str, container: str, *, previous: bool, follow: bool) -> AsyncIterator[bytes]:
-        """Yield a container's log in pieces."""
+    def open_log(self, uid: str, container: str, *, previous: bool = False) -> OpenLog | None:
+        """Open the log of a container's present instance, or of the one before; None where there is none."""
 
     async def close(self) -> None:
         """Kill all remaining containers."""

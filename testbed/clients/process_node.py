@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -54,8 +54,11 @@ class ProcessNode:
 
     async def lines(self, pod: PodWorker, container: str) -> list[str]:
         """Return what a container of a Pod has printed."""
-        pieces = [piece async for piece in self._runtime.read_log(pod.pod["metadata"]["uid"], container)]
-        return b"".join(pieces).decode().splitlines()
+        log = self._runtime.open_log(pod.pod["metadata"]["uid"], container)
+        if log is None:
+            return []
+        with closing(log):
+            return b"".join(piece.text for piece in log.pieces()).decode().splitlines()
 
     async def run(self) -> None:
         """Be the kubelet until cancelled."""

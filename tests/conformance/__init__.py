@@ -5,6 +5,7 @@ from tests.conformance import (
     test_custom,
     test_deletion,
     test_lists,
+    test_logs,
     test_objects,
     test_patch,
     test_protocol,
@@ -23,5 +24,6 @@ SUITE = (
     test_custom,
     test_deletion,
     test_workloads,
+    test_logs,
     test_protocol,
 )

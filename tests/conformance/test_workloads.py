@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.errors import BadRequest, Conflict, Invalid
+from inplace.common.kube.errors import Conflict, Invalid
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from tests.conformance.api import Api
 
@@ -358,20 +358,6 @@ async def test_eviction_deletes_a_pod(api: Api) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     assert (await api.send("POST", api.path(PODS, "p", "eviction"), eviction)).status == 201
     await api.gone("p", PODS)
-
-
-async def test_log_of_an_unknown_container_is_a_bad_request(api: Api) -> None:
-    """pods/log with a container that the Pod does not have is a 400."""
-    await api.create(_pod(), PODS)
-    with pytest.raises(BadRequest) as refused:
-        await api.client.raw("GET", api.path(PODS, "p", "log") + "?container=nobody")
-    assert refused.value.message == "container nobody is not valid for pod p"
-
-
-async def test_log_of_an_unscheduled_pod_is_empty(api: Api) -> None:
-    """pods/log of a Pod without a node is a 204."""
-    await api.create(_pod(), PODS)
-    assert (await api.send("GET", api.path(PODS, "p", "log"), accept="*/*")).status == 204
 
 
 async def test_binding_of_a_gated_pod_is_refused(api: Api) -> None:

@@ -169,6 +169,10 @@ async def test_strict_validation_reaches_the_user(kubectl: Kubectl) -> None:
     assert b'unknown field "spec.sizes"' in err
 
 
+RUNNING = {"name": "c", "image": "i", "imageID": "", "ready": True, "restartCount": 0, "state": {"running": {}}}
+RUNS = json.dumps({"status": {"containerStatuses": [RUNNING]}})
+
+
 async def test_describe_annotate_label_patch_logs(kubectl: Kubectl) -> None:
     """The everyday verbs on a Pod work."""
     await kubectl.run("create", "-f", kubectl.file(POD))
@@ -179,6 +183,7 @@ async def test_describe_annotate_label_patch_logs(kubectl: Kubectl) -> None:
     assert "epoch: 3" in described
     assert "app=y" in described
     assert "more=z" in described
+    await kubectl.run("patch", "pod", "p", "--subresource=status", "--type=merge", "--patch", RUNS)
     assert await kubectl.run("logs", "p") == "p/c says hello\n"
     assert "yes" in await kubectl.run("auth", "can-i", "delete", "pods")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,10 @@ async def said(runtime: ProcessRuntime, which: dict[str, Any], sandbox: Sandbox,
     process = await runtime.start(ContainerRun(which, sandbox, worker, command, sandbox.base_env, 0))
     async with LoopClock().timeout(TIMEOUT_S):
         await process.wait()
-    return b"".join([piece async for piece in runtime.read_log(sandbox.uid, "worker")]).decode()
+    log = runtime.open_log(sandbox.uid, "worker")
+    assert log is not None
+    with closing(log):
+        return b"".join(piece.text for piece in log.pieces()).decode()
 
 
 @pytest.mark.asyncio

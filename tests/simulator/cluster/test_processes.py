@@ -4,12 +4,14 @@ import os
 import signal
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 
 from inplace.common.kube.clock import LoopClock
 from inplace.simulator.cluster import reaper
+from inplace.simulator.cluster.container_log import ContainerLog
 from inplace.simulator.cluster.processes import MARKER, LocalProcess
 from inplace.simulator.cluster.runtime import StartError
 
@@ -36,7 +38,7 @@ class Box:
             self.folder,
             marker=self.marker,
             pod_ip="127.0.0.1",
-            log=(self.folder / "log").open("ab"),
+            log=ContainerLog(self.folder / "log", time.time),
             on_line=self.lines.append,
             clock=LoopClock(),
         )
