@@ -109,6 +109,59 @@ def explain(
 
 
 @app.command()
+def logs(
+    jobset: JobSetName,
+    first_failed: Annotated[
+        bool,
+        typer.Option(
+            "--first-failed",
+            help="The last 200 lines of the Pod that failed first, then what the others said in the second before. "
+            "This is the default after a failure.",
+        ),
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All lines, also after a failure.")] = False,
+    epoch: Annotated[
+        int | None, typer.Option(min=1, max=2**31 - 1, metavar="N", help="Lines of epoch N alone.")
+    ] = None,
+    rank: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RANKS", help="Lines of these Pods alone, such as 3, 0-7 or 0-7,12."),
+    ] = None,
+    grep: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Lines in which a regular expression is found alone.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Lines of the last 30s, 10m or 1h30m alone.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, over restarts and new Pods.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each line.")] = False,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Print the logs of all workers.
+
+    In one stream, ordered by time, each line with its Pod and the Pod's rank. It reads at most 32 logs at once, and
+    keeps at most 64 MiB of lines in memory, and one line of each log. A line is cut at 16 KiB.
+    """
+    from inplace.cli.logs.logs import log_options, run_logs
+
+    options = log_options(
+        epoch=epoch,
+        ranks=rank or (),
+        grep=grep,
+        since=since,
+        follow=follow,
+        first_failed=first_failed,
+        everything=everything,
+        as_json=as_json,
+    )
+    raise typer.Exit(run_logs(jobset, _target(context, kubeconfig, namespace), options))
+
+
+@app.command()
 def nodes(
     jobset: JobSetName,
     output: OutputOption = "table",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from inplace.cli.logs.lines import LogCutter, LogLine
 from tests.agent.process import ROOT, modules_loaded_by, process
 from tests.agent.rig import ContainersLink, NotedLog
 from tests.agent.supervisor_rig import DEAF, MARK, PRELUDE, RUN, marked, takes, until
@@ -111,6 +112,25 @@ async def test_the_worker_starts_with_the_lift(tmp_path: Path, guard_first: bool
             assert (await group.finished())[0] == 7
             await until(lambda: bool(agent.link.deaths), "the death on the link")
             assert agent.link.deaths == [(3, 7)]
+
+
+@pytest.mark.asyncio
+async def test_the_mark_of_an_epoch_stands_before_the_worker_s_first_line(tmp_path: Path) -> None:
+    """`inplace logs --epoch` cuts the container's log there."""
+    worker = "print('first words', file=sys.stderr)"
+    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker) as group:
+        agent.link.lift(3)
+        _, said = await group.finished()
+    before, words, _ = said.partition("first words")
+    assert words
+    assert cut(before)[-1].epoch == 3
+
+
+def cut(printed: str) -> list[LogLine]:
+    """Return the lines of a container's log as `inplace logs` reads them."""
+    return list(
+        LogCutter().feed(b"".join(b"2026-01-01T00:00:00Z %b\n" % line.encode() for line in printed.splitlines()))
+    )
 
 
 @pytest.mark.asyncio

@@ -1,0 +1,1 @@
+"""`inplace logs`: all workers' logs in one stream."""

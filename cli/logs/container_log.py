@@ -1,0 +1,125 @@
+"""
+Read the log of one container instance through the API server, and go on where the last reading ended.
+
+Kubelet takes the moment to begin at in whole seconds, so a reader counts the lines that it has had of that second, and
+leaves them out. Kubelet reads the newest file of a log alone: what it has rotated away is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import Final
+
+from inplace.cli.connection import Connection
+from inplace.cli.logs.instances import Instance
+from inplace.cli.logs.lines import NS, LogCutter, LogLine
+from inplace.common.kube.clock import Clock, LoopClock
+from inplace.common.kube.errors import check_answer
+from inplace.common.kube.http.request import Request, Response, Stream, TransportTimeoutError
+from inplace.common.kube.resources import PODS
+
+SILENCE_S_MAX: Final = 10.0  # for headers and between two chunks; a kubelet that hangs costs its Pods so long
+REFUSAL_BYTES_MAX: Final = 65_536
+
+
+class UnreadableError(Exception):
+    """Kubelet has no such log; the text has its words."""
+
+
+class ContainerLog:
+    """The log of one instance.
+
+    Args:
+        connection: to the cluster.
+        instance: whose log.
+        since_ns: older lines are left out, Unix time.
+    """
+
+    def __init__(
+        self, connection: Connection, instance: Instance, *, since_ns: int = 0, clock: Clock | None = None
+    ) -> None:
+        self.instance = instance
+        self.is_previous = instance.is_previous  # changes when another instance has followed it
+        self.epoch = None if instance.has_marks else instance.epoch
+        self._connection = connection
+        self._clock = clock or LoopClock()
+        self._since_ns = since_ns
+        self._second = since_ns // NS  # lines before it are done
+        self._had = 0  # lines of that second that are done
+        self._left = 0  # of them, still to come again in this answer
+
+    def again(self) -> ContainerLog:
+        """Return the log from its beginning, with no epoch known."""
+        again = ContainerLog(self._connection, self.instance, since_ns=self._since_ns, clock=self._clock)
+        again.epoch = None
+        return again
+
+    async def lines(self, *, follow: bool = False) -> AsyncGenerator[LogLine, None]:
+        """Yield the lines behind those that were read before; with `follow`, until the container ends.
+
+        Close the iterator (`contextlib.aclosing`) when you leave early: it holds a connection.
+
+        Raises:
+            UnreadableError: kubelet has lost the log.
+            ApiError, TransportError: there is no answer.
+        """
+        self._left = self._had
+        cutter = LogCutter(self.epoch)
+        request = Request("GET", self._path(follow=follow), self._connection.client.headers | {"accept": "*/*"})
+        async with AsyncExitStack() as stack:
+            stream = await stack.enter_async_context(
+                self._connection.client.transport.stream(request, timeout_s=SILENCE_S_MAX)
+            )
+            chunks = stream.chunks()
+            await self._check(stream, chunks)
+            while (chunk := await self._next(chunks, follow=follow)) is not None:
+                for line in cutter.feed(chunk):
+                    if self._is_new(line, cutter):
+                        yield line
+            for line in cutter.end():
+                if self._is_new(line, cutter):
+                    yield line
+        if cutter.words:
+            raise UnreadableError(cutter.words.decode("utf-8", "replace"))
+
+    def _is_new(self, line: LogLine, cutter: LogCutter) -> bool:
+        """Note a line; say whether it was not read before and is asked for."""
+        second = line.at_ns // NS
+        if second == self._second and self._left:
+            self._left -= 1
+            return False
+        if second > self._second:
+            self._second, self._had, self._left = second, 0, 0
+        if second == self._second:
+            self._had += 1
+        self.epoch = cutter.epoch
+        return line.at_ns >= self._since_ns
+
+    def _path(self, *, follow: bool) -> str:
+        query = {"container": self.instance.container, "timestamps": "true"}
+        if self.is_previous:
+            query["previous"] = "true"
+        if follow:
+            query["follow"] = "true"
+        if self._second:
+            query["sinceTime"] = datetime.fromtimestamp(self._second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return PODS.path(self._connection.namespace, self.instance.pod, subresource="log", query=query)
+
+    async def _check(self, stream: Stream, chunks: AsyncIterator[bytes]) -> None:
+        """Raise what a refusal says."""
+        if stream.status < 300:
+            return
+        body = bytearray()
+        while len(body) < REFUSAL_BYTES_MAX and (chunk := await self._next(chunks)) is not None:
+            body += chunk
+        check_answer(Response(stream.status, stream.headers, bytes(body[:REFUSAL_BYTES_MAX])), expects_json=False)
+
+    async def _next(self, chunks: AsyncIterator[bytes], *, follow: bool = False) -> bytes | None:
+        """Return the next chunk, None at the end."""
+        try:
+            async with self._clock.timeout(None if follow else SILENCE_S_MAX):
+                return await anext(chunks, None)
+        except TimeoutError as error:
+            raise TransportTimeoutError(f"its kubelet sent nothing for {SILENCE_S_MAX:g} s") from error

@@ -1,0 +1,203 @@
+"""
+Print what the Pod that failed first said last, and what the others said in the second before.
+
+The failed Pod's log is read first, with two requests more than its own: the JobSet, and that Pod. A log with marks is
+cut where the next epoch begins. Where kubelet has removed the container since, its log is gone; that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from inplace.cli.connection import Connection
+from inplace.cli.group.first_failure import first_failure
+from inplace.cli.group.pod_facts import POD_CODEC, PodFact
+from inplace.cli.group.read import read_pods
+from inplace.cli.logs.container_log import ContainerLog
+from inplace.cli.logs.instances import Instance, Ranks, instances_of
+from inplace.cli.logs.lines import NS, LastLines, LogLine
+from inplace.cli.logs.printer import Printer
+from inplace.cli.logs.reading import BUFFER_BYTES, GONE, Reader, bounded
+from inplace.cli.refusal import CliExit, RefusalError
+from inplace.cli.status.document import failure_text
+from inplace.cli.terminal.moments import clock_text, date_text
+from inplace.cli.terminal.visible import one_line
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.wire import names as wire
+from inplace.controller.spec.causes import unix_time
+
+LAST_LINES: Final = 200
+BEFORE_S: Final = 1
+LOOK_BACK_S: Final = 60  # is read first; the rest of the log only where that has too few lines
+LINES_OF_ANOTHER: Final = 100  # the last ones of each other log
+WHOLE_SECOND_NS: Final = NS - 1  # kubelet and the status have whole seconds: something happened within one
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The first failure.
+
+    Args:
+        pod: its name.
+        container: "" where it is not known.
+        epoch: whose worker failed; None where it is not known.
+        at_s: when, Unix time, in whole seconds or better; None where it is not known.
+        words: the failure in one line.
+    """
+
+    pod: str
+    container: str
+    epoch: int | None
+    at_s: float | None
+    words: str
+
+
+def failure_of_status(raw: KubeObject) -> Failed | None:
+    """Return the first failure that the status tells of; None where it tells of none."""
+    entry = (raw.get("status") or {}).get(wire.LAST_GROUP_RESTART)
+    if not isinstance(entry, dict):
+        return None
+    found = entry.get("firstFailure")
+    if not isinstance(found, dict) or not isinstance(found.get("pod"), str) or not found["pod"]:
+        return None
+    led_to = entry.get("epoch")
+    at_s = unix_time(found.get("finishedAt")) or unix_time(entry.get("startedAt"))
+    epoch = led_to - 1 if isinstance(led_to, int) and led_to > 1 else None
+    return Failed(found["pod"], str(found.get("container") or ""), epoch, at_s, failure_text(found))
+
+
+async def print_first_failed(
+    connection: Connection, raw: KubeObject, rank: Ranks, reader: Reader, printer: Printer
+) -> None:
+    """Print both parts.
+
+    Raises:
+        RefusalError: nobody knows of a failure.
+    """
+    name, failed, pods = str(raw["metadata"]["name"]), failure_of_status(raw), None
+    if failed is None:
+        pods = (await read_pods(connection, name)).pods
+        failed = _guessed(pods, name)
+    at_ns = await _print_failed(connection, failed, rank, reader, printer)
+    if at_ns is None:
+        return
+    if pods is None:
+        pods = (await read_pods(connection, name)).pods
+    others = [pod for pod in pods if pod.name != failed.pod]
+    if not others:
+        return
+    ran = bounded(one for one in instances_of(others, rank) if _ran(one, at_ns))
+    found, was_read = await _before(connection, ran, failed, at_ns, reader)
+    what = (
+        "what the others said" if found else "the others said nothing" if was_read else "kubelet has no log of others"
+    )
+    printer.head(f"\n{what} from {_moment(at_ns - BEFORE_S * NS)} to {_moment(at_ns)} UTC")
+    printer.lines(sorted(found, key=lambda one: one[1].at_ns))
+
+
+def _moment(at_ns: int) -> str:
+    return f"{clock_text(at_ns // NS)}.{at_ns // 1_000_000 % 1_000:03d}"
+
+
+def _day(wall_s: float) -> str:
+    return date_text(wall_s).partition(" ")[0]
+
+
+def _guessed(pods: Sequence[PodFact], name: str) -> Failed:
+    """Return the first failure that the containers' last states tell of."""
+    found = first_failure(pods)
+    if found is None:
+        message = f"no failure of {name} is known, from its status or its Pods; --all shows all its logs"
+        raise RefusalError(message, CliExit.NOT_DONE)
+    words = f"guessed from the Pods: {failure_text(found.as_data())}"
+    return Failed(found.pod, found.container, None, found.at_s, words)
+
+
+async def _print_failed(
+    connection: Connection, failed: Failed, rank: Ranks, reader: Reader, printer: Printer
+) -> int | None:
+    """Print the last lines of the failed Pod; return when it failed, by its node's clock if that can be."""
+    epoch = f", epoch {failed.epoch}" if failed.epoch is not None else ""
+    at = f", {_day(failed.at_s)} {clock_text(failed.at_s)} UTC" if failed.at_s is not None else ""
+    printer.head(f"first failure: {one_line(failed.words)}{epoch}{at}")
+    known_ns = None if failed.at_s is None else int(failed.at_s * NS) + WHOLE_SECOND_NS
+    try:
+        raw: dict[str, Any] = await connection.client.get(PODS, connection.namespace, failed.pod)
+    except NotFound:
+        reader.notes.say(failed.pod, GONE)
+        return known_ns
+    candidates = instances_of([POD_CODEC.convert(raw)], rank)
+    candidates = [one for one in candidates if failed.container in ("", one.container)]
+    lines: list[tuple[Instance, LogLine]] = []
+    for instance in sorted(candidates, key=lambda one: not _ran(one, known_ns)):  # the likely one first
+        if not any(one.container == instance.container for one, _ in lines):
+            lines += [(instance, line) for line in await _last_lines(connection, instance, failed, reader)]
+    if not lines:
+        reader.notes.say(failed.pod, f"kubelet has no log of it{epoch} any more")
+        return known_ns
+    lines.sort(key=lambda one: one[1].at_ns)
+    printer.lines(lines)
+    ends = [line.at_ns for _, line in lines if line.ended_epoch is not None and line.ended_epoch == failed.epoch]
+    last_ns = ends[-1] if ends else lines[-1][1].at_ns
+    return last_ns if ends or known_ns is None else min(last_ns, known_ns)
+
+
+def _ran(instance: Instance, at_ns: int | None) -> bool:
+    """Say whether an instance ran at a moment, as far as whole seconds tell."""
+    if at_ns is None:
+        return not instance.is_previous
+    began = instance.began_s is None or instance.began_s * NS <= at_ns
+    return began and (instance.ended_s is None or instance.ended_s * NS + WHOLE_SECOND_NS >= at_ns - BEFORE_S * NS)
+
+
+async def _last_lines(connection: Connection, instance: Instance, failed: Failed, reader: Reader) -> Sequence[LogLine]:
+    """Return the last lines of the failed epoch in one log."""
+    look_back_ns = max(0, int((failed.at_s - LOOK_BACK_S) * NS)) if failed.at_s is not None else 0
+    lines: list[LogLine] = []
+    for since_ns in dict.fromkeys((look_back_ns, 0)):
+        if len(lines) < LAST_LINES:
+            last = LastLines(LAST_LINES, BUFFER_BYTES)
+            async with reader.open(ContainerLog(connection, instance, since_ns=since_ns)) as read:
+                async for line in read:
+                    if _is_behind(line, instance, failed):
+                        break
+                    last.append(line)
+            lines = last.of_epoch(None)
+    known_ns = None if failed.at_s is None else int(failed.at_s * NS) + WHOLE_SECOND_NS
+    if instance.has_marks and not _ran(instance, known_ns) and not any(line.epoch == failed.epoch for line in lines):
+        return []  # what a guard says before its first worker
+    return [line._replace(epoch=failed.epoch) if line.epoch is None else line for line in lines]
+
+
+def _is_behind(line: LogLine, instance: Instance, failed: Failed) -> bool:
+    """Say whether a line came after the failure: a mark says so, or in a log without marks the time."""
+    if failed.epoch is not None and instance.has_marks:
+        return line.epoch is not None and line.epoch > failed.epoch
+    return failed.at_s is not None and line.at_ns > failed.at_s * NS + WHOLE_SECOND_NS
+
+
+async def _before(
+    connection: Connection, others: Sequence[Instance], failed: Failed, at_ns: int, reader: Reader
+) -> tuple[list[tuple[Instance, LogLine]], bool]:
+    """Return what the others said in the second before a moment, and whether any of their logs could be read."""
+    found: list[tuple[Instance, LogLine]] = []
+    was_read = False
+    room = BUFFER_BYTES // max(1, len(others))
+
+    async def read(log: ContainerLog) -> None:
+        nonlocal was_read
+        last = LastLines(LINES_OF_ANOTHER, room)
+        async with reader.open(log) as answer:
+            async for line in answer:
+                if line.at_ns > at_ns:
+                    break
+                last.append(line)
+            was_read = True
+        found.extend((log.instance, line) for line in last.of_epoch(failed.epoch))
+
+    logs = [ContainerLog(connection, one, since_ns=at_ns - BEFORE_S * NS) for one in others]
+    await reader.each(logs, read)
+    return found, was_read

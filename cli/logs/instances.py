@@ -1,0 +1,138 @@
+"""
+Find the container instances of a group whose logs kubelet may have. Pure.
+
+Kubelet keeps the log of a container's present instance and of the one before. Regular containers count; a sidecar agent
+prints nothing of a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from inplace.cli.group.pod_facts import Container, PodFact
+from inplace.common.agent_command import agent_arguments
+from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.controller.spec.causes import unix_time
+from inplace.controller.spec.jobset import parse_jobset
+
+Ranks = Callable[[PodFact], int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One run of one container.
+
+    Args:
+        rank: of its Pod; None where its labels do not say.
+        container: its name.
+        is_alone: its Pod has no other container that counts.
+        number: how often the container was restarted before.
+        is_previous: kubelet calls it the previous one.
+        has_marks: guard or supervisor writes marks into its log.
+        epoch: at its beginning, where it has no marks, and of all that no mark says, where the present one has lost
+            them.
+        began_s, ended_s: Unix time, whole seconds, by its node's clock; None if not known or not over.
+    """
+
+    uid: str
+    pod: str
+    rank: int | None
+    container: str
+    is_alone: bool
+    number: int
+    is_previous: bool
+    has_marks: bool
+    epoch: int | None
+    began_s: float | None
+    ended_s: float | None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return what no other instance has."""
+        return self.uid, self.container, self.number
+
+    @property
+    def name(self) -> str:
+        """Return the Pod's name, with the container's where the Pod has several."""
+        return self.pod if self.is_alone else f"{self.pod}/{self.container}"
+
+
+def ranks_of(raw: KubeObject) -> tuple[Ranks, int]:
+    """Return how each Pod gets its rank, and how many there are; 0 where the spec cannot be read.
+
+    A Pod's rank is its place among the Pods of the JobSet, in the spec's order.
+    """
+    try:
+        jobset = parse_jobset(raw)
+    except RemoteProtocolError:
+        return (lambda _: None), 0
+    sizes = {job.name: job.parallelism for job in jobset.replicated_jobs}
+
+    def rank(pod: PodFact) -> int | None:
+        slot = pod.slot
+        if slot is None or slot.replicated_job not in sizes:
+            return None
+        first = jobset.numbers.first_slot[slot.replicated_job]
+        return first + slot.job_index * sizes[slot.replicated_job] + slot.completion_index
+
+    return rank, jobset.shape.size
+
+
+def instances_of(pods: Iterable[PodFact], rank: Ranks, chosen: Collection[range] = ()) -> list[Instance]:
+    """Return the instances of Pods, those of the lowest ranks first.
+
+    Args:
+        pods: whole, as the API server has them.
+        rank: gives a Pod its rank.
+        chosen: ranks; empty is all.
+    """
+    found = [(rank(pod), pod) for pod in pods]
+    if chosen:
+        found = [(number, pod) for number, pod in found if number is not None and any(number in one for one in chosen)]
+    found.sort(key=lambda one: (one[0] is None, one[0] or 0, one[1].name))
+    return [instance for number, pod in found for instance in _of_pod(pod, number)]
+
+
+def _of_pod(pod: PodFact, rank: int | None) -> Iterator[Instance]:
+    for container in pod.workers:
+        state, last = container.state, container.last_state.terminated
+        if last is not None:
+            yield _instance(
+                pod, rank, container, unix_time(last.started_at), unix_time(last.finished_at), previous=True
+            )
+        if state.running is not None:
+            yield _instance(pod, rank, container, unix_time(state.running.started_at), None)
+        elif (ended := state.terminated) is not None:
+            yield _instance(pod, rank, container, unix_time(ended.started_at), unix_time(ended.finished_at))
+
+
+def _instance(
+    pod: PodFact,
+    rank: int | None,
+    container: Container,
+    began_s: float | None,
+    ended_s: float | None,
+    *,
+    previous: bool = False,
+) -> Instance:
+    words = next(
+        ((*(one.command or ()), *(one.args or ())) for one in pod.spec.containers or () if one.name == container.name),
+        (),
+    )
+    # Without a guard each instance has an epoch of its own: kubelet starts a worker after the lift.
+    epoch = pod.epoch - 1 if previous else pod.epoch
+    return Instance(
+        pod.metadata.uid,
+        pod.name,
+        rank,
+        container.name,
+        len(pod.workers) == 1,
+        container.restart_count - (1 if previous else 0),
+        previous,
+        agent_arguments(words) is not None,
+        epoch if epoch > 0 else None,
+        began_s,
+        ended_s,
+    )

@@ -1,0 +1,146 @@
+"""
+Cut a container's log, as it arrives, into lines with time and epoch. Pure.
+
+Kubelet writes the time of each line before it, by the clock of its node. Guard and supervisor write a mark BEFORE they
+start a worker (`worker_starting`, docs/logs.md): what follows is of that epoch. A log without marks has the epoch that
+its reader assumes. A line keeps its first 16 KiB, whatever its length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+LINE_BYTES_MAX: Final = 16_384  # a longer line is shown up to here
+LINE_COST: Final = 256  # bytes that a line takes in memory beside its text
+NS: Final = 1_000_000_000
+_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+_STAMP_BYTES_MAX: Final = 40
+_EPOCH: Final = rb'[^\n]{0,200}?(?:"epoch": |\bepoch=)(\d{1,10})\b'
+_BEGINS: Final = re.compile(rb"\b(?:worker_starting|worker_started|barrier_lifted)\b" + _EPOCH)
+_ENDS: Final = re.compile(rb"\bworker_exited\b" + _EPOCH)
+_OURS: Final = (b'{"timestamp": "', b"20")  # how a line of guard or supervisor begins: as JSON, or for a console
+
+
+class LogLine(NamedTuple):
+    """One line.
+
+    Args:
+        at_ns: Unix time, by the clock of its node.
+        text: the line without its end, at most LINE_BYTES_MAX.
+        left_out: bytes of the line that are not in `text`.
+        epoch: None where it is not known.
+    """
+
+    at_ns: int
+    text: bytes
+    left_out: int = 0
+    epoch: int | None = None
+
+    @property
+    def cost(self) -> int:
+        """Return the bytes that it takes in memory."""
+        return len(self.text) + LINE_COST
+
+    @property
+    def ended_epoch(self) -> int | None:
+        """Return the epoch whose worker ended, if the line is the mark of that."""
+        return _mark(_ENDS, self.text)
+
+    def decoded(self) -> str:
+        """Return the text; what is no UTF-8 shows as U+FFFD."""
+        return self.text.decode("utf-8", "replace")
+
+
+class LastLines:
+    """The last lines of a log, within bounds.
+
+    Args:
+        lines_max: how many.
+        bytes_max: what they take in memory; one line is always kept.
+    """
+
+    def __init__(self, lines_max: int, bytes_max: int) -> None:
+        self._lines: deque[LogLine] = deque()
+        self._lines_max = lines_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+
+    def append(self, line: LogLine) -> None:
+        """Take a line, and drop what is too old."""
+        self._lines.append(line)
+        self._bytes += line.cost
+        while len(self._lines) > self._lines_max or (self._bytes > self._bytes_max and len(self._lines) > 1):
+            self._bytes -= self._lines.popleft().cost
+
+    def of_epoch(self, epoch: int | None) -> list[LogLine]:
+        """Return the lines; those without an epoch get this one."""
+        return [line if line.epoch is not None else line._replace(epoch=epoch) for line in self._lines]
+
+
+class LogCutter:
+    """Cut the chunks of one answer into lines.
+
+    Args:
+        epoch: of the lines before the first mark; None if it is not known.
+    """
+
+    def __init__(self, epoch: int | None = None) -> None:
+        self.epoch = epoch
+        self.words = b""  # of kubelet, in the place of a log
+        self._rest = b""
+        self._left_out = 0
+
+    def feed(self, chunk: bytes) -> Iterator[LogLine]:
+        """Yield the lines that end in a chunk."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            self._keep(chunk[start:end])
+            start = end + 1
+            if (line := self._take()) is not None:
+                yield line
+        self._keep(chunk[start:])
+
+    def end(self) -> Iterator[LogLine]:
+        """Yield the line that the log ended in, if it has no end."""
+        if self._rest and (line := self._take()) is not None:
+            yield line
+
+    def _keep(self, piece: bytes) -> None:
+        room = LINE_BYTES_MAX + _STAMP_BYTES_MAX - len(self._rest)
+        self._rest += piece[:room]
+        self._left_out += max(0, len(piece) - room)
+
+    def _take(self) -> LogLine | None:
+        rest, left_out = self._rest, self._left_out
+        self._rest, self._left_out = b"", 0
+        if (found := _STAMP.match(rest)) is None:
+            self.words = self.words or rest[:LINE_BYTES_MAX]
+            return None
+        text = rest[found.end() :]
+        left_out += max(0, len(text) - LINE_BYTES_MAX)
+        at_ns = _seconds(found[1], found[3]) * NS + int((found[2] or b"0").ljust(9, b"0"))
+        if (epoch := _mark(_BEGINS, text)) is not None:
+            self.epoch = epoch
+        return LogLine(at_ns, text[:LINE_BYTES_MAX], left_out, self.epoch)
+
+
+def _mark(pattern: re.Pattern[bytes], text: bytes) -> int | None:
+    if not text.startswith(_OURS) or (found := pattern.search(text[:512])) is None:
+        return None
+    return int(found[1])
+
+
+@lru_cache(maxsize=1024)
+def _seconds(second: bytes, zone: bytes) -> int:
+    """Return a second as Unix time; 0 for none that exists."""
+    try:
+        return int(
+            datetime.fromisoformat((second + zone.replace(b"Z", b"+00:00")).decode()).astimezone(UTC).timestamp()
+        )
+    except (ValueError, OverflowError):
+        return 0

@@ -1,0 +1,183 @@
+"""`inplace logs`: all workers' logs in one stream, what the first failed Pod said last, or what is said now."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from typer import BadParameter
+
+from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.group.read import read_jobset, read_pods
+from inplace.cli.logs.container_log import ContainerLog
+from inplace.cli.logs.first_failed import failure_of_status, print_first_failed
+from inplace.cli.logs.instances import Instance, instances_of, ranks_of
+from inplace.cli.logs.lines import NS, LogLine
+from inplace.cli.logs.merge import merged
+from inplace.cli.logs.printer import Printer
+from inplace.cli.logs.reading import Notes, Reader, Wanted, bounded
+from inplace.cli.refusal import CliExit, RefusalError
+from inplace.cli.terminal.screen import run_command
+
+T = TypeVar("T")
+R = TypeVar("R")
+FOLLOW_SINCE_S: Final = 10.0  # so much of the past comes first with -f
+_UNITS_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+PRINTED_AT_ONCE: Final = 256  # lines, 4 MiB at most
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """The options of the command.
+
+    Args:
+        epoch: its lines alone.
+        ranks: of these Pods alone; empty is all.
+        pattern: lines in which it is found alone.
+        since_s: lines of so many seconds alone.
+        follow: go on with what comes.
+        first_failed: the failed Pod's last lines, and the others' before that; the default after a failure.
+        everything: not that.
+        as_json: for programs.
+    """
+
+    epoch: int | None = None
+    ranks: tuple[range, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    since_s: float | None = None
+    follow: bool = False
+    first_failed: bool = False
+    everything: bool = False
+    as_json: bool = False
+
+    @property
+    def chooses(self) -> bool:
+        """Say whether the user asked for certain lines."""
+        chosen = (self.epoch is not None, self.ranks, self.pattern, self.since_s is not None)
+        return any(chosen) or self.follow or self.everything
+
+
+def log_options(
+    *,
+    epoch: int | None,
+    ranks: Sequence[str],
+    grep: str | None,
+    since: str | None,
+    follow: bool,
+    first_failed: bool,
+    everything: bool,
+    as_json: bool,
+) -> LogOptions:
+    """Return the options as typed.
+
+    Raises:
+        BadParameter: one cannot be used, or two exclude each other.
+    """
+    try:
+        pattern = re.compile(grep) if grep is not None else None
+    except re.error as error:
+        raise BadParameter(f"expected a regular expression, saw {grep!r}: {error}", param_hint="--grep") from error
+    chosen = _parsed("--rank", parse_ranks, ranks) if ranks else ()
+    since_s = _parsed("--since", parse_duration, since) if since is not None else None
+    options = LogOptions(epoch, chosen, pattern, since_s, follow, first_failed, everything, as_json)
+    if first_failed and options.chooses:
+        others = "--all, --epoch, --rank, --grep, --since or --follow"
+        raise BadParameter(f"expected it alone, saw one of {others} as well", param_hint="--first-failed")
+    if follow and epoch is not None:
+        raise BadParameter("expected one of --epoch and --follow, saw both", param_hint="--epoch")
+    return options
+
+
+def _parsed(option: str, parse: Callable[[T], R], text: T) -> R:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise BadParameter(str(error), param_hint=option) from error
+
+
+def run_logs(name: str, target: Target, options: LogOptions) -> int:
+    """Run the command; return the exit code."""
+
+    async def work() -> int:
+        async with connected(target) as connection:
+            return await print_logs(connection, name, options, now_s=time.time())
+
+    return run_command("logs", work)
+
+
+async def print_logs(connection: Connection, name: str, options: LogOptions, *, now_s: float) -> int:
+    """Print what is asked for; return the exit code: it is 1 where there was nothing, and something was not read."""
+    raw = await read_jobset(connection, name)
+    rank, ranks = ranks_of(raw)
+    notes = Notes()
+    printer = Printer(as_json=options.as_json, ranks=ranks)
+    reader = Reader(notes, printer.progress)
+    try:
+        if options.first_failed or not (options.chooses or failure_of_status(raw) is None):
+            await print_first_failed(connection, raw, rank, reader, printer)
+        elif options.follow:
+            from inplace.cli.logs.follow import Follower  # and rich, which takes a fifth of a second
+
+            since_s = FOLLOW_SINCE_S if options.since_s is None else options.since_s
+            wanted = Wanted(options.epoch, options.pattern, max(0, int((now_s - since_s) * NS)))
+            return await Follower(connection, name, rank, options.ranks, wanted, reader, printer).run()
+        else:
+            since_ns = 0 if options.since_s is None else max(0, int((now_s - options.since_s) * NS))
+            wanted = Wanted(options.epoch, options.pattern, since_ns)
+            found = instances_of((await read_pods(connection, name)).pods, rank, options.ranks)
+            await _print_merged(connection, found, wanted, reader, printer)
+    finally:
+        printer.notes(notes.lines())
+    return CliExit.NOT_DONE if notes.lines() and not printer.printed else CliExit.DONE
+
+
+async def _print_merged(
+    connection: Connection, instances: Sequence[Instance], wanted: Wanted, reader: Reader, printer: Printer
+) -> None:
+    """Print the lines of instances in the order of time."""
+    asked = bounded(filter(wanted.may_have, instances))
+    if not asked:
+        raise RefusalError(f"there is no log yet: no container of the chosen Pods in {connection.place} has started")
+    logs = [ContainerLog(connection, one, since_ns=wanted.since_ns) for one in asked]
+    if wanted.epoch is not None:
+        await reader.find_epochs(logs)
+    lines: list[tuple[Instance, LogLine]] = []
+    async with aclosing(merged(logs, wanted, reader)) as found:
+        async for one in found:
+            lines.append(one)
+            if len(lines) >= PRINTED_AT_ONCE:
+                printer.lines(lines)
+                lines.clear()
+    printer.lines(lines)
+
+
+def parse_ranks(texts: Sequence[str]) -> tuple[range, ...]:
+    """Read `3`, `0-7` or several of them with commas between.
+
+    Raises:
+        ValueError: it is neither; the message says what was expected.
+    """
+    ranges = []
+    for text in (part.strip() for one in texts for part in one.split(",")):
+        found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", text, re.ASCII)
+        first, last = (int(found[1]), int(found[2] or found[1])) if found is not None else (1, 0)
+        if last < first:
+            raise ValueError(f"expected ranks such as 3, 0-7 or 0-7,12, saw {text!r}")
+        ranges.append(range(first, last + 1))
+    return tuple(ranges)
+
+
+def parse_duration(text: str) -> float:
+    """Read a duration as kubectl writes it: `30s`, `10m`, `1h30m`, `2d`; return seconds.
+
+    Raises:
+        ValueError: it is none; the message says what was expected.
+    """
+    found = re.fullmatch(r"(?:\d{1,6}[dhms])+", text, re.ASCII)
+    if found is None:
+        raise ValueError(f"expected a duration such as 30s, 10m or 1h30m, saw {text!r}")
+    return float(sum(int(count) * _UNITS_S[unit] for count, unit in re.findall(r"(\d+)([dhms])", text)))

@@ -1,0 +1,185 @@
+"""
+Read many logs within bounds: so many streams, so many bytes, and a note of each log that cannot be read.
+
+A log that cannot be read never ends the command, except where the right to read logs is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from anyio import create_task_group
+
+from inplace.cli.logs.container_log import ContainerLog, UnreadableError
+from inplace.cli.logs.instances import Instance
+from inplace.cli.logs.lines import NS, LogLine
+from inplace.cli.refusal import CliExit, RefusalError
+from inplace.cli.terminal.moments import count_text
+from inplace.cli.terminal.visible import one_line
+from inplace.common.kube.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
+from inplace.common.kube.http.request import TransportError
+
+STREAMS_MAX: Final = 32  # logs that are read at once: each is a connection, and a kubelet's work
+BUFFER_BYTES: Final = 64 * 1024 * 1024  # lines that wait to be printed
+LOGS_MAX: Final = 16_384  # of one command: with more of them the share of each is below 4 KiB
+NAMES_MAX: Final = 3  # Pods in one note
+REASON_CHARS_MAX: Final = 200
+GONE: Final = "the Pod is gone, and its log with it"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lines are wanted.
+
+    Args:
+        epoch: None is all.
+        pattern: is searched in each line; None is all.
+        since_ns: older ones are not, Unix time.
+    """
+
+    epoch: int | None = None
+    pattern: re.Pattern[str] | None = None
+    since_ns: int = 0
+
+    def has(self, line: LogLine) -> bool:
+        """Say whether a line is."""
+        if self.epoch is not None and line.epoch != self.epoch:
+            return False
+        return self.pattern is None or self.pattern.search(line.decoded()) is not None
+
+    def may_have(self, instance: Instance) -> bool:
+        """Say whether a log may have such a line."""
+        return instance.ended_s is None or (instance.ended_s + 1) * NS >= self.since_ns
+
+    def is_past(self, line: LogLine) -> bool:
+        """Say whether no line behind this one is."""
+        return self.epoch is not None and line.epoch is not None and line.epoch > self.epoch
+
+
+@dataclass(slots=True)
+class Notes:
+    """What could not be read: for each reason, of which Pods."""
+
+    _names: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, instance: Instance, error: Exception) -> None:
+        """Note why a log could not be read.
+
+        Raises:
+            RefusalError: none can.
+        """
+        match error:
+            case Forbidden():
+                cure = "ask for the right `get` on `pods/log` in this namespace"
+                raise RefusalError(f"not allowed: {error.message}; {cure}", CliExit.NOT_ALLOWED) from error
+            case Unauthorized():
+                raise error
+            case NotFound():
+                reason = GONE
+            case BadRequest() if instance.is_previous:
+                return  # kubelet has removed it, as it may
+            case ApiError():
+                reason = error.message.replace(f'"{instance.pod}"', "").replace(instance.pod, "…")
+            case _:
+                reason = str(error)
+        self.say(instance.name, reason)
+
+    def say(self, name: str, reason: str) -> None:
+        """Note something of a Pod."""
+        names = self._names[one_line(reason)[:REASON_CHARS_MAX]]
+        if name not in names[-1:]:
+            names.append(name)
+
+    def lines(self) -> list[str]:
+        """Return a line for each reason, those of most Pods first."""
+        found = sorted(self._names.items(), key=lambda one: -len(one[1]))
+        return [f"not read: {_listed(names)}: {reason}" for reason, names in found]
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = len(names) - NAMES_MAX
+    return ", ".join(names[:NAMES_MAX]) + (f" and {rest:,} more" if rest > 0 else "")
+
+
+class Reader:
+    """Reads logs, at most STREAMS_MAX at once.
+
+    Args:
+        on_progress: told how many of how many logs have been read.
+    """
+
+    def __init__(self, notes: Notes, on_progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
+        self.notes = notes
+        self._on_progress = on_progress
+        self._gate = asyncio.Semaphore(STREAMS_MAX)
+
+    @asynccontextmanager
+    async def open(self, log: ContainerLog, *, follow: bool = False) -> AsyncIterator[AsyncGenerator[LogLine, None]]:
+        """Wait for a stream, and give its lines; a log that cannot be read is noted, and ends the block."""
+        async with self._gate:
+            try:
+                async with aclosing(log.lines(follow=follow)) as lines:
+                    yield lines
+            except (ApiError, TransportError, UnreadableError) as error:
+                self.notes.add(log.instance, error)
+
+    async def each(
+        self, logs: Sequence[ContainerLog], read: Callable[[ContainerLog], Awaitable[None]], *, is_told: bool = True
+    ) -> None:
+        """Read logs side by side, and tell of the progress.
+
+        Raises:
+            RefusalError: none can be read.
+        """
+        refusals: list[RefusalError | Unauthorized] = []
+        done = 0
+
+        async def one(log: ContainerLog) -> None:
+            nonlocal done
+            try:
+                await read(log)
+            except (RefusalError, Unauthorized) as refusal:
+                refusals.append(refusal)
+                group.cancel_scope.cancel()
+            done += 1
+            if is_told:
+                self._on_progress(done, len(logs))
+
+        async with create_task_group() as group:
+            for log in logs:
+                group.start_soon(one, log)
+        if refusals:
+            raise refusals[0]
+
+    async def find_epochs(self, logs: Sequence[ContainerLog]) -> None:
+        """Find the epoch in which each log with marks begins: its first mark says it, or the Pod if it has none."""
+
+        async def find(log: ContainerLog) -> None:
+            scan = log.again()
+            async with self.open(scan) as lines:
+                async for line in lines:
+                    if line.epoch is not None:
+                        log.epoch = line.epoch - 1 or None
+                        return
+                log.epoch = log.instance.epoch
+
+        await self.each([log for log in logs if log.instance.has_marks], find)
+
+
+def bounded(instances: Iterable[Instance]) -> list[Instance]:
+    """Return instances whose logs one command can read.
+
+    Raises:
+        RefusalError: there are too many.
+    """
+    found = list(instances)
+    if len(found) > LOGS_MAX:
+        message = f"expected at most {LOGS_MAX:,} logs, saw {count_text(len(found), 'log')}: choose some with --rank"
+        raise RefusalError(message)
+    return found

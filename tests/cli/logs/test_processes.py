@@ -1,0 +1,72 @@
+"""`inplace logs` as a user runs it, of real workers: in each mode and depth, after one of them died."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+
+import pytest
+
+from inplace.common.wire import names as wire
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from tests.cli.command import REPOSITORY, command, run
+
+TIMEOUT_S = 60.0
+SAID_AGAIN = 5  # lines of the second epoch, before the command runs
+
+
+async def logs(cluster: Cluster, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the command beside the cluster."""
+    return await asyncio.to_thread(run, "logs", "train", "--kubeconfig", str(cluster.kubeconfig("admin")), *options)
+
+
+def texts(cluster: Cluster) -> str:
+    """Return what all workers have printed."""
+    files = (cluster.folder / "pods").glob("*/logs/worker/*.log")
+    return "".join(path.read_text() for path in files)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("example", "depth"),
+    [("train.yaml", "process"), ("train.yaml", "containers"), ("train-supervisor.yaml", "process")],
+)
+async def test_the_last_words_of_the_worker_that_died(example: str, depth: str) -> None:
+    """Its epoch ends with them; each epoch can be read alone; what was followed is what was printed."""
+    group = with_pods(read_manifests(REPOSITORY / "examples" / example), 2)
+    group[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: depth}
+    async with Cluster(nodes=1) as cluster:
+        timeline = cluster.timeline("train")
+        await cluster.apply(group)
+        await cluster.until(lambda: timeline.current.complete, timeout_s=TIMEOUT_S)
+        words = command("logs", "train", "-f", "--since", "1h", "--kubeconfig", str(cluster.kubeconfig("admin")))
+        following = await asyncio.create_subprocess_exec(*words, cwd=REPOSITORY, stdout=subprocess.PIPE)
+        try:
+            await asyncio.sleep(5)  # it has begun
+            victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[1]
+            cluster.kill_worker("default", victim, supervised=True)
+            await cluster.until(lambda: len(timeline.restarts) == 2 and timeline.current.complete, timeout_s=TIMEOUT_S)
+            async with cluster.clock.timeout(TIMEOUT_S):
+                while texts(cluster).count(" epoch=2 rank=") < SAID_AGAIN:
+                    await cluster.clock.sleep(0.1)
+            first, second = await logs(cluster), await logs(cluster, "--epoch", "2", "--grep", "^step=")
+            both = await logs(cluster, "--grep", "^step=1 ", "--all")
+            await asyncio.sleep(3)
+        finally:
+            following.terminate()
+            followed = (await following.communicate())[0].decode()
+    assert first.returncode == 0, first.stderr
+    head, *lines = first.stdout.splitlines()
+    assert head.startswith("first failure: ")
+    assert victim in head
+    own = [line for line in lines if f" rank 1 {victim}  " in line]
+    assert own
+    assert " epoch=1 rank=1" in first.stdout
+    assert " epoch=2 " not in first.stdout
+    assert second.stdout.count(" epoch=2 rank=") >= 1
+    assert " epoch=1 rank=" not in second.stdout
+    assert both.stdout.count("step=1 ") == 2, "each worker's first step, also of the containers before"
+    assert followed.count("  step=1 loss=") == 2
+    assert followed.count(" goes on from step ") == 4
