@@ -70,11 +70,13 @@ class ControlPlane:
         self._ports = flags.Ports(*free_ports(5))
         if for_pods:
             self._ports = replace(self._ports, apiserver=SERVICE_PORT)
-            apiserver_flags = (*flags.apiserver_for_pods(), *apiserver_flags)
         self.url = f"https://{LOOPBACK}:{self._ports.apiserver}"
         self._credentials = Credentials(self.directory)
         self.ca = self._credentials.ca
         self.kubeconfig = self._credentials.client_kubeconfig(self.url, "admin", "system:masters")
+        if for_pods:
+            kubelets_client = self._credentials.client("kube-apiserver-kubelet-client", "system:masters")
+            apiserver_flags = (*flags.apiserver_for_pods(kubelets_client), *apiserver_flags)
         self._etcd = self._component("etcd", flags.etcd(self._ports, self.directory))
         self._apiserver = self._component(
             "kube-apiserver",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.credentials import SERVICE_ADDRESS, Credentials
+from testbed.credentials import SERVICE_ADDRESS, ClientFiles, Credentials
 from testbed.ports import LOOPBACK
 
 SERVICE_CIDR = "10.0.0.0/24"
@@ -80,9 +80,15 @@ def apiserver(ports: Ports, credentials: Credentials, *, service_account_admissi
     )
 
 
-def apiserver_for_pods() -> Sequence[str]:
-    """Return kube-apiserver's additional flags for clients in Pods of real nodes."""
-    return ("--bind-address=0.0.0.0", f"--advertise-address={SERVICE_ADDRESS}")
+def apiserver_for_pods(kubelets_client: ClientFiles) -> Sequence[str]:
+    """Return kube-apiserver's additional flags for clients in Pods of real nodes, and for their kubelets (logs)."""
+    return (
+        "--bind-address=0.0.0.0",
+        f"--advertise-address={SERVICE_ADDRESS}",
+        f"--kubelet-client-certificate={kubelets_client.certificate}",
+        f"--kubelet-client-key={kubelets_client.key}",
+        "--kubelet-preferred-address-types=InternalIP",
+    )
 
 
 def controller_manager(ports: Ports, credentials: Credentials, kubeconfig: Path) -> Sequence[str]:
