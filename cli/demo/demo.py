@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
-from contextlib import nullcontext
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -28,6 +28,7 @@ from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
+from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.profile import ProfileError, read_profile
@@ -198,10 +199,14 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
 
 
 async def _apply(cluster: Cluster, manifest: DemoManifest) -> list[str]:
-    """Apply the manifest, its namespace first; return a sentence for each other object that has no place here."""
+    """Apply the manifest, and first what a cluster has for it: its namespace, and the PriorityClasses that it names.
+
+    Returns:
+        A sentence for each other object that has no place here.
+    """
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": manifest.namespace}}
     left_out = []
-    for document in [namespace, *manifest.documents]:
+    for document in [namespace, *_named_classes(manifest.jobset), *manifest.documents]:
         try:
             await cluster.apply([document])
         except (ApiError, LookupError, KeyError, TypeError, AttributeError) as error:
@@ -210,6 +215,19 @@ async def _apply(cluster: Cluster, manifest: DemoManifest) -> list[str]:
             what = f"{document.get('kind')} {(document.get('metadata') or {}).get('name', '')}".strip()
             left_out.append(f"{what}: the demo goes on without it ({type(error).__name__}: {error})")
     return left_out
+
+
+def _named_classes(jobset: KubeObject) -> Iterator[KubeObject]:
+    """Yield the PriorityClasses of a JobSet's Pods, all with the priority that Pods without one have."""
+    for job in jobset["spec"]["replicatedJobs"]:
+        with suppress(KeyError, TypeError):
+            name = job["template"]["spec"]["template"]["spec"]["priorityClassName"]
+            yield {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": 0,
+            }
 
 
 async def strike_workers(group: DemoGroup, rng: Random, faults: Sequence[signal.Signals]) -> None:

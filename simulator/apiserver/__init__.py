@@ -11,7 +11,8 @@ Where it differs from the real one:
 * Kinds. The kinds of `builtin_kinds` only. Of those, Pods, Jobs, Services, Namespaces, Leases, claims and CRDs have
   defaults and some validation (each check decides as the real one, many checks are missing); the other kinds are
   stored as they come. Unknown fields of built-in kinds are kept; most wrong types in them are accepted.
-* Admission. No webhooks, no MutatingAdmissionPolicy, no quota, no LimitRange, no ServiceAccount admission. A
+* Admission. No webhooks, no MutatingAdmissionPolicy, no quota, no LimitRange, no ServiceAccount admission, no default
+  PriorityClass. A
   ValidatingAdmissionPolicy acts at once and knows resource rules, conditions, variables and messages, no parameters,
   selectors or warnings. RBAC objects are stored and not enforced: everybody may do everything. A token is its
   user's name.

@@ -21,6 +21,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import metadata, ownership, status
 from inplace.simulator.apiserver.admission_policies import Attempt, refusal
 from inplace.simulator.apiserver.kinds import Kind, WriteContext
+from inplace.simulator.apiserver.priorities import with_priority
 from inplace.simulator.apiserver.status import StatusCause
 from inplace.simulator.apiserver.store import CollectionKey, ObjectKey, Store
 
@@ -87,6 +88,8 @@ class Writes:
         if kind.has_status and "status" in obj:
             obj = {key: value for key, value in obj.items() if key != "status"}
         obj = kind.storage.strategy.prepare_create(obj, self.context(options))
+        if kind.plural == "pods" and not kind.group:
+            obj = with_priority(self._store, obj)
         self._refuse_if(kind, obj["metadata"], self._create_causes(kind, obj))
         self._refuse_by_policy(Attempt(kind, obj, None, options.user))
         object_key = (namespace, obj["metadata"]["name"])

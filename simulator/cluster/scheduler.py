@@ -1,10 +1,10 @@
 """
 Bind Pods to nodes: first fit, in the order in which the Pods came.
 
-It reads nodeSelector, taints, unschedulable, declared features and requests. It does not score or preempt, and it
-ignores affinity and topology spread: a Pod with those goes to the first node that fits otherwise. It answers to every
-schedulerName. One preference it
-obeys: a node that a Pod prefers to avoid by its name is taken only if no other one fits.
+It reads nodeSelector, taints, unschedulable, declared features and requests. It does not score, and it ignores affinity
+and topology spread: a Pod with those goes to the first node that fits otherwise. It answers to every schedulerName. A
+node that a Pod prefers to avoid by its name, or for the labels of Pods there, is taken only if no other one fits. A Pod
+that fits nowhere preempts Pods of a lower priority, on the first node where that makes room.
 """
 
 from __future__ import annotations
@@ -40,6 +40,19 @@ class _NodeEntry:
         return parse_quantity(allocatable.get(resource, 0)) - self.used.get(resource, 0.0)
 
 
+@dataclass(slots=True)
+class _Placed:
+    """A Pod that takes room."""
+
+    node: str
+    requests: dict[str, float]
+    pod: KubeObject
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.pod["metadata"].get("labels") or {}
+
+
 class Scheduler:
     """The default scheduler."""
 
@@ -49,7 +62,7 @@ class Scheduler:
         self._rng = rng
         self._timings = timings
         self._nodes: dict[str, _NodeEntry] = {}
-        self._placed: dict[str, tuple[str, dict[str, float]]] = {}  # Pod uid -> node, requests
+        self._placed: dict[str, _Placed] = {}  # by Pod uid
         self._pending: dict[str, KubeObject] = {}
         self._told: set[str] = set()  # uids whose PodScheduled=False is written
         self._work = asyncio.Event()
@@ -67,7 +80,7 @@ class Scheduler:
         while True:
             await self._work.wait()
             self._work.clear()
-            for uid, pod in list(self._pending.items()):
+            for uid, pod in sorted(self._pending.items(), key=lambda item: -_priority(item[1])):
                 if self._pending.get(uid) is pod:
                     await self._schedule(uid, pod)
 
@@ -91,22 +104,23 @@ class Scheduler:
         elif "nodeName" in spec:
             self._pending.pop(uid, None)
             if uid not in self._placed:
-                self._take(uid, spec["nodeName"], requests_of(pod))
+                self._take(uid, spec["nodeName"], requests_of(pod), pod)
+            self._placed[uid].pod = pod
         elif _is_ours(pod):
             if uid not in self._pending:
                 self._work.set()
             self._pending[uid] = pod
 
-    def _take(self, uid: str, node: str, requests: dict[str, float]) -> None:
-        self._placed[uid] = node, requests
+    def _take(self, uid: str, node: str, requests: dict[str, float], pod: KubeObject) -> None:
+        self._placed[uid] = _Placed(node, requests, pod)
         if (entry := self._nodes.get(node)) is not None:
             for resource, amount in requests.items():
                 entry.used[resource] = entry.used.get(resource, 0.0) + amount
 
     def _release(self, uid: str) -> None:
-        node, requests = self._placed.pop(uid, ("", {}))
-        if (entry := self._nodes.get(node)) is not None:
-            for resource, amount in requests.items():
+        placed = self._placed.pop(uid, None)
+        if placed is not None and (entry := self._nodes.get(placed.node)) is not None:
+            for resource, amount in placed.requests.items():
                 entry.used[resource] -= amount
             self._full_until = 0
             if self._pending:
@@ -119,8 +133,9 @@ class Scheduler:
         try:
             if node is None:
                 await self._tell(uid, pod)
+                await self._preempt(pod, requests)
                 return
-            self._take(uid, node, requests)
+            self._take(uid, node, requests, pod)
             await self._bind(pod, node)
         except (Conflict, NotFound):
             self._release(uid)
@@ -134,7 +149,8 @@ class Scheduler:
         entries = list(self._nodes.items())
         while self._full_until < len(entries) and entries[self._full_until][1].free("pods") < 1:
             self._full_until += 1
-        needs_restart, shunned, last = parse_pod(pod).restarts_all, _shunned(pod["spec"]), None
+        needs_restart, last = parse_pod(pod).restarts_all, None
+        shunned = _shunned(pod["spec"]) | self._shared(pod["spec"])
         for name, entry in entries[self._full_until :]:
             if _admits(entry.node, pod["spec"], needs_restart=needs_restart) and all(
                 entry.free(resource) >= amount for resource, amount in requests.items()
@@ -143,6 +159,45 @@ class Scheduler:
                     return name
                 last = last or name
         return last
+
+    def _shared(self, spec: dict[str, Any]) -> frozenset[str]:
+        """Return the nodes with Pods that a Pod prefers to keep away from; each node is a domain here."""
+        affinity = (spec.get("affinity") or {}).get("podAntiAffinity") or {}
+        terms = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        wanted = [term["podAffinityTerm"]["labelSelector"].get("matchLabels") or {} for term in terms]
+        return frozenset(
+            placed.node
+            for placed in (self._placed.values() if wanted else ())
+            if any(labels.items() <= placed.labels.items() for labels in wanted)
+        )
+
+    async def _preempt(self, pod: KubeObject, requests: dict[str, float]) -> None:
+        """Delete Pods of a lower priority on the first node where that makes room; their end wakes the scheduler."""
+        if pod["spec"].get("preemptionPolicy") == "Never":
+            return
+        needs_restart, own = parse_pod(pod).restarts_all, _priority(pod)
+        for name, entry in self._nodes.items():
+            lower = [one for one in self._placed.values() if one.node == name and _priority(one.pod) < own]
+            gain = {resource: sum(one.requests.get(resource, 0.0) for one in lower) for resource in requests}
+            if (
+                lower
+                and _admits(entry.node, pod["spec"], needs_restart=needs_restart)
+                and all(entry.free(resource) + gain[resource] >= amount for resource, amount in requests.items())
+            ):
+                await self._delete_enough(entry, lower, requests)
+                return
+
+    async def _delete_enough(self, entry: _NodeEntry, lower: list[_Placed], requests: dict[str, float]) -> None:
+        """Delete the Pods of the lowest priority until there is room; those that are being deleted count."""
+        free = {resource: entry.free(resource) for resource in requests}
+        for victim in sorted(lower, key=lambda one: _priority(one.pod)):
+            if all(free[resource] >= amount for resource, amount in requests.items()):
+                return
+            for resource in free:
+                free[resource] += victim.requests.get(resource, 0.0)
+            meta = victim.pod["metadata"]
+            if "deletionTimestamp" not in meta:
+                await self._client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"])
 
     async def _bind(self, pod: KubeObject, node: str) -> None:
         meta = pod["metadata"]
@@ -188,6 +243,10 @@ def requests_of(pod: KubeObject) -> dict[str, float]:
         for name, amount in (resources.get("limits") or {} | (resources.get("requests") or {})).items():
             total[name] = total.get(name, 0.0) + parse_quantity(amount)
     return total
+
+
+def _priority(pod: KubeObject) -> int:
+    return int(pod["spec"].get("priority") or 0)
 
 
 def _is_ours(pod: KubeObject) -> bool:

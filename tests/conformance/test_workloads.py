@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from inplace.common.kube.errors import Conflict, Invalid
-from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.common.kube.errors import Conflict, Forbidden, Invalid, NotFound
+from inplace.common.kube.resources import JOBS, PODS, KubeObject, Resource
 from tests.conformance.api import Api
 
 pytestmark = pytest.mark.asyncio
 
 GATE = [{"name": "example.com/gate"}]  # keeps the real scheduler away
+CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}
 
 
@@ -371,3 +374,24 @@ async def test_binding_of_a_gated_pod_is_refused(api: Api) -> None:
     }
     with pytest.raises(Conflict):
         await api.client.raw("POST", api.path(PODS, "p", "binding"), body=binding)
+
+
+async def test_a_pod_has_the_priority_of_its_class(api: Api) -> None:
+    """And the class's word on preemption; a class that does not exist is refused, with the words that we show."""
+    body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "low"}, "value": -10}
+    with pytest.raises(Forbidden, match='pods "p" is forbidden: no PriorityClass with name low was found'):
+        await api.create(_pod(priorityClassName="low"), PODS)
+    await api.client.create(CLASSES, None, body | {"preemptionPolicy": "Never"})
+    try:
+        created: KubeObject = {}
+        for _ in range(100):  # the real server's admission learns of a new class by a watch
+            try:
+                created = await api.create(_pod(priorityClassName="low"), PODS)
+                break
+            except Forbidden:
+                await asyncio.sleep(0.1)
+        assert (created["spec"]["priority"], created["spec"]["preemptionPolicy"]) == (-10, "Never")
+        assert (await api.create(_pod() | {"metadata": {"name": "q"}}, PODS))["spec"]["priority"] == 0
+    finally:
+        with suppress(NotFound):
+            await api.client.delete(CLASSES, None, "low")
