@@ -18,7 +18,7 @@ from inplace.agent.start.arguments import ArgumentsError
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.exit_code import ExitCode
 from inplace.agent.worker.host import STARTING
-from inplace.common.agent_command import agent_arguments, is_guarded
+from inplace.common.agent_command import agent_arguments, is_guarded, is_spare
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
@@ -131,6 +131,8 @@ class ModelRuntime:
             made.ended.add_done_callback(lambda ended: log.worker_exited(epoch, ended))
             return made
 
+        if is_spare(run.command):
+            return ModelWorker(self._machine, run, lambda: None, None)
         if is_guarded(run.command):
             return GuardedContainer(self._machine, run, make_run)
         if run.spec.role is not Role.INIT and agent_arguments(run.command) is not None:
