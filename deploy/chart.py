@@ -211,6 +211,7 @@ TABLE: Final = (
     Template("admission/agents.yaml"),
     Template("admission/defaults.yaml", condition="mutatingAdmissionPolicy", check=_SINCE_1_36),
     Template("apf/flowcontrol.yaml", namespaces=3),
+    Template("spares/priorityclass.yaml"),
     Template(
         "controller/deployment.yaml",
         values={

@@ -102,6 +102,12 @@ BAD_NODES: Final = "inplace.dev/bad-nodes"
 # Ours, on the JobSet (docs/adr/0092): whether a Pod leaves a node that is cordoned, tainted, or not ready.
 MARKED_NODES: Final = "inplace.dev/marked-nodes"  # its grammar is controller/spec/marked_nodes.py's
 
+# Ours (docs/adr/0095). On the JobSet: how many placeholder Pods hold room for Pods that are replaced. On these Pods and
+# their Job, as a label: the JobSet's name. The PriorityClass is deploy/spares/priorityclass.yaml's.
+SPARES: Final = "inplace.dev/spares"
+SPARE_OF: Final = "inplace.dev/spare-of"
+SPARE_PRIORITY_CLASS: Final = "inplace-spare"
+
 # Ours, on the JobSet (docs/adr/0088): whether the controller adds the agent, what its container requests, and the names
 # of the containers that train, where a Pod has several.
 AGENT: Final = "inplace.dev/agent"

@@ -44,7 +44,7 @@ from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 from inplace.simulator.cluster.job_controller import JobController
 from inplace.simulator.cluster.kubelet import Kubelet
 from inplace.simulator.cluster.logs import read_log
-from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
+from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions, priority_classes
 from inplace.simulator.cluster.model_agent import QuietLog
 from inplace.simulator.cluster.model_runtime import ModelRuntime
 from inplace.simulator.cluster.node_loss import give_up
@@ -75,7 +75,7 @@ class Cluster:
         timings: None is what fits the runtime.
         options: of the API server; the log source is filled in.
         controller: where the JobSet controller runs.
-        crds: None is what deploy/crd holds, with the admission policies of deploy/admission.
+        crds: None is what deploy/crd holds, with the admission policies of deploy/admission and the class of spares.
         folder: where Pods, logs and kubeconfigs go; None is a temporary folder that `stop` deletes.
         serve_http: listen on loopback. The process runtime always does.
         programs: folders whose programs the process runtime's containers find before all others.
@@ -114,7 +114,8 @@ class Cluster:
         self._serves_http = serve_http or runtime == "process" or controller == "process"
         self._temporary = tempfile.TemporaryDirectory(prefix="inplace-") if folder is None else None
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
-        self._crds = [*custom_resource_definitions(), *admission_policies()] if crds is None else list(crds)
+        shipped = (*custom_resource_definitions(), *admission_policies(), *priority_classes())
+        self._crds = list(shipped if crds is None else crds)
         self._programs = programs
         self._adds_agent = adds_agent
         shapes = [PLAIN] * nodes if isinstance(nodes, int) else nodes

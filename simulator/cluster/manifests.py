@@ -46,6 +46,12 @@ def admission_policies() -> tuple[KubeObject, ...]:
     return tuple(doc for name in ("jobsets.yaml", "immutable.yaml") for doc in read_manifests(folder / name))
 
 
+@cache
+def priority_classes() -> tuple[KubeObject, ...]:
+    """Return what deploy/spares holds; do not modify them."""
+    return tuple(read_manifests(_DEPLOY / "spares" / "priorityclass.yaml"))
+
+
 def with_pods(documents: Iterable[KubeObject], pods: int) -> list[KubeObject]:
     """Return the documents with the parallelism of each JobSet's Jobs changed to make `pods` Pods in all.
 

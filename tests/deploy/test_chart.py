@@ -58,6 +58,7 @@ def test_every_manifest_of_the_install_is_in_the_chart() -> None:
             "admission",
             "apf",
             "controller",
+            "spares",
             "overlays/podmonitor",
             "overlays/servicemonitor",
             "overlays/prometheusrule",
