@@ -109,7 +109,7 @@ class Term:
             POD_CODEC,
             membership.pod_changed,
             phases.pod_changed,  # AFTER the membership has said which ledger counts the Pod
-            label_selector=wire.JOBSET_NAME,
+            label_selector=f"{wire.JOBSET_NAME},!{wire.SPARE_OF}",
             gathering=membership.gathering,
         )
         # In the order of their first lists: a status is never newer than the Pods by which it is judged, and a Pod

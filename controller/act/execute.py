@@ -48,6 +48,7 @@ from inplace.controller.plan.actions import (
     CreateClaim,
     CreateJob,
     CreateService,
+    CreateSpares,
     DeleteJob,
     DeleteJobSet,
     LiftGate,
@@ -74,6 +75,7 @@ AGAIN_S = 0.25  # a view that is late would ask for it with each event, see `_du
 
 _REASONS: Final[Mapping[type, str]] = {
     CreateJob: "JobCreationFailed",
+    CreateSpares: "SparesCreationFailed",
     CreateService: "HeadlessServiceCreationFailed",
     UpdateService: "HeadlessServiceUpdateFailed",
     LiftGate: "ExclusivePlacementFailed",
@@ -85,7 +87,7 @@ _REASONS: Final[Mapping[type, str]] = {
     DeleteJobSet: "JobSetDeletionFailed",
 }
 
-_CREATES: Final = {CreateJob: JOBS, CreateService: SERVICES, CreateClaim: PERSISTENT_VOLUME_CLAIMS}
+_CREATES: Final = {CreateJob: JOBS, CreateSpares: JOBS, CreateService: SERVICES, CreateClaim: PERSISTENT_VOLUME_CLAIMS}
 Created = tuple[str, str, str]  # plural, namespace and name
 
 
@@ -226,6 +228,8 @@ class Executor:
                     text = f"{findings[0]}; the Pods of job {action.name} cannot restart in place without an agent"
                     self.recorder.emit(jobset.raw, Note("AgentNotAdded", text, warning=True))
                 await self._create_job(jobset, manifest)
+            case CreateSpares():
+                await self._create_job(jobset, self.settings.spares_of(action))
             case CreateService(manifest):
                 await self._create_shared(SERVICES, self.services, namespace, manifest)
             case UpdateService(service, ports):
@@ -372,15 +376,15 @@ def _scouts_first(actions: Sequence[Action]) -> tuple[list[Action], list[Action]
 
 def _bytes_of(action: Action) -> int:
     """Return about how large a Job's JSON is that has to be built for an action."""
-    place = action.place if isinstance(action, ResumeJob) else action
+    place = action.place if isinstance(action, ResumeJob | CreateSpares) else action
     return len(place.job.template_json) if isinstance(place, CreateJob) else 0
 
 
 def _created_by(namespace: str, action: Action) -> Created | None:
     """Return what an action creates; None for other actions."""
-    if not isinstance(action, CreateJob | CreateService | CreateClaim):
+    if not isinstance(action, CreateJob | CreateSpares | CreateService | CreateClaim):
         return None
-    name = action.name if isinstance(action, CreateJob) else str(action.manifest["metadata"]["name"])
+    name = action.name if isinstance(action, CreateJob | CreateSpares) else str(action.manifest["metadata"]["name"])
     return _CREATES[type(action)].plural, namespace, name
 
 

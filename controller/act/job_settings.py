@@ -16,8 +16,9 @@ from inplace.controller.injection.finding import Finding, refusal
 from inplace.controller.injection.job import add_agent
 from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.injection.pod_roles import Member
-from inplace.controller.plan.actions import CreateJob
+from inplace.controller.plan.actions import CreateJob, CreateSpares
 from inplace.controller.plan.agent import wants_agent
+from inplace.controller.plan.spare_job import build_spares
 from inplace.controller.spec.fields import ReplicatedJob
 from inplace.controller.spec.jobset import JobSet
 
@@ -52,6 +53,15 @@ class JobSettings:
             return built, []
         findings = _added(_member(place.jobset, place.job, built), self.agent)
         return (self._built(place), findings) if findings else (built, [])
+
+    def spares_of(self, action: CreateSpares) -> KubeObject:
+        """Return the Job of the spares; they ask for what the Pods do, their agents included.
+
+        The plan wants spares only where there is an agent's image.
+        """
+        assert self.agent is not None, "expected an agent's image where spares are planned, saw none"
+        made, _ = self.manifest_of(action.place)
+        return build_spares(action, made, self.agent.agent_image, pulls=not self.agent.copies_image)
 
     def member_of(self, place: CreateJob) -> Member | None:
         """Return the Pods of a place as they are made; None where this controller adds no agent to them."""

@@ -8,7 +8,7 @@ agent's image as a volume).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from inplace.common.agent_command import GUARD_PROGRAM
@@ -193,6 +193,11 @@ def copier(image: str, *, as_root: bool, resources: KubeObject) -> KubeObject:
     fields = {"volumeMounts": [{"name": IMAGE_VOLUME, "mountPath": _COPIED}]}
     command = [COPY_PROGRAM, _COPIED]
     return _container(COPIER, image, command, fields, as_root=as_root, resources=resources)
+
+
+def spare_container(image: str, command: Sequence[str], resources: KubeObject) -> KubeObject:
+    """Return the container of a spare, which waits to be ended."""
+    return _container("spare", image, [*command], {}, as_root=False, resources=resources)
 
 
 def is_restricted(account: object) -> bool:

@@ -15,6 +15,7 @@ from inplace.controller.spec.jobset import COUNTERS, JobSet
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.service import Service
+from inplace.controller.spec.spares import spares_name
 
 
 @dataclass(frozen=True, slots=True, match_args=False, eq=False)
@@ -52,6 +53,19 @@ class CreateJob:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateSpares:
+    """Create the Job of placeholder Pods; it is built from the Job of `place`, as that one is made."""
+
+    place: CreateJob
+    count: int
+
+    @property
+    def name(self) -> str:
+        """Return the Job's name."""
+        return spares_name(self.place.jobset.name)
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteJob:
     """Delete this very Job (by UID), its Pods first."""
 
@@ -60,6 +74,7 @@ class DeleteJob:
     COMPLETED_PODS: ClassVar[str] = "its completed pods cannot restart in place"
     LATE: ClassVar[str] = "its pods did not reach the barrier in time"
     ASTRAY: ClassVar[str] = "its pods wait for nodes of a domain that their leader has left"
+    SPARES: ClassVar[str] = "no spares are wanted"
     DEADLINE: ClassVar[str] = "the jobset was active for longer than its deadline"
 
     name: str
@@ -173,6 +188,7 @@ class ReplacePod:
 
 Action = (
     CreateJob
+    | CreateSpares
     | DeleteJob
     | SuspendJob
     | ResumeJob

@@ -33,6 +33,7 @@ from inplace.controller.plan.placement import lift_gates
 from inplace.controller.plan.problems.report import refuse_oversize, report_problems
 from inplace.controller.plan.progress import count_jobs, note_jobs_ready
 from inplace.controller.plan.service import ensure_service
+from inplace.controller.plan.spares import hold_spares
 from inplace.controller.plan.startup import note_startup
 from inplace.controller.plan.suspend import follow_suspend
 from inplace.controller.plan.waiting import watch_barriers
@@ -83,6 +84,7 @@ STEPS: Final[tuple[Step, ...]] = (
     count_jobs,
     delete_previous,
     delete_active_when_finished,
+    hold_spares,
     delete_after_ttl,
     keep_start_time,
     divide_into_scopes,

@@ -43,6 +43,7 @@ from inplace.controller.spec.places import Numbers, Places
 from inplace.controller.spec.requests import BarrierDeadline, RestartRequest, read_deadline, read_fence, read_request
 from inplace.controller.spec.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 from inplace.controller.spec.size import oversize
+from inplace.controller.spec.spares import count_spares
 from inplace.controller.spec.stored import as_value
 
 Asked = TypeVar("Asked")
@@ -222,6 +223,11 @@ class JobSet:
     def fence_after_s(self) -> int | None:
         """Return the length of its workers' leases; None where there are none, or it cannot be read."""
         return self._asked(read_fence) if self.is_in_place else None
+
+    @cached_property
+    def spares(self) -> int:
+        """Return how many placeholder Pods hold room; 0 also for what `controller.plan.problems` tells of."""
+        return count_spares(self.annotations, self.replicated_jobs, self.shape.size) if self.is_in_place else 0
 
     def _asked(self, read: Callable[[Mapping[str, Any]], Asked | None]) -> Asked | None:
         """Return what an annotation asks for; None for nothing, or what `controller.plan.problems` says of it."""

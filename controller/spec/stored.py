@@ -27,6 +27,7 @@ OF_GROUPS: Final = (
     wire.BARRIER_DEADLINE_ACTION,
     wire.BAD_NODES,
     wire.MARKED_NODES,
+    wire.SPARES,
     wire.ESCALATION,
     wire.NO_PROGRESS,
     wire.CRASH_LOOP_BACKOFF,

@@ -20,6 +20,7 @@ from inplace.controller.plan.problems.in_place import bad_annotation, bad_manife
 from inplace.controller.plan.problems.names import bad_names
 from inplace.controller.plan.problems.policies import bad_failure_policy, bad_success_policy
 from inplace.controller.plan.problems.requests import bad_requests
+from inplace.controller.plan.spares import without_image
 from inplace.controller.spec import conditions
 from inplace.controller.spec.form import PORTS_MAX
 from inplace.controller.spec.jobset import JobSet
@@ -39,7 +40,8 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
 
 def report_problems(draft: Draft) -> bool:
     """Set SpecProblem to what is wrong now."""
-    problems = [*known_problems(draft.jobset), *other_claims(draft.jobset, draft.observed.claims)]
+    claims = other_claims(draft.jobset, draft.observed.claims)
+    problems = [*known_problems(draft.jobset), *claims, *without_image(draft)]
     draft.set(conditions.spec_problem("; ".join(problems)) if problems else conditions.NO_SPEC_PROBLEM)
     return False
 

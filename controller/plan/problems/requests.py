@@ -16,6 +16,7 @@ from inplace.controller.spec.marked_nodes import read_marked_nodes
 from inplace.controller.spec.no_progress import read_no_progress
 from inplace.controller.spec.requests import read_deadline, read_fence, read_request
 from inplace.controller.spec.settings import read_settings
+from inplace.controller.spec.spares import is_placed_by_queue, largest, read_spares
 from inplace.controller.spec.stored import LIMITS, OF_GROUPS
 
 READERS: Final = (
@@ -37,6 +38,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
             read(jobset.annotations)
         except RemoteProtocolError as error:
             yield str(error)
+    yield from _bad_spares(jobset)
     yield from read_settings(jobset.annotations)[1]
     for name in LIMITS:
         try:
@@ -58,6 +60,20 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
                 f"metadata.annotations[{name}]: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has "
                 "no effect; remove it"
             )
+
+
+def _bad_spares(jobset: JobSet) -> Iterator[str]:
+    """Yield a number of spares that cannot be read or is too large, and Pods that a queue places."""
+    try:
+        count = read_spares(jobset.annotations, jobset.shape.size)
+    except RemoteProtocolError as error:
+        yield str(error)
+        return
+    if count and jobset.is_in_place and is_placed_by_queue(largest(jobset.replicated_jobs)):
+        yield (
+            f"metadata.annotations[{wire.SPARES}]: expected pods that the scheduler places, saw a template that Kueue "
+            "places (its topology annotations), which counts a spare's room as taken; no spare is held; remove it"
+        )
 
 
 def _wider_than_the_budget(jobset: JobSet) -> Iterator[str]:

@@ -1,0 +1,24 @@
+"""How many spares an annotation asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
+from inplace.controller.spec.spares import read_spares
+
+
+@pytest.mark.parametrize(("text", "expected"), [(None, None), ("0", 0), ("1", 1), ("8", 8)])
+def test_a_number_up_to_the_groups_size(text: str | None, expected: int | None) -> None:
+    """None is for no annotation."""
+    assert read_spares({} if text is None else {wire.SPARES: text}, 8) == expected
+
+
+@pytest.mark.parametrize("text", ["9", "-1", "+1", "abc", "", "1.0", "10000", "99999999999", 2, None])
+def test_anything_else_is_refused(text: object) -> None:
+    """With what was expected, what was seen, and what happens."""
+    with pytest.raises(
+        RemoteProtocolError, match=r"expected an integer from 0 to 8, saw .*no spare is held; correct it"
+    ):
+        read_spares({wire.SPARES: text if text is not None else "nine"}, 8)
