@@ -315,14 +315,14 @@ class Ledger:
             self._intruders.add(uid)
 
     def _has_broken(self, record: _Record) -> bool:
-        """Say whether the worker of epoch S died: its agent told, or kubelet shows it.
+        """Say whether the worker of epoch S died: its agent told, kubelet shows it, or it is `PodView.given_up`.
 
         kubelet's status lags the announcement, so a Pod can show the new epoch beside the old container's exit. So its
         word counts if this run of the container was first seen after S was synced, was seen running, then failed.
         """
         if not (record.expected and record.epoch == self.synced > 0):
             return False
-        if record.pod.failed_epoch == self.synced and record.pod.life is PodLife.LIVE:
+        if record.pod.given_up or (record.pod.failed_epoch == self.synced and record.pod.life is PodLife.LIVE):
             return True
         return record.pod.worker.failed and record.ran and self.synced == record.instance_synced
 

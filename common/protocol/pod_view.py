@@ -42,6 +42,8 @@ class PodView:
         epoch: announced, int32 >= 1; None when it announced nothing readable.
         failed_epoch: in which its worker died, as its own agent told; None when it told nothing readable.
         name: for messages.
+        given_up: Kubernetes deletes it because nobody hears of its node, and its worker ends by itself: it comes back
+            in no epoch after this one.
     """
 
     uid: str
@@ -51,3 +53,4 @@ class PodView:
     worker: Worker = Worker()
     name: str = ""
     failed_epoch: int | None = None
+    given_up: bool = False

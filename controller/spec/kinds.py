@@ -226,7 +226,13 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
 
 
 KEPT_CONDITIONS: Final = {"PodScheduled": "False", "DisruptionTarget": "True"}
-"""Conditions that say why a Pod is not there; of 5,000 Pods that run as they should, none is kept."""
+"""Conditions that say why a Pod is not there; of 5,000 Pods that run as they should, none is kept.
+
+Ready=False is kept without a reason: kubelet gives one, and kube-controller-manager, for a node of which it does not
+hear, gives none (k8s.io/kubernetes pkg/controller/util/node, MarkPodsNotReady).
+"""
+
+_BY_TAINT: Final = "DeletionByTaintManager"  # of DisruptionTarget
 
 
 class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -246,7 +252,8 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
         """
         telling = None
         for condition in self.conditions or ():
-            if KEPT_CONDITIONS.get(condition.type) == condition.status:
+            is_unheard = condition.type == "Ready" and condition.status == "False" and not condition.reason
+            if is_unheard or KEPT_CONDITIONS.get(condition.type) == condition.status:
                 telling = (*(telling or ()), condition)
         msgspec.structs.force_setattr(self, "conditions", telling)
         kept = None
@@ -295,6 +302,13 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         status = self.status
         leaving = self.metadata.deletion_timestamp is not None
         return leaving or bool(status.reason) or status.condition("DisruptionTarget") is not None
+
+    @property
+    def is_given_up(self) -> bool:
+        """Say whether Kubernetes deletes the Pod because it does not hear of its node; nobody there will end it."""
+        by = self.status.condition("DisruptionTarget")
+        is_evicted = by is not None and by.reason == _BY_TAINT and self.metadata.deletion_timestamp is not None
+        return is_evicted and self.status.condition("Ready") is not None
 
     @property
     def is_gated(self) -> bool:

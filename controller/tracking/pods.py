@@ -54,7 +54,9 @@ def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
         problems.append(str(error))
         failure = None
     failed_epoch = failure.epoch if failure is not None else None
-    view = PodView(pod.metadata.uid, Slot(*place, index), epoch, life, worker_of(pod), pod.metadata.name, failed_epoch)
+    given_up = pod.is_given_up and fenced_within_s(pod) is not None
+    slot, name = Slot(*place, index), pod.metadata.name
+    view = PodView(pod.metadata.uid, slot, epoch, life, worker_of(pod), name, failed_epoch, given_up)
     return Reading(view, "; ".join(problems))
 
 

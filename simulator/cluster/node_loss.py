@@ -12,7 +12,7 @@ from typing import Any
 
 from inplace.common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import NotFound
+from inplace.common.kube.errors import Conflict, NotFound
 from inplace.common.kube.resources import NODES, PODS, KubeObject
 from inplace.simulator.cluster.pod_status import timestamp
 
@@ -45,8 +45,15 @@ async def evict(client: KubeClient, clock: Clock, node: str) -> None:
     for pod in sorted(pods["items"], key=_tolerated_s):
         await clock.sleep(_tolerated_s(pod) - waited_s)
         waited_s = _tolerated_s(pod)
-        with suppress(NotFound):
-            await client.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
+        meta = pod["metadata"]
+        now = timestamp(clock.wall_s())
+        not_ready = {"type": "Ready", "status": "False", "lastTransitionTime": now}
+        words = {"metadata": {"uid": meta["uid"]}, "status": {"conditions": [not_ready, _target(now)]}}
+        with suppress(NotFound, Conflict):
+            await client.patch(
+                PODS, meta["namespace"], meta["name"], words, kind=STRATEGIC_MERGE_PATCH, subresource="status"
+            )
+            await client.delete(PODS, meta["namespace"], meta["name"])
 
 
 def _tolerated_s(pod: KubeObject) -> float:
@@ -73,17 +80,20 @@ async def _give_up_pod(client: KubeClient, pod: KubeObject, node: str, now: str)
         return
 
 
-def _failed(pod: str, node: str, now: str) -> dict[str, Any]:
-    target = {
+def _target(now: str) -> dict[str, Any]:
+    return {
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "DeletionByTaintManager",
         "message": "Taint manager: deleting due to NoExecute taint",
         "lastTransitionTime": now,
     }
+
+
+def _failed(pod: str, node: str, now: str) -> dict[str, Any]:
     return {
         "phase": "Failed",
         "reason": "NodeLost",
         "message": f"Node {node} which was running pod {pod} is unresponsive",
-        "conditions": [target],
+        "conditions": [_target(now)],
     }

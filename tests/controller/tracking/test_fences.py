@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from inplace.common.kube.resources import PODS
+from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.problems.requests import bad_requests
 from inplace.controller.spec.jobset import JobSet, parse_jobset
-from inplace.controller.spec.kinds import Pod
+from inplace.controller.spec.kinds import Pod, PodStatus
 from inplace.controller.tracking.fences import Fences
-from inplace.controller.tracking.pods import fenced_within_s
+from inplace.controller.tracking.pods import fenced_within_s, read_pod
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -65,6 +65,57 @@ async def test_the_barrier_waits_for_the_promise_and_no_longer(rig: Rig) -> None
     assert f"waits at most {PROMISE_S} s for the fence of pod {FIRST}-0-00001" in waiting["message"]
     await rig.settle(1.5)
     assert await crew.epochs() == (2, 1)
+
+
+TAINTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+UNHEARD = {"type": "Ready", "status": "False"}
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("first", ["conditions", "deletion"])
+async def test_a_dead_node_ends_the_epoch_and_the_count_begins(rig: Rig, first: str) -> None:
+    """Nobody waits for the replacement to announce: the wait for the lease runs beside the Job's back-off."""
+    crew = await rig.submit(jobset(jobs=[replicated_job(pods=2)]))
+    await crew.make_pods()
+    await rig.meet(crew, 1, 0.1)
+    ghost = crew.pods[FIRST, 0]
+    body = {"metadata": {"annotations": {wire.FENCED_WITHIN: str(PROMISE_S)}, "finalizers": ["test/kubelet-away"]}}
+    await crew.client.patch(PODS, "default", ghost, body)
+    for step in (first, "deletion" if first == "conditions" else "conditions"):
+        assert await crew.epochs() == (1, 0)
+        if step == "deletion":
+            await crew.client.delete(PODS, "default", ghost)
+        else:
+            await crew.set_pod(ghost, conditions=[UNHEARD, TAINTED])
+        await rig.settle(0.1)
+    assert await crew.epochs() == (1, 1)
+    restart = await crew.last_restart()
+    assert restart["trigger"] == "pod_lost"
+    await rig.settle(10.0)
+    await crew.replace(FIRST, 0)
+    await rig.meet(crew, 2, PROMISE_S - 12.0)
+    assert await crew.epochs() == (1, 1)
+    await rig.settle(3.0)
+    assert await crew.epochs() == (2, 1)
+
+
+def given_up(*conditions: KubeObject, deleted: bool = True, promise: str | None = "25") -> bool:
+    """Say whether a Pod with these conditions is read as one of a dead node, whose worker ends by itself."""
+    pod = leaving(promise, "2026-01-01T00:00:00Z" if deleted else None)
+    status = msgspec.convert({"phase": "Running", "conditions": list(conditions)}, PodStatus)
+    view = read_pod(msgspec.structs.replace(pod, status=status), ("workers", 0), current=True).view
+    assert view is not None
+    return view.given_up
+
+
+def test_which_pods_are_given_up() -> None:
+    """Not those whose kubelet ends them: it may let a worker save, and Ready=False has a reason then."""
+    assert given_up(UNHEARD, TAINTED)
+    assert not given_up(UNHEARD, TAINTED, deleted=False)
+    assert not given_up(UNHEARD, TAINTED, promise=None)
+    assert not given_up(TAINTED)
+    assert not given_up(TAINTED, UNHEARD | {"reason": "ContainersNotReady"})
+    assert not given_up(TAINTED | {"reason": "EvictionByEvictionAPI"}, UNHEARD)
 
 
 @pytest.mark.parametrize("promise", [None, "", "soon", "0", "24", "-40", "99999999999"])
