@@ -13,8 +13,6 @@ from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.manifests import custom_resource_definitions, with_pods
 
-pytestmark = pytest.mark.virtual_time
-
 TIMEOUT_S = 120.0
 POD = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
 Documents = list[dict[str, Any]]
@@ -44,6 +42,7 @@ def runs(cluster: Cluster, epoch: int) -> bool:
     return wire.epochs_of_status(cluster.jobset("train").get("status") or {})[0] == epoch
 
 
+@pytest.mark.virtual_time
 async def test_a_replacement_takes_the_place_of_a_spare(example: Documents) -> None:
     """Three nodes with room for one Pod each: the spare is on the third, and its node takes the Pod of the lost one."""
     async with model_cluster(nodes=3, pods_per_node=1) as cluster:
@@ -64,6 +63,7 @@ async def test_a_replacement_takes_the_place_of_a_spare(example: Documents) -> N
     assert wire.epochs_of_status(status) == (2, 1), "the spare's end restarts nobody"
 
 
+@pytest.mark.virtual_time
 async def test_a_spare_goes_where_nothing_of_the_group_is(example: Documents) -> None:
     """Although the first node has room."""
     async with model_cluster(nodes=2, pods_per_node=10) as cluster:
@@ -76,6 +76,7 @@ async def test_a_spare_goes_where_nothing_of_the_group_is(example: Documents) ->
     assert spare["spec"]["nodeName"] == "node-1"
 
 
+@pytest.mark.virtual_time
 async def test_spares_go_with_the_jobset(example: Documents) -> None:
     """The garbage collector deletes their Job."""
     async with model_cluster(nodes=2) as cluster:
@@ -85,6 +86,7 @@ async def test_spares_go_with_the_jobset(example: Documents) -> None:
         await cluster.until(lambda: cluster.pods() == [], timeout_s=TIMEOUT_S)
 
 
+@pytest.mark.virtual_time
 async def test_nobody_is_preempted_by_a_spare_or_by_an_equal() -> None:
     """Of the Pods that wait, the one with the higher priority comes first."""
     async with model_cluster(nodes=1, pods_per_node=1, controller="none") as cluster:
@@ -104,6 +106,7 @@ async def test_nobody_is_preempted_by_a_spare_or_by_an_equal() -> None:
     assert nodes == {"equal": "node-0", "spare": None}
 
 
+@pytest.mark.virtual_time
 async def test_without_the_priority_class_no_spare_is_made(example: Documents) -> None:
     """The group runs all the same."""
     async with model_cluster(nodes=2, crds=custom_resource_definitions()) as cluster:
@@ -114,3 +117,23 @@ async def test_without_the_priority_class_no_spare_is_made(example: Documents) -
         pod = {"metadata": {"name": "p"}, "spec": POD | {"priorityClassName": wire.SPARE_PRIORITY_CLASS}}
         with pytest.raises(Forbidden, match="no PriorityClass with name inplace-spare was found"):
             await cluster.client("user").create(PODS, "default", pod)
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+async def test_a_spare_runs_as_a_process_and_its_job_makes_another_one(example: Documents) -> None:
+    """As in `inplace demo`: the agent's program waits, and a spare that is deleted ends with 128 + 15."""
+    async with Cluster(nodes=2, adds_agent=True) as cluster:
+        await cluster.apply(with_spares(example, 2, 1))
+
+        def runs_one() -> bool:
+            return [pod["status"].get("phase") for pod in parted(cluster)[1]] == ["Running"]
+
+        await cluster.until(runs_one, timeout_s=TIMEOUT_S)
+        (spare,) = parted(cluster)[1]
+        await cluster.client("user").delete(PODS, "default", spare["metadata"]["name"])
+        await cluster.until(
+            lambda: runs_one() and parted(cluster)[1][0]["metadata"]["uid"] != spare["metadata"]["uid"],
+            timeout_s=TIMEOUT_S,
+        )
+        assert wire.epochs_of_status(cluster.jobset("train")["status"]) == (1, 0)
