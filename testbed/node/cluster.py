@@ -28,8 +28,14 @@ from testbed.ports import free_ports
 from testbed.upstream.controller import upstream_controller
 
 READY_S_MAX = 60.0
-AGENTS_ROLE = Path(__file__).parents[2] / "deploy" / "rbac" / "agents.yaml"
-CLUSTER_ROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
+DEPLOY = Path(__file__).parents[2] / "deploy"
+NEEDED = {
+    "rbac/agents.yaml": Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False),
+    "spares/priorityclass.yaml": Resource(
+        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+    ),
+}
+"""Of the whole install, what the groups of the tests cannot do without."""
 
 
 class Cluster:
@@ -120,8 +126,9 @@ async def running_cluster(
             controller = await ending.enter_async_context(upstream_controller(plane))
         else:
             await install_crd(client)
-            for role in yaml.safe_load_all(AGENTS_ROLE.read_text()):
-                await client.create(CLUSTER_ROLES, None, role)
+            for path, resource in NEEDED.items():
+                for document in yaml.safe_load_all((DEPLOY / path).read_text()):
+                    await client.create(resource, None, document)
         await ending.enter_async_context(names.answering(client, network.GATEWAY))
         kubelet = binaries.command("kubelet")
         cluster = Cluster(plane, client, folder, programs=programs, kubelet=kubelet, images=images)

@@ -102,6 +102,17 @@ def fence_after(jobset: KubeObject, length_s: int) -> None:
     jobset["metadata"].setdefault("annotations", {})[wire.FENCE_AFTER] = str(length_s)
 
 
+def fill_nodes(jobset: KubeObject, cores: int) -> None:
+    """Let each Pod ask for more than half of a node's cores: no two fit on one."""
+    (worker,) = _pod_of(jobset)["containers"]
+    worker["resources"]["requests"]["cpu"] = f"{cores * 550}m"
+
+
+def hold_spares(jobset: KubeObject, count: int) -> None:
+    """Ask for spares."""
+    jobset["metadata"].setdefault("annotations", {})[wire.SPARES] = str(count)
+
+
 def with_upstreams_agent(jobset: KubeObject) -> None:
     """Turn the guarded manifest into that of upstream's agent, as its KEP and its environment variables say.
 
