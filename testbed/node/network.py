@@ -13,6 +13,10 @@ from testbed.credentials import SERVICE_ADDRESS
 BRIDGE = "nodes"
 NODES_NETWORK = "10.77.0"
 PODS_NETWORK = "10.78"
+BRIDGE_MAC = "02:00:00:4d:00:01"
+"""Set, because a bridge otherwise takes the lowest of its ports': each node that came or went could change it, and the
+others had the old one in their ARP tables for up to 45 s, in which they reached nobody."""
+
 GATEWAY = f"{NODES_NETWORK}.1"
 """The capsule itself, as nodes and Pods see it."""
 
@@ -39,7 +43,7 @@ class Address:
 
 def set_up() -> None:
     """Give the capsule the bridge and the Service address, and let it forward; the capsule's end takes it all down."""
-    _ip("link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
+    _ip("link", "add", BRIDGE, "address", BRIDGE_MAC, "type", "bridge", "forward_delay", "0")
     _ip("addr", "add", f"{GATEWAY}/24", "dev", BRIDGE)
     _ip("addr", "add", f"{SERVICE_ADDRESS}/32", "dev", "lo")
     _ip("link", "set", BRIDGE, "up")

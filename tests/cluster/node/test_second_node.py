@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
+
 import pytest
 
 from inplace.common.kube.resources import NODES, PODS, KubeObject
+from testbed.node import network
 from testbed.node.cluster import Cluster
 from testbed.node.group import Group, running_group
 from testbed.node.machine import Node
@@ -20,6 +24,14 @@ async def running_on(node: Node, group: Group) -> list[KubeObject]:
     there = [pod for pod in group.pods() if pod["spec"].get("nodeName") == node.name]
     assert 0 < len(there) < SLOTS, "the scheduler spreads the Pods of a JobSet over nodes that are alike"
     return there
+
+
+async def test_a_node_more_leaves_the_bridge_its_address(cluster: Cluster, second: Node) -> None:
+    """Otherwise the nodes that were there look for the API server where nobody is, until their ARP entries are old."""
+    assert second in cluster.nodes
+    command = ("ip", "-o", "link", "show", network.BRIDGE)
+    shown = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    assert f"link/ether {network.BRIDGE_MAC} " in shown.stdout
 
 
 @pytest.mark.long
