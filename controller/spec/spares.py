@@ -13,6 +13,7 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.spec.fields import ReplicatedJob
 
+NAME_CHARACTERS_MAX: Final = 50  # of the JobSet's name; with `-spares-99999` it makes 63, a label's most
 QUEUES_TOPOLOGY: Final = (
     "kueue.x-k8s.io/podset-required-topology",
     "kueue.x-k8s.io/podset-preferred-topology",
@@ -62,5 +63,8 @@ def is_placed_by_queue(job: ReplicatedJob) -> bool:
 
 
 def spares_name(jobset_name: str) -> str:
-    """Return the name of the spares' Job; no Job of a JobSet has it, because those end with a number."""
-    return f"{jobset_name}-spares"
+    """Return the name of the spares' Job; no Job of a JobSet has it, because those end with a number.
+
+    Of a long name it has the beginning: a Pod's host name has the index behind it.
+    """
+    return f"{jobset_name[:NAME_CHARACTERS_MAX].rstrip('-')}-spares"

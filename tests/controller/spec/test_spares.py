@@ -6,7 +6,7 @@ import pytest
 
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.controller.spec.spares import read_spares
+from inplace.controller.spec.spares import read_spares, spares_name
 
 
 @pytest.mark.parametrize(("text", "expected"), [(None, None), ("0", 0), ("1", 1), ("8", 8)])
@@ -22,3 +22,10 @@ def test_anything_else_is_refused(text: object) -> None:
         RemoteProtocolError, match=r"expected an integer from 0 to 8, saw .*no spare is held; correct it"
     ):
         read_spares({wire.SPARES: text if text is not None else "nine"}, 8)
+
+
+def test_the_jobs_name_fits_whatever_the_jobsets_is() -> None:
+    """A host name is a label of at most 63 characters, and none ends with a hyphen before its part."""
+    assert spares_name("train") == "train-spares"
+    assert spares_name("a" * 49 + "-" + "b" * 13) == "a" * 49 + "-spares"
+    assert len(spares_name("a" * 63) + "-99999") == 63
