@@ -1,0 +1,282 @@
+"""
+Measure how long a group waits for Pods that have lost their place: drained, on a cordoned node, on a dead node.
+
+    python -m benchmarks.places [--json] [--rounds 1] [--scene drained --scene cordoned ...]
+
+Real kube-apiserver, Job controller, scheduler, kubelets, our controller and our images, all on this machine, inside a
+capsule that leaves nothing behind (see benchmarks/node.py). Workers record their starts on the machine's monotonic
+clock; what the API server shows is timed by a watch. Images are on every node before: nothing is pulled.
+
+A node is given up as by Kubernetes' defaults, some 40 to 50 s after its death. The verdict is its taint
+`unreachable:NoExecute`; from there the seconds of the dead node's scenes count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from inplace.common.kube.resources import JOBS, PODS, KubeObject
+from inplace.common.protocol.lease import LENGTH_S_MIN
+from testbed.binaries import find_binaries
+from testbed.node import archives, capsule, manifests, prepare, settings
+from testbed.node.cluster import Cluster, running_cluster
+from testbed.node.evidence import lives
+from testbed.node.group import SETTLED_S_MAX, Group, running_group
+from testbed.node.machine import Node
+from testbed.node.patience import until
+from testbed.node.runtime.build import RUNTIME
+from testbed.node.verdicts import until_given_up
+
+MODE: Final = "guarded_process"  # what the controller adds by default
+DRAINED: Final = 4
+"""Pods of one Job that are deleted at once, of twice as many."""
+
+REPLACED_S_MAX: Final = 180.0
+"""For what waits for the Job controller: a plain Job that loses four Pods waits for 80 s."""
+
+RESTARTS_MAX: Final = 1000
+Moments = dict[str, float]
+
+
+async def drained(cluster: Cluster) -> Moments:
+    """Delete four of eight Pods at once, as a drain does."""
+    async with running_group(cluster, MODE, pods=2 * DRAINED, restarts_max=RESTARTS_MAX) as group:
+        await _until_ready(group)
+        before, began_s = group.uids(), time.monotonic()
+        await asyncio.gather(*(group.delete(pod) for pod in group.live()[:DRAINED]))
+        return await _moments(group, before, DRAINED, began_s)
+
+
+async def plain_job(cluster: Cluster) -> Moments:
+    """Do the same to a Job that Kubernetes' defaults govern; nothing of ours takes part."""
+    namespace = await cluster.plane.create_namespace()
+    pod = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "worker", "image": settings.PAUSE}],
+    }
+    pods = 2 * DRAINED
+    spec = {"completionMode": "Indexed", "parallelism": pods, "completions": pods, "backoffLimit": RESTARTS_MAX}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "plain"}}
+    await cluster.client.create(JOBS, namespace, job | {"spec": spec | {"template": {"spec": pod}}})
+    try:
+        before = await _until_live(cluster, namespace, pods, set())
+        began_s = time.monotonic()
+        await asyncio.gather(
+            *(cluster.client.delete(PODS, namespace, name) for name in sorted(before.values())[:DRAINED])
+        )
+        await _until_live(cluster, namespace, DRAINED, set(before))
+        return {"created": time.monotonic() - began_s}
+    finally:
+        await cluster.client.delete(JOBS, namespace, "plain", propagation="Foreground")
+
+
+async def cordoned(cluster: Cluster) -> Moments:
+    """Kill the worker on a cordoned node; the other node takes the replacement."""
+    second = await cluster.add_node()
+    try:
+        async with running_group(cluster, MODE, pods=2, restarts_max=RESTARTS_MAX) as group:
+            await _until_ready(group)
+            before, victim = group.uids(), _pods_on(group, second)[0]
+            await cluster.cordon(second, on=True)
+            group.expect_lost([victim])
+            died_s = await group.kill(group.pods().index(victim), "worker")
+            return await _moments(group, before, 1, died_s)
+    finally:
+        await cluster.lose(second)
+
+
+async def dead_node(cluster: Cluster) -> Moments:
+    """Power a node off, whose peers fail with it as collectives do; a third node is free for the replacement."""
+    return await _dead_node(cluster, peers_fail=True)
+
+
+async def dead_node_spare(cluster: Cluster) -> Moments:
+    """Do the same where a spare is on the third node."""
+    return await _dead_node(cluster, peers_fail=True, spares=1)
+
+
+async def dead_node_hangs(cluster: Cluster) -> Moments:
+    """Power a node off, whose peers train on as if nothing had happened: nothing tells that the epoch is over."""
+    return await _dead_node(cluster, peers_fail=False)
+
+
+async def _dead_node(cluster: Cluster, *, peers_fail: bool, spares: int = 0) -> Moments:
+    """Run a group with leases, a Pod a node, and power one of its nodes off."""
+
+    def change(jobset: KubeObject) -> None:
+        manifests.fence_after(jobset, LENGTH_S_MIN)
+        manifests.fill_nodes(jobset, os.cpu_count() or 1)
+        manifests.hold_spares(jobset, spares)
+
+    more = [await cluster.add_node() for _ in range(2)]
+    try:
+        async with running_group(cluster, MODE, pods=2, restarts_max=RESTARTS_MAX, change=change) as group:
+            await _until_ready(group)
+            await until(lambda: len(group.spares()) == spares, "the spares run", timeout_s=SETTLED_S_MAX)
+            dying = next(node for node in more if _pods_on(group, node))
+            before, (ghost,) = group.uids(), _pods_on(group, dying)
+            group.expect_lost([ghost])
+            peers = [pod for pod in group.live() if pod["metadata"]["uid"] != ghost["metadata"]["uid"]]
+            died_s = time.monotonic()
+            await dying.power_off()
+            for peer in peers if peers_fail else ():
+                group.order(peer, "exit 3")
+            verdict_s = await until_given_up(cluster, dying)
+            moments = await _moments(group, before, 1, verdict_s) | {"died": verdict_s - died_s}
+            await cluster.client.delete(PODS, group.namespace, ghost["metadata"]["name"], grace_period_s=0)
+            return moments
+    finally:
+        for node in more:
+            await cluster.lose(node)
+
+
+async def _until_ready(group: Group) -> None:
+    """Return when the group runs and its Pods are Ready, as those of a training are.
+
+    The Job controller takes the moment at which a Pod stopped being Ready for its end.
+    """
+    await group.until_runs(1)
+
+    def holds() -> bool:
+        return all(
+            any((each["type"], each["status"]) == ("Ready", "True") for each in pod["status"].get("conditions", ()))
+            for pod in group.live()
+        )
+
+    await until(holds, "all Pods are Ready", timeout_s=SETTLED_S_MAX, also=group.state)
+
+
+def _pods_on(group: Group, node: Node) -> list[KubeObject]:
+    """Return the group's live Pods on a node."""
+    return [pod for pod in group.live() if pod["spec"].get("nodeName") == node.name]
+
+
+async def _until_live(cluster: Cluster, namespace: str, count: int, known: set[str]) -> dict[str, str]:
+    """Return the Pods that have not ended, uid to name, once so many run that are not known."""
+    found: dict[str, str] = {}
+
+    async def holds() -> bool:
+        found.clear()
+        for pod in (await cluster.client.list(PODS, namespace))["items"]:
+            if pod["metadata"]["uid"] not in known and "deletionTimestamp" not in pod["metadata"]:
+                found[pod["metadata"]["uid"]] = pod["metadata"]["name"]
+        return len(found) == count
+
+    await until(holds, f"{count} new Pods", timeout_s=REPLACED_S_MAX)
+    return found
+
+
+async def _moments(group: Group, before: set[str], lost: int, began_s: float) -> Moments:
+    """Wait until the group has replaced its lost Pods and runs its next epoch; return when what happened."""
+
+    def replaced() -> bool:
+        return len({pod["metadata"]["uid"] for pod in group.live()} - before) == lost
+
+    await until(replaced, f"{lost} new Pods", timeout_s=REPLACED_S_MAX, also=group.state)
+    await group.until_runs(2)
+    if broken := group.broken():
+        raise SystemExit("expected restarts that break no rule, saw:\n" + "\n".join(broken))
+    first_s: dict[str, float] = {}
+    for version in group.history.versions:
+        if version.kind == "Pod" and version.uid not in before:
+            first_s.setdefault(version.uid, version.seen_s)
+    born_s = [life.born_s for life in lives(group.evidence) if life.epoch == 2]
+    return since(began_s, {"created": max(first_s.values()), "all_new": max(born_s)})
+
+
+def since(began_s: float, at_s: Mapping[str, float]) -> Moments:
+    """Return moments of the monotonic clock in seconds after another one."""
+    return {name: moment_s - began_s for name, moment_s in at_s.items()}
+
+
+Scene = Callable[[Cluster], Awaitable[Moments]]
+SCENES: Final[Mapping[str, Scene]] = {
+    "drained": drained,
+    "plain_job": plain_job,
+    "cordoned": cordoned,
+    "dead_node": dead_node,
+    "dead_node_spare": dead_node_spare,
+    "dead_node_hangs": dead_node_hangs,
+}
+WHAT: Final = {
+    "drained": f"{DRAINED} of {2 * DRAINED} Pods of one Job deleted at once: from the deletion",
+    "plain_job": "the same, a Job without any of ours: from the deletion",
+    "cordoned": "a worker dies on a cordoned node: from its death",
+    "dead_node": f"a node dies and its peers fail, leases of {LENGTH_S_MIN} s: from Kubernetes' verdict",
+    "dead_node_spare": "the same with a spare: from Kubernetes' verdict",
+    "dead_node_hangs": "the same without a spare, and the peers train on: from Kubernetes' verdict",
+}
+WORDS: Final = {"created": "last replacement created", "all_new": "all workers new", "died": "death to verdict"}
+
+
+def summary(measured: Mapping[str, Sequence[Moments]], load: float) -> dict[str, Any]:
+    """Return medians and every round, in seconds, and how loaded the machine was when the run began."""
+    return {
+        "median_s": {
+            scene: {name: round(median(each[name] for each in rounds), 2) for name in WORDS if name in rounds[0]}
+            for scene, rounds in measured.items()
+        },
+        "rounds_s": {
+            scene: [{name: round(moment_s, 2) for name, moment_s in each.items()} for each in rounds]
+            for scene, rounds in measured.items()
+        },
+        "what": {scene: WHAT[scene] for scene in measured},
+        "cores": os.cpu_count(),
+        "load_before": round(load, 2),
+        "tuned": settings.TUNED,
+    }
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """Return the medians as text, a line for each scene and moment."""
+    lines = [f"{report['cores']} cores for everything, load {report['load_before']} before; seconds, medians"]
+    for scene, moments in report["median_s"].items():
+        lines.append(report["what"][scene])
+        lines += [f"  {WORDS[name]:26s} {moment_s:7.1f}" for name, moment_s in moments.items()]
+    return "\n".join(lines)
+
+
+async def measure(scenes: Sequence[str], rounds: int) -> dict[str, list[Moments]]:
+    """Return the moments of each round of each scene."""
+    folder = Path(tempfile.mkdtemp(prefix="cluster-"))
+    measured: dict[str, list[Moments]] = {scene: [] for scene in scenes}
+    async with running_cluster(
+        find_binaries(), programs=RUNTIME.build(), images=archives.build(), folder=folder
+    ) as cluster:
+        for _ in range(rounds):
+            for scene in scenes:
+                measured[scene].append(await SCENES[scene](cluster))
+                print(f"{scene}: {measured[scene][-1]}", file=sys.stderr)
+    return measured
+
+
+def main() -> int:
+    """Measure and print; outside a capsule, prepare everything and begin again inside one."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--scene", action="append", choices=tuple(SCENES), help="default: all")
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error(f"--rounds: expected at least 1, saw {options.rounds}")
+    if not capsule.inside():
+        return prepare.main() or capsule.run((sys.executable, "-m", __spec__.name, *sys.argv[1:]))
+    load = os.getloadavg()[0]
+    report = summary(asyncio.run(measure(options.scene or tuple(SCENES), options.rounds)), load)
+    print(json.dumps(report, indent=2) if options.json else table(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
