@@ -30,7 +30,11 @@ from inplace.common.kube.errors import Unauthorized
 WAIT_S: Final = 0.5  # of a line, for older ones of other Pods
 ASK_AGAIN_S: Final = 1.0
 FOLLOWED_MAX: Final = 24  # of STREAMS_MAX: the rest is for logs that are asked again
-SHOWN_S_MAX: Final = 5.0  # a container's end is in its Pod's status by then; else its stream was cut
+SHOWN_S_MAX: Final = 30.0
+"""An end is in the Pod's status by then, also on a busy node; else the stream was cut.
+
+Kubelet's answer names no instance: asked again too early, it gives the log of the next one.
+"""
 
 
 class Follower:

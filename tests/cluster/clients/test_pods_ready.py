@@ -14,8 +14,8 @@ from tests.cluster.clients.world import World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-TIMEOUT_S = 12
-RECOVERY_S = 12
+TIMEOUT_S = 25  # a restart in place is over well before, also beside other tests
+RECOVERY_S = 25
 WAITING = {
     "timeout": f"{TIMEOUT_S}s",
     "recoveryTimeout": f"{RECOVERY_S}s",
