@@ -214,7 +214,7 @@ async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int) -
                 faults.struck(what, nodes)
                 await _strike(cluster, what, nodes, later)
                 if what == "lose":
-                    training.stop()  # no event tells of it: nobody hears of these nodes any more
+                    training.stop()  # no event tells that these nodes have stopped
         training.stop()
         return Outcome(clock.monotonic_s() - began_s, False, training.kept_s, _epochs(cluster))
 

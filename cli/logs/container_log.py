@@ -2,7 +2,7 @@
 Read the log of one container instance through the API server, and go on where the last reading ended.
 
 Kubelet takes the moment to begin at in whole seconds, so a reader counts the lines that it has had of that second, and
-leaves them out. Kubelet reads the newest file of a log alone: what it has rotated away is gone.
+leaves them out. Kubelet reads only the newest file of a log. Lines of older files are lost.
 """
 
 from __future__ import annotations

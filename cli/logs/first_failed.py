@@ -75,7 +75,7 @@ async def print_first_failed(
     """Print both parts.
 
     Raises:
-        RefusalError: nobody knows of a failure.
+        RefusalError: neither the status nor the Pods tell of a failure.
     """
     name, failed, pods = str(raw["metadata"]["name"]), failure_of_status(raw), None
     if failed is None:

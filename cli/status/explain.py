@@ -25,7 +25,6 @@ from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, JOBSETS, NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event
-from inplace.controller.injection.pod_roles import group_of
 from inplace.controller.spec.goodput import goodput_text
 from inplace.controller.spec.saving import Saving
 
@@ -103,13 +102,11 @@ def saving_text(saving: Saving) -> str:
 
 
 def watches_hangs(jobset: KubeObject) -> bool:
-    """Say whether somebody set a limit that makes agents notice a worker that hangs."""
-    annotations = jobset["metadata"].get("annotations") or {}
-    agents = [member.agent for member in group_of(jobset)]
-    values = [agent.values for agent in agents if agent is not None]
-    return any(annotations.get(name) for name in (wire.STALL_AFTER, wire.START_STALL_AFTER)) or any(
-        each.get(name) for each in values for name in ("STALL_AFTER_S", "START_STALL_AFTER_S")
-    )
+    """Say whether a limit makes agents notice a worker that hangs: lint's rule, on the Jobs that would be made."""
+    from inplace.cli.lint.stall import is_unwatched  # with the agent's settings; few answers need them
+    from inplace.controller.injection.as_made import as_made
+
+    return not is_unwatched(as_made(jobset).jobset)
 
 
 def unwatched_text(state: GroupState) -> str:

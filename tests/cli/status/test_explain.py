@@ -42,9 +42,10 @@ async def test_a_group_that_trains_without_a_watchdog_is_told_how_to_get_one() -
         text = text_of(await explained(cluster))
         assert "a worker that hangs would not be noticed" in text
         assert f"kubectl annotate jobset train -n default {wire.STALL_AFTER}=SECONDS" in text
-        body = {"metadata": {"annotations": {wire.STALL_AFTER: "600"}}}
-        await cluster.client().patch(JOBSETS, "default", "train", body)
-        assert "would not be noticed" not in text_of(await explained(cluster))
+        for limit, is_told in (("0", True), ("600", False)):
+            body = {"metadata": {"annotations": {wire.STALL_AFTER: limit}}}
+            await cluster.client().patch(JOBSETS, "default", "train", body)
+            assert ("would not be noticed" in text_of(await explained(cluster))) is is_told
 
 
 async def test_a_worker_crash_is_named() -> None:
