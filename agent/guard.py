@@ -212,7 +212,7 @@ class Guard:
         self._cleaning.begin()
         own = epoch_variables(epoch)
         progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
-        if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift, if it watches
+        if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift
             own[PROGRESS_DIR] = progress
         if self._saves is not None:
             own[SAVE_FILE] = self._saves.path

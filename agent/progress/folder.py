@@ -26,11 +26,11 @@ from inplace.agent.progress.entries import (
     Entries,
     Mark,
     has_wildcard,
-    list_names,
     modified_s,
     open_folder,
     read_start,
 )
+from inplace.agent.progress.rank_files import folder_problem, forget_steps, is_rank_file, make_folder
 from inplace.common.protocol.rank import RankLook
 from inplace.common.protocol.stall import RANKS_MAX, Look
 from inplace.common.wire.progress import LINE_BYTES_MAX, UNKNOWN, ProgressLine, parse_progress
@@ -40,10 +40,8 @@ DEPTH_MAX: Final = 4  # parts of a pattern from its first wildcard on
 PATTERN_CHARACTERS_MAX: Final = 512
 PATTERN_RANK: Final = "progress-file"  # the one rank that all files of a pattern are together
 _MARKS_MAX: Final = 4 * ENTRIES_MAX  # of files from before; a folder that is never seen whole shows others each time
-_OURS: Final = re.compile(r"\.?(?:rank|local|jax|pid)-[0-9]{1,10}")  # inplace/rank_file.py
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._/-]")
 _DIGITS: Final = re.compile(r"([0-9]{1,10})")
-_SHARED_MODE: Final = 0o1777  # as /tmp: the worker may be any user
 Content = tuple[Mark, bytes]
 First = tuple[int, float]  # a rank's first step, and when it was made by its file's time
 Rank = tuple[str, ProgressLine, bool, float, First | None]
@@ -65,27 +63,19 @@ class ProgressFolder:
 
     def prepare(self) -> str:
         """Make the folder, for ranks of any user; return what is wrong, "" when it is there."""
-        try:
-            is_new = False
-            with suppress(FileExistsError):
-                os.mkdir(self._path)  # noqa: PTH102 - pathlib loads later than this
-                is_new = True
-            with open_folder(self._path) as folder:
-                if is_new:
-                    os.fchmod(folder, _SHARED_MODE)
-                return ""
-        except OSError as error:
-            return _problem(self._path, error)
+        return make_folder(self._path)
 
-    def begin(self, epoch: int | None) -> str:
-        """Forget the last worker's progress, BEFORE the next one starts; return what is wrong, "" when nothing is."""
-        with suppress(OSError), open_folder(self._path) as folder:
-            names, _ = list_names(folder, ENTRIES_MAX)
-            for name in names:
-                if _OURS.fullmatch(name):
-                    with suppress(OSError):  # another user's: its mark is kept as any other file's
-                        os.unlink(name, dir_fd=folder)
-        return self._files.begin(epoch)
+    def begin(self, epoch: int | None, *, runs: bool = False) -> str:
+        """Forget the last worker's progress, BEFORE the next one starts; return what is wrong, "" when nothing is.
+
+        Args:
+            epoch: of the worker; None where in-place restart is off.
+            runs: this epoch's worker runs, and `forget_steps` was called before it started: our files count as they
+                are, others from their next change on.
+        """
+        if not runs:
+            forget_steps(self._path)
+        return self._files.begin(epoch, is_rank_file if runs else _is_none)
 
     def look(self) -> Look:
         """Return every rank whose progress is this epoch's; blocks as long as the file system does."""
@@ -108,9 +98,14 @@ class ProgressFiles:
         folder, parts = _split(pattern)
         self._files = _EpochFiles(folder, parts)
 
-    def begin(self, epoch: int | None) -> str:
-        """Take note of what is there, BEFORE the worker starts; return what is wrong, "" when nothing is."""
-        return self._files.begin(epoch)
+    def begin(self, epoch: int | None, *, runs: bool = False) -> str:
+        """Take note of what is there, BEFORE the worker starts; return what is wrong, "" when nothing is.
+
+        Args:
+            epoch: of the worker; None where in-place restart is off.
+            runs: this epoch's worker runs: what is there is its progress, because all files are one rank.
+        """
+        return self._files.begin(epoch, _is_any if runs else _is_none)
 
     def look(self) -> Look:
         """Return the one rank, if any file is this epoch's progress; blocks as long as the file system does."""
@@ -158,8 +153,13 @@ class _EpochFiles:
         self._counted: dict[str, Content] = {}  # as the last look showed them
         self._firsts: dict[str, First] = {}
 
-    def begin(self, epoch: int | None) -> str:
-        """Take note of what is there; return what is wrong with the folder, "" when nothing is."""
+    def begin(self, epoch: int | None, counts: Callable[[str], bool]) -> str:
+        """Take note of what is there; return what is wrong with the folder, "" when nothing is.
+
+        Args:
+            epoch: of the worker; None where in-place restart is off.
+            counts: says of a path whether that file is this epoch's progress as it is.
+        """
         found, problem = Entries(), ""
         try:
             with open_folder(self._folder) as folder:
@@ -167,8 +167,9 @@ class _EpochFiles:
         except FileNotFoundError:
             pass  # all that comes is new
         except OSError as error:
-            problem = _problem(self._folder, error)
-        self._epoch, self._before, self._counted, self._firsts = epoch, dict(found.marks), {}, {}
+            problem = folder_problem(self._folder, error)
+        before: dict[str, Mark | None] = {path: mark for path, mark in found.marks.items() if not counts(path)}
+        self._epoch, self._before, self._counted, self._firsts = epoch, before, {}, {}
         self._saw_all = not problem and not found.left_out
         return problem
 
@@ -183,7 +184,7 @@ class _EpochFiles:
                 last, self._counted = self._counted, {}
                 ranks = list(self._counting(folder, contents, last))
         except OSError as error:
-            return Look(self._epoch, problem=_problem(self._folder, error))
+            return Look(self._epoch, problem=folder_problem(self._folder, error))
         return Look(self._epoch, ranks_of(ranks), found.left_out + max(0, len(paths) - RANKS_MAX))
 
     def _counting(self, folder: int, contents: Mapping[str, Content], last: Mapping[str, Content]) -> Iterator[Rank]:
@@ -199,7 +200,7 @@ class _EpochFiles:
 
     def _first(self, folder: int, path: str) -> First | None:
         """Return what a rank of `inplace.progress` left at its first step."""
-        if not _OURS.fullmatch(path):
+        if not is_rank_file(path):
             return None
         with suppress(OSError):
             line = parse_progress(read_start(folder, f".{path}", LINE_BYTES_MAX))
@@ -222,7 +223,7 @@ class _EpochFiles:
         """Sort files: those that were ranks already, then those of `inplace.progress`; rank-9 before rank-10."""
         parts: list[str | int] = [*_DIGITS.split(path)]
         parts[1::2] = [int(digits) for digits in parts[1::2]]
-        return path not in self._counted, not _OURS.fullmatch(path), parts
+        return path not in self._counted, not is_rank_file(path), parts
 
 
 def _read(folder: int, paths: Sequence[str], marks: Mapping[str, Mark]) -> Iterator[tuple[str, Content]]:
@@ -256,5 +257,9 @@ def _split(pattern: str) -> tuple[str, list[str]]:
     return "/".join(parts[:first]) or "/", parts[first:]
 
 
-def _problem(folder: str, error: OSError) -> str:
-    return f"progress: expected a folder that is no link, saw {error.strerror} at {folder}; nobody watches the steps"
+def _is_none(_path: str) -> bool:
+    return False
+
+
+def _is_any(_path: str) -> bool:
+    return True

@@ -2,17 +2,21 @@
 Watch the worker once somebody sets a limit: the environment, or the JobSet's annotations at any time.
 
 The watchdog (`agent.progress.watchdog`) is loaded at the first limit. The annotations come with the views that an agent
-gets anyway, so they cost no request. A worker that is watched has a new limit at once; one that started without a limit
-was told no folder for its steps, and is watched from its next start on. docs/adr/0060
+gets anyway, so they cost no request. Every worker is told the folder for its steps, so a limit holds at once, also for
+one that started without. docs/adr/0060
 """
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from inplace.agent.progress.rank_files import forget_steps, make_folder
 from inplace.agent.report.log import Log
 from inplace.agent.start.config import AgentConfig
+from inplace.common.bare.typed import Final
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.failure_report import WorkerStalled
 
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from inplace.agent.progress.watchdog import Examine, Watchdog
     from inplace.common.protocol.rank import StallSettings
 
+PREPARE_S_MAX: Final = 1.0  # the worker's start waits this long for its folder
 Texts = tuple[str | None, str | None]  # of the annotations stall-after and start-stall-after; None where there is none
 
 
@@ -49,15 +54,18 @@ class StallWatch:
         self._problem = problem
         self._texts: Texts = (None, None)
         self._watchdog: Watchdog | None = None
+        self._epoch: int | None = None  # of the newest worker
+        self._is_watched = False  # since it started
+        self._is_limited = asyncio.Event()
+        self._preparing: threading.Thread | None = None  # there is only ever one: a file system may hang
         if config.watch is not None and config.watch.limits.are_set:
             self._watchdog = self._made(config.watch, config.watch.limits)
+            self._is_limited.set()
 
     @property
     def folder(self) -> str:
-        """Return what the next worker is told as INPLACE_PROGRESS_DIR; "" where nobody will look at it."""
-        if self._watchdog is None or not self._watchdog.limits.are_set:
-            return ""
-        return self._config.progress_dir
+        """Return what the next worker is told as INPLACE_PROGRESS_DIR; "" where nobody can look at it."""
+        return "" if self._problem else self._config.progress_dir
 
     def take_limits(self, texts: Texts) -> None:
         """Take the JobSet's annotations as a view has them; a bad one is told, and changes nothing."""
@@ -81,14 +89,24 @@ class StallWatch:
             self._watchdog = self._made(own, limits)
         else:
             self._watchdog.change(limits)
+        if limits.are_set:
+            self._is_limited.set()
+        else:
+            self._is_limited.clear()
         self._log.info(
             "stall_limits", stall_after_s=limits.stall_after_s, start_stall_after_s=limits.start_stall_after_s
         )
 
     def begin(self, epoch: int | None) -> None:
         """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts."""
-        if self._watchdog is not None:
+        self._epoch, self._is_watched = epoch, self._is_limited.is_set()
+        if self._is_watched:
+            assert self._watchdog is not None
             self._watchdog.begin(epoch)
+        elif self.folder and (self._preparing is None or not self._preparing.is_alive()):
+            self._preparing = threading.Thread(target=_prepare, args=(self.folder,), daemon=True)
+            self._preparing.start()
+            self._preparing.join(PREPARE_S_MAX)
 
     async def watch(
         self,
@@ -96,9 +114,13 @@ class StallWatch:
         runs: Callable[[], bool] = lambda: True,
         examine: Examine | None = None,
     ) -> None:
-        """Look at the worker that `begin` was called for until it stalls; see `Watchdog.watch`."""
-        if self._watchdog is not None:
-            await self._watchdog.watch(on_stall, runs, *([examine] if examine is not None else []))
+        """Look at the worker of `begin`, once there is a limit, until it stalls; see `Watchdog.watch`."""
+        if not self._is_watched:
+            await self._is_limited.wait()
+            assert self._watchdog is not None
+            self._watchdog.begin(self._epoch, runs=True)
+        assert self._watchdog is not None
+        await self._watchdog.watch(on_stall, runs, *([examine] if examine is not None else []))
 
     def finish(self) -> str:
         """Look once more at the worker that ends; return how far it was, "" if nobody knows. See `Watchdog.finish`."""
@@ -113,6 +135,11 @@ class StallWatch:
 
         files = partial(open_files, own, are_pids_ours=not self._config.link_file)
         return Watchdog(limits, files, clock=self._clock, log=self._log)
+
+
+def _prepare(folder: str) -> None:
+    make_folder(folder)  # what is wrong with it is said once there is a limit
+    forget_steps(folder)
 
 
 def _problem_of(own: WatchSettings) -> str:

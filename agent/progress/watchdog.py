@@ -59,8 +59,13 @@ class Work(Protocol):
 class Files(Protocol):
     """The worker's progress files; each call may take as long as a file system does."""
 
-    def begin(self, epoch: int | None) -> str:
-        """Take note of what is there, BEFORE the worker starts; return what is wrong, "" when nothing is."""
+    def begin(self, epoch: int | None, *, runs: bool = False) -> str:
+        """Take note of what is there, BEFORE the worker starts; return what is wrong, "" when nothing is.
+
+        Args:
+            epoch: of the worker; None where in-place restart is off.
+            runs: it started earlier; the files are looked at from now on.
+        """
 
     def look(self) -> Look:
         """Return every rank whose progress is this epoch's."""
@@ -121,15 +126,19 @@ class Watchdog:
         self._problem = ""
 
     def change(self, limits: StallSettings) -> None:
-        """Let other limits hold from now on; a worker that nobody watches stays unwatched until its next start."""
+        """Let other limits hold from now on."""
         self.limits = limits
         self._state, _ = step(self._state, LimitsChanged(limits))
 
-    def begin(self, epoch: int | None) -> None:
+    def begin(self, epoch: int | None, *, runs: bool = False) -> None:
         """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts in place.
 
         It blocks for BEGIN_S_MAX at most, behind a look that hangs for twice that: a worker that starts before its
         files are marked could be judged by old ones.
+
+        Args:
+            epoch: of the worker; None where in-place restart is off.
+            runs: the worker started without a limit, and there is one now.
         """
         self._is_on = self._has_begun = False
         if epoch is None or not self.limits.are_set:
@@ -139,11 +148,11 @@ class Watchdog:
         if self._thread is not None:
             self._thread.join(BEGIN_S_MAX)
         if self._thread is None or not self._thread.is_alive():
-            self._run(lambda: found.append(self._prepare(epoch))).join(BEGIN_S_MAX)
+            self._run(lambda: found.append(self._prepare(epoch, runs))).join(BEGIN_S_MAX)
         late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
         self._note(found[0] if found else late)
         self._is_on = self._has_begun = bool(found)
-        self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, self._clock.monotonic_s()))
+        self._state, _ = step(StallState(self.limits), WorkerStarted(epoch, self._clock.monotonic_s(), runs))
 
     async def watch(
         self,
@@ -197,9 +206,9 @@ class Watchdog:
         self._is_on = self._has_begun = False
         return "" if progress is None else last_progress_text(progress)
 
-    def _prepare(self, epoch: int) -> str:
+    def _prepare(self, epoch: int, runs: bool) -> str:
         problem = self._files.prepare() if isinstance(self._files, ProgressFolder) else ""
-        return self._files.begin(epoch) or problem
+        return self._files.begin(epoch, runs=runs) or problem
 
     def _run(self, work: Callable[[], object]) -> Work:
         self._thread = self._begin_work(work)

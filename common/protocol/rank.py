@@ -5,6 +5,7 @@ One rank of a worker, as the watchdog remembers it: when it changed last, and ho
     in its first three steps         the larger of start_stall_after_s and stall_after_s, or 5 times stall_after_s
     after them                       stall_after_s; twice the fastest step where even that takes longer
     in a busy phase                  the limit of its own
+    while it waits for a busy rank   as long as that one; then its own limit begins
     after its process's own exit     for ever
 
 Without a limit for the start, nobody waits for a first step. Without any limit, nothing is a stall.
@@ -12,8 +13,8 @@ Without a limit for the start, nobody waits for a first step. Without any limit,
 
 from __future__ import annotations
 
-from inplace.common.bare.record import record
-from inplace.common.bare.typed import Final
+from inplace.common.bare.record import record, replace
+from inplace.common.bare.typed import Final, Sequence
 
 FIRST_STEPS: Final = 3  # they compile and fill caches; and only they can show that a limit is shorter than a step
 FIRST_STEPS_FACTOR: Final = 5.0  # of stall_after_s, for them, when there is no limit for the start
@@ -83,12 +84,45 @@ class RankState:
         changed_s: when that was, on the machine's clock.
         steps: so many were seen to follow its first one, up to FIRST_STEPS.
         fastest_s: the shortest step so far; None before one was measured.
+        excused_s: when it was last seen to wait for a busy rank, on the machine's clock; it is silent since then.
     """
 
     seen: RankLook
     changed_s: float
     steps: int = 0
     fastest_s: float | None = None
+    excused_s: float = 0.0
+
+    def is_busy(self, watched_s: float) -> bool:
+        """Say whether it is in a busy phase that may go on."""
+        return bool(self.seen.busy) and watched_s - self.changed_s <= self.seen.busy_s_max
+
+    def waits_for(self, busy: Sequence[RankState]) -> bool:
+        """Say whether it may wait for one of the busy ranks: it got at least as far, or tells no step."""
+        if self.seen.busy:
+            return False
+        return any(self.seen.step is None or self.seen.step >= (rank.seen.step or 0) for rank in busy)
+
+    def excused(self, watched_s: float) -> RankState:
+        """Return it as it waits now."""
+        return replace(self, excused_s=watched_s)
+
+
+def running_rank(seen: RankLook, watched_s: float) -> RankState:
+    """Return a rank that is seen for the first time, in a worker that ran before anybody watched it.
+
+    Its files tell how long its steps took: a limit that somebody sets for a job that hangs holds at once.
+    """
+    made, pace_s = pace(seen)
+    return RankState(seen, watched_s, min(made or 0, FIRST_STEPS), pace_s)
+
+
+def pace(seen: RankLook) -> tuple[int | None, float | None]:
+    """Return how many steps a rank made after its first one, and the seconds of each by its files' times."""
+    if seen.step is None or seen.first is None or seen.first_s is None or seen.modified_s is None:
+        return None, None
+    made, span_s = seen.step - seen.first, seen.modified_s - seen.first_s
+    return (made, span_s / made) if made > 0 and span_s > 0.0 else (None, None)
 
 
 def changed_rank(old: RankState | None, seen: RankLook, watched_s: float) -> RankState:

@@ -25,6 +25,8 @@ from inplace.common.protocol.rank import (
     StallSettings,
     changed_rank,
     limit_s,
+    pace,
+    running_rank,
 )
 
 RANKS_MAX: Final = 64  # four times the ranks of the largest node there is; bounds a look's cost and this state
@@ -59,10 +61,15 @@ class Look:
 
 @record
 class WorkerStarted:
-    """A worker starts in this epoch; None when in-place restart is off."""
+    """A worker starts in this epoch; None when in-place restart is off.
+
+    Args:
+        runs: it started earlier, and is watched from now on.
+    """
 
     epoch: int | None
     now_s: float
+    runs: bool = False
 
 
 @record
@@ -142,6 +149,7 @@ class StallState:
         was_late: the last look came late.
         was_heard: some rank changed since the start.
         has_advised: LimitTooShort was said.
+        ran: the worker ran before it was watched.
         found: the stall that is reported once its command is over.
     """
 
@@ -153,6 +161,7 @@ class StallState:
     was_late: bool = False
     was_heard: bool = False
     has_advised: bool = False
+    ran: bool = False
     ranks: tuple[RankState, ...] = ()
     found: Stalled | None = None
 
@@ -184,10 +193,10 @@ def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...
         InvariantError: the shell broke its contract (a second worker beside the first, too many ranks in a look).
     """
     match event:
-        case WorkerStarted(epoch, now_s):
+        case WorkerStarted(epoch, now_s, runs):
             if state.phase is not StallPhase.OFF:
                 raise InvariantError(f"{event!r} in phase {state.phase.value} of epoch {state.epoch}")
-            return StallState(state.settings, StallPhase.WATCHING, epoch, looked_s=now_s), ()
+            return StallState(state.settings, StallPhase.WATCHING, epoch, looked_s=now_s, ran=runs), ()
         case WorkerEnded(now_s):
             return replace(_advance(state, now_s), phase=StallPhase.OFF, found=None), ()
         case LimitsChanged(settings):
@@ -212,16 +221,8 @@ def last_progress(state: StallState, wall_s: float | None = None) -> LastProgres
         waits = state.settings.start_stall_after_s is not None and not state.was_heard
         return LastProgress(None, state.watched_s) if waits else None
     rank = min(state.ranks, key=_order)
-    made, pace_s = _pace(rank.seen)
+    made, pace_s = pace(rank.seen)
     return LastProgress(rank.seen.step, _quiet_s(state, rank, wall_s), made, pace_s)
-
-
-def _pace(seen: RankLook) -> tuple[int | None, float | None]:
-    """Return how many steps a rank made after its first one, and the seconds of each by its files' times."""
-    if seen.step is None or seen.first is None or seen.first_s is None or seen.modified_s is None:
-        return None, None
-    made, span_s = seen.step - seen.first, seen.modified_s - seen.first_s
-    return (made, span_s / made) if made > 0 and span_s > 0.0 else (None, None)
 
 
 def _quiet_s(state: StallState, rank: RankState, wall_s: float | None) -> float:
@@ -271,10 +272,16 @@ def _note(state: StallState, look: Look) -> StallState:
     ranks = []
     for seen in look.ranks:
         old = known.get(seen.name)
-        if seen.changed:
+        if seen.changed and old is None and state.ran:
+            ranks.append(running_rank(seen, state.watched_s))
+        elif seen.changed:
             ranks.append(changed_rank(old, seen, state.watched_s))
         elif old is not None:
             ranks.append(old)
+    ended = {seen.name for seen in look.ranks if seen.ended}
+    busy = [rank for rank in ranks if rank.is_busy(state.watched_s) and rank.seen.name not in ended]
+    if busy:
+        ranks = [rank.excused(state.watched_s) if rank.waits_for(busy) else rank for rank in ranks]
     return replace(state, ranks=tuple(ranks), was_heard=state.was_heard or bool(ranks))
 
 
@@ -300,7 +307,7 @@ def _find_stall(state: StallState, look: Look) -> Stalled | None:
     over = []
     for rank in state.ranks:
         allowed_s = limit_s(rank, state.settings, state.watched_s)
-        if allowed_s is not None and state.watched_s - rank.changed_s > allowed_s:
+        if allowed_s is not None and state.watched_s - max(rank.changed_s, rank.excused_s) > allowed_s:
             over.append((rank, allowed_s))
     if not over:
         return None

@@ -427,3 +427,24 @@ def test_a_pattern_that_may_not_be_is_refused_in_words(pattern: str) -> None:
     assert problem.startswith("expected ")
     assert "saw " in problem
     assert len(problem) < 200
+
+
+def test_what_a_running_worker_wrote_counts(path: Path) -> None:
+    """Its own ranks' files as they are, but not those of another epoch; a stranger's file once it changes."""
+    (path / "rank-0").write_text(f"v1 {EPOCH} 5 77\n")
+    (path / "rank-1").write_text(f"v1 {EPOCH - 1} 5 78\n")
+    (path / "steps").write_text("5\n")
+    folder = ProgressFolder(str(path))
+    assert folder.begin(EPOCH, runs=True) == ""
+    assert seen(folder.look()) == {"rank-0": 5}
+    (path / "steps").write_text("16\n")
+    assert seen(folder.look()) == {"steps": 16}
+
+
+def test_files_of_a_pattern_are_a_running_worker_s(path: Path) -> None:
+    """They are one rank together, so a log that stopped before there was a limit is silent from now on."""
+    (path / "0.log").write_text("loss 3.5\n")
+    files = ProgressFiles(f"{path}/*.log")
+    assert files.begin(EPOCH, runs=True) == ""
+    assert seen(files.look()) == {PATTERN_RANK: None}
+    assert seen(files.look()) == {}

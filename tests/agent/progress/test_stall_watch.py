@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -72,16 +73,14 @@ def own(stall_s: float | None, start_s: float | None, decides: tuple[bool, bool]
 
 
 async def test_an_annotation_switches_the_watchdog_on_and_off() -> None:
-    """Nothing is made before; the worker is told the folder while there is a limit."""
+    """No watchdog is made before; every worker is told the folder."""
     kennel = Kennel()
     kennel.stalls.take_limits(OFF)
-    assert (kennel.made, kennel.stalls.folder) == ([], "")
+    assert (kennel.made, kennel.stalls.folder) == ([], "/run/progress")
     assert not await kennel.watch(1, 0.1)
     kennel.stalls.take_limits(ON)
-    assert kennel.stalls.folder == "/run/progress"
     assert await kennel.watch(2, 10)
     kennel.stalls.take_limits(OFF)
-    assert kennel.stalls.folder == ""
     assert not await kennel.watch(3, 1.5)
     assert len(kennel.made) == 1
     assert [line["stall_after_s"] for line in kennel.log.of("stall_limits")] == [0.5, None]
@@ -134,15 +133,29 @@ async def test_a_watched_worker_has_a_new_limit_at_once() -> None:
     assert kennel.found == [WorkerStalled(4, 1, 40)]
 
 
-async def test_a_worker_that_started_without_a_limit_is_watched_from_its_next_start_on() -> None:
-    """It was told no folder for its steps."""
+async def test_a_worker_that_started_without_a_limit_is_watched_at_once() -> None:
+    """Its watch waits for the limit, through one that was taken back before it held."""
     kennel = Kennel()
     kennel.stalls.begin(4)
+    watching = asyncio.create_task(kennel.stalls.watch(kennel.found.append))
+    await asyncio.sleep(0)
     kennel.stalls.take_limits(ON)
-    async with asyncio.timeout(1):
-        await kennel.stalls.watch(kennel.found.append)
-    assert kennel.found == []
+    async with asyncio.timeout(10):
+        await watching
+    assert [found.epoch for found in kennel.found] == [4]
     assert await kennel.watch(5, 10)
+
+
+async def test_the_folder_is_there_before_there_is_a_limit(tmp_path: Path) -> None:
+    """Without the last epoch's steps, and with whatever else lies there."""
+    folder = tmp_path / "progress"
+    kennel = Kennel(replace(CONFIG, progress_dir=str(folder)))
+    kennel.stalls.begin(1)
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    for name in ("rank-0", ".rank-0", "rank-x", "checkpoint"):
+        (folder / name).touch()
+    kennel.stalls.begin(2)
+    assert sorted(path.name for path in folder.iterdir()) == ["checkpoint", "rank-x"]
 
 
 @pytest.mark.parametrize(
@@ -188,10 +201,14 @@ watch = StallWatch(AgentConfig("ns", "pod", "train"), clock=None, log=None)
 watch.take_limits((None, None))
 watch.begin(1)
 import json
-print(json.dumps([name for name in sys.modules if "watch" in name or "progress" in name]))
+print(json.dumps(sorted(name for name in sys.modules if "watch" in name or "progress" in name)))
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)  # noqa: ASYNC221
-    assert json.loads(done.stdout) == ["inplace.agent.progress", "inplace.agent.progress.stall_watch"]
+    assert json.loads(done.stdout) == [
+        "inplace.agent.progress",
+        "inplace.agent.progress.rank_files",
+        "inplace.agent.progress.stall_watch",
+    ]
 
 
 async def test_a_stopped_worker_is_found_by_an_annotation(tmp_path: Path) -> None:
@@ -205,6 +222,22 @@ async def test_a_stopped_worker_is_found_by_an_annotation(tmp_path: Path) -> Non
         await next_epoch(group, 2)
         await end(group)
         assert [line["stall_after_s"] for line in group.logged("stall_limits")] == [1.0]
+
+
+async def test_a_limit_finds_a_worker_that_hangs_already(tmp_path: Path) -> None:
+    """It was stopped before anybody set a limit; its files tell how long its steps took."""
+    async with watched(tmp_path, STEPS, "--grace", "60", RANK="0", STALL_AFTER_S="") as group:
+        await running(group)
+        await steps(group, tmp_path)
+        await asyncio.sleep(0.5)
+        os.kill(main_of(group), signal.SIGSTOP)
+        began_s = time.monotonic()
+        group.limits = ("1", None)
+        group.show(1, 0)
+        assert (await told(group)).epoch == 1
+        assert time.monotonic() - began_s < 4.0, "five times the limit, as if it made its first steps now"
+        await next_epoch(group, 2)
+        await end(group)
 
 
 @pytest.mark.slow

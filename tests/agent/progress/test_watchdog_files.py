@@ -29,7 +29,7 @@ class SlowFiles:
         self.epoch: int | None = None
         self.seen = 0
 
-    def begin(self, epoch: int | None) -> str:
+    def begin(self, epoch: int | None, *, runs: bool = False) -> str:
         """Take note of the epoch."""
         if not self.begins:
             self.answers.wait(20)

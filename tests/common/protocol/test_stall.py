@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.bare.record import replace
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.rank import PERIOD_S_MAX, PERIOD_S_MIN, RankLook, StallSettings
 from inplace.common.protocol.stall import (
@@ -49,13 +50,16 @@ class Watchdog:
 
     Args:
         runs_command: there is a command of --on-stall; else it has ended as soon as it is to run.
+        runs: the worker ran before it was watched.
     """
 
-    def __init__(self, settings: StallSettings = TEN, epoch: int | None = 5, *, runs_command: bool = False) -> None:
+    def __init__(
+        self, settings: StallSettings = TEN, epoch: int | None = 5, *, runs_command: bool = False, runs: bool = False
+    ) -> None:
         self.runs_command = runs_command
         self.now_s = 100.0
         self.epoch = epoch
-        self.state, _ = step(StallState(settings), WorkerStarted(epoch, self.now_s))
+        self.state, _ = step(StallState(settings), WorkerStarted(epoch, self.now_s, runs))
 
     def look(self, *ranks: RankLook, left_out: int = 0, problem: str = "", after_s: float = 0.0) -> tuple[Action, ...]:
         """Look once, a period later if not said otherwise."""
@@ -318,6 +322,49 @@ def test_busy_times_do_not_measure_steps() -> None:
         assert dog.look(rank(number=number, busy="checkpoint", busy_s_max=60)) == ()
         for _ in range(40):
             assert dog.look(rank(number=number, busy="checkpoint", busy_s_max=60, changed=False)) == ()
+
+
+def test_a_busy_rank_excuses_those_that_wait_for_it() -> None:
+    """One rank saves for all: the others' own limit begins when it is done, and a hang then is found."""
+    watchdog = Watchdog()
+    watchdog.work(20)
+    saves = rank("rank-0", 20, busy="checkpoint", busy_s_max=600)
+    waits = rank("rank-1", 20)
+    watchdog.look(saves, waits)
+    still = [replace(saves, changed=False), replace(waits, changed=False)]
+    assert watchdog.until(*still, looks_max=1_000) == (500.0, ())
+    goes_on = rank("rank-0", 20)
+    watchdog.look(goes_on, still[1])
+    took_s, actions = watchdog.until(replace(goes_on, changed=False), still[1])
+    assert any(isinstance(found, Stalled) for found in actions)
+    assert took_s > 9.0
+
+
+def test_a_busy_rank_excuses_within_its_limit_alone() -> None:
+    """Nobody waits for one that is beyond its limit, has ended, or got further than the rank that is silent."""
+    for busy, named in (
+        (rank("rank-0", 20, busy="checkpoint", busy_s_max=30), "rank-0"),
+        (rank("rank-0", 20, busy="checkpoint", busy_s_max=600, ended=True), "rank-1"),
+        (rank("rank-0", 21, busy="checkpoint", busy_s_max=600), "rank-1"),
+    ):
+        watchdog = Watchdog(BOTH)
+        waits = rank("rank-1", 20)
+        watchdog.look(busy, waits)
+        took_s, actions = watchdog.until(replace(busy, changed=False), replace(waits, changed=False), looks_max=200)
+        assert [found.rank for found in actions if isinstance(found, Stalled)] == [named]
+        assert took_s < 65.0
+
+
+def test_a_limit_for_a_worker_that_hangs_holds_at_once() -> None:
+    """Its files tell that the first steps are over, and how long one takes: a limit below that is not obeyed."""
+    for pace_s, expected_s in ((1.0, 10.0), (15.0, 30.0)):
+        watchdog = Watchdog(runs=True)
+        hangs = rank(number=100, first=0, first_s=1_000.0, modified_s=1_000.0 + 100 * pace_s)
+        watchdog.look(hangs)
+        took_s, _ = watchdog.until(replace(hangs, changed=False), looks_max=20)
+        stalled_s, actions = watchdog.until(replace(hangs, changed=False))
+        assert any(isinstance(found, Stalled) for found in actions)
+        assert took_s + stalled_s == pytest.approx(expected_s, abs=1.5)
 
 
 @pytest.mark.parametrize("pause_s", [1.5, 100.0, 1e9])

@@ -1,0 +1,79 @@
+"""
+The folder of the ranks' progress files, made ready BEFORE each worker starts, be there a limit or not.
+
+So a limit that somebody sets later finds the steps of the worker that runs. This module imports nothing but os: an
+agent without a limit loads no other part of the watchdog (docs/adr/0060).
+"""
+
+from __future__ import annotations
+
+import os
+
+NAMES_MAX = 1_024  # that one look reads; a folder with more is somebody's mistake, and the rest is left out
+_KINDS = ("rank", "local", "jax", "pid")  # inplace/rank_file.py
+_DIGITS_MAX = 10
+_SHARED_MODE = 0o1777  # as /tmp: the worker may be any user
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def is_rank_file(name: str) -> bool:
+    """Say whether `inplace.progress` names its files like this, those of first steps included."""
+    kind, _, number = name.removeprefix(".").partition("-")
+    return kind in _KINDS and number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX
+
+
+def make_folder(path: str) -> str:
+    """Make the folder, for ranks of any user; return what is wrong, "" when it is there.
+
+    Args:
+        path: absolute, without a slash at its end: a link with one would be followed.
+    """
+    try:
+        is_new = _make(path)
+        folder = os.open(path, _FOLDER_FLAGS)
+        try:
+            if is_new:
+                os.fchmod(folder, _SHARED_MODE)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        return folder_problem(path, error)
+    return ""
+
+
+def forget_steps(path: str) -> None:
+    """Remove the files of `inplace.progress`; whatever else is there stays, and so does another user's file."""
+    try:
+        folder = os.open(path, _FOLDER_FLAGS)
+    except OSError:
+        return
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(NAMES_MAX), strict=False)]
+        for name in names:
+            if is_rank_file(name):
+                _unlink(name, folder)
+    except OSError:  # the folder is gone meanwhile
+        pass
+    finally:
+        os.close(folder)
+
+
+def folder_problem(path: str, error: OSError) -> str:
+    """Say why the folder cannot be used."""
+    return f"progress: expected a folder that is no link, saw {error.strerror} at {path}; nobody watches the steps"
+
+
+def _make(path: str) -> bool:
+    try:
+        os.mkdir(path)  # noqa: PTH102 - pathlib loads later than this
+    except FileExistsError:
+        return False
+    return True
+
+
+def _unlink(name: str, folder: int) -> None:
+    try:  # noqa: SIM105 - contextlib is more than os
+        os.unlink(name, dir_fd=folder)
+    except OSError:  # another user's
+        pass
