@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from inplace.common.protocol.errors import InvariantError
@@ -122,9 +121,8 @@ class Controllers:
         worker = Worker(f"{pod.uid}/{epoch}" if epoch else "", state == RUNNING, state == FAILED)
         lives = {LIVE: PodLife.LIVE, LEAVING: PodLife.LEAVING, COMPLETE: PodLife.SUCCEEDED}
         slot, told = Slot(JOBS, index, 0), pod.failed or None
-        given_up = self.config.fence and pod.cut and pod.life == LEAVING
-        view = PodView(pod.uid, slot, pod.annotation or None, lives[pod.life], worker, failed_epoch=told)
-        return replace(view, given_up=given_up)
+        epoch_told = pod.annotation or None
+        return PodView(pod.uid, slot, epoch_told, lives[pod.life], worker, failed_epoch=told, given_up=pod.given_up)
 
     def _thaw(self, number: int) -> Any:
         return thaw(self.shape, self._frozen[number])

@@ -112,6 +112,7 @@ class Pod(NamedTuple):
     started: Version | None = None  # the status when this process started; None once it no longer matters
     floor: int = 0  # with overlap: the newest epoch a worker of this slot had run when this process started
     cut: bool = False  # its node can reach nothing, and its kubelet ends nothing
+    given_up: bool = False  # with a fence: Kubernetes deleted it because it did not hear of its node
     late: bool = False  # with a fence: the PATCH that is not answered was stored when the Pod was being deleted
     killed: bool = False  # with a fence: the worker is being killed
     rule: str = ""  # the rule that this Pod just broke

@@ -113,7 +113,7 @@ class SlotMoves:
             gone = live._replace(life=LEAVING)
             yield f"pod {live.uid}: is deleted with its Job", slot._replace(live=None, leaving=gone), "", ""
         elif live is not None and live.life == LIVE and leaving is None:
-            gone = live._replace(life=LEAVING)
+            gone = live._replace(life=LEAVING, given_up=live.cut)
             kind = "" if live.cut else "replace"  # Kubernetes gives a node up that it does not hear of
             yield f"pod {live.uid}: is evicted", slot._replace(live=None, leaving=gone), kind, ""
         if live is None and expected and (leaving is None or self.config.overlap):
