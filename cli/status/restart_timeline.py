@@ -172,10 +172,11 @@ def _exact_moments(
     made_s = None if view is None else at_s - view / 1000
     if made_s is not None and (back_s is None or _agree(made_s, back_s)):
         exact[Stage.DOWN] = made_s
-    if pod.is_guarded and made_s is not None and kubelet is not None:  # its worker ended when its agent left, or before
-        left_s = made_s - kubelet / 1000
+    if pod.is_guarded and made_s is not None:  # its worker ended when its agent left, or before
+        left_s = made_s - kubelet / 1000 if kubelet is not None else None
         for moment_s in (_told_s(pod, pod.epoch - 1), left_s):
-            if moment_s is not None and ended_s is not None and _agree(moment_s, ended_s, SKEW_S):
+            # kubelet keeps no end of a container that it has removed.
+            if moment_s is not None and (ended_s is None or _agree(moment_s, ended_s, SKEW_S)):
                 exact[Stage.OLD] = moment_s
                 break
     return exact

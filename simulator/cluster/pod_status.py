@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from inplace.simulator.cluster.pod_lifecycle import Container, Exit, PodLifecycle, State
+from inplace.simulator.cluster.pod_lifecycle import RESTARTING_ALL, Container, Exit, PodLifecycle, State
 from inplace.simulator.cluster.pod_spec import Role
 
 JsonObject = dict[str, Any]
@@ -98,6 +98,15 @@ class StatusReporter:
         return {"waiting": {"reason": reason}}
 
     def _terminated(self, ended: Exit) -> JsonObject:
+        if ended.reason == RESTARTING_ALL:  # kubelet_pods.go: the container is gone, its id, times and log with it
+            message = "The container is removed because RestartAllContainers in place"
+            return {
+                "exitCode": ended.code,
+                "reason": ended.reason,
+                "message": message,
+                "startedAt": None,
+                "finishedAt": None,
+            }
         return {
             "exitCode": ended.code,
             "reason": ended.reason,

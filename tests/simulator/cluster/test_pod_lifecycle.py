@@ -99,7 +99,9 @@ def test_a_worker_that_dies_restarts_all_containers() -> None:
     status = driver.status()
     worker = status["containerStatuses"][0]
     assert worker["state"] == {"waiting": {"reason": "RestartingAllContainers"}}
-    assert worker["lastState"]["terminated"]["exitCode"] == 137
+    last = worker["lastState"]["terminated"]
+    assert (last["exitCode"], last["startedAt"], last["finishedAt"]) == (137, None, None)
+    assert "containerID" not in last, "its log is gone with it"
     assert (worker["restartCount"], status["initContainerStatuses"][0]["restartCount"]) == (1, 1)
     assert status["phase"] == "Pending"
 
