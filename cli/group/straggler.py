@@ -113,11 +113,13 @@ def straggler_of(slot: str, pod: PodFact | None, deprecated: int, target: int, *
 def log_words(pod: str, container: Container | None) -> str:
     """Return the arguments of `kubectl logs` for the end of a container; "" for none.
 
-    kubelet keeps the log of a container that ended, and with --previous that of the one before.
+    kubelet keeps the log of a container that ended, and with --previous that of the one before; none of one that a
+    restart of all containers removed.
     """
     if container is None:
         return ""
-    is_again = container.state.running is not None and container.last_state.terminated is not None
+    last = container.last_state.terminated
+    is_again = container.state.running is not None and last is not None and last.reason != RESTARTED_WHOLE
     return f"{pod} -c {container.name}" + (" --previous" if is_again else "")
 
 
