@@ -322,11 +322,9 @@ class Ledger:
         """
         if not (record.expected and record.epoch == self.synced > 0):
             return False
-        if record.pod.given_up and record.joined == self.synced:  # one that comes back may announce until it ends
-            return True
-        if record.pod.failed_epoch == self.synced and record.pod.life is PodLife.LIVE:
-            return True
-        return record.pod.worker.failed and record.ran and self.synced == record.instance_synced
+        is_told = record.pod.failed_epoch == self.synced and record.pod.life is PodLife.LIVE
+        is_lost = record.pod.given_up and record.joined == self.synced  # it may announce until it ends
+        return is_told or is_lost or (record.pod.worker.failed and record.ran and self.synced == record.instance_synced)
 
     def _take_census(self) -> None:
         """Note that every slot was seen at S."""
