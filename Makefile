@@ -93,8 +93,9 @@ test-frameworks: $(STAMP)  ## train with users' frameworks (JAX, ...) in the dem
 	$(BIN)/python -m testbed.frameworks.venv $(FRAMEWORKS)
 	$(BIN)/python -m pytest -q $(patsubst %,tests/frameworks/test_%.py,$(FRAMEWORKS)) $(SELECT)
 
-docs: $(STAMP)  ## build the pages of docs/ as a site in build/site; a broken link is an error
+docs: $(STAMP)  ## build the pages of docs/ as a site in build/site, and look at it in Chromium; a broken link or a wide table is an error
 	$(BIN)/mkdocs build -q
+	$(BIN)/python -m docs.in_browser build/site
 
 docs-images: $(STAMP)  ## make the pictures of docs/images from demos (needs Debian's tmux and prometheus)
 	$(BIN)/python -m docs.pictures

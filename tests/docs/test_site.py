@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Final
 
@@ -10,15 +11,42 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 
+from docs.front_page import from_docs
+from docs.table_cells import on_page_content
 from tests.docs.decisions_page import PAGE, page
 
 ROOT: Final = Path(__file__).parents[2]
 
 
 def test_the_site_builds(tmp_path: Path) -> None:
-    """`make docs` gives no warning: no page has a broken link."""
+    """`make docs` gives no warning: no page has a broken link. Every page is in the navigation and can be searched."""
     build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))
-    assert (tmp_path / "install.html").is_file()
+    searched = {
+        entry["location"] for entry in json.loads((tmp_path / "search" / "search_index.json").read_text())["docs"]
+    }
+    front = (tmp_path / "index.html").read_text()
+    pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
+    names = {"/".join(page.with_suffix(".html").parts).replace("README", "index") for page in pages}
+    assert names - searched == set()
+    assert {name for name in names if not name.startswith("adr/") and f'href="{name}"' not in front} == set()
+
+
+def test_the_front_page_is_the_readme() -> None:
+    """Its links and pictures lead to the same files from docs/."""
+    text = '[a](docs/a.md#b) [c](SECURITY.md) [d](https://e) [f](#g) <img src="docs/h.svg">'
+    assert from_docs(text) == '[a](a.md#b) [c](../SECURITY.md) [d](https://e) [f](#g) <img src="h.svg">'
+
+
+def test_a_row_becomes_a_list_on_a_phone() -> None:
+    """Each cell of a table with three columns carries its head; those of a table with two do not."""
+    row = "<tr><td>1</td><td style='x'>2</td>{}</tr>"
+    wide = (
+        f"<table><thead><tr><th>a</th><th>b <code>c</code></th><th></th></tr></thead>{row.format('<td>3</td>')}</table>"
+    )
+    assert on_page_content(wide).count("<td data-label=") == 3
+    assert """<td data-label="b c" style='x'>2</td>""" in on_page_content(wide)
+    narrow = f"<table><tr><th>a</th><th>b</th></tr>{row.format('')}</table>"
+    assert on_page_content(narrow) == narrow
 
 
 @pytest.mark.parametrize("target", ["nowhere.md", "../nowhere.py"])
@@ -28,7 +56,11 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, target: str) -> No
     pages.mkdir()
     (pages / "index.md").write_text(f"# A page\n\n[a link]({target})\n")
     with pytest.raises((Abort, PluginError)):
-        build(load_config(str(ROOT / "mkdocs.yml"), docs_dir=str(pages), site_dir=str(tmp_path / "site"), nav=None))
+        build(
+            load_config(
+                str(ROOT / "mkdocs.yml"), docs_dir=str(pages), site_dir=str(tmp_path / "site"), nav=["index.md"]
+            )
+        )
 
 
 def test_every_decision_is_listed() -> None:
