@@ -2,7 +2,7 @@
 Compare the model of a restart with measurements, and print its errors.
 
     python -m benchmarks.calibration [--json]
-    python -m benchmarks.calibration --write     # the table of docs/reliability.md, from simulator/recorded
+    python -m benchmarks.calibration --write     # the table of docs/simulated-numbers.md, from simulator/recorded
 
 `simulator/recorded` holds measurements of quiet runs with their command and machine: [least, median, most] of each
 figure. The model runs the same scenario with the profile of that machine. A *fitted* figure was used to choose a number
@@ -25,7 +25,7 @@ from benchmarks.restart_model import Restarting
 from inplace.simulator.profile import NUMBERS, read_profile
 
 RECORDED: Final = Path(__file__).parents[1] / "simulator" / "recorded"
-PAGE: Final = Path(__file__).parents[1] / "docs" / "reliability.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "simulated-numbers.md"
 _HEAD: Final = "| figure | measured (least..most) | modelled | error | |"
 RUNS: Final = 15  # of each scenario; their median is compared
 SLOTS_OF_THE_RECORD: Final = Slots(rate_per_s=300)
@@ -117,7 +117,7 @@ def _modelled(figure: Figure, seed: int) -> float:
 
 
 def table(found: list[Comparison]) -> str:
-    """Return the rows of docs/reliability.md."""
+    """Return the rows of docs/simulated-numbers.md."""
     rows = [_HEAD, "|---|---|---|---|---|"]
     for each in found:
         least, middle, most = each.measured
@@ -141,7 +141,7 @@ def main() -> int:
     """Print the comparisons."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.calibration", description=__doc__.split("\n\n")[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/simulated-numbers.md")
     options = parser.parse_args()
     found = compare()
     if options.write:

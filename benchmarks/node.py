@@ -19,7 +19,7 @@ clusters of ours and of upstream's take turns on the same machine (benchmarks/no
 With `--stall S` the worker is stopped (SIGSTOP) instead, while all workers step once a second and the watchdog's limit
 is S seconds; times count from the SIGSTOP.
 
-`--record` keeps the figures in simulator/recorded/node.json, from which docs/reliability.md is made.
+`--record` keeps the figures in simulator/recorded/node.json, from which docs/simulated-numbers.md is made.
 """
 
 from __future__ import annotations

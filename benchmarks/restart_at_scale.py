@@ -35,7 +35,7 @@ SUPERVISOR_S_MAX: Final = 1.0
 DOUBLED_MAX: Final = 2.2
 REJECTED_MAX: Final = 0.2  # per agent, without deploy/apf
 JUDGED: Final = 5_000
-SHOWN: Final = 1_000  # the least size in docs/reliability.md
+SHOWN: Final = 1_000  # the least size in docs/simulated-numbers.md
 
 
 def modelled(profile: Profile, pods: int, mode: Mode, apf: bool, seeds: int) -> ModelledRestart:
@@ -98,7 +98,7 @@ def table(found: Mapping[str, Any]) -> list[str]:
 
 
 def markdown(found: Mapping[str, Any]) -> list[str]:
-    """Return the table of docs/reliability.md, of the larger sizes."""
+    """Return the table of docs/simulated-numbers.md, of the larger sizes."""
     lines = [
         "| Pods | mode | deploy/apf | in all | kubelet | bound | x bound | 429s per agent |",
         "|---|---|---|---|---|---|---|---|",
@@ -174,7 +174,7 @@ def main() -> int:
     parser.add_argument("--profile", default="big", help=f"{', '.join(shipped())}, or a .toml file of your own")
     parser.add_argument("--seeds", type=int, default=3, choices=range(1, 100), metavar="1..99", help="runs of each row")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--markdown", action="store_true", help="print the table of docs/reliability.md below")
+    parser.add_argument("--markdown", action="store_true", help="print the table of docs/simulated-numbers.md below")
     parser.add_argument("--chart", type=Path, nargs="?", const=CHART, help=f"write an SVG ({CHART.name} in docs/)")
     options = parser.parse_args()
     try:

@@ -7,7 +7,7 @@ how long a read is good, and docs/adr/0072 says why that is enough. Nothing of t
 for.
 
 5,000 agents with a lease of 60 s send 290 reads a second. It is the agent that pays with its worker when the API server
-cannot answer them, so `docs/policies.md` says when not to ask for a lease.
+cannot answer them, so `docs/nodes.md` says when not to ask for a lease.
 """
 
 from __future__ import annotations

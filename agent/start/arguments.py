@@ -24,7 +24,7 @@ USAGE: Final = f"""\
 usage: inplace-agent                                        run beside the worker (sidecar)
        inplace-agent run [OPTION...] [--] COMMAND [ARG...]  run COMMAND as a child process (supervisor)
        inplace-agent guard [OPTION...] [--] COMMAND [ARG...] wait for the sidecar's lift, run COMMAND as a child process
-       inplace-agent hold                                   wait for SIGTERM: what a spare does (docs/policies.md)
+       inplace-agent hold                                   wait for SIGTERM: what a spare does (docs/nodes.md)
        inplace-agent --version
 
 run: COMMAND starts in each epoch when the barrier lifts. Its environment has INPLACE_EPOCH and INPLACE_RESTART_COUNT.

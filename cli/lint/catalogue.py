@@ -1,4 +1,4 @@
-"""Every rule of `inplace lint` with its severity and its reason; docs/manifests.md shows this table."""
+"""Every rule of `inplace lint` with its severity and its reason; docs/lint.md shows this table."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests, with_pods
 from inplace.simulator.profile import read_profile
 
-ERROR_MAX = 0.5  # of the worst figure; docs/reliability.md states each
+ERROR_MAX = 0.5  # of the worst figure; docs/simulated-numbers.md states each
 CLUSTER_ERROR_MAX = 0.2
 GROUP_S_MAX = 120.0
 PODS = 16
@@ -27,7 +27,7 @@ def test_the_model_is_as_far_from_the_records_as_is_stated() -> None:
     found = compare()
     assert found
     assert max(abs(each.error) for each in found) < ERROR_MAX
-    assert table(found) in (RECORDED.parents[1] / "docs" / "reliability.md").read_text()
+    assert table(found) in (RECORDED.parents[1] / "docs" / "simulated-numbers.md").read_text()
 
 
 def test_every_record_says_how_and_where_it_was_made() -> None:

@@ -2,7 +2,7 @@
 Everything that was tried against an agent's permissions, as data.
 
 Each attempt is one request of an attacker who has the token of a Pod and wants more than that Pod's epoch. Its target
-is POD below. tests/cluster/agent_scene.py sends the attempts; docs/security.md lists them.
+is POD below. tests/cluster/agent_scene.py sends the attempts; docs/stolen-token.md lists them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 Print every attempt against an agent's permissions with the answer of a real kube-apiserver.
 
     python -m tests.deploy.agent_permissions            each attempt, its answer, and what the policy alone answers
-    python -m tests.deploy.agent_permissions --write    the table of docs/security.md, from the same answers
+    python -m tests.deploy.agent_permissions --write    the table of docs/stolen-token.md, from the same answers
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from testbed.control_plane import ControlPlane
 from tests.cluster.agent_scene import Answer, agent_scene
 from tests.deploy.agent_attempts import ATTEMPTS, OTHERWISE, POLICY, Attempt
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "security.md"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "stolen-token.md"
 HEAD: Final = "| attempt | as shipped | were RBAC to allow everything |\n|---|---|---|\n"
 _TABLE: Final = re.compile(re.escape(HEAD) + r"(\|[^\n]*\n)*")
 
@@ -58,7 +58,7 @@ def show(shipped: dict[str, Answer], alone: dict[str, Answer]) -> None:
 def main() -> None:
     """Run every attempt twice, on two servers."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the table of docs/security.md")
+    parser.add_argument("--write", action="store_true", help="write the table of docs/stolen-token.md")
     options = parser.parse_args()
     shipped = asyncio.run(answers(is_mighty=False))
     show(shipped, asyncio.run(answers(is_mighty=True)))

@@ -30,16 +30,16 @@ SENTENCES: Final = {
     "check_killed": "the command of `--before-announce` is killed, and why",
     "check_passed": (
         "the command of `--before-announce` ended with 0, and how long it took ([A check before "
-        "joining](agent.md#a-check-before-joining))"
+        "joining](worker.md#a-check-before-joining))"
     ),
     "check_unanswered": "it did not end in time, or cannot be run; the Pod joins all the same; the last of its output",
     "checks_awaited": "the agent waits for the checks of its guards: how many it expects, and how many are over",
     "clean_containers_wanted": (
         "a supervisor, or the agent of a Pod in depth `process`, leaves, so that kubelet gives this Pod [clean "
-        "containers](agent.md#clean-containers): epoch, reason, exit code"
+        "containers](worker.md#clean-containers): epoch, reason, exit code"
     ),
     "cleaned": (
-        "what was done before the announcement about [what outlives a worker](agent.md#what-outlives-a-worker), "
+        "what was done before the announcement about [what outlives a worker](worker.md#what-outlives-a-worker), "
         "and what could not be"
     ),
     "consistent_view_wanted": "the view may be older than this Pod's own announcement; the agent reads again",
@@ -87,7 +87,7 @@ SENTENCES: Final = {
     ),
     "lease_over": (
         "no such read was answered for FENCE_AFTER_S: the worker is killed, and none starts until one is "
-        "([policies.md](policies.md#a-dead-node-in-seconds))"
+        "([nodes.md](nodes.md#a-dead-node-in-seconds))"
     ),
     "leftovers_killed": (
         "an earlier supervisor in this container was killed, and processes of its worker still ran; this agent "
@@ -104,7 +104,7 @@ SENTENCES: Final = {
     "object_skipped": "the API server sent an object that cannot be read: its kind, and how it begins",
     "node_not_read": (
         "the node of a Pod that failed first, or that a barrier waits for, could not be read within a second: the Pod "
-        "restarts in place ([policies.md](policies.md#marked-nodes))"
+        "restarts in place ([nodes.md](nodes.md#marked-nodes))"
     ),
     "pass_failed": "one pass over a JobSet failed, and is tried again with growing waits",
     "port_unavailable": "the port for health and metrics cannot be bound; exit 1",
@@ -143,7 +143,7 @@ SENTENCES: Final = {
         "the next start is an ordinary one, and why: the standby ended, made a step, took too long, or was not "
         "ready when the worker ended"
     ),
-    "standby_ready": "the next run's process waits: how long it took, its memory ([Standby](agent.md#standby))",
+    "standby_ready": "the next run's process waits: how long it took, its memory ([Standby](worker.md#standby))",
     "standby_released": "the process that waited is the worker of this epoch",
     "standby_unavailable": "`--standby` has no effect, and why",
     "start_put_off": (

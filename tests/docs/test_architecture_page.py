@@ -1,4 +1,4 @@
-"""docs/ARCHITECTURE.md walks through the code: each walk is short, and each function of it exists."""
+"""docs/code-paths.md walks through the code: each walk is short, and each function of it exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+PAGE: Final = (ROOT / "docs" / "code-paths.md").read_text()
 WALKS: Final = ("One Pod event", "One agent start", "One fault")
 STOPS_MAX: Final = 8
 _NAMED: Final = re.compile(r"`([\w/]+\.py)`|`(\w+)`")

@@ -1,4 +1,4 @@
-"""docs/compatibility.md: every row has tests, every test exists, and every ADR that is named as a reason is there."""
+"""The pages of compatibility: every row has tests, every test exists, and every ADR that is named as a reason is there."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
-PAGE: Final = (DOCS / "compatibility.md").read_text()
+DIFFERENT: Final = (DOCS / "differences.md").read_text()
+PAGE: Final = "\n".join(((DOCS / "compatibility.md").read_text(), (DOCS / "behaviour.md").read_text(), DIFFERENT))
 LINK: Final = re.compile(r"\[`(test_[^`]+)`\]\(\.\./(tests/cluster/[\w/]+\.py)\)")
-DIFFERENT: Final = "What is deliberately different"
 
 
 def rows(text: str) -> Iterator[list[str]]:
@@ -42,7 +42,7 @@ def collected() -> set[str]:
 
 
 def test_every_row_has_a_test() -> None:
-    """Every row of the page links to a test."""
+    """Every row of the pages links to a test."""
     found = list(rows(PAGE))
     assert len(found) > 100
     assert [cells for cells in found if not node_ids(cells[-1])] == []
@@ -56,15 +56,14 @@ def test_every_test_exists(collected: set[str]) -> None:
 
 
 def test_every_feature_test_is_named() -> None:
-    """Each file of the feature tests has a row, so that the page grows with them."""
+    """Each file of the feature tests has a row, so that the pages grow with them."""
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/cluster/features").glob("test_*.py")}
     assert files - set(re.findall(r"\(\.\./(tests/[\w/]+\.py)\)", PAGE)) == set()
 
 
 def test_every_difference_has_a_reason() -> None:
     """Every difference names an existing ADR by its number."""
-    different = PAGE.partition(f"## {DIFFERENT}")[2]
-    for _, _, why, _ in rows(different):
+    for _, _, why, _ in rows(DIFFERENT):
         adrs = re.findall(r"\[ADR (\d+)\]\((adr/(\d{4})-[\w.-]+\.md)\)", why)
         assert adrs, why
         for number, path, numbered in adrs:
@@ -73,6 +72,6 @@ def test_every_difference_has_a_reason() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    """Every file that the page links to exists."""
+    """Every file that the pages link to exists."""
     targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", PAGE)}
     assert [target for target in sorted(targets - {""}) if not (DOCS / target).exists()] == []

@@ -16,6 +16,7 @@ from docs.table_cells import on_page_content
 from tests.docs.decisions_page import PAGE, page
 
 ROOT: Final = Path(__file__).parents[2]
+LINES_MAX: Final = 200
 
 
 def test_the_site_builds(tmp_path: Path) -> None:
@@ -61,6 +62,16 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, target: str) -> No
                 str(ROOT / "mkdocs.yml"), docs_dir=str(pages), site_dir=str(tmp_path / "site"), nav=["index.md"]
             )
         )
+
+
+@pytest.mark.parametrize(
+    "page",
+    sorted({ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/runbooks/*.md")}),
+    ids=lambda page: page.name,
+)
+def test_a_page_is_short(page: Path) -> None:
+    """A page answers one question in at most 200 lines; a longer one is two pages."""
+    assert len(page.read_text().splitlines()) <= LINES_MAX
 
 
 def test_every_decision_is_listed() -> None:

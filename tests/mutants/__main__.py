@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only", type=_named, default=MUTANTS, metavar="TEXT,TEXT", help="mutants whose names hold one of the texts"
     )
     parser.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/planted-bugs.md")
     return parser
 
 

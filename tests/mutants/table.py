@@ -1,4 +1,4 @@
-"""The table of planted bugs, for the terminal and for docs/reliability.md."""
+"""The table of planted bugs, for the terminal and for docs/planted-bugs.md."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.mutants.hunt import Bounds
 from tests.mutants.mutant import ROOT
 from tests.mutants.run import Hunt
 
-PAGE: Final = ROOT / "docs" / "reliability.md"
+PAGE: Final = ROOT / "docs" / "planted-bugs.md"
 HEADING: Final = "## Planted bugs"
 OURS: Final = "our own"
 
@@ -69,7 +69,7 @@ def markdown(hunts: Sequence[Hunt]) -> str:
 
 def write(hunts: Sequence[Hunt]) -> None:
     """Replace the page's section."""
-    text = PAGE.read_text() if PAGE.exists() else "# Reliability\n"
+    text = PAGE.read_text() if PAGE.exists() else "# Would a bug be found?\n"
     before, _, rest = text.partition(HEADING)
     _, heading, after = rest.partition("\n## ")
     PAGE.write_text(before.rstrip() + "\n\n" + markdown(hunts) + (heading + after if heading else ""))

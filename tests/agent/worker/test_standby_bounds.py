@@ -173,7 +173,7 @@ async def test_a_released_standby_is_the_worker_and_no_standby() -> None:
 
 
 async def test_a_launcher_that_waits_itself_has_a_standby(tmp_path: Path) -> None:
-    """docs/agent.md's torchrun: its ranks start when it is released, in its epoch, and their own `ready` returns."""
+    """docs/worker.md's torchrun: its ranks start when it is released, in its epoch, and their own `ready` returns."""
     notes = tmp_path / "ranks"
     rank = f"import inplace; open({str(notes)!r}, 'a').write(str(inplace.ready().epoch) + '\\n')"
     launcher = "import inplace, signal, subprocess, sys; inplace.ready(); "

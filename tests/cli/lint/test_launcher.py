@@ -8,7 +8,7 @@ from tests.cli.injecting import documents_of, findings_of
 from tests.cli.lint.cases import worker
 
 COMMAND = ".command"
-WAITING = "import inplace, torch.distributed.run as launcher; inplace.ready(); launcher.main()"  # docs/agent.md
+WAITING = "import inplace, torch.distributed.run as launcher; inplace.ready(); launcher.main()"  # docs/worker.md
 VARIABLE = '.env[name="PET_MAX_RESTARTS"]'
 CASES = [  # torchrun's words, variables, the end of the finding's path, restarts
     (["torchrun", "--max-restarts=3", "train.py"], {}, COMMAND, 3),

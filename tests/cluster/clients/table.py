@@ -3,7 +3,7 @@ Run the scenarios with our controller and with upstream's, and print what each s
 
     python -m tests.cluster.clients.table [TEST-FILE-OR-ID...]
 
-It is what docs/compatibility.md says under "With Kueue and Trainer". It takes twice the time of the tests.
+It is what docs/behaviour.md says under "With Kueue and Trainer". It takes twice the time of the tests.
 """
 
 from __future__ import annotations

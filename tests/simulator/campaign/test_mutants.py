@@ -87,7 +87,7 @@ def test_a_typing_error_is_no_catch() -> None:
 
 
 def test_the_page_lists_them_all() -> None:
-    """docs/reliability.md names each mutant once, with its model and the case that caught it."""
+    """docs/planted-bugs.md names each mutant once, with its model and the case that caught it."""
     section = PAGE.read_text().partition(HEADING)[2].partition("\n## ")[0]
     rows = [row.strip("| ").split(" | ") for row in section.splitlines() if row.startswith("| ")][1:]
     assert [row[:3] for row in rows] == [[m.name, m.area.value, m.model or OURS] for m in MUTANTS]
