@@ -74,9 +74,12 @@ def test_a_page_names_what_there_is(page: Path) -> None:
 
 def test_the_runbooks_have_commands_of_both_kinds() -> None:
     """The test above reads something: an agent's log, a worker's, and the main commands of `inplace`."""
-    text = "\n".join(page.read_text() for page in sorted((REPOSITORY / "docs" / "runbooks").glob("*.md")))
+    pages = [REPOSITORY / "docs" / "on-call.md", *sorted((REPOSITORY / "docs" / "runbooks").glob("*.md"))]
+    text = "\n".join(page.read_text() for page in pages)
     logs = [words for words in commands(text, "kubectl") if "logs" in words and "-c" in words]
     assert {words[words.index("-c") + 1] for words in logs} == {"inplace-agent", "worker"}
-    assert {"explain", "status", "timeline", "nodes", "restart"} <= {words[1] for words in commands(text, "inplace")}
+    assert {"explain", "logs", "status", "timeline", "nodes", "restart"} <= {
+        words[1] for words in commands(text, "inplace")
+    }
     assert wrong_words(["inplace", "explian"]) == ["explian"]
     assert wrong_words(["inplace", "explain", "--wait", "X"]) == ["--wait"]

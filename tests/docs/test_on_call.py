@@ -1,0 +1,66 @@
+"""docs/on-call.md: its five commands lead from a failed group to the line of code."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from inplace.common.wire import names as wire
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from tests.cli.command import REPOSITORY, run
+
+PAGE: Final = (REPOSITORY / "docs" / "on-call.md").read_text()
+TIMEOUT_S: Final = 60.0
+SCRIPT: Final = """
+import os
+import time
+
+
+def load(batch):
+    if os.environ["JOB_COMPLETION_INDEX"] == "1" and os.environ["INPLACE_EPOCH"] == "1" and batch == 3:
+        raise ValueError("batch 3 is empty")
+    time.sleep(0.1)
+
+
+for batch in range(10_000):
+    load(batch)
+"""
+
+
+def commands() -> list[list[str]]:
+    """Return the words of the page's commands, without `inplace`, for the JobSet of the test."""
+    block = PAGE.partition("\n\n    ")[2].partition("\n\n")[0]
+    lines = [line.strip().replace("NAMESPACE", "default").replace("JOBSET", "train") for line in block.splitlines()]
+    return [shlex.split(line)[1:] for line in lines]
+
+
+@pytest.mark.asyncio
+async def test_from_the_alert_to_the_line_of_code(tmp_path: Path) -> None:
+    """Five commands name the JobSet, the Pod that failed first, the line that raised, and the node."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    group = with_pods(read_manifests(REPOSITORY / "examples" / "train.yaml"), 2)
+    group[-1]["metadata"]["annotations"] = {wire.BAD_NODES: "2/3600"}
+    pod = group[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["command"][2:] = ["python3", str(script)]
+    async with Cluster(nodes=1) as cluster:
+        await cluster.apply(group)
+        await cluster.until(
+            lambda: cluster.jobset("train").get("status", {}).get(wire.SYNCED_EPOCH) == 2, timeout_s=TIMEOUT_S
+        )
+        victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[1]
+        config = ("--kubeconfig", str(cluster.kubeconfig("admin")))
+        done = [await asyncio.to_thread(run, *words, *config) for words in commands()]
+    assert [one.returncode for one in done] == [0] * 5, [one.stderr for one in done]
+    status, explained, first, searched, nodes = (one.stdout for one in done)
+    assert "train" in status
+    assert f"first failure: container worker of Pod {victim} on node-0 with exit code 1" in explained
+    raised = SCRIPT[: SCRIPT.index("        raise")].count("\n") + 1
+    assert f'"{script}", line {raised}, in load' in first
+    assert f"{victim}  ValueError: batch 3 is empty" in searched
+    assert "node-0" in nodes
