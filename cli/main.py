@@ -202,7 +202,7 @@ def timeline(
 def restart(
     jobset: JobSetName,
     wait: Annotated[bool, typer.Option("--wait", help="Return when every Pod has reached the next epoch.")] = False,
-    timeout: Annotated[float, typer.Option(min=1, help="Give up --wait after so many seconds.")] = 600,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds after which --wait gives up.")] = 600,
     save: Annotated[
         int | None,
         typer.Option(

@@ -114,7 +114,7 @@ def _check(options: DemoOptions, manifest: DemoManifest) -> None:
         )
     if options.stall and manifest.mode == "sidecar":
         raise DemoError(
-            "--stall: expected --mode guarded, process or supervisor (without a guard nobody sees its progress), "
+            "--stall: expected --mode guarded, process or supervisor (without a guard no program sees its progress), "
             "saw sidecar"
         )
     if options.stall and options.runtime == "model":

@@ -34,7 +34,7 @@ RULES: Final[Mapping[str, LintRule]] = {
     # The JobSet and its Jobs: cli/lint/jobset.py
     "restart-strategy": _warning("under another strategy the agents lift their barrier at once and restart nothing"),
     "disabled": _warning("the annotation switches in-place restart off: agents lift their barrier at once"),
-    "max-restarts": _warning("after so many restarts the next failure fails the JobSet"),
+    "max-restarts": _warning("after that number of restarts the next failure fails the JobSet"),
     "unreachable-rule": _warning(
         "the first matching rule decides, and a rule without conditions matches every failure"
     ),
@@ -178,7 +178,9 @@ RULES: Final[Mapping[str, LintRule]] = {
     ),
     "epoch-file-volume": _error("the file must survive the containers and end with the Pod"),
     # The watchdog: cli/lint/stall.py
-    "stall-unwatched": _error("nobody restarts the group when a worker hangs, and an agent may refuse such a setting"),
+    "stall-unwatched": _error(
+        "no program restarts the group when a worker hangs, and an agent may refuse such a setting"
+    ),
     "stall-short": _warning(
         "an evaluation or a checkpoint outside inplace.busy takes longer; below the step time itself agents log "
         "stall_limit_too_short after three steps, and use twice the fastest one"

@@ -68,7 +68,7 @@ def _words(workload: KubeObject) -> Iterator[str]:
     status = workload.get("status") or {}
     conditions = {str(one.get("type")): one for one in status.get("conditions") or ()}
     if (workload.get("spec") or {}).get("active") is False:
-        yield "somebody or Kueue deactivated it (spec.active is false)"
+        yield "Kueue or a person deactivated it (spec.active is false)"
     if (conditions.get("Evicted") or {}).get("status") == "True":
         yield _said(conditions["Evicted"])
     if (conditions.get("QuotaReserved") or {}).get("status") != "True":

@@ -13,7 +13,7 @@ SENTENCES: Final = {
         "for how long: the server refused what this agent told of its worker, and named a time (Retry-After)"
     ),
     "announcement_void": (
-        "the answer to the announcement says that this Pod is being deleted: it counts for nobody, and this Pod "
+        "the answer to the announcement says that this Pod is being deleted: it does not count, and this Pod "
         "joins no epoch; only with FENCE_AFTER_S"
     ),
     "announcing_again": (
@@ -57,7 +57,7 @@ SENTENCES: Final = {
         "the status has a new synced or deprecated epoch, and why the group restarts ([protocol.md](protocol.md))"
     ),
     "event_not_written": "a Kubernetes Event was refused",
-    "events_dropped": "more Events waited than the queue holds; so many were dropped",
+    "events_dropped": "more Events waited than the queue holds; `count` of them were dropped",
     "failure_not_told": (
         "the API server refused or did not answer the PATCH; kubelet, or the next announcement, shows the failure later"
     ),
@@ -96,10 +96,10 @@ SENTENCES: Final = {
     "link_refused": "a process of this Pod connected to the link and said something else than a guard does",
     "link_unavailable": "the agent cannot listen at LINK_FILE; a guarded worker does not start",
     "log_lines_dropped": (
-        "so many lines were not written: they were too many before the log's start, or nobody read this log"
+        "these lines were not written: they were too many before the log's start, or no program read this log"
     ),
     "log_lines_left_out": (
-        "other processes of the Pod caused more lines of this event than 10 a minute; so many were left out"
+        "other processes of the Pod caused more lines of this event than 10 a minute; `lines` of them were left out"
     ),
     "object_skipped": "the API server sent an object that cannot be read: its kind, and how it begins",
     "node_not_read": (
@@ -108,7 +108,7 @@ SENTENCES: Final = {
     ),
     "pass_failed": "one pass over a JobSet failed, and is tried again with growing waits",
     "port_unavailable": "the port for health and metrics cannot be bound; exit 1",
-    "progress_unreadable": "why the watchdog cannot read the progress files; until it can, nobody's silence is counted",
+    "progress_unreadable": "why the watchdog cannot read the progress files; until it can, no silence is counted",
     "reaper_refused": "the system does not let this process adopt the worker's orphans; exit 2, no request was sent",
     "restart_scope_unknown": (
         "the JobSet restarts in scopes ([ADR 23](adr/0023-who-is-in-the-group.md)) and RESTART_SCOPE names none of "
@@ -138,7 +138,7 @@ SENTENCES: Final = {
         "even the fastest of a rank's first steps took longer than the stall limit; the limit in use, twice that step"
     ),
     "stall_limits": "an annotation of the JobSet changed the stall limits; the limits that hold now",
-    "stall_limits_unused": "the JobSet is annotated with a limit, but nobody can watch this Pod's worker, and why",
+    "stall_limits_unused": "the JobSet is annotated with a limit, but no agent can watch this Pod's worker, and why",
     "standby_ended": (
         "the next start is an ordinary one, and why: the standby ended, made a step, took too long, or was not "
         "ready when the worker ended"

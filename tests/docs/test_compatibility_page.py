@@ -1,4 +1,4 @@
-"""The pages of compatibility: every row has tests, every test exists, and every ADR that is named as a reason is there."""
+"""The pages of compatibility: every row has tests, every test exists, and so does every ADR that is named."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ INFORMER = (
         "a watch that went silent is never given up",
         Area.INFORMER,
         (instead_of(watch._next, _is_patient),),
-        "kopf #957, #1120, #1276: the operator goes blind until somebody restarts it",
+        "kopf #957, #1120, #1276: the operator goes blind until it is restarted",
     ),
     Mutant(
         "an informer resumes from the version that is gone",

@@ -118,7 +118,7 @@ def _forgets(original: Callable[..., Decision], self: Ledger, *, restarts_max: i
 
 LEADER = (
     Mutant(
-        "a leader that lost the Lease stays, and nobody notices",
+        "a leader that lost the Lease goes on unnoticed",
         Area.LEADER,
         (instead_of(Elector.hold, _stays),),
         "kubernetes_asyncio leaderelection: the end of the leader's task is never noticed",
@@ -193,7 +193,7 @@ CONTROLLER = (
         ),
     ),
     Mutant(
-        "a Job that is gone wakes nobody",
+        "a Job that is gone wakes no JobSet",
         Area.CONTROLLER,
         (instead_of(Membership.job_changed, _wakes_nobody),),
         "Volcano #5385: a targeted restart deletes what it needs and hangs in Restarting",

@@ -46,7 +46,7 @@ WATCHDOG = (
         (instead_of(changed_rank, _counts_samples),),
     ),
     Mutant(
-        "a hang is found and nobody is told",
+        "a hang is found and not told",
         Area.WATCHDOG,
         (
             instead_of(

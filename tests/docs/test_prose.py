@@ -1,0 +1,77 @@
+"""The words that a user reads: pages and the help of each command are free of phrases that hide the subject."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from inplace.agent.start.arguments import USAGE
+from inplace.cli.main import app
+
+ROOT: Final = Path(__file__).parents[2]
+PAGES: Final = sorted(
+    {ROOT / "README.md", ROOT / "SECURITY.md", *ROOT.glob("docs/*.md"), *ROOT.glob("docs/runbooks/*.md")}
+)
+_CODE: Final = re.compile(r"```.*?```|`[^`\n]*`|^    [^\n]*$|\]\([^)\s]*\)", re.DOTALL | re.MULTILINE)
+_HIDES_THE_SUBJECT: Final = re.compile(
+    r"\b(nobody|somebody|anybody|whoever|whom|so many|(?:that|those|one) who (?:is|are))\b", re.IGNORECASE
+)
+GLOSSARY_WORDS_MAX: Final = 40
+
+
+def found(text: str) -> list[str]:
+    """Return the phrases of a text that hide the subject, without code and link targets."""
+    return _HIDES_THE_SUBJECT.findall(_CODE.sub(" ", text))
+
+
+def helps() -> Iterator[tuple[str, str]]:
+    """Yield each command of `inplace` with its help and that of its options."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    for name, command in group.commands.items():
+        said = [command.help, command.epilog, *(getattr(option, "help", None) for option in command.params)]
+        yield name, "\n\n".join(filter(None, said))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_its_subjects(page: Path) -> None:
+    """A page says which program, Pod or person does something."""
+    assert found(page.read_text()) == []
+
+
+def test_help_names_its_subjects() -> None:
+    """So does the help of each command, and that of the agent."""
+    texts = dict(helps())
+    assert {"explain", "demo", "inject"} <= set(texts)
+    assert {name: found(text) for name, text in texts.items() if found(text)} == {}
+    assert found(USAGE) == []
+
+
+def test_a_meaning_is_short() -> None:
+    """A row of the glossary explains its word in at most 40 words."""
+    rows = re.findall(
+        r"^\| \*\*(.+?)\*\* \| (.+?) \| .+ \|$", (ROOT / "docs" / "GLOSSARY.md").read_text(), re.MULTILINE
+    )
+    assert rows
+    assert [word for word, meaning in rows if len(_CODE.sub("]", meaning).split()) > GLOSSARY_WORDS_MAX] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Nobody can read it.", ["Nobody"]),
+        ("at most so many times", ["so many"]),
+        ("one who is late", ["one who is"]),
+        ("`test_nobody` and [a link](nobody.md)", []),
+        ("    nobody\n\nWhoever is late.", ["Whoever"]),
+    ],
+)
+def test_such_a_phrase_is_found(text: str, said: list[str]) -> None:
+    """Phrases in sentences are found; names in code, commands and links are not."""
+    assert found(text) == said
