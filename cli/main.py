@@ -209,7 +209,7 @@ def restart(
             min=1,
             max=3600,
             metavar="SECONDS",
-            help="Let the workers save first, for at most so long; they end by themselves.",
+            help="Let the workers save first, for at most SECONDS; they end by themselves.",
         ),
     ] = None,
     namespace: NamespaceOption = None,

@@ -2,7 +2,7 @@
 Look at the built site in Chromium: `python -m docs.in_browser build/site`, which `make docs` runs.
 
 Each page is shown at the width of a desktop and at that of a phone. No table is wider than its column, no page is wider
-than the screen, every picture loads, and every file comes from the site itself.
+than the screen, every picture loads, every file comes from the site itself, and the search finds pages.
 """
 
 from __future__ import annotations
@@ -55,8 +55,17 @@ async function look(page, width) {
         if (new URL(one.name).host !== location.host) say(`expected a file of the site, saw ${one.name}`);
     frame.remove();
 }
+async function search() {
+    const frame = document.createElement("iframe");
+    frame.src = "/search.html?q=page";
+    document.body.append(frame);
+    const hits = () => frame.contentDocument.querySelectorAll("#mkdocs-search-results article").length;
+    for (let i = 0; i < 1000 && !hits(); i++) await pause(20);
+    if (!hits()) found.push("search: expected pages with the word page, saw none");
+}
 (async () => {
     try {
+        await search();
         for (const page of PAGES) await Promise.all(WIDTHS.map(width => look(page, width)));
     } catch (error) { found.push(`${error}`); }
     await fetch("/found", {method: "POST", body: JSON.stringify(found)});
