@@ -18,7 +18,9 @@ from tests.cli.injecting import example, injected, pod_spec_of
 
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
 _SPAN = re.compile(r"`([^`\n]+)`")
-_END = re.compile(r"\s(?:\\?\||>|&&|;|#)\s|\s2?>")  # of a command: a pipe (escaped in a table), a file, another one
+_NEXT = re.compile(r"\s(?:\\?\||&&|;)\s")  # a pipe (escaped in a table), or another command
+_BEFORE = re.compile(r"^\.venv/bin/|^kubectl (?=inplace )")  # another name of the same program
+_END = re.compile(r"\s(?:>|#)\s|\s2?>")  # of a command: a file, a comment
 
 
 def commands(text: str, program: str) -> Iterator[list[str]]:
@@ -27,11 +29,12 @@ def commands(text: str, program: str) -> Iterator[list[str]]:
     indented = [line for line in text.splitlines() if line.startswith("    ")]
     blocks = [line.strip().removeprefix("$ ") for line in (*indented, *fenced)]
     for line in (*blocks, *_SPAN.findall(text)):
-        if line.startswith(f"{program} "):
-            try:
-                yield shlex.split(_END.split(line)[0])
-            except ValueError:
-                continue  # a sentence with an apostrophe
+        for command in (_BEFORE.sub("", piece) for piece in _NEXT.split(line)):
+            if command.startswith(f"{program} "):
+                try:
+                    yield shlex.split(_END.split(command)[0])
+                except ValueError:
+                    continue  # a sentence with an apostrophe
 
 
 def wrong_words(words: list[str]) -> list[str]:
@@ -56,12 +59,20 @@ def options() -> dict[str, set[str]]:
     }
 
 
+@cache
+def targets() -> set[str]:
+    """Return the targets of the Makefile."""
+    return set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 def test_a_page_names_what_there_is(page: Path) -> None:
     """Of `inplace` its subcommands and options; of `kubectl logs` and `exec` the containers that inject makes."""
     text = page.read_text()
     wrong = [" ".join(words) for words in commands(text, "inplace") if len(words) > 1 and wrong_words(words)]
     assert wrong == []
+    made = {word for words in commands(text, "make") for word in words[1:] if re.fullmatch(r"[a-z-]+", word)}
+    assert made - targets() == set()
     pod = pod_spec_of(injected(example("plain.yaml")))
     containers = {container["name"] for kind in ("containers", "initContainers") for container in pod[kind]}
     named = {
@@ -70,6 +81,17 @@ def test_a_page_names_what_there_is(page: Path) -> None:
         if {"logs", "exec"} & set(words) and "-c" in words
     }
     assert {name for name in named if not name.isupper()} <= containers
+
+
+def test_each_command_of_a_line_is_read() -> None:
+    """Commands behind a pipe, in the environment's folder and of the plugin are read; comments and files are not."""
+    text = "    inplace inject -f a | .venv/bin/inplace lint -f - > b # c\n\n`kubectl inplace status -A`\n"
+    assert list(commands(text, "inplace")) == [
+        ["inplace", "inject", "-f", "a"],
+        ["inplace", "lint", "-f", "-"],
+        ["inplace", "status", "-A"],
+    ]
+    assert {"docs", "test-node", "soak"} <= targets()
 
 
 def test_the_runbooks_have_commands_of_both_kinds() -> None:
