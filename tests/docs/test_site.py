@@ -12,7 +12,7 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 
 from docs.front_page import from_docs
-from docs.table_cells import on_page_content
+from docs.narrow_columns import on_page_content
 from tests.docs.decisions_page import PAGE, page
 
 ROOT: Final = Path(__file__).parents[2]
@@ -48,6 +48,16 @@ def test_a_row_becomes_a_list_on_a_phone() -> None:
     assert """<td data-label="b c" style='x'>2</td>""" in on_page_content(wide)
     narrow = f"<table><tr><th>a</th><th>b</th></tr>{row.format('')}</table>"
     assert on_page_content(narrow) == narrow
+
+
+def test_a_name_breaks_at_an_underscore_and_an_option_nowhere() -> None:
+    """Underscores of code in tables, and options of any code; file names with hyphens stay as they are."""
+    assert on_page_content("<code>a-b --save-within N -f</code>") == (
+        '<code>a-b <span class="option">--save-within</span> N <span class="option">-f</span></code>'
+    )
+    assert on_page_content("<p><code>a_b</code></p>") == "<p><code>a_b</code></p>"
+    row = "<table><tr><td>c_d <code>a_b</code></td></tr></table>"
+    assert on_page_content(row) == row.replace("a_b", "a_<wbr>b")
 
 
 @pytest.mark.parametrize("target", ["nowhere.md", "../nowhere.py"])
