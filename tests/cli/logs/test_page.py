@@ -1,4 +1,4 @@
-"""docs/cli.md shows the output of `inplace logs` as it is printed, and the rights that it needs."""
+"""docs/worker-logs.md shows the output of `inplace logs` as it is printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.cli.logs.room import START_S, Room, at, room
 
 pytestmark = pytest.mark.virtual_time
 
-PAGE = (REPOSITORY / "docs" / "cli.md").read_text()
+PAGE = (REPOSITORY / "docs" / "worker-logs.md").read_text()
 FAILED = "train-workers-0-2-8wt6n"
 TRACEBACK = (
     "Traceback (most recent call last):",
