@@ -24,7 +24,7 @@ from inplace.controller.plan.spares import without_image
 from inplace.controller.spec import conditions
 from inplace.controller.spec.form import PORTS_MAX
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING
+from inplace.controller.spec.scopes import BY_JOBSET, BY_REPLICATED_JOB, DIVIDING
 from inplace.controller.spec.service import container_ports
 from inplace.controller.spec.size import heavy_templates
 
@@ -112,7 +112,9 @@ def bad_scope(jobset: JobSet) -> Iterator[str]:
     wanted, where = jobset.wanted_scope, f"metadata.annotations[{wire.RESTART_SCOPE}]"
     if wanted not in (BY_JOBSET, *DIVIDING):
         expected = ", ".join((BY_JOBSET, *DIVIDING))
-        yield f"{where}: expected one of {expected}, saw {wanted[:63]!r}; the jobset restarts as {jobset.restart_scope}"
+        text = f"{where}: expected one of {expected}, saw {wanted[:63]!r}; the jobset restarts as {jobset.restart_scope}"
+        apart = f"; jobs that restart each for itself are replicatedJobs of one job each, and {BY_REPLICATED_JOB}"
+        yield text + (apart if wanted == "Job" else "")
     elif wanted != BY_JOBSET and not jobset.is_in_place:
         yield f"{where}: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has no effect; remove it"
     elif wanted != jobset.restart_scope and "restarts" in jobset.status:

@@ -117,6 +117,10 @@ async def test_the_deadline_of_a_barrier(rig: Rig, action: str | None) -> None:
         ),
         ({wire.BARRIER_DEADLINE: "0"}, "expected an integer from 1 to 604800, saw '0'"),
         ({wire.BARRIER_DEADLINE: "9", wire.BARRIER_DEADLINE_ACTION: "Panic"}, "expected Event or RecreateJobs"),
+        (
+            {wire.BARRIER_DEADLINE: "9", wire.BARRIER_DEADLINE_ACTION: "RecreateJob"},
+            "expected Event or RecreateJobs (the jobs of the missing pods, and no others), saw 'RecreateJob'",
+        ),
         ({wire.BARRIER_DEADLINE_ACTION: "Event"}, "set both, or remove it"),
         ({wire.STALL_AFTER: "soon"}, "[inplace.dev/stall-after]: expected seconds from 0.5 to 604800, or 0 for off"),
         ({wire.START_STALL_AFTER: "-1"}, "saw '-1'; the agents leave their limit as it was; correct it"),
