@@ -17,6 +17,7 @@ from inplace.common.wire import names as wire
 from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOB, RECREATE_JOBS, REPLACE_POD, Escalation
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.scopes import BY_GROUP, BY_REPLICATED_JOB
+from inplace.controller.spec.topology import finds_domain
 
 DONE: Final[Mapping[str, str]] = {
     IN_PLACE: "all workers restart in their Pods",
@@ -114,6 +115,11 @@ def _node_sentences(jobset: JobSet) -> Iterator[str]:
         return
     yield f"Pods and nodes: {jobset.bad_nodes}."
     yield "A Pod whose failure makes its node bad is replaced. If no other node is free, it may return there."
+    if any(finds_domain(jobset, job) for job in jobset.replicated_jobs if not job.has_opted_out):
+        yield (
+            "A Job with a domain of its own is created anew if a bad node cannot be avoided there: more of its nodes "
+            f"are bad than {jobset.bad_nodes.percent} % (one always may be), or the domain has no other node."
+        )
 
 
 def _deadline_sentence(jobset: JobSet) -> str:

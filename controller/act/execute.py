@@ -253,8 +253,8 @@ class Executor:
             case LiftGate(pod, selector):
                 spec = {"nodeSelector": dict(selector)} if selector else {}
                 await self._patch_gated(namespace, pod, wire.PLACEMENT_GATE, spec)
-            case AvoidNodes(pod, nodes):
-                await self._avoid_nodes(namespace, pod, nodes)
+            case AvoidNodes():
+                await self._avoid_nodes(namespace, action)
             case ReplacePod(pod):
                 deadline = {"metadata": {"uid": pod.metadata.uid}, "spec": {"activeDeadlineSeconds": action.DEADLINE_S}}
                 await self._patch(PODS, self.pods, namespace, pod.metadata.name, deadline)
@@ -275,14 +275,15 @@ class Executor:
         with contextlib.suppress(NotFound, Conflict):
             cache.absorb(await self.client.patch(resource, namespace, name, change))
 
-    async def _avoid_nodes(self, namespace: str, pod: Pod, nodes: tuple[str, ...]) -> None:
+    async def _avoid_nodes(self, namespace: str, action: AvoidNodes) -> None:
         """Lift our gate; where there are nodes to avoid, read first which affinity the Pod has."""
         spec: KubeObject = {}
-        if nodes:
-            if (stored := await read_pod_spec(self.client, pod)) is None:
+        if action.nodes:
+            if (stored := await read_pod_spec(self.client, action.pod)) is None:
                 return  # gone
-            spec["affinity"] = affinity_avoiding(stored.get("affinity"), nodes)
-        await self._patch_gated(namespace, pod, wire.BAD_NODES, spec)
+            old = stored.get("affinity")
+            spec["affinity"] = affinity_avoiding(old, action.nodes, action.topology, action.domains)
+        await self._patch_gated(namespace, action.pod, wire.BAD_NODES, spec)
 
     async def _patch_gated(self, namespace: str, pod: Pod, gate: str, spec: KubeObject) -> None:
         """Change the spec of this very Pod, and take away one gate."""

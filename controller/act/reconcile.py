@@ -29,6 +29,7 @@ from inplace.controller.api.nodes import Nodes
 from inplace.controller.api.selectors import Selectors
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.actions import AvoidNodes, Plan
+from inplace.controller.plan.avoided_domains import domains_to_read
 from inplace.controller.plan.observed import NeverJoined, Observed
 from inplace.controller.plan.placement import follower_to_read, leaders_to_follow
 from inplace.controller.plan.steps import plan
@@ -154,6 +155,10 @@ class Reconciler:
                     domains[node, key] = domain
             if (follower := follower_to_read(some)) is not None:
                 asked_domains[follower.metadata.uid] = await self.selectors.value(follower, key)
+        node_signs = self._node_signs(group)
+        for node, key in domains_to_read(jobset, group.nodes.gated, node_signs.in_use, time_text(self.clock)):
+            if (domain := await self.nodes.label(node, key)) is not None:
+                domains[node, key] = domain
         now_s = self.clock.monotonic_s()
         barriers = find_missing_slots(self.membership, group, now_s)
         self.questions.ask(group, barriers)
@@ -185,7 +190,7 @@ class Reconciler:
             matches=self._matches(group),
             gated=group.nodes.gated,
             index_failures=tuple(group.index_failures.values()),
-            node_signs=self._node_signs(group),
+            node_signs=node_signs,
             adds_agents=self.settings.agent is not None,
             agents_by_default=self.settings.adds_by_default(jobset.namespace),
         )

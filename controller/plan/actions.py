@@ -162,10 +162,14 @@ class AvoidNodes:
 
     Args:
         nodes: that it is to avoid where it can.
+        topology: the node label whose values are domains; "" for none.
+        domains: that it is to avoid where it can.
     """
 
     pod: Pod
     nodes: tuple[str, ...] = ()
+    topology: str = ""
+    domains: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

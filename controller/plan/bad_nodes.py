@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import AvoidNodes
+from inplace.controller.plan.avoided_domains import domains_of, key_of_leader
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.bad_nodes import (
     AVOIDED,
@@ -23,7 +24,7 @@ from inplace.controller.spec.bad_nodes import (
     forgiven,
     records_of,
 )
-from inplace.controller.spec.causes import BLAMING, Cause
+from inplace.controller.spec.causes import BLAMING, Cause, Failure
 from inplace.controller.spec.kinds import HOSTNAME, Pod
 from inplace.controller.spec.marked_nodes import STAYS
 
@@ -36,13 +37,14 @@ def avoid_bad_nodes(draft: Draft) -> bool:
         signs, now = draft.observed.node_signs, draft.observed.now
         records = _take_back(draft, records_of(draft.status, policy, now))
         for failure in signs.unfit:
-            changed = after_check(records, policy, failure, now)
+            changed = after_check(records, policy, failure, now, _job_uid(draft, failure))
             _tell(draft, policy, records, changed, failure.node)
             records = changed
         _write(draft, records)
         nodes = avoided(records, policy, signs.in_use)
     for pod in draft.observed.gated:
-        draft.add(AvoidNodes(pod, nodes))
+        key = key_of_leader(draft.jobset, pod)
+        draft.add(AvoidNodes(pod, nodes, key, domains_of(nodes, key, draft.observed.domains)))
     return False
 
 
@@ -56,7 +58,7 @@ def note_first_failure(draft: Draft, cause: Cause | None) -> bool:
     if policy is None or cause is None or failure is None or not failure.node or cause.trigger not in BLAMING:
         return False
     records = records_of(draft.status, policy, draft.observed.now)
-    changed = after_failure(records, policy, failure, draft.observed.now)
+    changed = after_failure(records, policy, failure, draft.observed.now, _job_uid(draft, failure))
     _tell(draft, policy, records, changed, failure.node)
     _write(draft, changed)
     return failure.node in avoided(changed, policy, draft.observed.node_signs.in_use)
@@ -74,6 +76,12 @@ def stays_pinned(draft: Draft, pod: Pod | None) -> bool:
         warning=True,
     )
     return True
+
+
+def _job_uid(draft: Draft, failure: Failure) -> str:
+    """Return the UID of the Job of the Pod that failed; "" if there is none."""
+    job = draft.observed.jobs.get(failure.pod.rsplit("-", 2)[0])  # JOB-INDEX-SUFFIX
+    return job.metadata.uid if job is not None else ""
 
 
 def _take_back(draft: Draft, records: Records) -> Records:

@@ -7,7 +7,7 @@ restart that is counted neither way takes no place. docs/adr/0021
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -24,6 +24,7 @@ from inplace.controller.spec import conditions
 from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.escalation import (
     FAIL,
+    LEAVE_DOMAIN,
     LEAVE_NODE,
     LEAVES,
     RECREATE_JOB,
@@ -38,6 +39,7 @@ from inplace.controller.spec.escalation import (
     uses_of,
 )
 from inplace.controller.spec.kinds import Pod
+from inplace.controller.spec.last_restart import entry_of
 from inplace.controller.spec.places import Place
 from inplace.controller.spec.scopes import Scope
 
@@ -133,12 +135,36 @@ def count_recreation(draft: Draft, scope: Scope | None) -> str:
     if not draft.jobset.escalation:
         return ""
     uses = uses_of(draft.status)
-    known = use_of_restart(uses, scope.name, scope.synced + 1) if scope is not None else None
-    if known is None or known.recreation or known.step == LEAVE_NODE:
+    known = _use_to_turn(uses, scope)
+    if known is None:
         return _take(draft, scope, recreation=True).step
     changed = structs.replace(known, recreation=True, pod="", pod_uid="")
     _write(draft, (changed if use is known else use for use in uses))
     return known.step
+
+
+def _use_to_turn(uses: Sequence[Use], scope: Scope | None) -> Use | None:
+    """Return the use of a restart that becomes that of a recreation; None where the recreation takes one of its own."""
+    known = use_of_restart(uses, scope.name, scope.synced + 1) if scope is not None else None
+    is_taken = known is None or known.recreation or known.step in (LEAVE_NODE, LEAVE_DOMAIN)
+    return None if is_taken else known
+
+
+def has_room(draft: Draft, scope: Scope) -> bool:
+    """Say whether `count_recreation` would find a step."""
+    escalation, uses = draft.jobset.escalation, uses_of(draft.status)
+    known = _use_to_turn(uses, scope)
+    if not escalation or known is not None:
+        return known is None or known.step != FAIL
+    return fitting(escalation, uses, draft.now_s) is not None
+
+
+def note_domain_left(draft: Draft, scope: Scope) -> None:
+    """Write that a Job leaves its domain in the restart of a scope that is under way."""
+    others = (use for use in uses_of(draft.status) if use.step != LEAVE_DOMAIN)
+    _write(draft, (*others, Use(LEAVE_DOMAIN, draft.now, scope.synced + 1, scope.name, recreation=True)))
+    if (entry := entry_of(draft.status, scope)) is not None:
+        draft.status[wire.LAST_GROUP_RESTART] = entry | {"rung": LEAVE_DOMAIN}
 
 
 def _begins_counted(draft: Draft, scope: Scope, decision: Decision) -> bool:

@@ -50,7 +50,8 @@ class Observed:
         claims: by name, every PersistentVolumeClaim that has a name of ours, also another owner's.
         now: RFC 3339, for transition times.
         pods: by name of their Job; only where they are placed exclusively.
-        domains: (node, label) -> value, for the nodes of leaders whose followers wait.
+        domains: (node, label) -> value, for the nodes of leaders whose followers wait, and for bad ones that leaders
+            are to avoid.
         asked_domains: by UID, the domain that a Pod asks for which the scheduler has no node for; "" for any.
         decisions: by scope, what its ledger says about epochs; empty where groups do not restart in place.
         causes: by scope, the first sign of its restart, where there is one.

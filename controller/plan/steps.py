@@ -13,6 +13,7 @@ from typing import Final
 
 from inplace.controller.plan.actions import DeleteJob, Plan
 from inplace.controller.plan.active_deadline import end_at_deadline, keep_start_time
+from inplace.controller.plan.bad_domains import leave_bad_domains
 from inplace.controller.plan.bad_nodes import avoid_bad_nodes
 from inplace.controller.plan.binding import bind_agents
 from inplace.controller.plan.blocked import tell_blocked
@@ -93,6 +94,7 @@ STEPS: Final[tuple[Step, ...]] = (
     end_at_deadline,
     fail_or_restart,
     fail_never_joined,
+    leave_bad_domains,
     complete,
     ensure_service,
     ensure_claims,

@@ -71,6 +71,7 @@ class NodeRecord(StatusRecord, frozen=True):
         avoided_since: when it was last found bad, by the controller's clock; "" if it is not avoided.
         check_ended_at: when its check failed last, by the node's clock; one Pod's failure is counted once.
         pod: the Pod of the newest failure.
+        job_uid: UID of its Job.
         why: that failure in words.
     """
 
@@ -79,6 +80,7 @@ class NodeRecord(StatusRecord, frozen=True):
     avoided_since: str = ""
     check_ended_at: str = ""
     pod: str = ""
+    job_uid: str = ""
     why: str = ""
 
     @property
@@ -137,23 +139,27 @@ def records_of(status: Mapping[str, Any], policy: BadNodes, now: str) -> Records
     return tuple(record for record in records if _says_something(record))
 
 
-def after_failure(records: Records, policy: BadNodes, failure: Failure, now: str) -> Records:
-    """Return the records after a worker failed first on a node."""
+def after_failure(records: Records, policy: BadNodes, failure: Failure, now: str, job_uid: str = "") -> Records:
+    """Return the records after a worker failed first on a node; the Pod's Job has this UID, "" if that is not known."""
     old = find(records, failure.node)
     times = (*old.failed_at, now)[-policy.failures :]
     since = now if len(times) == policy.failures else old.avoided_since
-    return _with(records, replace(old, failed_at=times, avoided_since=since, pod=failure.pod, why=_words(failure)))
+    failed = replace(old, failed_at=times, avoided_since=since)
+    return _with(records, replace(failed, pod=failure.pod, job_uid=job_uid, why=_words(failure)))
 
 
-def after_check(records: Records, policy: BadNodes, failure: Failure, now: str) -> Records:
-    """Return the records after a check failed on a node; as they were if that is old, or counted already."""
+def after_check(records: Records, policy: BadNodes, failure: Failure, now: str, job_uid: str = "") -> Records:
+    """Return the records after a check failed on a node; as they were if that is old, or counted already.
+
+    The Pod's Job has this UID, "" if that is not known.
+    """
     old = find(records, failure.node)
     ended_s, now_s = unix_time(failure.finished_at), unix_time(now)
     is_old = ended_s is None or now_s is None or now_s - ended_s > policy.window_s
     if is_old or (ended_s or 0.0) <= (unix_time(old.check_ended_at) or 0.0):
         return records
-    new = replace(old, avoided_since=now, check_ended_at=failure.finished_at, pod=failure.pod, why=_words(failure))
-    return _with(records, new)
+    found = replace(old, avoided_since=now, check_ended_at=failure.finished_at)
+    return _with(records, replace(found, pod=failure.pod, job_uid=job_uid, why=_words(failure)))
 
 
 def forgiven(records: Records, nodes: Collection[str]) -> Records:
@@ -174,16 +180,22 @@ def avoided(records: Records, policy: BadNodes, in_use: int) -> tuple[str, ...]:
     return tuple(bad[-policy.nodes_max(in_use) :])
 
 
-def affinity_avoiding(affinity: Mapping[str, Any] | None, nodes: Sequence[str]) -> KubeObject:
-    """Return a Pod's affinity with a preference for all other nodes; what was there stays.
+def affinity_avoiding(
+    affinity: Mapping[str, Any] | None, nodes: Sequence[str], topology: str = "", domains: Sequence[str] = ()
+) -> KubeObject:
+    """Return a Pod's affinity with a preference for all other nodes, and for other domains; what was there stays.
 
-    A field selector has one value, so each node is an expression of its own.
+    A field selector has one value, so each node is an expression of its own. `topology` is the node label whose values
+    are the domains.
     """
     fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
-    term = {"weight": WEIGHT, "preference": {"matchFields": fields}}
+    terms: list[KubeObject] = [{"weight": WEIGHT, "preference": {"matchFields": fields}}]
+    if domains:
+        elsewhere = {"key": topology, "operator": "NotIn", "values": list(domains)}
+        terms.append({"weight": WEIGHT, "preference": {"matchExpressions": [elsewhere]}})
     old = dict(affinity or {})
     of_nodes = dict(old.get("nodeAffinity") or {})
-    of_nodes[_PREFERRED] = [*(of_nodes.get(_PREFERRED) or ()), term]
+    of_nodes[_PREFERRED] = [*(of_nodes.get(_PREFERRED) or ()), *terms]
     return old | {"nodeAffinity": of_nodes}
 
 

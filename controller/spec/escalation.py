@@ -29,6 +29,7 @@ RECREATE_JOB: Final = "RecreateJob"  # that of the Pod that failed first is made
 RECREATE_JOBS: Final = "RecreateJobs"
 FAIL: Final = "Fail"  # no step had room; a use's word, never the user's
 LEAVE_NODE: Final = "LeaveNode"  # no step: a Pod leaves a bad node, or a marked one
+LEAVE_DOMAIN: Final = "LeaveDomain"  # no step: a Job is made anew, because its domain is bad
 LEAVES: Final = "PodLeavesNode"  # the Event's reason
 STEP_NAMES: Final = (IN_PLACE, REPLACE_POD, RECREATE_JOB, RECREATE_JOBS)
 USES_MAX: Final = 64  # of one step; each is 60 to 400 bytes of the status
@@ -55,7 +56,7 @@ class Use(StatusRecord, frozen=True):
     """One use of a step: an item of status.rungUses.
 
     Args:
-        step: its name, or FAIL or LEAVE_NODE.
+        step: its name, or FAIL, LEAVE_NODE or LEAVE_DOMAIN.
         started_at: when the restart was decided, by the controller's clock; RFC 3339.
         epoch: to which the restart leads.
         scope: that restarts; "" for the whole JobSet.
@@ -126,7 +127,15 @@ def kept(escalation: Escalation, uses: Sequence[Use], now_s: float, now: str) ->
 def use_of_restart(uses: Sequence[Use], scope: str, epoch: int) -> Use | None:
     """Return the newest use of one scope's restart to one epoch, that of a step first; None if it has none."""
     found = [use for use in reversed(uses) if use.leads_to(scope, epoch)]
-    return next((use for use in found if use.step != LEAVE_NODE), found[0] if found else None)
+    return next((use for use in found if use.step not in (LEAVE_NODE, LEAVE_DOMAIN)), found[0] if found else None)
+
+
+def step_of_restart(uses: Sequence[Use], scope: str, epoch: int) -> str:
+    """Return what is done in one scope's restart to one epoch, for people; "" where it has no use."""
+    if any(use.step == LEAVE_DOMAIN and use.leads_to(scope, epoch) for use in uses):
+        return LEAVE_DOMAIN
+    use = use_of_restart(uses, scope, epoch)
+    return use.step if use is not None else ""
 
 
 def pod_leaving(uses: Sequence[Use], scope: str, epoch: int) -> Use | None:

@@ -15,7 +15,7 @@ from typing import Any
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of, unix_time
-from inplace.controller.spec.escalation import use_of_restart, uses_of
+from inplace.controller.spec.escalation import step_of_restart, uses_of
 from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.scopes import Scope
 
@@ -63,9 +63,8 @@ def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> di
     entry["startedAt"] = (cause.seen_at or now) if cause.trigger.is_failure else now
     if cause.request:
         entry["request"] = cause.request
-    use = use_of_restart(uses_of(status), scope.name, scope.synced + 1) if wire.ESCALATION_USES in status else None
-    if use is not None:
-        entry["rung"] = use.step
+    if wire.ESCALATION_USES in status and (step := step_of_restart(uses_of(status), scope.name, scope.synced + 1)):
+        entry["rung"] = step
     failure = cause.failure if cause.failure is not None else failure_of_entry(old)
     if failure is not None:
         entry["firstFailure"] = failure.fields()

@@ -94,8 +94,8 @@ def read_deadline(annotations: Mapping[str, Any]) -> BarrierDeadline | None:
         return None
     if action not in (EVENT, RECREATE_JOBS):
         raise RemoteProtocolError(
-            f"{where}[{wire.BARRIER_DEADLINE_ACTION}]: expected {EVENT} or {RECREATE_JOBS} (the jobs of the missing pods, "
-            f"and no others), saw {str(action)[:40]!r}; barriers have no deadline; correct it"
+            f"{where}[{wire.BARRIER_DEADLINE_ACTION}]: expected {EVENT} or {RECREATE_JOBS} (the jobs of the missing "
+            f"pods, and no others), saw {str(action)[:40]!r}; barriers have no deadline; correct it"
         )
     try:
         seconds = wire.parse_int32(text, f"{where}[{wire.BARRIER_DEADLINE}]", least=1, most=DEADLINE_S_MAX)

@@ -31,6 +31,11 @@ def uses_node_selector(jobset: JobSet, job: ReplicatedJob) -> bool:
     return wire.NODE_SELECTOR_STRATEGY in exclusive_annotations(jobset, job)
 
 
+def finds_domain(jobset: JobSet, job: ReplicatedJob) -> bool:
+    """Say whether the scheduler finds a domain for each Job anew; otherwise the user has prepared its nodes."""
+    return exclusive_key(jobset, job) is not None and not uses_node_selector(jobset, job)
+
+
 def place_exclusively(jobset: JobSet, job: ReplicatedJob, job_name: str, job_key: str, pod_spec: KubeObject) -> None:
     """Add to a pod template what keeps one Job's Pods together and apart from others."""
     key = exclusive_key(jobset, job)

@@ -112,7 +112,9 @@ def bad_scope(jobset: JobSet) -> Iterator[str]:
     wanted, where = jobset.wanted_scope, f"metadata.annotations[{wire.RESTART_SCOPE}]"
     if wanted not in (BY_JOBSET, *DIVIDING):
         expected = ", ".join((BY_JOBSET, *DIVIDING))
-        text = f"{where}: expected one of {expected}, saw {wanted[:63]!r}; the jobset restarts as {jobset.restart_scope}"
+        text = (
+            f"{where}: expected one of {expected}, saw {wanted[:63]!r}; the jobset restarts as {jobset.restart_scope}"
+        )
         apart = f"; jobs that restart each for itself are replicatedJobs of one job each, and {BY_REPLICATED_JOB}"
         yield text + (apart if wanted == "Job" else "")
     elif wanted != BY_JOBSET and not jobset.is_in_place:

@@ -201,6 +201,16 @@ def test_bad_nodes_are_told() -> None:
     )
 
 
+@pytest.mark.parametrize("strategy", [None, "true"])
+def test_that_a_job_leaves_its_domain_is_told(strategy: str | None) -> None:
+    """Where the scheduler finds a domain for each Job, and bad nodes are asked for."""
+    strategies = {} if strategy is None else {"NODE_SELECTOR_STRATEGY": strategy}
+    sentences = policy_sentences(annotated(BAD_NODES="2/3600/20", EXCLUSIVE_TOPOLOGY="rack", **strategies))
+    told = [one for one in sentences if one.startswith("A Job with a domain of its own is created anew")]
+    assert bool(told) is (strategy is None)
+    assert all("than 20 % (one always may be)" in one for one in told)
+
+
 @pytest.mark.parametrize(
     ("deadline", "end"),
     [

@@ -1,0 +1,81 @@
+"""
+Bad domains: a Job that is placed exclusively leaves its domain when a bad node cannot be avoided there.
+
+Its Pods can only be replaced within the domain. So the Job is made anew if the domain has more bad nodes than may be
+avoided, or no other node for a Pod that was to avoid one. The leader of the new Job prefers domains without bad nodes.
+It is done while the group's barrier waits, never to a group that runs. It is counted as the failure of the Job would
+be, and where maxRestarts or the escalation has no room left the Job stays. A Job that is made anew has another UID, so
+no bad node counts against it that it has not met itself. docs/adr/0097
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from inplace.controller.plan.budget import exempt_next_epoch
+from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.escalation import count_recreation, has_room, note_domain_left
+from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_jobs
+from inplace.controller.spec.bad_nodes import BadNodes, Records, records_of
+from inplace.controller.spec.causes import Trigger
+from inplace.controller.spec.places import Place
+from inplace.controller.spec.scopes import Scope
+from inplace.controller.spec.topology import exclusive_key, finds_domain
+
+LEFT: Final = "JobLeavesDomain"  # the Event's reason
+NODES_NAMED_MAX: Final = 5
+
+
+def leave_bad_domains(draft: Draft) -> bool:
+    """Make the first Job anew that is to leave its domain; that ends the pass."""
+    policy, jobset = draft.jobset.bad_nodes, draft.jobset
+    if policy is None or not jobset.is_placed_exclusively or not jobset.is_in_place or jobset.suspended:
+        return False
+    bad = tuple(one for one in records_of(draft.status, policy, draft.observed.now) if one.is_bad)
+    jobs = {job.metadata.uid: job for job in draft.buckets.active} if bad else {}
+    for uid in dict.fromkeys(record.job_uid for record in bad):
+        job = jobs.get(uid)
+        if job is None or job.is_leaving:
+            continue
+        place = jobset.places[job.metadata.name]
+        why = _why_left(draft, policy, tuple(one for one in bad if one.job_uid == uid), place)
+        if why and (scope := _scope_that_may(draft, place)) is not None:
+            _leave(draft, scope, place, f"job {job.metadata.name} is recreated: {why}")
+            return True
+    return False
+
+
+def _why_left(draft: Draft, policy: BadNodes, bad: Records, place: Place) -> str:
+    """Return why a Job leaves its domain; "" if it does not. `bad` are the nodes on which its Pods failed."""
+    jobset, nodes = draft.jobset, [record.node for record in bad]
+    replicated_job = jobset.replicated_job(place[0])
+    if not finds_domain(jobset, replicated_job) or place[1] >= JOB_COUNTERS_MAX:
+        return ""
+    key, most = exclusive_key(jobset, replicated_job), policy.nodes_max(replicated_job.parallelism)
+    if len(nodes) > most:
+        named = " ".join(nodes[-NODES_NAMED_MAX:])
+        return f"its domain ({key}) has {len(nodes)} bad nodes, of which {most} may be avoided: {named}"
+    returned = [node for node in nodes if node in draft.observed.node_signs.returned]
+    return f"its domain ({key}) has no other node than {returned[0]}, which is bad" if returned else ""
+
+
+def _scope_that_may(draft: Draft, place: Place) -> Scope | None:
+    """Return the scope of a Job; None if its group runs, or if no budget has room for one more recreation."""
+    jobset, policy = draft.jobset, draft.jobset.failure_policy
+    if policy is None or place[0] in jobset.opted_out:
+        return None
+    scope = jobset.scopes_in(draft.status)[jobset.scope_of(place[0]).name]
+    if scope.is_running or not has_room(draft, scope):
+        return None
+    own = scope.restarts_at(scope.synced + 1) - scope.restarts_at(scope.synced) if scope.is_restarting else 0
+    return scope if jobset.restarts_begun - own < policy.restarts_max else None
+
+
+def _leave(draft: Draft, scope: Scope, place: Place, why: str) -> None:
+    """Recreate a Job: counted once, as a recreation; the others wait at their barrier."""
+    cause = draft.causes.get(scope.name)
+    count_recreation(draft, scope)
+    exempt_next_epoch(draft, (scope,), cause.trigger if cause is not None else Trigger.UNKNOWN)
+    note_domain_left(draft, scope)
+    recreate_jobs(draft, place[0], (place[1],), (place[1],))
+    draft.note(LEFT, f"{why}; it is counted once, and the others wait for it", warning=True)
