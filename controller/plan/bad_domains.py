@@ -10,15 +10,17 @@ no bad node counts against it that it has not met itself. docs/adr/0097
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.escalation import count_recreation, has_room, note_domain_left
 from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_jobs
-from inplace.controller.spec.bad_nodes import BadNodes, Records, records_of
+from inplace.controller.spec.bad_nodes import BadNodes, records_of
 from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.places import Place
+from inplace.controller.spec.escalation import pod_leaving, uses_of
+from inplace.controller.spec.places import Place, job_of_pod
 from inplace.controller.spec.scopes import Scope
 from inplace.controller.spec.topology import exclusive_key, finds_domain
 
@@ -38,16 +40,16 @@ def leave_bad_domains(draft: Draft) -> bool:
         if job is None or job.is_leaving:
             continue
         place = jobset.places[job.metadata.name]
-        why = _why_left(draft, policy, tuple(one for one in bad if one.job_uid == uid), place)
+        why = _why_left(draft, policy, place, [record.node for record in bad if record.job_uid == uid])
         if why and (scope := _scope_that_may(draft, place)) is not None:
             _leave(draft, scope, place, f"job {job.metadata.name} is recreated: {why}")
             return True
     return False
 
 
-def _why_left(draft: Draft, policy: BadNodes, bad: Records, place: Place) -> str:
-    """Return why a Job leaves its domain; "" if it does not. `bad` are the nodes on which its Pods failed."""
-    jobset, nodes = draft.jobset, [record.node for record in bad]
+def _why_left(draft: Draft, policy: BadNodes, place: Place, nodes: Sequence[str]) -> str:
+    """Return why a Job leaves its domain; "" if it does not. On bad `nodes` its Pods have failed."""
+    jobset, returned = draft.jobset, draft.observed.node_signs.returned
     replicated_job = jobset.replicated_job(place[0])
     if not finds_domain(jobset, replicated_job) or place[1] >= JOB_COUNTERS_MAX:
         return ""
@@ -55,20 +57,29 @@ def _why_left(draft: Draft, policy: BadNodes, bad: Records, place: Place) -> str
     if len(nodes) > most:
         named = " ".join(nodes[-NODES_NAMED_MAX:])
         return f"its domain ({key}) has {len(nodes)} bad nodes, of which {most} may be avoided: {named}"
-    returned = [node for node in nodes if node in draft.observed.node_signs.returned]
-    return f"its domain ({key}) has no other node than {returned[0]}, which is bad" if returned else ""
+    only = next((node for node in nodes if node in returned), None)
+    return f"its domain ({key}) has no other node than {only}, which is bad" if only is not None else ""
 
 
 def _scope_that_may(draft: Draft, place: Place) -> Scope | None:
-    """Return the scope of a Job; None if its group runs, or if no budget has room for one more recreation."""
+    """Return the scope of a Job; None if its group runs, a Pod of another Job leaves, or no budget has room."""
     jobset, policy = draft.jobset, draft.jobset.failure_policy
     if policy is None or place[0] in jobset.opted_out:
         return None
     scope = jobset.scopes_in(draft.status)[jobset.scope_of(place[0]).name]
-    if scope.is_running or not has_room(draft, scope):
+    if scope.is_running or _is_leaving_elsewhere(draft, scope, place) or not has_room(draft, scope):
         return None
     own = scope.restarts_at(scope.synced + 1) - scope.restarts_at(scope.synced) if scope.is_restarting else 0
     return scope if jobset.restarts_begun - own < policy.restarts_max else None
+
+
+def _is_leaving_elsewhere(draft: Draft, scope: Scope, place: Place) -> bool:
+    """Say whether a Pod of another Job leaves its node and is still there: the recreation would call that off."""
+    leaving = pod_leaving(uses_of(draft.status), scope.name, scope.synced + 1)
+    there = draft.observed.failed_pods.get(scope.name)
+    if leaving is None or there is None or leaving.pod_uid != there.metadata.uid:
+        return False
+    return draft.jobset.places.find(job_of_pod(leaving.pod)) != place
 
 
 def _leave(draft: Draft, scope: Scope, place: Place, why: str) -> None:

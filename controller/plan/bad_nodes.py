@@ -27,6 +27,7 @@ from inplace.controller.spec.bad_nodes import (
 from inplace.controller.spec.causes import BLAMING, Cause, Failure
 from inplace.controller.spec.kinds import HOSTNAME, Pod
 from inplace.controller.spec.marked_nodes import STAYS
+from inplace.controller.spec.places import job_of_pod
 
 
 def avoid_bad_nodes(draft: Draft) -> bool:
@@ -80,7 +81,7 @@ def stays_pinned(draft: Draft, pod: Pod | None) -> bool:
 
 def _job_uid(draft: Draft, failure: Failure) -> str:
     """Return the UID of the Job of the Pod that failed; "" if there is none."""
-    job = draft.observed.jobs.get(failure.pod.rsplit("-", 2)[0])  # JOB-INDEX-SUFFIX
+    job = draft.observed.jobs.get(job_of_pod(failure.pod))
     return job.metadata.uid if job is not None else ""
 
 

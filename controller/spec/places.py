@@ -14,6 +14,11 @@ Place = tuple[str, int]
 """Name of a replicatedJob, and index of a Job in it."""
 
 
+def job_of_pod(pod: str) -> str:
+    """Return the name of the Job that made a Pod of this name, JOB-INDEX-SUFFIX; the Pod itself may be gone."""
+    return pod.rsplit("-", 2)[0]
+
+
 class Places(Mapping[str, Place]):
     """Every expected Job name with its place, in spec order; costs nothing until a caller goes through all of them."""
 

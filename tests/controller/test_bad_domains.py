@@ -248,6 +248,22 @@ async def test_failed_checks_count(rig: Rig) -> None:
     assert (await crew.epochs(), budget(rig)) == ((1, 0), 8)
 
 
+async def test_a_pod_of_another_job_leaves_first(rig: Rig) -> None:
+    """Of two verdicts in one restart the recreation waits until the other Job's Pod is gone, and calls nothing off."""
+    crew = await started(rig, racks())
+    before = await crew.job_uids()
+    left = await fail(rig, crew, OTHER, 1)
+    await fail_checks(rig, crew)
+    assert await crew.job_uids() == before
+    assert await restarts_of(crew) == ([0, 0], [0, 0])
+    await move(rig, crew, OTHER, 1, "b3")
+    assert left not in crew.pods.values()
+    assert await restarts_of(crew) == ([1, 0], [1, 0])
+    await renewed(rig, crew, "c")
+    await rig.run_epoch(crew, 2)
+    assert (await crew.epochs(), (await crew.job_uids())[OTHER], budget(rig)) == ((2, 1), before[OTHER], 8)
+
+
 @pytest.mark.parametrize(
     "manifest",
     [racks(restarts_max=0), racks(ESCALATION="InPlace=1/5")],
