@@ -49,8 +49,9 @@ Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.m
 * A Job is deleted with its UID as precondition.
 * A controller sees the events of one slot's Pods in their order, and decides from no half of a list.
 
-Escalation has a world of its own (`tests.model.escalations`): windows, steps, the clock, changes of leader. So have
-restarts in vain, which wait (`tests.model.pacing`): when, for how long, and by whose clock.
+Escalation has a world of its own (`tests.model.escalations`): windows, steps, the clock, changes of leader; with nodes
+in it, Jobs leave bad domains (`tests.model.bad_domains`). So have restarts in vain, which wait (`tests.model.pacing`):
+when, for how long, and by whose clock.
 
 Not modelled: scale-up, suspend and bypass (tests/scripts and tests/common/protocol do), several slots to a Job, int32's
 end, backoff, kubelet reporting a sidecar as started too early, tampering with annotations, upstream's

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -31,7 +31,9 @@ from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.observed import Observed
+from inplace.controller.plan.steps import Step
 from inplace.controller.spec import escalation
+from inplace.controller.spec.bad_nodes import NodeSigns
 from inplace.controller.spec.causes import Cause, Failure, Trigger
 from inplace.controller.spec.jobset import COUNTERS, JobSet, parse_jobset
 from inplace.controller.spec.kinds import Job
@@ -51,6 +53,7 @@ ESCALATIONS: Final = (
     "InPlace=1/3",
     "RecreateJob=1/3, InPlace=1/2",
 )
+LEAVING: Final = (escalation.LEAVE_NODE, escalation.LEAVE_DOMAIN)  # no steps
 WORKERS: Final = "workers"
 START_S: Final = 1_700_000_000
 SET_BACK_S: Final = 2
@@ -66,7 +69,10 @@ R6: Final = "R6 a Job was recreated whose worker did not exit first"
 
 
 class Pod(NamedTuple):
-    """One Pod: the epoch that it announced, in which its worker failed as its agent told, in which it exited first."""
+    """One Pod: the epoch that it announced, in which its worker failed as its agent told, in which it exited first.
+
+    Its node is told only where nodes are explored (tests.model.bad_domains).
+    """
 
     uid: str
     epoch: int = 0
@@ -74,6 +80,7 @@ class Pod(NamedTuple):
     guilty: int = 0
     attempt: int = 0
     is_ending: bool = False
+    node: str = ""
 
 
 class Leader(NamedTuple):
@@ -84,12 +91,14 @@ class Leader(NamedTuple):
         cause: (trigger, Pod) of the first sign since S was synced; "" for none.
         pending: UIDs of Pods that it is about to end.
         uses: what it remembers by itself; only where it forgets at a change of leader, which is a planted bug.
+        returned: nodes to which a Pod came back that was to avoid them; only where nodes are explored.
     """
 
     view: str
     cause: tuple[str, str] = ("", "")
     pending: tuple[str, ...] = ()
     uses: str = "[]"
+    returned: tuple[str, ...] = ()
 
 
 class Place(NamedTuple):
@@ -112,6 +121,10 @@ class EscalationState(NamedTuple):
     faults: int = 0
     places: tuple[Place, ...] = ()
     taken: int = 0  # places ever, without those given back
+    bad: frozenset[tuple[int, int, str]] = frozenset()  # (slot, attempt, node) where a worker failed first
+    back: frozenset[tuple[int, int, str]] = (
+        frozenset()
+    )  # (slot, attempt, node) where a Pod came back that was to avoid it
     rule: str = ""
 
 
@@ -139,6 +152,8 @@ class EscalationWorld:
     faults: int
     uncounted: bool
     forgets: bool
+
+    steps: ClassVar[tuple[Step, ...]] = (fail_or_restart, decide_epochs, replace_pods)
 
     def __post_init__(self) -> None:
         self.apart = escalation.RECREATE_JOB + "=" in self.annotation  # each Pod has a Job of its own
@@ -168,7 +183,7 @@ class EscalationWorld:
         for index, pod in enumerate(state.pods):
             attempt = _attempt(jobset, index)
             if (pod is None or pod.attempt != attempt or pod.is_ending) and state.job_failed != attempt:
-                yield f"slot {index} gets a new Pod", _with_pod(state, index, _successor(index, state, attempt))
+                yield from self._new_pods(state, index, _successor(index, state, attempt))
             if pod is not None and pod.epoch <= synced and (pod.epoch <= deprecated or pod.told == synced):
                 announced = pod._replace(epoch=synced + 1)
                 yield f"pod {pod.uid} announces {synced + 1}", _with_pod(state, index, announced)
@@ -181,6 +196,10 @@ class EscalationWorld:
                 yield f"{who} ends pod {leader.pending[0]}", self._ended(state, number, synced)
             elif (after := self._written(state, number)) is not None:
                 yield f"{who} writes the status", after
+
+    def _new_pods(self, state: EscalationState, index: int, pod: Pod) -> Iterator[tuple[str, EscalationState]]:
+        """Yield the ways in which a slot gets its next Pod."""
+        yield f"slot {index} gets a new Pod", _with_pod(state, index, pod)
 
     def _faults(
         self, state: EscalationState, synced: int, deprecated: int, attempt: int
@@ -220,7 +239,7 @@ class EscalationWorld:
         """Return the world after one pass of a leader; None if it has nothing to do."""
         leader = state.leaders[number]
         planned, replaced = self._planned(
-            state.status, state.pods, leader.cause, leader.uses, state.job_failed, _clock(state)
+            state.status, state.pods, leader.cause, leader.uses, state.job_failed, _clock(state), leader.returned
         )
         if planned == state.status:
             if not replaced:
@@ -229,7 +248,7 @@ class EscalationWorld:
         uses = json.dumps(json.loads(planned).get(wire.ESCALATION_USES, [])) if self.forgets else "[]"
         moved = self._jobset(planned).epochs[0] > self._jobset(state.status).epochs[0]
         cause = ("", "") if moved else leader.cause
-        after = leader._replace(view=planned, pending=replaced, cause=cause, uses=uses)
+        after = leader._replace(view=planned, pending=replaced, cause=cause, uses=uses, returned=())
         leaders = list(state.leaders)
         leaders[number] = after
         if moved:
@@ -248,9 +267,8 @@ class EscalationWorld:
                 for place in [one for one in places if (one.step, one.epoch) == (step, epoch)][:given_back]:
                     places.remove(place)
         # A pass takes one place at most and appends it; only then times in the future are set to now.
-        added = (
-            [Place(state.now_s, new.escalation_uses[-1].step, new.escalation_uses[-1].epoch)] if now - before else []
-        )
+        steps = [use for use in new.escalation_uses if use.step not in LEAVING]
+        added = [Place(state.now_s, steps[-1].step, steps[-1].epoch)] if now - before else []
         rule = self._broken_by(state, [*places, *added], added, old, new)
         taken += len(added)
         is_over = bool(new.status.get("terminalState"))
@@ -273,16 +291,24 @@ class EscalationWorld:
         doomed = {use.pod_uid for use in (*begun, *new.escalation_uses[-1:]) if use.pod_uid}
         for index, pod in enumerate(state.pods):
             is_recreated = _attempt(new, index) > _attempt(old, index) and new.restarts == old.restarts
-            if is_recreated and (pod is None or pod.guilty != old.epochs[0]):
-                return R6
+            if is_recreated and (rule := self._wrong_recreation(state, index, old)):
+                return rule
             is_old = pod is not None and (pod.uid in doomed or (self.apart and pod.attempt != _attempt(old, index)))
             if new.epochs[0] > old.epochs[0] and is_old:
                 return R5
         return ""
 
+    def _wrong_recreation(self, state: EscalationState, index: int, old: JobSet) -> str:
+        """Name the rule that the recreation of one slot's Job breaks; "" for none."""
+        pod = state.pods[index]
+        return R6 if pod is None or pod.guilty != old.epochs[0] else ""
+
+    def _annotations(self) -> dict[str, str]:
+        return {wire.ESCALATION: self.annotation}
+
     def _parse(self, status: str) -> JobSet:
         manifest = self._manifest()
-        manifest["metadata"] |= {"uid": "js", "resourceVersion": "1", "annotations": {wire.ESCALATION: self.annotation}}
+        manifest["metadata"] |= {"uid": "js", "resourceVersion": "1", "annotations": self._annotations()}
         if self.uncounted:
             manifest["spec"]["failurePolicy"]["rules"] = [{"name": "r", "action": "RestartJobSetAndIgnoreMaxRestarts"}]
         return parse_jobset(manifest | {"status": json.loads(status)})
@@ -306,6 +332,7 @@ class EscalationWorld:
         uses: str,
         job_failed: int,
         clock_s: int,
+        returned: tuple[str, ...],
     ) -> tuple[str, tuple[str, ...]]:
         """Return the status after one pass, and the UIDs of the Pods that it ends."""
         believed = json.loads(status) | ({wire.ESCALATION_USES: json.loads(uses)} if self.forgets else {})
@@ -315,9 +342,9 @@ class EscalationWorld:
         (scope_ledger,) = group.ledgers.values()
         if cause[0] and scope_ledger.cause is None:
             seen = time_of(START_S + clock_s)
-            scope_ledger.cause = Cause(
-                Trigger(cause[0]), seen, failure=Failure(self._name(cause[1])) if cause[1] else None
-            )
+            failed = [pod for pod in pods if pod is not None and pod.uid == cause[1]]
+            failure = Failure(self._name(cause[1]), failed[0].node if failed else "") if cause[1] else None
+            scope_ledger.cause = Cause(Trigger(cause[0]), seen, failure=failure)
         homes = {}
         for index, pod in enumerate(pods):
             if pod is not None:
@@ -340,14 +367,17 @@ class EscalationWorld:
             causes=group.causes(),
             failed_pods=failed_pods(group, kube.get, homes.get),
             matches=Matches().look(jobset, [job for job in jobs.values() if job_failed >= 0], lambda: 0.0),
+            node_signs=NodeSigns(in_use=len(kube), returned=frozenset(returned)),
         )
         draft = Draft(observed)
-        for step in (fail_or_restart, decide_epochs, replace_pods):
+        for step in self.steps:
             if step(draft):
                 break
         planned = draft.finish()
         replaced = tuple(action.pod.metadata.uid for action in planned.actions if isinstance(action, ReplacePod))
         kept = {name: value for name, value in planned.status.items() if name in _KEPT}
+        if wire.NODE_FAILURES in kept:
+            kept[wire.NODE_FAILURES] = [_timeless(record) for record in kept[wire.NODE_FAILURES]]
         if wire.ESCALATION_USES in believed and self.forgets and kept:
             kept.setdefault(wire.ESCALATION_USES, believed[wire.ESCALATION_USES])
         return _text(json.loads(status) | kept), replaced
@@ -357,7 +387,14 @@ class EscalationWorld:
 _KEPT: Final = (
     *(wire.SYNCED_EPOCH, wire.DEPRECATED_EPOCH, wire.CURRENT_ATTEMPT, wire.PREVIOUS_ATTEMPT, wire.EXEMPT_EPOCHS),
     *(wire.LAST_EXEMPT_EPOCH, wire.ESCALATION_USES, "restarts", "restartsCountTowardsMax", "terminalState", COUNTERS),
+    wire.NODE_FAILURES,
 )
+
+
+def _timeless(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the status remembers of a node, with the same time everywhere: all are within the window."""
+    since = {"avoidedSince": time_of(START_S)} if "avoidedSince" in record else {}
+    return {**record, "failedAt": [time_of(START_S)] * len(record.get("failedAt") or ())} | since
 
 
 def _attempt(jobset: JobSet, index: int) -> int:
@@ -384,13 +421,14 @@ def _built(restarts: int, job_restarts: int, jobs: int, index: int, failed: bool
 
 @cache
 def _kube_pod(pod: Pod, name: str) -> KubePod:
-    spec: dict[str, Any] = {"activeDeadlineSeconds": 1} if pod.is_ending else {}
+    spec: dict[str, Any] = ({"activeDeadlineSeconds": 1} if pod.is_ending else {}) | {"nodeName": pod.node or None}
     metadata = {"name": name, "namespace": "default", "uid": pod.uid, "resourceVersion": "1"}
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}, KubePod)
 
 
 def _counted(uses: Sequence[escalation.Use]) -> Counter[tuple[str, int, str]]:
-    return Counter((use.step, use.epoch, use.started_at) for use in uses)
+    steps = (use for use in uses if use.step not in LEAVING)
+    return Counter((use.step, use.epoch, use.started_at) for use in steps)
 
 
 def _text(status: Mapping[str, Any]) -> str:

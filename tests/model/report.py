@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
+from tests.model.bad_domains import explore_bad_domains
 from tests.model.bug import Bug
 from tests.model.catalogue import ALL_BUGS
 from tests.model.escalations import ESCALATIONS, explore_escalations
@@ -27,6 +28,7 @@ def run_configurations(configs: Sequence[Config]) -> list[Result]:
     print(f"{'configuration':74} {'states':>9} {'transitions':>11} {'depth':>5} {'seconds':>7}")
     began, results = time.perf_counter(), []
     pods = [explore_containers_pod(), explore_process_pod(), explore_entrypoint_pod(), explore_promises()]
+    pods.append(explore_bad_domains())
     plans = (_in_parallel(_climb, ESCALATION_RUNS), _in_parallel(explore_pacing, PACING_CONFIGS))
     for result in itertools.chain(pods, *plans, _in_parallel(explore, configs)):
         results.append(result)

@@ -13,6 +13,7 @@ from inplace.common.protocol.slot import Shape
 from tests.common.protocol.test_ledger_properties import events, play
 from tests.mistakes.agent import LIFTS_BEFORE_SYNC
 from tests.mistakes.mistake import planted
+from tests.model.bad_domains import explore_bad_domains
 from tests.model.bug import Bug
 from tests.model.catalogue import ALL_BUGS
 from tests.model.configurations import QUICK, kinds
@@ -52,6 +53,15 @@ def test_no_reachable_state_of_an_escalation_breaks_a_rule(annotation: str, unco
 def test_an_escalation_with_one_fault_breaks_no_rule() -> None:
     """The same at a bound that every run can afford."""
     assert explore_escalations(faults=1).rule == ""
+
+
+@pytest.mark.parametrize("faults", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_no_reachable_state_of_bad_domains_breaks_a_rule(faults: int) -> None:
+    """A Job is made anew only if its domain is bad, never while its group runs, and each failure counts once."""
+    result = explore_bad_domains(faults=faults)
+
+    assert (result.rule, result.trace) == ("", ())
+    assert result.complete
 
 
 @pytest.mark.slow
