@@ -158,6 +158,23 @@ async def test_no_domain_is_counted_twice(rig: Rig) -> None:
     assert len(await rig.events("JobLeavesDomain")) == 1
 
 
+async def test_a_job_that_the_failure_policy_recreated_begins_anew(rig: Rig) -> None:
+    """Upstream's RestartJob counts once, and the bad node of the Job before does not count against the new one."""
+    manifest = racks()
+    manifest["spec"]["failurePolicy"]["rules"] = [{"name": "all", "action": "RestartJob"}]
+    crew = await started(rig, manifest)
+    await fail(rig, crew, FIRST, 1)
+    await crew.finish_job(FIRST, "Failed", reason="PodFailurePolicy")
+    assert domains_shunned(await renewed(rig, crew, "c")) == ["a"]
+    await rig.run_epoch(crew, 2)
+    assert (await restarts_of(crew), budget(rig)) == (([1, 0], [1, 0]), 8)
+    await fail(rig, crew, FIRST, 1)
+    await move(rig, crew, FIRST, 1, "c3")
+    await rig.run_epoch(crew, 3)
+    assert (await restarts_of(crew), budget(rig)) == (([1, 0], [1, 0]), 7)
+    assert await rig.events("JobLeavesDomain") == []
+
+
 async def test_bad_nodes_of_several_jobs_recreate_none(rig: Rig) -> None:
     """Each rack has one bad node, which is avoided; both Jobs stay."""
     crew = await started(rig, racks())
