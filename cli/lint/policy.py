@@ -117,8 +117,8 @@ def _node_sentences(jobset: JobSet) -> Iterator[str]:
     yield "A Pod whose failure makes its node bad is replaced. If no other node is free, it may return there."
     if any(finds_domain(jobset, job) for job in jobset.replicated_jobs if not job.has_opted_out):
         yield (
-            "A Job with a domain of its own is created anew if a bad node cannot be avoided there: more of its nodes "
-            f"are bad than {jobset.bad_nodes.percent} % (one always may be), or the domain has no other node."
+            "A Job with a domain of its own is created anew if a bad node cannot be avoided there: more than "
+            f"{jobset.bad_nodes.percent} % of its nodes are bad (one always may be), or the domain has no other node."
         )
 
 

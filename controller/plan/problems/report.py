@@ -115,7 +115,7 @@ def bad_scope(jobset: JobSet) -> Iterator[str]:
         text = (
             f"{where}: expected one of {expected}, saw {wanted[:63]!r}; the jobset restarts as {jobset.restart_scope}"
         )
-        apart = f"; jobs that restart each for itself are replicatedJobs of one job each, and {BY_REPLICATED_JOB}"
+        apart = f"; for jobs that each restart alone, give each a replicatedJob of its own and use {BY_REPLICATED_JOB}"
         yield text + (apart if wanted == "Job" else "")
     elif wanted != BY_JOBSET and not jobset.is_in_place:
         yield f"{where}: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has no effect; remove it"

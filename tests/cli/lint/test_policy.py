@@ -208,7 +208,7 @@ def test_that_a_job_leaves_its_domain_is_told(strategy: str | None) -> None:
     sentences = policy_sentences(annotated(BAD_NODES="2/3600/20", EXCLUSIVE_TOPOLOGY="rack", **strategies))
     told = [one for one in sentences if one.startswith("A Job with a domain of its own is created anew")]
     assert bool(told) is (strategy is None)
-    assert all("than 20 % (one always may be)" in one for one in told)
+    assert all("more than 20 % of its nodes are bad (one always may be)" in one for one in told)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_jobset_that_is_not_divided_is_as_before(by: str | None) -> None:
     ("by", "later", "words"),
     [
         ("Pod", "Pod", "expected one of JobSet, Group, ReplicatedJob, saw 'Pod'; the jobset restarts as JobSet"),
-        ("Job", "Job", "jobs that restart each for itself are replicatedJobs of one job each, and ReplicatedJob"),
+        ("Job", "Job", "for jobs that each restart alone, give each a replicatedJob of its own and use ReplicatedJob"),
         ("Group", "ReplicatedJob", "expected Group, with which the jobset began, saw ReplicatedJob"),
         ("Group", None, "expected Group, with which the jobset began, saw JobSet"),
         (None, "Group", "expected JobSet, with which the jobset began, saw Group"),
