@@ -13,8 +13,16 @@ from tests.mistakes.mistake import instead_of
 from tests.mutants.mutant import Area, Mutant
 
 
-def _forgets_what_was(original: Callable[..., str], self: _EpochFiles, epoch: int | None) -> str:
-    problem = original(self, epoch)
+def _keeps_what_is_there(
+    original: Callable[..., str], self: ProgressFolder, epoch: int | None, *, runs: bool = False
+) -> str:
+    return self._files.begin(epoch, lambda _: runs)
+
+
+def _forgets_what_was(
+    original: Callable[..., str], self: _EpochFiles, epoch: int | None, counts: Callable[[str], bool]
+) -> str:
+    problem = original(self, epoch, counts)
     self._before = {}
     return problem
 
@@ -34,7 +42,7 @@ WATCHDOG = (
         "stale progress: files of the last epoch count in the next one",
         Area.WATCHDOG,
         (
-            instead_of(ProgressFolder.begin, lambda original, self, epoch: self._files.begin(epoch)),
+            instead_of(ProgressFolder.begin, _keeps_what_is_there),
             instead_of(_EpochFiles.begin, _forgets_what_was),
             instead_of(parse_progress, lambda original, content: replace(original(content), epoch=None)),
         ),
