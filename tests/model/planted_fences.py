@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace as replace_config
 from typing import Any, Final
 
 from inplace.common.bare.record import replace
@@ -21,6 +22,11 @@ def _skips_nothing(original: Callable[..., None], self: Ledger, uid: str) -> Non
     vanished = self._vanished
     original(self, uid)
     self._vanished = vanished
+
+
+def _gives_up_again(original: Callable[..., bool], self: Ledger, record: Any) -> bool:
+    is_of_this_epoch = record.expected and record.epoch == self.synced > 0
+    return original(self, record) or bool(is_of_this_epoch and record.pod.given_up)
 
 
 def _renewed_when(over: Verdict) -> Mistake:
@@ -53,6 +59,12 @@ FENCE_BUGS: Final = (
         "ledger: the epoch that a fenced ghost waits for is not skipped",
         FENCED,
         instead_of(Ledger.fence, _skips_nothing),
+    ),
+    Bug(
+        "ledger: a Pod that is given up ends each epoch that it announces",
+        replace_config(FENCED, stale=1),
+        instead_of(Ledger._has_broken, _gives_up_again),
+        slow=True,
     ),
     dropped("an announcement on a Pod that is being deleted counts", "leaving", FENCED),
     Bug("lease: renewed although the epoch is over", explore_promises, _renewed_when(Verdict.DEPRECATED)),
