@@ -133,6 +133,7 @@ class Agent:
             on_view=self.take,
             on_limits=deps.stalls.take_limits if deps.stalls is not None else lambda _: None,
             on_saving=self._ask_to_save,
+            on_stacks=worker.take_stacks,
             on_problem=lambda problem: self._note_problem("watch", problem),
             before_watch=self._until_announced,
         )

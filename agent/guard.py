@@ -63,6 +63,8 @@ from inplace.common.protocol.link import (
     LineReader,
     Signal,
     Started,
+    TakesStacks,
+    TakeStacks,
     Unfit,
     line_of,
 )
@@ -335,8 +337,10 @@ class Guard:
                 if self._state.phase == RUNNING:
                     self._host.cut("the worker is to end")
                 self._take(AgentSignal(message.number))
-            elif isinstance(message, Examine) and self._options.on_stall:
+            elif isinstance(message, Examine):
                 self._examine(message)
+            elif isinstance(message, TakeStacks):
+                self._host.take_stacks(message.request)
             elif isinstance(message, Hello) and message.version == LINK_PROCESS:
                 self._take(StayOn())
             elif isinstance(message, Leaving):
@@ -349,8 +353,12 @@ class Guard:
             self._take(LinkEnded())
 
     def _examine(self, asked: Examine) -> None:
-        """Look at a worker that hangs; the agent waits for the end of that."""
-        if self._state.phase == RUNNING:
+        """Look at a worker that hangs; the agent waits for the end of that. Its first question is another one."""
+        if asked == Examine(0, 0):
+            self._tell(TakesStacks())
+        elif not self._options.on_stall:
+            return
+        elif self._state.phase == RUNNING:
             self._host.examine(asked.pid, asked.silent_s)
         else:
             self._tell(Examines())

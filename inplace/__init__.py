@@ -1,8 +1,10 @@
 """In-place restart for distributed training on Kubernetes; in the source tree, the folders here are links.
 
 A training script imports this package for `progress`, `busy`, `ready` and `save_requested`. They load at their first
-use, because agents import it too.
+use, because agents import it too. A worker's process, which has an epoch, also lets itself be asked where it is.
 """
+
+import os
 
 TYPE_CHECKING = False  # type checkers take a name like this for True; importing typing would cost an agent's start
 
@@ -29,3 +31,9 @@ else:
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return globals()[name]
+
+
+if "INPLACE_EPOCH" in os.environ:
+    from inplace.rank_stacks import answer_questions
+
+    answer_questions()

@@ -139,6 +139,10 @@ class RankFile:
         else:
             self._phases.clear()  # the parent's
         self._fd, self._pid, self._has_begun = -1, os.getpid(), False
+        if "INPLACE_EPOCH" in os.environ:
+            from inplace.rank_stacks import answer_questions
+
+            answer_questions()  # a forked rank, or one whose epoch came late
         self._is_off = not os.environ.get("INPLACE_PROGRESS_DIR")
         epoch = os.environ.get("INPLACE_EPOCH", "")
         self._head = b"v1 %d" % int(epoch) if _is_number(epoch) else b"v1 -"

@@ -66,6 +66,9 @@ def ready() -> RankStart:
             _wait(fd)
         except BaseException as error:  # noqa: BLE001 - a script that went on behind it would train beside the worker
             _end(NOT_WAITING, f"inplace.ready() was interrupted by {type(error).__name__}")
+        from inplace.rank_stacks import answer_questions
+
+        answer_questions()
     elif word == TELL and fd >= 0:
         _say(fd, READY)
     return RankStart(number_in("INPLACE_EPOCH") or 0, _rank(), _text("COORDINATOR") or _text("MASTER_ADDR"))

@@ -41,7 +41,7 @@ _UNREADABLE: Final = (
     IndexError,
     RecursionError,
 )  # somebody else's JSON
-_LIMIT_CHARACTERS_MAX: Final = 40  # the longest number that makes sense has 8
+_TEXT_CHARACTERS_MAX: Final = 40  # the longest number that makes sense has 15
 
 
 @record
@@ -51,6 +51,7 @@ class Seen:
     Args:
         status: the protocol's fields under their wire names.
         limits: the texts of the watchdog's two limits, between steps and for the start; None is no annotation.
+        stacks: the text of the last request for stacks; None is no annotation.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Seen:
     status: dict[str, Any]
     in_place: bool
     limits: tuple[str | None, str | None] = (None, None)
+    stacks: str | None = None
 
 
 @record
@@ -160,6 +162,7 @@ class JobSetEvents:
                 cells[at[wire.COLUMN_DISABLED]],
             ),
             limits=_limits(*(cells[at[name]] if name in at else None for name in _LIMIT_COLUMNS)),
+            stacks=_text(cells[at[wire.COLUMN_STACKS]] if wire.COLUMN_STACKS in at else None),
         )
 
 
@@ -227,6 +230,7 @@ def _plain(obj: dict[str, Any]) -> Seen:
             policy.get("restartStrategy"), annotations.get(wire.RESTART_IN_PLACE), annotations.get(wire.DISABLE)
         ),
         limits=_limits(annotations.get(wire.STALL_AFTER), annotations.get(wire.START_STALL_AFTER)),
+        stacks=_text(annotations.get(wire.STACKS_REQUESTED)),
     )
 
 
@@ -236,9 +240,13 @@ def _in_place(strategy: object, annotation: object, disabled: object) -> bool:
 
 
 def _limits(between_steps: object, of_start: object) -> tuple[str | None, str | None]:
-    """Return the texts of two annotations, as far as anybody needs to read them."""
-    texts = [None if value is None else str(value)[:_LIMIT_CHARACTERS_MAX] for value in (between_steps, of_start)]
-    return texts[0], texts[1]
+    """Return the texts of two annotations."""
+    return _text(between_steps), _text(of_start)
+
+
+def _text(value: object) -> str | None:
+    """Return the text of an annotation, as far as anybody needs to read it."""
+    return None if value is None else str(value)[:_TEXT_CHARACTERS_MAX]
 
 
 def _bookmark(obj: dict[str, Any]) -> Bookmark:

@@ -39,6 +39,8 @@ from inplace.common.kube.http.request import Transport, TransportError
 from inplace.common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
 from inplace.common.protocol.agent import View
 from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire.names import STACKS_REQUESTED
+from inplace.common.wire.stacks import parse_request
 
 _NOT_ACCEPTABLE: Final = 406
 
@@ -55,6 +57,7 @@ class JobSetWatch:
         on_view: called with each view, in order.
         on_limits: called BEFORE each view with the texts of the watchdog's limits.
         on_saving: called AFTER a view with the epoch whose workers are asked to save, if it says one.
+        on_stacks: called with the id of a request for stacks that came after the first view.
         on_problem: called with the words of what is wrong, None when it works again.
         before_watch: awaited before each watch; returns when no other request needs the connection.
     """
@@ -72,6 +75,7 @@ class JobSetWatch:
         on_view: Callable[[View], None],
         on_limits: Callable[[tuple[str | None, str | None]], None],
         on_saving: Callable[[int], object],
+        on_stacks: Callable[[int], object],
         on_problem: Callable[[str | None], None],
         before_watch: Callable[[], Awaitable[None]],
     ) -> None:
@@ -84,10 +88,12 @@ class JobSetWatch:
         self._on_view = on_view
         self._on_limits = on_limits
         self._on_saving = on_saving
+        self._on_stacks = on_stacks
         self._on_problem = on_problem
         self._before_watch = before_watch
         self._budget = budget
         self._uid = config.jobset_uid
+        self._stacks: str | None = ""  # the last request's text; "" before the first view
         self._version = ""  # resume from here; "" begins anew
         self._consistent = begins_consistent(config)  # the next list is, or the last one was, a consistent read
         self._as_table = config.prefer_table
@@ -227,6 +233,17 @@ class JobSetWatch:
         self._on_view(view)
         if (epoch := saving_epoch_of(seen, self._config.restart_scope)) is not None:
             self._on_saving(epoch)
+        self._note_stacks(seen.stacks)
+
+    def _note_stacks(self, text: str | None) -> None:
+        """Take a request for stacks, once; one that is older than this process asked the worker before."""
+        before, self._stacks = self._stacks, text
+        if text is None or before in ("", text):
+            return
+        try:
+            self._on_stacks(parse_request(text))
+        except RemoteProtocolError as error:
+            self._log.warning("stacks_request_refused", message=f"{STACKS_REQUESTED}: {error}", then="nobody is asked")
 
     def _is_ours(self, seen: Seen | Deleted) -> bool:
         """Say whether this is the JobSet this Pod belongs to."""

@@ -94,6 +94,10 @@ class LinkedWorker:
         """Let the guards look at their workers."""
         return await self._side_jobs.examine(stalled, pid)
 
+    def take_stacks(self, request: int) -> None:
+        """Let the guards look at their workers."""
+        self._side_jobs.take_stacks(request)
+
     def runs(self) -> bool:
         """Say whether some guard's worker runs."""
         return self._machine.runs()
@@ -113,6 +117,7 @@ class LinkedWorker:
 
     def greeted(self, peer: int) -> None:
         """Take in a connection."""
+        self._side_jobs.greeted(peer)
         self._take(Greeted(peer))
 
     def heard(self, peer: int, message: Message) -> None:

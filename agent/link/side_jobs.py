@@ -3,7 +3,8 @@ What the guards of this Pod run beside their workers, as their agent asks and wa
 
 The check of `--before-announce`: the agent waits for as many guards as CHECKS_BEFORE_ANNOUNCE says. A guard ends its
 container if its check failed; then the agent lets the other guards end theirs, so that the Pod ends and is replaced.
-The command of `--on-stall`: each guard looks into its own container, where the agent cannot see the processes.
+The command of `--on-stall`: each guard looks into its own container, where the agent cannot see the processes. Stacks:
+the same, and nobody waits for them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from inplace.agent.report.log import Log
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.int32 import INT32_MAX
-from inplace.common.protocol.link import Checking, Examine, Examines, Fit, Message, Unfit
+from inplace.common.protocol.link import (
+    Checking,
+    Examine,
+    Examines,
+    Fit,
+    Message,
+    TakesStacks,
+    TakeStacks,
+    Unfit,
+)
 from inplace.common.protocol.stall import Stalled
 
 CHECK_ANSWER_S: Final = 5.0  # a guard kills a check that takes too long, and says so
@@ -41,10 +51,13 @@ class SideJobs:
         self._is_unfit = False
         self._changed = asyncio.Event()
         self._asked: dict[int, asyncio.Event] = {}  # connection with a command -> that does not run
+        self._take_stacks: set[int] = set()  # connections of guards that know the word
 
     def heard(self, peer: int, message: Message) -> bool:
         """Take in where a guard's check or command stands; say whether the message was about that."""
-        if isinstance(message, Examines):
+        if isinstance(message, TakesStacks):
+            self._take_stacks.add(peer)
+        elif isinstance(message, Examines):
             self._asked.setdefault(peer, asyncio.Event()).set()
         elif isinstance(message, Checking | Fit | Unfit):
             self._take(peer, message)
@@ -52,8 +65,18 @@ class SideJobs:
             return False
         return True
 
+    def greeted(self, peer: int) -> None:
+        """Ask a new guard whether it takes stacks; no worker of it runs yet, so an older one does nothing."""
+        self._server.tell(peer, Examine(0, 0))
+
+    def take_stacks(self, request: int) -> None:
+        """Let each guard that can write its worker's stacks to the log."""
+        for peer in self._take_stacks:
+            self._server.tell(peer, TakeStacks(request))
+
     def left(self, peer: int) -> None:
         """Take in the end of a connection."""
+        self._take_stacks.discard(peer)
         self._forget(peer)
         self._changed.set()
         if asked := self._asked.pop(peer, None):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from inplace.agent.report.log import Log
     from inplace.agent.start.arguments import GuardOptions, RunOptions
     from inplace.agent.worker.check import Check
+    from inplace.agent.worker.stacks_command import StacksCommand
     from inplace.agent.worker.stall_command import StallCommand
     from inplace.agent.worker.standby import Memory, Readers, Standby
 
@@ -91,6 +92,7 @@ class WorkerHost:
         self._is_childless = True
         self._check: Check | None = None  # until nothing of it is left
         self._stall_command: StallCommand | None = None  # until it is reaped
+        self._stacks: StacksCommand | None = None  # from the first request on
         self._standby: Standby | None = None
         self._hold_s: float | None = None  # when the standby has something to do
         self._swept: Callable[[bool], None] | None = None  # called when nothing is left, or something survives
@@ -172,6 +174,14 @@ class WorkerHost:
         else:
             self._stall_command = command
 
+    def take_stacks(self, request: int) -> None:
+        """Write where the worker's ranks are to the log, soon; see `agent.worker.stacks_command`."""
+        if self._stacks is None:
+            from inplace.agent.worker.stacks_command import StacksCommand
+
+            self._stacks = StacksCommand(self._env, self._log)
+        self._stacks.ask(request, self.main, self._own)
+
     def cut(self, why: str) -> None:
         """Kill the commands beside the worker, if they run. The owner does not hear of a check that was killed."""
         if self._check is not None:
@@ -179,6 +189,8 @@ class WorkerHost:
             self._check.kill()
             self._check = None
             self._sweep(_do_nothing)
+        if self._stacks is not None:
+            self._stacks.kill()
         if self._stall_command is not None:
             self._log.info("stall_command_killed", why=why)
             self._stall_command.kill()
@@ -200,7 +212,8 @@ class WorkerHost:
         """Return when `go_on` has something to do, of the monotonic clock; None: not before a child ends."""
         check_s = self._check.by_s if self._check is not None else None
         command_s = self._stall_command.by_s if self._stall_command is not None else None
-        dues_s = [at_s for at_s in (self._look_s, self._hold_s, check_s, command_s) if at_s is not None]
+        stacks_s = self._stacks.due_s if self._stacks is not None else None
+        dues_s = [at_s for at_s in (self._look_s, self._hold_s, check_s, command_s, stacks_s) if at_s is not None]
         return min(dues_s) if dues_s else None
 
     def go_on(self) -> None:
@@ -212,6 +225,8 @@ class WorkerHost:
             self._end_check(None)
         if self._stall_command is not None:
             self._stall_command.go_on(now_s)
+        if self._stacks is not None:
+            self._stacks.go_on(now_s, self.main, self._own)
         if self._standby is not None and self._hold_s is not None and now_s >= self._hold_s:
             wait_s = self._standby.go_on(self._spawn, now_s)
             self._hold_s = None if wait_s is None else now_s + wait_s
@@ -282,6 +297,8 @@ class WorkerHost:
             self._owner.worker_examined(command.problem_of(code))
         elif self._check is not None and pid == self._check.pid:
             self._end_check(code)
+        elif self._stacks is not None and pid == self._stacks.pid:
+            self._stacks.ended(code)
 
     def _tell_gone(self, entirely: bool) -> None:
         self._owner.worker_gone(entirely=entirely)

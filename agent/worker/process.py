@@ -109,6 +109,10 @@ class WorkerProcess:
         finally:
             self._drive(self._host.cut, "the worker is to end")
 
+    def take_stacks(self, request: int) -> None:
+        """Let the host look at the run's processes."""
+        self._drive(self._host.take_stacks, request)
+
     def runs(self) -> bool:
         """Say that it runs: it is only asked between start and end."""
         return True

@@ -85,6 +85,13 @@ class Worker(Protocol):
             What went wrong, "" when nothing did; None: there is no command.
         """
 
+    def take_stacks(self, request: int) -> None:
+        """Let where the worker's ranks are be written to its log, at most each `common.wire.stacks.ANSWER_S_MIN`.
+
+        Args:
+            request: its id, or SILENCE.
+        """
+
     def runs(self) -> bool:
         """Say whether the worker's silence means something: it was started, and its Pod does not end."""
 

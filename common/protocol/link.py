@@ -6,6 +6,9 @@ The lines that an agent and its guard exchange over the link: a Unix socket in a
     agent -> guard   lifted EPOCH          the worker may start; epoch 0 when in-place restart is off
                      signal NUMBER         depth 2: end the worker by this signal, and stay
                      examine PID SECONDS   the worker hangs for so long: run the command for that; 0 is no known process
+                     examine 0 0           the first line: say takes-stacks, if that is known here
+                     take-stacks REQUEST   only to a guard that takes stacks: write them to the worker's log; the number
+                                           is the request's, 0 for the watchdog's
                      leaving               the agent's process ends now: end the worker
     guard -> agent   started EPOCH         the worker's process runs
                      failed EPOCH CODE     the worker ended, and the group must restart
@@ -16,6 +19,7 @@ The lines that an agent and its guard exchange over the link: a Unix socket in a
                      examines              there is such a command, and it does not run; said after each run, too
                      checking MILLISECONDS a check runs here, for so long at most: announce nothing before it is over
                      fit                   no check runs here any more, and the last one let this Pod join
+                     takes-stacks          this guard knows take-stacks, which an older one would refuse
     both             unfit                 a check failed here, or in another container: this Pod ends
 
 The end of the connection is a message, too: to the guard it says that the agent left, to the agent that the worker's
@@ -38,6 +42,7 @@ LINK_PROCESS: Final = 2
 LINE_BYTES_MAX: Final = 64  # the longest line, "failed 2147483647 255", has 21
 CODE_MAX: Final = 255
 SIGNAL_MAX: Final = 64  # SIGRTMAX
+REQUEST_MAX: Final = 10**15 - 1  # as `common.wire.stacks` has it
 
 
 @record
@@ -67,6 +72,13 @@ class Examine:
 
     pid: int
     silent_s: int
+
+
+@record
+class TakeStacks:
+    """Write the stacks of the worker's ranks to its log; `request` is an id of `common.wire.stacks`."""
+
+    request: int
 
 
 @record
@@ -129,6 +141,11 @@ class Fit:
 
 
 @record
+class TakesStacks:
+    """The guard knows `TakeStacks`."""
+
+
+@record
 class Unfit:
     """A check failed, and this Pod ends."""
 
@@ -149,6 +166,8 @@ _MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
     "checking": (Checking, (INT32_MAX,)),
     "fit": (Fit, ()),
     "unfit": (Unfit, ()),
+    "take-stacks": (TakeStacks, (REQUEST_MAX,)),
+    "takes-stacks": (TakesStacks, ()),
 }
 _WORDS: Final = {message: word for word, (message, _) in _MESSAGES.items()}
 Message = (
@@ -166,6 +185,8 @@ Message = (
     | Checking
     | Fit
     | Unfit
+    | TakeStacks
+    | TakesStacks
 )
 
 

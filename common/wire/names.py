@@ -87,6 +87,9 @@ NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help:
 STALL_AFTER: Final = "inplace.dev/stall-after"
 START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
 
+# Ours, on the JobSet (docs/adr/0099): ask every worker once for its stacks; the value is the Unix time in milliseconds.
+STACKS_REQUESTED: Final = "inplace.dev/stacks-requested"  # its grammar is common/wire/stacks.py's
+
 # Ours, on the JobSet and its Pods: for how many seconds a worker may save before a planned stop (docs/adr/0069); after
 # how many failures of its worker in a row a Pod gets clean containers (docs/adr/0064).
 SAVE_WITHIN: Final = "inplace.dev/save-within"
@@ -170,6 +173,7 @@ COLUMN_UID: Final = "UID"
 COLUMN_SCOPED: Final = "ScopedEpochs"  # JSON, as the server prints a list
 COLUMN_STALL_AFTER: Final = "StallAfter"
 COLUMN_START_STALL_AFTER: Final = "StartStallAfter"
+COLUMN_STACKS: Final = "Stacks"
 
 # Kubernetes' own, on a Pod of a Job with backoffLimitPerIndex: how often its index failed before it, and how often of
 # that the Job's podFailurePolicy ignored it. Its replacement waits 10 s x 2^n (docs/adr/0091).

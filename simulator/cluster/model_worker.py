@@ -130,6 +130,9 @@ class SupervisedWorker:
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
         """Have no command."""
 
+    def take_stacks(self, request: int) -> None:
+        """Have none."""
+
     def runs(self) -> bool:
         """Say whether it runs."""
         return self._run is not None and not self._run.ended.done()

@@ -232,6 +232,7 @@ def jobset(
     scopes: list[dict[str, Any]] | None = None,
     limits: tuple[str | None, str | None] | None = None,
     saving: int | None = None,
+    stacks: str | None = None,
 ) -> Step:
     """Show the JobSet, as an event or a list: a Table row, or a whole object when no Table was asked for.
 
@@ -255,6 +256,10 @@ def jobset(
             row["rows"][0]["cells"] += limits
             texts = dict(zip((wire.STALL_AFTER, wire.START_STALL_AFTER), limits, strict=True))
             whole["metadata"]["annotations"] |= {name: text for name, text in texts.items() if text is not None}
+        if stacks is not None:
+            row["columnDefinitions"].append({"name": wire.COLUMN_STACKS})
+            row["rows"][0]["cells"].append(stacks)
+            whole["metadata"]["annotations"][wire.STACKS_REQUESTED] = stacks
         if not exchange.request.is_list:
             await exchange.chunk(line(kind, row if exchange.wants_table else whole))
         elif exchange.wants_table:

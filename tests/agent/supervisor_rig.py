@@ -51,15 +51,16 @@ class Supervised:
     folder: Path
     server: ScriptedServer
     child: asyncio.subprocess.Process
-    views: asyncio.Queue[tuple[int, int, Limits, int | None]]
+    views: asyncio.Queue[tuple[int, int, Limits, int | None, str | None]]
     limits: Limits = None
     saving: int | None = None  # the epoch whose workers are asked to save
+    stacks: str | None = None  # the last request for stacks
     patched: int = 0
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def show(self, synced: int, deprecated: int) -> None:
         """Let the open watch show a status."""
-        self.views.put_nowait((synced, deprecated, self.limits, self.saving))
+        self.views.put_nowait((synced, deprecated, self.limits, self.saving, self.stacks))
 
     async def announced(self) -> int:
         """Wait for the next announcement; return its epoch."""
@@ -119,27 +120,41 @@ class Supervised:
 
 @asynccontextmanager
 async def supervised(
-    folder: Path, worker: str | list[str], *options: str, server: ScriptedServer | None = None, **env: str
+    folder: Path,
+    worker: str | list[str],
+    *options: str,
+    server: ScriptedServer | None = None,
+    stacks: str | None = None,
+    **env: str,
 ) -> AsyncIterator[Supervised]:
-    """Run `inplace-agent run` with a Python program, or a command, as its worker."""
-    views: asyncio.Queue[tuple[int, int, Limits, int | None]] = asyncio.Queue()
+    """Run `inplace-agent run` with a Python program, or a command, as its worker.
+
+    Args:
+        folder: of the worker's notes.
+        worker: what it runs.
+        options: of the supervisor.
+        server: None is one that follows the `Supervised`.
+        stacks: a request for stacks that is there before the agent is.
+        env: of the supervisor.
+    """
+    views: asyncio.Queue[tuple[int, int, Limits, int | None, str | None]] = asyncio.Queue()
 
     async def follow(exchange: Exchange) -> None:
         version = 10
         while True:
-            synced, deprecated, limits, saving = await views.get()
+            synced, deprecated, limits, saving, stacks = await views.get()
             version += 1
-            await jobset(synced, deprecated, rv=version, limits=limits, saving=saving)(exchange)
+            await jobset(synced, deprecated, rv=version, limits=limits, saving=saving, stacks=stacks)(exchange)
 
     (folder / "notes").mkdir(exist_ok=True)
     command = [sys.executable, "-c", PRELUDE + worker] if isinstance(worker, str) else worker
-    async with server or ScriptedServer(lists=[jobset(0, rv=10)], watches=[(follow,)]) as running:
+    async with server or ScriptedServer(lists=[jobset(0, rv=10, stacks=stacks)], watches=[(follow,)]) as running:
         own = {MARK: str(folder), "NOTES": str(folder / "notes")}
         async with process(
             environment(folder, running, **own, **env), *COMMAND, "run", *options, "--", *command
         ) as child:
             try:
-                yield Supervised(folder, running, child, views)
+                yield Supervised(folder, running, child, views, stacks=stacks)
             finally:  # BEFORE the wait for the end of the output, which the worker holds open too
                 with suppress(ProcessLookupError):
                     child.kill()

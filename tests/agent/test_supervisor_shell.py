@@ -55,6 +55,9 @@ class UndeadWorker:
         """Note it."""
         self.signals.append(number)
 
+    def take_stacks(self, request: int) -> None:
+        """Have none."""
+
     async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
         """Have no command."""
 

@@ -153,6 +153,7 @@ def test_the_agents_columns_are_there() -> None:
         wire.COLUMN_SCOPED,
         wire.COLUMN_STALL_AFTER,
         wire.COLUMN_START_STALL_AFTER,
+        wire.COLUMN_STACKS,
     }
     assert {title for title, column in columns().items() if column.get("priority") == 1} == titles
     assert columns()[wire.COLUMN_DISABLED]["jsonPath"] == (
@@ -165,6 +166,7 @@ def test_the_agents_columns_are_there() -> None:
     assert columns()[wire.COLUMN_START_STALL_AFTER]["jsonPath"] == (
         r".metadata.annotations['inplace\.dev/start-stall-after']"
     )
+    assert columns()[wire.COLUMN_STACKS]["jsonPath"] == r".metadata.annotations['inplace\.dev/stacks-requested']"
     assert columns()[wire.COLUMN_SYNCED]["jsonPath"] == f".status.{wire.SYNCED_EPOCH}"
     assert columns()[wire.COLUMN_DEPRECATED]["jsonPath"] == f".status.{wire.DEPRECATED_EPOCH}"
     assert columns()[wire.COLUMN_CURRENT]["jsonPath"] == f".status.{wire.CURRENT_ATTEMPT}"

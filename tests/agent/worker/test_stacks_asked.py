@@ -1,0 +1,181 @@
+"""A request for stacks: from the JobSet to the lines of the worker's log, in every mode, at a bounded pace."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inplace.agent.link.side_jobs import SideJobs
+from inplace.agent.start.arguments import RunOptions
+from inplace.agent.worker import stacks_command
+from inplace.common.kube.clock import LoopClock
+from inplace.common.protocol.link import Examine, Examines, Message, TakesStacks, TakeStacks, line_of
+from inplace.common.wire.stacks import SILENCE
+from tests.agent.rig import NotedLog, SilentServer
+from tests.agent.supervisor_rig import Supervised, main_of, running, supervised
+from tests.agent.test_guard import agent_at, guarded
+from tests.agent.worker.test_host import Owner
+
+ASKS = "import inplace\ninplace.progress(int(os.environ['INPLACE_EPOCH']))\ndef read():\n  note('main')\n"
+STEPS = ASKS + "  while True: time.sleep(3600)\nread()\n"
+REQUEST = 1_764_284_140_123
+
+
+async def request(group: Supervised, text: str) -> None:
+    """Let the JobSet carry a request."""
+    group.stacks = text
+    group.show(1, 0)
+
+
+@pytest.mark.asyncio
+async def test_a_supervisor_answers_each_request_once(tmp_path: Path) -> None:
+    """The lines are in the container's log; the worker goes on, and nothing is sent to the API server for it."""
+    async with supervised(tmp_path, STEPS, RANK="3") as group:
+        await running(group)
+        sent = len(group.server.received)
+        await request(group, str(REQUEST))
+        (taken,) = await group.said("stacks_taken")
+        assert (taken["request"], taken["ranks"]) == (REQUEST, 1)
+        (stack,) = group.logged("stack")
+        assert (stack["frames"][0].split()[0], stack["rank"], stack["by"]) == ("read", "rank-3", "faulthandler")
+        group.show(1, 0)
+        assert len(group.server.received) == sent
+        os.kill(main_of(group), signal.SIGKILL)
+        assert await group.announced() == 2
+        group.child.kill()
+
+
+@pytest.mark.asyncio
+async def test_a_request_from_before_the_agent_is_not_answered(tmp_path: Path) -> None:
+    """It asked another worker. One that nobody can read is told, and changes nothing."""
+    async with supervised(tmp_path, STEPS, stacks="5") as group:
+        await running(group)
+        await request(group, "soon")
+        (refused,) = await group.said("stacks_request_refused")
+        assert "expected the Unix time in milliseconds, saw 'soon'" in refused["message"]
+        await request(group, "6")
+        (taken,) = await group.said("stacks_taken")
+        assert taken["request"] == 6
+        group.child.kill()
+
+
+@pytest.mark.asyncio
+async def test_a_guard_answers_for_its_agent(tmp_path: Path) -> None:
+    """The agent asks over the link, and the lines are in the log of the worker's container."""
+    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, STEPS, RANK="3") as group:
+        agent.link.lift(1)
+        main = int(await group.noted("main"))
+        agent.link.take_stacks(REQUEST)
+        assert group.child.stderr is not None
+        lines = list[dict[str, Any]]()
+        while not any(line["event"] == "stacks_taken" for line in lines):
+            lines.append(json.loads(await asyncio.wait_for(group.child.stderr.readline(), 20)))
+        (stack,) = (line for line in lines if line["event"] == "stack")
+        assert (stack["request"], stack["pid"], stack["frames"][0].split()[0]) == (REQUEST, main, "read")
+        assert not agent.log.lines
+        agent.link.leave()
+        assert (await group.finished())[0] == 143
+
+
+class Guards(SilentServer):
+    """Notes what guards are told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, Message]] = []
+
+    def tell(self, peer: int, message: Message) -> None:
+        """Note it."""
+        self.told.append((peer, message))
+
+    def tell_all(self, message: Message) -> None:
+        """Say nothing to all of them."""
+        raise AssertionError(message)
+
+
+def test_an_older_guard_hears_no_word_that_it_does_not_know() -> None:
+    """It would close the link, and end its worker. It is asked by a line that it knows and does nothing about."""
+    guards = Guards()
+    jobs = SideJobs(guards, checks=0, clock=LoopClock(), log=NotedLog())
+    jobs.greeted(0)
+    jobs.greeted(1)
+    assert guards.told == [(0, Examine(0, 0)), (1, Examine(0, 0))]
+    assert line_of(Examine(0, 0)) == b"examine 0 0\n"
+    assert jobs.heard(0, Examines())  # what an older one with a command says to it
+    assert jobs.heard(1, TakesStacks())
+    guards.told.clear()
+    jobs.take_stacks(REQUEST)
+    assert guards.told == [(1, TakeStacks(REQUEST))]
+    jobs.left(1)
+    jobs.take_stacks(REQUEST)
+    assert len(guards.told) == 1
+
+
+def _is_past(moment_s: float) -> bool:
+    return time.monotonic() > moment_s
+
+
+def _has_said(owner: Owner, answers: int) -> bool:
+    return len(owner.log.of("stacks_taken")) == answers
+
+
+def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process looks at a time, and the next one begins after ANSWER_S_MIN, for the newest request."""
+    monkeypatch.setattr(stacks_command, "ANSWER_S_MIN", 1.5)
+    began = list[tuple[float, str]]()
+
+    def spawn(command: list[str], _env: object) -> int:
+        began.append((time.monotonic(), command[-1]))
+        return os.posix_spawn("/bin/true", ["true"], {})
+
+    monkeypatch.setattr(stacks_command, "spawn", spawn)
+    owner = Owner(RunOptions(("/bin/sh", "-c", "exec sleep 1263")))
+    owner.host.start({})
+    for number in range(1, 7):
+        owner.host.take_stacks(number)
+        owner.host.take_stacks(SILENCE)
+        until_s = time.monotonic() + 0.2
+        owner.until(partial(_is_past, until_s))
+    owner.until(lambda: len(began) == 2)
+    assert [request for _, request in began] == ["1", "6"]
+    assert began[1][0] - began[0][0] >= 1.5
+    owner.host.signal(signal.SIGKILL)
+    owner.until(lambda: len(owner.heard) == 2)
+
+
+def test_what_looks_is_killed_when_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log says so, and the next request is answered."""
+    monkeypatch.setattr(stacks_command, "STACKS_S_MAX", 0.2)
+    monkeypatch.setattr(stacks_command, "ANSWER_S_MIN", 0.3)
+    monkeypatch.setattr(stacks_command, "_PROGRAM", "import time; time.sleep(1264)")
+    owner = Owner(RunOptions(("/bin/sh", "-c", "exec sleep 1265")))
+    owner.host.start({})
+    for number in (1, 2):
+        owner.host.take_stacks(number)
+        owner.until(partial(_has_said, owner, number))
+    assert [line["request"] for line in owner.log.of("stacks_taken")] == [1, 2]
+    assert owner.log.of("stacks_taken")[0]["message"] == "it did not end within 0.2 s, and was killed"
+    owner.host.signal(signal.SIGKILL)
+    owner.until(lambda: len(owner.heard) == 2)
+
+
+def test_a_worker_that_ends_leaves_nobody_who_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is left before the next announcement; without a worker the answer is that none runs."""
+    monkeypatch.setattr(stacks_command, "_PROGRAM", "import time; time.sleep(1266)")
+    monkeypatch.setattr(stacks_command, "ANSWER_S_MIN", 0.0)
+    owner = Owner(RunOptions((sys.executable, "-c", "import time; time.sleep(0.5)")))
+    owner.host.start({})
+    owner.host.take_stacks(1)
+    owner.until(lambda: len(owner.heard) == 2)
+    assert owner.heard == [("exited", 0), ("gone", True)]
+    owner.host.take_stacks(2)
+    assert [line["request"] for line in owner.log.of("stacks_taken")] == [1, 2]
+    assert owner.log.of("stacks_taken")[1]["message"] == "no worker runs"
