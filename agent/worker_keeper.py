@@ -128,7 +128,8 @@ class WorkerKeeper:
             self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._seeing_off = self._start_task(self._see_off())
         if self._stalls is not None:
-            watching = self._stalls.watch(self._take, self._worker.runs, self._worker.examine)
+            worker = self._worker
+            watching = self._stalls.watch(self._take, worker.runs, worker.examine, worker.take_stacks)
             self._watching = self._start_task(watching)
         return True
 

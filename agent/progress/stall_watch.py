@@ -113,6 +113,7 @@ class StallWatch:
         on_stall: Callable[[WorkerStalled], object],
         runs: Callable[[], bool] = lambda: True,
         examine: Examine | None = None,
+        take_stacks: Callable[[int], object] | None = None,
     ) -> None:
         """Look at the worker of `begin`, once there is a limit, until it stalls; see `Watchdog.watch`."""
         if not self._is_watched:
@@ -120,7 +121,9 @@ class StallWatch:
             assert self._watchdog is not None
             self._watchdog.begin(self._epoch, runs=True)
         assert self._watchdog is not None
-        await self._watchdog.watch(on_stall, runs, *([examine] if examine is not None else []))
+        from inplace.agent.progress.watchdog import examine_nothing, take_nothing
+
+        await self._watchdog.watch(on_stall, runs, examine or examine_nothing, take_stacks or take_nothing)
 
     def finish(self) -> str:
         """Look once more at the worker that ends; return how far it was, "" if nobody knows. See `Watchdog.finish`."""

@@ -34,12 +34,15 @@ from inplace.common.protocol.stall import (
     WorkerEnded,
     WorkerStarted,
     last_progress,
+    nears_stall,
     step,
 )
 from inplace.common.wire.last_progress import last_progress_text
+from inplace.common.wire.stacks import SILENCE
 
 BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; then this worker is not watched
 LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end
+STACKS_S_MIN: Final = 60.0  # from one request for stacks to the next: a worker may have a slow step again and again
 LAST_LOOK_S_MAX: Final = 0.05  # at the worker's end, on the way to its restart; one takes some 1 ms
 
 
@@ -90,6 +93,10 @@ def open_files(settings: WatchSettings, *, are_pids_ours: bool) -> Files:
     return ProgressFolder(settings.folder, _is_alive) if are_pids_ours else ProgressFolder(settings.folder)
 
 
+def take_nothing(_request: int) -> None:
+    """Take no stacks: nobody can."""
+
+
 async def examine_nothing(_stalled: Stalled, _pid: int | None) -> str | None:
     """Look at nothing: there is no command."""
 
@@ -124,6 +131,8 @@ class Watchdog:
         self._is_on = False
         self._has_begun = False  # the files of the newest worker are marked, and it has not ended
         self._problem = ""
+        self._is_seen = False  # the stacks of the present silence are taken
+        self._see_s = 0.0  # before, no more are
 
     def change(self, limits: StallSettings) -> None:
         """Let other limits hold from now on."""
@@ -159,6 +168,7 @@ class Watchdog:
         on_stall: Callable[[WorkerStalled], object],
         runs: Callable[[], bool] = lambda: True,
         examine: Examine = examine_nothing,
+        take_stacks: Callable[[int], object] = take_nothing,
     ) -> None:
         """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends.
 
@@ -166,6 +176,7 @@ class Watchdog:
             on_stall: told once.
             runs: says whether the worker runs now. While it does not, time does not count: its image may be on its way.
             examine: runs a command, if there is one, BEFORE the stall is told.
+            take_stacks: lets where the ranks are be written to the log, once in each long silence.
         """
         ran = runs()
         while self._is_on:
@@ -177,6 +188,7 @@ class Watchdog:
             look = await self._look()
             self._note(look.problem)
             self._state, actions = step(self._state, Looked(self._clock.monotonic_s(), look))
+            self._see(take_stacks)
             for action in actions:
                 if isinstance(action, LimitTooShort):
                     self._advise(action)
@@ -205,6 +217,15 @@ class Watchdog:
         self._state, _ = step(self._state, WorkerEnded(self._clock.monotonic_s()))
         self._is_on = self._has_begun = False
         return "" if progress is None else last_progress_text(progress)
+
+    def _see(self, take_stacks: Callable[[int], object]) -> None:
+        """Take the stacks while a rank is silent and nobody has told of it yet: no restart waits for them."""
+        now_s = self._clock.monotonic_s()
+        if not nears_stall(self._state):
+            self._is_seen = False
+        elif not self._is_seen and now_s >= self._see_s:
+            self._is_seen, self._see_s = True, now_s + STACKS_S_MIN
+            take_stacks(SILENCE)
 
     def _prepare(self, epoch: int, runs: bool) -> str:
         problem = self._files.prepare() if isinstance(self._files, ProgressFolder) else ""

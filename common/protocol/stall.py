@@ -30,6 +30,8 @@ from inplace.common.protocol.rank import (
 )
 
 RANKS_MAX: Final = 64  # four times the ranks of the largest node there is; bounds a look's cost and this state
+NEAR: Final = 0.75
+"""Of a limit. In a hung collective all Pods find the stall within a tenth of it: by then all have passed this share."""
 LATE_PERIODS: Final = 2.0  # a look after more than so many periods is late
 
 
@@ -206,6 +208,20 @@ def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...
         case Looked(now_s, look) if state.phase is not StallPhase.OFF and look.epoch == state.epoch:
             return _looked(state, now_s, look)
     return state, ()  # a look or a command that outlived its worker
+
+
+def nears_stall(state: StallState) -> bool:
+    """Say whether a rank has been silent for most of its limit: time to see where it is, BEFORE anybody ends it."""
+    if state.phase is not StallPhase.WATCHING:
+        return False
+    if not state.was_heard:
+        start_s = state.settings.start_stall_after_s
+        return start_s is not None and state.watched_s > NEAR * start_s
+    limits = ((rank, limit_s(rank, state.settings, state.watched_s)) for rank in state.ranks)
+    return any(
+        allowed_s is not None and state.watched_s - max(rank.changed_s, rank.excused_s) > NEAR * allowed_s
+        for rank, allowed_s in limits
+    )
 
 
 def last_progress(state: StallState, wall_s: float | None = None) -> LastProgress | None:

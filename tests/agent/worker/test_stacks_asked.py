@@ -20,6 +20,7 @@ from inplace.agent.worker import stacks_command
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Examine, Examines, Message, TakesStacks, TakeStacks, line_of
 from inplace.common.wire.stacks import SILENCE
+from tests.agent.progress.test_watchdog import told, watched
 from tests.agent.rig import NotedLog, SilentServer
 from tests.agent.supervisor_rig import Supervised, main_of, running, supervised
 from tests.agent.test_guard import agent_at, guarded
@@ -179,3 +180,18 @@ def test_a_worker_that_ends_leaves_nobody_who_looks(monkeypatch: pytest.MonkeyPa
     owner.host.take_stacks(2)
     assert [line["request"] for line in owner.log.of("stacks_taken")] == [1, 2]
     assert owner.log.of("stacks_taken")[1]["message"] == "no worker runs"
+
+
+@pytest.mark.asyncio
+async def test_the_stacks_of_a_silent_rank_are_taken_before_its_restart(tmp_path: Path) -> None:
+    """By itself, once, while the rank is silent and nobody has told of it; the restart does not wait for them."""
+    script = ASKS + "  for step in range(30): inplace.progress(step); time.sleep(0.02)\n  time.sleep(3600)\nread()\n"
+    async with watched(tmp_path, script, RANK="0", STALL_AFTER_S="4") as group:
+        await running(group)
+        failure = await told(group)
+        (stack,) = await group.said("stack")
+        await group.said("worker_failed")
+        events = [line["event"] for line in group.lines]
+        assert events.index("stacks_taken") < events.index("worker_stalled")
+        assert (stack["request"], stack["step"], stack["frames"][0].split()[0]) == (SILENCE, failure.step, "read")
+        group.child.kill()

@@ -29,6 +29,7 @@ from inplace.common.protocol.stall import (
     WorkerEnded,
     WorkerStarted,
     last_progress,
+    nears_stall,
     step,
 )
 from tests.common.protocol.worker_schedule import Write, healthy_schedule, look_times, watch
@@ -474,3 +475,29 @@ def test_what_cannot_be_is_a_bug() -> None:
         step(dog.state, WorkerStarted(6, 0.0))
     with pytest.raises(InvariantError, match="65 ranks"):
         dog.look(*(rank(str(number)) for number in range(RANKS_MAX + 1)))
+
+
+def test_a_long_silence_is_seen_well_before_it_is_a_stall() -> None:
+    """So every Pod of a hung collective has taken its stacks when the first one tells."""
+    dog = Watchdog()
+    dog.work(5)
+    near = list[bool]()
+    while not any(isinstance(action, Stalled) for action in dog.look(rank(number=5, changed=False))):
+        near.append(nears_stall(dog.state))
+    assert near == sorted(near)
+    assert 0.2 * len(near) < sum(near) < 0.3 * len(near)
+    assert not nears_stall(dog.state), "the stall is told: it is too late"
+
+
+def test_a_step_ends_the_silence() -> None:
+    """And a start without a step is one as well, but not without a limit for it."""
+    dog = Watchdog(BOTH)
+    for _ in range(95):
+        dog.look()
+    assert nears_stall(dog.state)
+    dog.look(rank(number=1))
+    assert not nears_stall(dog.state)
+    without = Watchdog(StallSettings(10.0))
+    for _ in range(95):
+        without.look()
+    assert not nears_stall(without.state)
