@@ -162,6 +162,35 @@ def logs(
 
 
 @app.command()
+def stacks(
+    jobset: JobSetName,
+    rank: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RANKS", help="Of these Pods alone, such as 3, 0-7 or 0-7,12."),
+    ] = None,
+    last: Annotated[
+        bool,
+        typer.Option("--last", help="Ask nobody. Show the newest stacks in the logs, such as those before a restart."),
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, max=300, help="Wait so many seconds for answers.")] = 15,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all threads.")] = False,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """Print where every rank is now.
+
+    Equal stacks are one group; the few that differ come first. Ranks that import inplace answer by themselves. Others
+    are looked at by py-spy where it is there, else through the kernel. No rank ends or stops because it is asked.
+    """
+    from inplace.cli.logs.logs import chosen_ranks
+    from inplace.cli.stacks.stacks import StacksOptions, run_stacks
+
+    options = StacksOptions(chosen_ranks(rank or ()), timeout, last, as_json)
+    raise typer.Exit(run_stacks(jobset, _target(context, kubeconfig, namespace), options))
+
+
+@app.command()
 def nodes(
     jobset: JobSetName,
     output: OutputOption = "table",

@@ -93,7 +93,8 @@ class JobSetWatch:
         self._before_watch = before_watch
         self._budget = budget
         self._uid = config.jobset_uid
-        self._stacks: str | None = ""  # the last request's text; "" before the first view
+        self._stacks: str | None = None  # the last request's text
+        self._has_seen = False  # a view: what it had was asked before this process began
         self._version = ""  # resume from here; "" begins anew
         self._consistent = begins_consistent(config)  # the next list is, or the last one was, a consistent read
         self._as_table = config.prefer_table
@@ -237,8 +238,9 @@ class JobSetWatch:
 
     def _note_stacks(self, text: str | None) -> None:
         """Take a request for stacks, once; one that is older than this process asked the worker before."""
-        before, self._stacks = self._stacks, text
-        if text is None or before in ("", text):
+        is_news = self._has_seen and text not in (None, self._stacks)
+        self._stacks, self._has_seen = text, True
+        if text is None or not is_news:
             return
         try:
             self._on_stacks(parse_request(text))

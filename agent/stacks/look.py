@@ -66,7 +66,8 @@ def main() -> int:
     found = look_at(ranks, find_program("py-spy", os.environ) or "")
     write_lines(found, request, lambda line: os.write(2, line))
     took_s = round(time.monotonic() - began_s, 3)
-    os.write(2, _line(TAKEN, {"request": request, "ranks": len(found), "took_s": took_s}))
+    fields = {"request": request, "ranks": len(found), "took_s": took_s}
+    os.write(2, f"{log_line(time.time(), 'info', TAKEN, fields)}\n".encode("ascii"))
     os._exit(0)  # a thread that hangs in /proc is not waited for
 
 
@@ -172,12 +173,12 @@ def _thread_line(one: Found, number: int, request: int) -> bytes:
     fields |= {"by": one.by, "state": one.state, "thread": thread.name}
     if number == 0:
         fields |= {"silent": one.silent, "message": one.note[:200] or None}
-    frames, left_out = fit(thread.frames, LINE_BYTES_MAX - len(_line(THREAD, fields)) - 50)
-    return _line(THREAD, fields | {"frames": frames, "left_out": left_out or thread.left_out})
+    frames, left_out = fit(thread.frames, LINE_BYTES_MAX - len(_line(fields)) - 50)
+    return _line(fields | {"frames": frames, "left_out": left_out or thread.left_out})
 
 
-def _line(event: str, fields: Mapping[str, Any]) -> bytes:
-    return log_line(time.time(), "info", event, fields).encode("ascii") + b"\n"
+def _line(fields: Mapping[str, Any]) -> bytes:
+    return log_line(time.time(), "info", THREAD, fields).encode("ascii") + b"\n"
 
 
 def _spied(py_spy: str, pid: int, by_s: float) -> tuple[list[Thread], str]:

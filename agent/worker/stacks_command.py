@@ -77,7 +77,7 @@ class StacksCommand:
     def kill(self) -> None:
         """Kill the process that looks; its end is reaped as any."""
         if self.pid:
-            self._why = "the worker ended meanwhile"
+            self._why = "it was cut short: the worker ends"
             kill_tree(self.pid)
 
     def ended(self, code: int) -> None:

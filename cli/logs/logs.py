@@ -81,7 +81,7 @@ def log_options(
         pattern = re.compile(grep) if grep is not None else None
     except re.error as error:
         raise BadParameter(f"expected a regular expression, saw {grep!r}: {error}", param_hint="--grep") from error
-    chosen = _parsed("--rank", parse_ranks, ranks) if ranks else ()
+    chosen = chosen_ranks(ranks)
     since_s = _parsed("--since", parse_duration, since) if since is not None else None
     options = LogOptions(epoch, chosen, pattern, since_s, follow, first_failed, everything, as_json)
     if first_failed and options.chooses:
@@ -90,6 +90,15 @@ def log_options(
     if follow and epoch is not None:
         raise BadParameter("expected one of --epoch and --follow, saw both", param_hint="--epoch")
     return options
+
+
+def chosen_ranks(texts: Sequence[str]) -> tuple[range, ...]:
+    """Return the ranks of --rank.
+
+    Raises:
+        BadParameter: they cannot be read.
+    """
+    return _parsed("--rank", parse_ranks, texts) if texts else ()
 
 
 def _parsed(option: str, parse: Callable[[T], R], text: T) -> R:

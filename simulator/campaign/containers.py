@@ -171,6 +171,9 @@ class Training:
             exit_s = self._machine.timings.supervised_exit.draw(self._machine.rng)
             asyncio.get_running_loop().call_later(exit_s, self.end, 128 + number)
 
+    def take_stacks(self, request: int) -> None:
+        """Answer nothing: a campaign judges by the world alone."""
+
     async def clear(self) -> None:
         """Return when the leftovers have ended."""
         await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))

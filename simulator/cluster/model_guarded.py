@@ -72,6 +72,11 @@ class GuardedContainer(StayingContainer):
         if self._run is not None:
             self._run.signal(number)
 
+    def take_stacks(self, request: int) -> None:
+        """Let the worker answer, if one runs."""
+        if self._run is not None and not self._run.ended.done():
+            self._run.take_stacks(request)
+
     def leave(self, code: int) -> None:
         """End the guard's process, and with it the container."""
         self.end(code)

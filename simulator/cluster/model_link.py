@@ -35,12 +35,15 @@ from inplace.common.protocol.link import (
     Absent,
     Ended,
     Ending,
+    Examine,
     Failed,
     Leaving,
     Lifted,
     Message,
     Signal,
     Started,
+    TakesStacks,
+    TakeStacks,
 )
 from inplace.common.wire.names import DEPTH_PROCESS
 
@@ -56,6 +59,9 @@ class GuardedWorker(Protocol):
 
     def signal_worker(self, number: int) -> None:
         """Send the worker a signal."""
+
+    def take_stacks(self, request: int) -> None:
+        """Let the worker answer a request for stacks, if one runs."""
 
     def leave(self, code: int) -> None:
         """End the guard's process."""
@@ -116,6 +122,10 @@ class ModelServer:
                 guard.hear(BarrierLifted(epoch))
             case Signal(number):
                 guard.hear(AgentSignal(number))
+            case Examine(0, 0):
+                self._listener.heard(peer, TakesStacks())
+            case TakeStacks(request):
+                guard.take_stacks(request)
             case Leaving():
                 self._met = None
                 guard.hear(LinkEnded())
@@ -207,6 +217,11 @@ class ModelGuard:
                     self._say(Absent(round(GRACE_S * 1000)))
                 case Leave(code):
                     self._worker.leave(code)
+
+    def take_stacks(self, request: int) -> None:
+        """Let the worker answer, unless this guard's process ends already."""
+        if self._link.guard is self and self._state.phase != GONE:
+            self._worker.take_stacks(request)
 
     def cut(self) -> None:
         """End the guard's process without a word: the agent sees the end of the link."""

@@ -7,10 +7,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from inplace.agent.report.log_line import log_line
+from inplace.common.wire.stacks import TAKEN, THREAD
 from inplace.simulator.cluster.container_log import NS, LogPiece
 
 LINES_MAX = 1000  # of one instance; the oldest go, as a log that is rotated
 FIRST_STEP = "step=1"
+STACK = ["all_reduce torch/distributed/distributed_c10d.py:2219", "train_step train.py:88", "<module> train.py:120"]
 KEPT = 2  # instances of a container, the present one and the one before
 
 
@@ -47,6 +49,13 @@ class ModelLog:
         """Append how the worker of an epoch ended."""
         if not ended.cancelled():
             self.event("worker_exited", epoch=epoch, exit_code=ended.result())
+
+    def stacks(self, request: int) -> None:
+        """Append the answer of one rank to a request for stacks."""
+        fields = {"request": request, "rank": "", "pid": 1, "step": 1, "by": "faulthandler", "state": "S"}
+        fields |= {"thread": "main", "silent": False, "message": None, "frames": STACK, "left_out": False}
+        self.write(log_line(self._wall_s(), "info", THREAD, fields))
+        self.event(TAKEN, request=request, ranks=1)
 
     def since(self, count: int) -> Iterator[LogPiece]:
         """Yield the lines behind the first `count`, as far as they are kept."""

@@ -127,7 +127,7 @@ class ModelRuntime:
         def make_run(epoch: int | None, _leaves: bool = True) -> TimedRun:
             log.event(STARTING, epoch=epoch)
             on_start()
-            made = TimedRun(self._machine, on_first_step, life_s)
+            made = TimedRun(self._machine, on_first_step, life_s, log.stacks)
             made.ended.add_done_callback(lambda ended: log.worker_exited(epoch, ended))
             return made
 

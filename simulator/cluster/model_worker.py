@@ -24,6 +24,9 @@ class WorkerRun(Protocol):
     def signal(self, number: int) -> None:
         """Kill it, or let it end as a process that obeys a signal does."""
 
+    def take_stacks(self, request: int) -> None:
+        """Answer a request for stacks in its log."""
+
     async def clear(self) -> None:
         """Return when nothing that it left runs."""
 
@@ -37,10 +40,18 @@ class TimedRun:
     Args:
         on_first_step: called then.
         life_s: from the first step to the last one, at which it exits 0; None for ever.
+        on_stacks: called with a request for stacks.
     """
 
-    def __init__(self, machine: ModelMachine, on_first_step: Callable[[], None], life_s: float | None) -> None:
+    def __init__(
+        self,
+        machine: ModelMachine,
+        on_first_step: Callable[[], None],
+        life_s: float | None,
+        on_stacks: Callable[[int], None],
+    ) -> None:
         self._machine = machine
+        self.take_stacks = on_stacks
         self._on_first_step = on_first_step
         self._life_s = life_s
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -131,7 +142,9 @@ class SupervisedWorker:
         """Have no command."""
 
     def take_stacks(self, request: int) -> None:
-        """Have none."""
+        """Let the run answer."""
+        if self._run is not None and not self._run.ended.done():
+            self._run.take_stacks(request)
 
     def runs(self) -> bool:
         """Say whether it runs."""

@@ -25,10 +25,13 @@ SHARED: Final = (  # by agent and guard
     "check",
     "save_requests",
     "stall_command",
+    "stacks_command",
+    "look",
     "standby",
     "line_limit",
     "line_writer",
 )
+WIRE_EVENTS: Final = "inplace.common.wire.stacks"  # names of events that a command reads
 HEAD: Final = """# Logs
 
 Generated from the code by `make rewrite`; do not edit.
@@ -64,17 +67,26 @@ def events() -> dict[str, Event]:
     found: dict[str, Event] = {}
     for path in (*ROOT.glob("agent/**/*.py"), *ROOT.glob("controller/**/*.py"), *ROOT.glob("common/**/informer.py")):
         tree = ast.parse(path.read_text())
-        constants = {
-            ast.unparse(node.target): node.value.value
-            for node in tree.body
-            if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Constant)
-        }
+        constants = dict(_constants(tree))
+        if any(isinstance(node, ast.ImportFrom) and node.module == WIRE_EVENTS for node in tree.body):
+            constants |= _constants(
+                ast.parse((ROOT / f"{WIRE_EVENTS.removeprefix('inplace.').replace('.', '/')}.py").read_text())
+            )
         for name, level, fields in _logged(tree, constants):
             event = found.setdefault(name, Event())
             event.levels.add(level)
             event.programs.update(_programs(path))
             event.fields.update(fields)
     return found
+
+
+def _constants(tree: ast.Module) -> dict[str, object]:
+    """Return the module's constants of one literal."""
+    return {
+        ast.unparse(node.target): node.value.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Constant)
+    }
 
 
 def _logged(tree: ast.Module, constants: Mapping[str, object]) -> Iterator[tuple[str, str, set[str]]]:

@@ -89,6 +89,7 @@ class Room:
     Attributes:
         hangs: names of Pods whose kubelet never answers.
         refuses: names of Pods whose log is refused, with the answer.
+        refuses_patch: the answer to each change of a JobSet; None accepts it.
         most_open: how many logs were read at once.
         requests: for logs.
         streams: of logs, that are open.
@@ -98,6 +99,7 @@ class Room:
     client: KubeClient
     hangs: set[str] = field(default_factory=set)
     refuses: dict[str, Response] = field(default_factory=dict)
+    refuses_patch: Response | None = None
     most_open: int = 0
     requests: int = 0
     streams: int = 0
@@ -220,6 +222,8 @@ class _Refusing(InMemoryTransport):
         for name, answer in self.room.refuses.items():
             if f"/{name}/log" in request.path:
                 return answer
+        if request.method == "PATCH" and self.room.refuses_patch is not None and "/jobsets/" in request.path:
+            return self.room.refuses_patch
         return await super()._send(request)
 
 

@@ -28,6 +28,9 @@ class NotedWorker:
         """Note a signal."""
         self.told.append(f"signal {number}")
 
+    def take_stacks(self, request: int) -> None:
+        """Have none."""
+
     def leave(self, code: int) -> None:
         """Note the guard's end."""
         self.told.append(f"leave {code}")

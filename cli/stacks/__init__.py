@@ -1,0 +1,1 @@
+"""`inplace stacks`: where every rank is now."""
