@@ -92,7 +92,7 @@ def look_at(ranks: Sequence[RankProcess], py_spy: str) -> list[Found]:
                 continue
             note, silent = f"it did not answer within {ANSWER_S_MAX:g} s", True
             if state in STOPPED:
-                note = "it was not asked: its process is stopped or has ended"
+                note = "its process is stopped or has ended, so it was not asked"
         elif py_spy and state not in ("D", *STOPPED):
             threads, note = _spied(py_spy, rank.pid, by_s)
             if threads:
