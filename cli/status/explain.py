@@ -133,6 +133,10 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
         lines.append((f"{state.used} of {state.allowed} restarts used", ""))
     lines += [(goodput_text(scope.goodput), "") for scope in state.scopes if scope.goodput and scope.goodput.ratio]
     lines += [(saving_text(scope.saving), "") for scope in state.scopes if scope.saving is not None]
+    if state.last is not None and state.last.trigger == "stalled":
+        lines.append(
+            (f"where its ranks were before the restart: inplace stacks {state.name} -n {state.namespace} --last", "")
+        )
     lines += [(line, "") for line in avoided_lines(explanation.avoided, state.name)]
     if explanation.moments:
         lines += [("", ""), ("What happened (UTC)", "bold")]

@@ -17,7 +17,7 @@ from inplace.agent.shared_file import read_shared, write_shared
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import EpochFile
 from inplace.agent.start.shell import EPOCHS_AHEAD_MAX, with_kept_epoch
-from inplace.common.protocol.link import Failed, Hello, Lifted, Started, line_of
+from inplace.common.protocol.link import Examine, Failed, Hello, Lifted, Started, line_of
 from tests.agent.rig import ContainersLink, NotedLog
 
 SECRET = "2\n"  # what a followed link would show as an epoch
@@ -108,7 +108,8 @@ async def test_a_death_in_another_epoch_is_passed_on_to_nobody(tmp_path: Path) -
     for message in (Failed(2, 1), Failed(2_000_000_000, 1), Started(4)):
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / "link"))
         writer.write(line_of(Hello()) + line_of(message))
-        assert (await reader.read()).split(b"\n")[:-1] == [line_of(one).strip() for one in (Hello(), Lifted(3))]
+        words = (Hello(), Examine(0, 0), Lifted(3))
+        assert (await reader.read()).split(b"\n")[:-1] == [line_of(one).strip() for one in words]
         writer.close()
     await link.close()
     assert (link.deaths, len(log.of("link_refused"))) == ([], 3)

@@ -23,7 +23,7 @@ from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.protocol.link import Ended, Failed, Leaving, Lifted, Message, Started
+from inplace.common.protocol.link import Ended, Examine, Failed, Leaving, Lifted, Message, Started
 from inplace.common.wire.names import WORKER_FAILED
 from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import parse_failure
@@ -106,7 +106,7 @@ async def test_a_death_is_one_patch_and_then_the_exit() -> None:
         code, _ = await asyncio.gather(scene.run(server, restart_exit_code=77), scene.link.worker_ends(Failed(1, 9)))
         announcement, told = server.requests("PATCH")
     assert code == 77
-    assert scene.link.said[0] == Lifted(1)
+    assert scene.link.said[:2] == [Examine(0, 0), Lifted(1)]
     assert scene.link.said[-1] == Leaving()
     metadata = json.loads(told.body)["metadata"]
     assert metadata["uid"] == CONFIG.pod_uid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from benchmarks.frameworks import PODS
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
+from tests.frameworks.questions import ask_ranks
 from tests.frameworks.standbys import restart_with_standbys
 from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses, run_script
 from tests.simulator.cluster.planned_stops import stop_twice
@@ -151,3 +153,24 @@ async def test_a_standby_is_the_next_rank(tmp_path: Path) -> None:
 async def test_planned_stops_lose_no_step() -> None:
     """A restart on request and a drain: all processes save after the step at which any of them was asked."""
     await stop_twice("jax.yaml", programs=[environment("jax") / "bin"])
+
+
+LAUNCHER = f"""
+import os, subprocess, sys
+command = [sys.executable, "-u", "-m", "{MODULE}"]
+envs = [os.environ | {{"RANK": rank, "JOB_COMPLETION_INDEX": rank}} for rank in ("0", "1")]
+ranks = [subprocess.Popen(command, env=env) for env in envs]
+for rank in ranks: rank.wait()
+"""
+
+
+def test_ranks_in_a_collective_say_where_they_are_and_go_on(tmp_path: Path) -> None:
+    """Asked ten times, then with one process stopped, nothing ends or fails."""
+    (port,) = free_ports(1)
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "INPLACE_EPOCH": "1", "PODS_PER_JOB": "2"}
+    env |= {"CHECKPOINT_DIR": str(tmp_path), "COORDINATOR_PORT": str(port), "JAX_PLATFORMS": "cpu"}
+    env["CHECKPOINT_EVERY"] = "1000000"  # each process would need a folder of its own
+    command = [str(environment("jax") / "bin" / "python3"), "-c", LAUNCHER]
+    waiting, stopped = ask_ranks(command, env, ("rank-0", "rank-1"))
+    assert (stopped["silent"], stopped["state"]) == (True, "T")
+    assert any("jax" in frame for frame in waiting["frames"])

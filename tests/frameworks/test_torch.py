@@ -16,6 +16,7 @@ import pytest
 from benchmarks.frameworks import PODS
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
+from tests.frameworks.questions import ask_ranks
 from tests.frameworks.standbys import restart_with_standbys
 from tests.frameworks.training import REPOSITORY, RUN_S_MAX, demo, losses
 from tests.simulator.cluster.planned_stops import stop_twice
@@ -137,3 +138,12 @@ async def test_a_standby_is_the_next_rank(tmp_path: Path) -> None:
 async def test_planned_stops_lose_no_step(example: str) -> None:
     """A restart on request and a drain: all ranks save after the step at which any of them was asked."""
     await stop_twice(example, programs=[environment("torch") / "bin"])
+
+
+def test_ranks_in_a_collective_say_where_they_are_and_go_on(tmp_path: Path) -> None:
+    """Below torchrun, whose own handlers stay: asked ten times, then with one rank stopped, nothing ends or fails."""
+    launcher = [str(environment("torch") / "bin" / "torchrun"), "--standalone", "--nproc-per-node=2", "-m", MODULE]
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "INPLACE_EPOCH": "1"}
+    waiting, stopped = ask_ranks(launcher, env | {"CHECKPOINT_DIR": str(tmp_path)}, ("rank-0", "rank-1"))
+    assert (stopped["silent"], stopped["state"]) == (True, "T")
+    assert any("torch/distributed" in frame or "torch_train.py" in frame for frame in waiting["frames"])

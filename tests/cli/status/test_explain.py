@@ -71,6 +71,7 @@ async def test_who_was_silent_first_is_named() -> None:
     text = text_of(explanation_of(state))
     assert "2 pods were furthest behind, at step 1199: steps cannot tell which of them was silent first" in text
     assert "pod train-a-0-1-x was quiet longest, 4.0 s" in text
+    assert "where its ranks were before the restart: inplace stacks train -n default --last" in text
     restart = status_data(state)["lastRestart"]
     assert (restart["trigger"], restart["firstSilent"]) == ("stalled", silent.fields())
 
