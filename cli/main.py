@@ -170,9 +170,9 @@ def stacks(
     ] = None,
     last: Annotated[
         bool,
-        typer.Option("--last", help="Ask nobody. Show the newest stacks in the logs, such as those before a restart."),
+        typer.Option("--last", help="Ask no rank. Show the newest stacks in the logs, such as those before a restart."),
     ] = False,
-    timeout: Annotated[float, typer.Option(min=1, max=300, help="Wait so many seconds for answers.")] = 15,
+    timeout: Annotated[float, typer.Option(min=1, max=300, help="Seconds to wait for answers.")] = 15,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all threads.")] = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,

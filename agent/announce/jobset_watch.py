@@ -245,7 +245,9 @@ class JobSetWatch:
         try:
             self._on_stacks(parse_request(text))
         except RemoteProtocolError as error:
-            self._log.warning("stacks_request_refused", message=f"{STACKS_REQUESTED}: {error}", then="nobody is asked")
+            self._log.warning(
+                "stacks_request_refused", message=f"{STACKS_REQUESTED}: {error}", then="no worker is asked"
+            )
 
     def _is_ours(self, seen: Seen | Deleted) -> bool:
         """Say whether this is the JobSet this Pod belongs to."""

@@ -47,7 +47,7 @@ CANNOT: Final = {
     GroupPhase.COMPLETED: "it completed",
     GroupPhase.FAILED: "it failed; --last shows what was asked before, as long as its Pods are there",
 }
-UNASKED: Final = "no guard or supervisor of inplace runs there, so nobody can be asked"
+UNASKED: Final = "no guard or supervisor of inplace runs there, so it cannot be asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,5 +227,5 @@ def _moment(found: Sequence[Answer], name: str) -> str:
         return f"no stacks of JobSet {name} are in its logs of that time"
     times = [answer.at_ns / NS for answer in found]
     first, last = clock_text(min(times)), clock_text(max(times))
-    why = "ranks were silent" if any(is_of_watchdog(answer) for answer in found) else "somebody asked"
+    why = "ranks were silent" if any(is_of_watchdog(answer) for answer in found) else "a person asked"
     return f"taken {f'at {first}' if first == last else f'from {first} to {last}'} UTC, because {why}"

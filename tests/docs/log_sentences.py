@@ -130,7 +130,7 @@ SENTENCES: Final = {
         "where a thread of a rank is: `request`, `rank`, `pid`, `step`, `by` (faulthandler, py-spy or kernel), the "
         "process's `state`, `thread`, and `frames`, the innermost first; `inplace stacks` reads it"
     ),
-    "stacks_request_refused": "a request for stacks on the JobSet that cannot be read; nobody is asked",
+    "stacks_request_refused": "a request for stacks on the JobSet that cannot be read; no worker is asked",
     "stacks_taken": "an answer to a request for stacks is over: `request`, how many ranks, and `took_s`; or why not",
     "stall_command_killed": "that command is killed, and why",
     "stall_examined": "the command of `--on-stall` is over: how long it took, and what went wrong with it",
