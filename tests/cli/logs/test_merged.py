@@ -240,7 +240,7 @@ async def test_control_characters_are_printed_as_text() -> None:
         (["--rank", ""], "expected ranks"),
         (["--first-failed", "--all"], "expected it alone"),
         (["--follow", "--epoch", "1"], "expected one of --epoch and --follow, saw both"),
-        (["--epoch", "0"], "Input should be greater than or equal to 1"),
+        (["--epoch", "0"], "0 is not in the range 1<=x"),
     ],
 )
 def test_a_bad_option_is_refused(arguments: list[str], words: str) -> None:
