@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from inplace.cli.group.pod_facts import PodFact
+from inplace.common.bare.record import record
 from inplace.common.kube.timestamps import precise_time
 from inplace.controller.spec.bad_nodes import avoided, find, records_of
 from inplace.controller.spec.causes import unix_time
 from inplace.controller.spec.jobset import JobSet
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AvoidedNode:
     """One node.
 

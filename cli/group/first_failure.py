@@ -9,16 +9,16 @@ takes one that was not told to end.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from inplace.cli.group.pod_facts import PodFact
+from inplace.common.bare.record import record
 from inplace.controller.spec.causes import unix_time
 
 SAME_RUN_S = 60.0  # workers of one epoch start within this: a startup probe's period, and slow nodes
 STOPPED = (137, 143)  # SIGKILL and SIGTERM: how kubelet ends the others
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FirstFailure:
     """One container that ended."""
 

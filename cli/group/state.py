@@ -15,6 +15,7 @@ from itertools import islice
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.straggler import Straggler, straggler_of
+from inplace.common.bare.record import record
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Shape, Slot
@@ -90,7 +91,7 @@ class ScopeState:
         return self.expected - self.late
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LastRestart:
     """The last group restart, as the controller or, where it says nothing, the Pods remember it.
 

@@ -8,7 +8,6 @@ cut where the next epoch begins. Where kubelet has removed the container since, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from inplace.cli.connection import Connection
@@ -24,6 +23,7 @@ from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.document import failure_text
 from inplace.cli.terminal.moments import clock_text, date_text
 from inplace.cli.terminal.visible import one_line
+from inplace.common.bare.record import record
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
@@ -36,7 +36,7 @@ LINES_OF_ANOTHER: Final = 100  # the last ones of each other log
 WHOLE_SECOND_NS: Final = NS - 1  # kubelet and the status have whole seconds: something happened within one
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failed:
     """The first failure.
 

@@ -8,10 +8,10 @@ prints nothing of a worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from inplace.cli.group.pod_facts import Container, PodFact
 from inplace.common.agent_command import agent_arguments
+from inplace.common.bare.record import record
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.controller.spec.causes import unix_time
@@ -20,7 +20,7 @@ from inplace.controller.spec.jobset import parse_jobset
 Ranks = Callable[[PodFact], int | None]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Instance:
     """One run of one container.
 

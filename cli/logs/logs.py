@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from typer import BadParameter
@@ -22,6 +21,7 @@ from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import Notes, Reader, Wanted, bounded
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.terminal.screen import run_command
+from inplace.common.bare.record import record
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -30,7 +30,7 @@ _UNITS_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 PRINTED_AT_ONCE: Final = 256  # lines, 4 MiB at most
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LogOptions:
     """The options of the command.
 

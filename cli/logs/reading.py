@@ -22,6 +22,7 @@ from inplace.cli.logs.lines import NS, LogLine
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.terminal.moments import count_text
 from inplace.cli.terminal.visible import one_line
+from inplace.common.bare.record import record
 from inplace.common.kube.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
 from inplace.common.kube.http.request import TransportError
 
@@ -33,7 +34,7 @@ REASON_CHARS_MAX: Final = 200
 GONE: Final = "the Pod is gone, and its log with it"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wanted:
     """Which lines are wanted.
 

@@ -8,11 +8,11 @@ its machine is off: the API server then lets other Pods take its Pods' places, a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.straggler import Why, log_words
+from inplace.common.bare.record import record
 
 ADVICE: Final[dict[Why, str]] = {
     Why.MISSING: "find out why its Job creates no Pod: kubectl describe job {job}",
@@ -44,7 +44,7 @@ ADVICE: Final[dict[Why, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Obstacle:
     """Something that keeps the JobSet from training.
 

@@ -22,6 +22,7 @@ from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
+from inplace.common.bare.record import record
 from inplace.common.kube.resources import JOBS, PODS
 from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event
@@ -71,7 +72,7 @@ class Facts:
     queued: Queued | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Moment:
     """An event of the past; `at_s` is None if its time is unknown."""
 
@@ -79,7 +80,7 @@ class Moment:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Explanation:
     """The answer.
 

@@ -8,10 +8,10 @@ Source: sigs.k8s.io/kueue/pkg/controller/constants, JobUIDLabel; apis/kueue/v1be
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from inplace.cli.connection import Connection
+from inplace.common.bare.record import record
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import KubeObject, Resource
@@ -23,7 +23,7 @@ WORKLOADS: Final = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Queued:
     """What is known of a suspended JobSet's queue.
 

@@ -10,12 +10,12 @@ node's clock is not believed. Each row knows which of its moments are whole seco
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
 
 from inplace.cli.group.pod_facts import Container, PodFact
 from inplace.cli.group.state import LastRestart
+from inplace.common.bare.record import record
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.phases import RestartPhase, moment_of, parse_numbers
@@ -49,7 +49,7 @@ STAGE_WORDS: Mapping[Stage, str] = {
 WHOLE_WORDS = "some ends of this row are Kubernetes' whole seconds: the Pod tells no finer ones"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One Pod, or several in their slowest moments.
 
@@ -71,7 +71,7 @@ class Row:
         return Stage.RUNS
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RestartTimeline:
     """One restart.
 

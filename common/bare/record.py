@@ -2,8 +2,9 @@
 Frozen, slotted records: like `dataclass(frozen=True, slots=True)`, at a tenth of its cost.
 
 The module dataclasses imports inspect, ast and tokenize, and makes each class twice. On the agent's start path that
-took a third of the time, for 5,000 Pods at every restart. Code off that path uses dataclasses. A record has no fields
-that are not arguments, no default factories, no inheritance and no order.
+took a third of the time, for 5,000 Pods at every restart. Code off that path uses dataclasses, or records where a
+command of the CLI would wait for them. A record has no fields that are not arguments, no default factories, no
+inheritance and no order.
 """
 
 from __future__ import annotations

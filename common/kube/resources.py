@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
+
+from inplace.common.bare.record import record
 
 KubeObject = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resource:
     """One kind: group ("" is core), version, plural, kind, and whether it lives in namespaces."""
 

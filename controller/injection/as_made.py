@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from inplace.common.bare.record import record
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.injection.agent_pieces import JOB_FIELDS
@@ -14,7 +15,7 @@ from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.injection.pod_roles import group_of, is_in_place
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AsMade:
     """A JobSet to judge.
 

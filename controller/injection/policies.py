@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import Final, Literal
 
 from inplace.common.agent_command import GUARD
+from inplace.common.bare.record import record
 from inplace.common.wire import names as wire
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
 from inplace.controller.injection import agent_pieces
@@ -29,7 +30,7 @@ _CHECK: Final = "BEFORE_ANNOUNCE"
 _ESCAPED: Final = re.compile(r"\$(?=[$(])")  # kubelet replaces $(NAME) in values, and $$ by $
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PolicyOptions:
     """What the user asks for; each is off by default.
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from inplace.common.bare.record import record
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
@@ -36,7 +36,7 @@ _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _FORM: Final = re.compile(r"([0-9]{1,3})/([0-9]{1,7})(?:/([0-9]{1,3}))?")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BadNodes:
     """When a node is bad.
 
@@ -92,7 +92,7 @@ class NodeRecord(StatusRecord, frozen=True):
 Records = tuple[NodeRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeSigns:
     """What a controller saw of the nodes of one JobSet since it looks.
 

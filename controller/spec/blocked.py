@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from inplace.common.bare.record import record
 
 IMAGE: Final = "image cannot be pulled"
 CREATION: Final = "container cannot be created"
@@ -46,7 +47,7 @@ _BACK_OFF: Final = re.compile(r'Back-off pulling image "[^"]*": (\w+): (.+)', re
 _QUOTED: Final = re.compile(r'image (?:tag )?"([^"]+)"')
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Blocked:
     """One container that kubelet cannot start.
 
@@ -92,7 +93,7 @@ def blocked(container: str, image: str, reason: str | None, message: str | None)
     return Blocked(what, subject, f"{reason}: {said}" if said else reason)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BlockedCause:
     """One cause for which kubelet cannot start containers.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Final
 
+from inplace.common.bare.record import record
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.spec.jobset import JobSet
@@ -27,7 +27,7 @@ class Bucket(Enum):
     STRAY = "stray"  # ours by UID, but of no expected name: left alone
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Buckets:
     """The Jobs of a JobSet, sorted by where they stand; names in each bucket are in spec order.
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from inplace.common.bare.record import record
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.controller.spec.causes import Cause
 from inplace.controller.spec.escalation import Escalation
@@ -38,7 +38,7 @@ BEFORE_JOINING: Final = "before they joined"  # of a Failed condition's message;
 MESSAGE_CHARS_MAX: Final = 32768  # of a condition; the API refuses a longer one
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Condition:
     """A condition to be set.
 

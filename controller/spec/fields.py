@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from inplace.common.bare.record import record
 from inplace.common.wire import names as wire
 from inplace.controller.spec.form import TemplateForm
 from inplace.controller.spec.stored import as_raw
@@ -56,7 +57,7 @@ class ReplicatedJob:
         return self.parallelism if self.form.completions is None else self.form.completions
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Coordinator:
     """spec.coordinator: the one Pod whose address every Pod gets."""
 
@@ -65,7 +66,7 @@ class Coordinator:
     pod_index: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FailurePolicy:
     """spec.failurePolicy, with what `common.wire.in_place` says of it."""
 
@@ -74,7 +75,7 @@ class FailurePolicy:
     rules: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SuccessPolicy:
     """spec.successPolicy; the webhook's default is All of everything."""
 
@@ -82,7 +83,7 @@ class SuccessPolicy:
     targets: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Network:
     """spec.network with the webhook's defaults."""
 

@@ -8,16 +8,16 @@ written with its end: `status.lastGroupRestart.firstSilent`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from inplace.common.bare.record import record
 from inplace.common.protocol.stall import LastProgress
 from inplace.controller.spec.causes import Trigger
 
 NAMED_MAX: Final = 5  # Pods; it goes into every copy of the JobSet
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FurthestBehind:
     """The Pods with the lowest last step.
 

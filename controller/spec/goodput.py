@@ -22,13 +22,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from inplace.common.bare.record import record
 from inplace.common.protocol.stall import LastProgress
 from inplace.controller.spec.causes import unix_time
 
 FIELD: Final = "goodput"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Run:
     """One run that was told.
 
@@ -44,7 +45,7 @@ class Run:
     first_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RestartCost:
     """What one restart cost; the epoch is the one that it led to."""
 

@@ -9,9 +9,9 @@ from it what the previous one saw.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from inplace.common.bare.record import record
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, trigger_of, unix_time
@@ -20,7 +20,7 @@ from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.scopes import Scope
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EpochEnd:
     """How an epoch ended that is over.
 

@@ -10,10 +10,10 @@ may set it; the verdicts of this controller are `controller.spec.bad_nodes`'. Pu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final
 
+from inplace.common.bare.record import record
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.spec.kinds import HOSTNAME, Pod
@@ -31,7 +31,7 @@ _WORDS: Final = {UNSCHEDULABLE: "cordoned", NOT_READY: "not ready"}
 Toleration = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Taint:
     """One taint that keeps Pods away."""
 
@@ -47,7 +47,7 @@ class Taint:
 CORDONED: Final = Taint(UNSCHEDULABLE, "NoSchedule")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NodeMarks:
     """The marks of one node.
 
@@ -68,7 +68,7 @@ class NodeMarks:
         return tuple(taint for taint in self.taints if not any(_tolerates(one, taint) for one in known))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MarkedPod:
     """A Pod on a marked node.
 

@@ -11,12 +11,12 @@ divided JobSet one in each scope) has the highest step and the epochs since, wri
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from msgspec import field
 from msgspec.structs import replace
 
+from inplace.common.bare.record import record
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
@@ -27,7 +27,7 @@ SHORT_S_MAX: Final = 7 * 24 * 3600
 FAILURE_CHARS_MAX: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NoProgressLimit:
     """How many epochs in a row may end without progress.
 

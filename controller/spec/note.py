@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from inplace.common.bare.record import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Note:
     """An Event about the JobSet."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from inplace.common.bare.record import record
 from inplace.controller.spec.fields import ReplicatedJob
 
 _DIGITS_MAX = 10  # of an int32; a Job of another program may have any name
@@ -70,7 +70,7 @@ class Places(Mapping[str, Place]):
         return (replicated_job, index) if is_expected else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Numbers:
     """How Jobs are counted within their group (groupName), and slots among those that restart together; made once.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from inplace.common.bare.record import record
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MAX, LENGTH_S_MIN
 from inplace.common.wire import names as wire
@@ -24,7 +24,7 @@ EVENT: Final = "Event"
 RECREATE_JOBS: Final = "RecreateJobs"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BarrierDeadline:
     """How long a barrier may wait.
 
@@ -36,7 +36,7 @@ class BarrierDeadline:
     recreates: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RestartRequest:
     """A restart that a person asks for.
 

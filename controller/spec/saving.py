@@ -8,10 +8,10 @@ When the epoch is deprecated it means nothing any more, and the next request ove
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from inplace.common.bare.record import record
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import unix_time
 
@@ -19,7 +19,7 @@ CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
 """What brings the fields that an older definition drops."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Saving:
     """A restart that waits for its workers.
 
