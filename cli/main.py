@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from inplace.cli.completion import complete_jobset
 from inplace.cli.manifest_commands import inject, lint
+from inplace.cli.options import ContextOption, JobSetName, KubeconfigOption, NamespaceOption, OutputOption
 from inplace.cli.terminal.visible import guard_streams
 
 if TYPE_CHECKING:
@@ -33,18 +35,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-JobSetName = Annotated[str, typer.Argument(metavar="JOBSET", help="Name of the JobSet.")]
-ContextOption = Annotated[
-    str | None, typer.Option("--context", help="Context of the kubeconfig [default: its current one].")
-]
-KubeconfigOption = Annotated[
-    str | None, typer.Option("--kubeconfig", help="Path of the kubeconfig [default: $KUBECONFIG, then ~/.kube/config].")
-]
-NamespaceOption = Annotated[
-    str | None, typer.Option("--namespace", "-n", help="Namespace [default: the context's, then default].")
-]
-OutputOption = Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Output format.")]
 
 
 def _target(context: str | None, kubeconfig: str | None, namespace: str | None) -> Target:
@@ -71,7 +61,12 @@ def inplace(
 @app.command()
 def status(
     jobset: Annotated[
-        str | None, typer.Argument(metavar="JOBSET", help="Name of the JobSet; without it, one line for each JobSet.")
+        str | None,
+        typer.Argument(
+            metavar="JOBSET",
+            help="Name of the JobSet; without it, one line for each JobSet.",
+            autocompletion=complete_jobset,
+        ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show changes until the JobSet ends or Ctrl-C.")] = False,
     all_namespaces: Annotated[
@@ -382,7 +377,7 @@ def _drop_other_commands(first: list[str]) -> None:
 
 
 def _name_of(command: CommandInfo) -> str:
-    return command.name or getattr(command.callback, "__name__", "")
+    return command.name or str(getattr(command.callback, "__name__", ""))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,116 @@
+"""
+Complete names in a shell: JobSets, namespaces and contexts, for `inplace` and for `kubectl inplace`.
+
+A completion never disturbs the line that somebody types: it takes CLUSTER_S_MAX at most, asks no question, and is
+silent where there is no cluster, no right or no answer. kubectl runs `kubectl_complete-inplace` from the PATH with the
+words of the line, and reads one candidate a line and then a directive.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from inplace.cli.connection import Connection
+
+CLUSTER_S_MAX: Final = 2.0  # a person waits with a finger on the key
+EXIT_S_MAX: Final = 3.0  # when something that cannot be cancelled, such as a name server, holds the process
+NAMES_MAX: Final = 500  # of one answer: 0.2 MB of metadata
+METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+FILES: Final = 0  # kubectl's directives, from Cobra: go on with names of files,
+NO_FILES: Final = 4  # or do not
+
+
+def complete_jobset(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the JobSets of the namespace that begin with a text."""
+
+    async def names(connection: Connection) -> list[str]:
+        from inplace.common.kube.resources import JOBSETS
+
+        return await _names(connection, JOBSETS.path(connection.namespace, query={"limit": str(NAMES_MAX)}))
+
+    return _asked(ctx, incomplete, names)
+
+
+def complete_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the namespaces that begin with a text."""
+
+    async def names(connection: Connection) -> list[str]:
+        from inplace.common.kube.resources import NAMESPACES
+
+        return await _names(connection, NAMESPACES.path(None, query={"limit": str(NAMES_MAX)}))
+
+    return _asked(ctx, incomplete, names)
+
+
+def complete_context(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the contexts of the kubeconfig that begin with a text."""
+    from inplace.cli.connection import Target
+    from inplace.common.kube.http.request import CredentialsError
+    from inplace.common.kube.kubeconfig import Kubeconfig, is_there
+
+    path = Target(None, ctx.params.get("kubeconfig")).path
+    try:
+        found = Kubeconfig(path).contexts if is_there(path) else []
+    except CredentialsError:
+        return []
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def complete_for_kubectl() -> None:
+    """Run `kubectl_complete-inplace`: print what could come at the end of a line."""
+    words = sys.argv[1:] or [""]
+    os.environ |= {
+        "_INPLACE_COMPLETE": "complete_bash",
+        "COMP_WORDS": shlex.join(["inplace", *words[:-1]]) + f" {words[-1]}",
+        "COMP_CWORD": str(len(words)),
+    }
+    from inplace.cli.main import app
+
+    printed = io.StringIO()
+    with redirect_stdout(printed), suppress(SystemExit):  # which is how typer ends a completion
+        app(prog_name="inplace")
+    found = printed.getvalue().split()
+    print(*found, f":{NO_FILES if found else FILES}", sep="\n")
+
+
+def _asked(ctx: typer.Context, incomplete: str, names: Callable[[Connection], Awaitable[list[str]]]) -> list[str]:
+    """Ask the cluster of the line that is typed; return nothing where it cannot be asked."""
+    import asyncio
+
+    from inplace.cli.connection import Target, connected
+    from inplace.cli.refusal import RefusalError
+
+    async def ask() -> list[str]:
+        async with asyncio.timeout(CLUSTER_S_MAX), connected(target) as connection:
+            return await names(connection)
+
+    target = Target(*(ctx.params.get(name) for name in ("context", "kubeconfig", "namespace")))
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+    signal.setitimer(signal.ITIMER_REAL, EXIT_S_MAX)
+    with open(os.devnull) as nothing, redirect_stderr(io.StringIO()):  # noqa: PTH123 - os.devnull is a name, not a path
+        sys.stdin = nothing  # a program that fetches credentials would ask its question in the middle of the line
+        try:
+            found = asyncio.run(ask())
+        except (RefusalError, TimeoutError, OSError):
+            return []
+    return [name for name in found if name.startswith(incomplete)]
+
+
+async def _names(connection: Connection, path: str) -> list[str]:
+    """Return the names of a list's objects, from their metadata alone."""
+    from inplace.common.kube.answers import object_of
+    from inplace.common.kube.http.request import Request
+
+    request = Request("GET", path, connection.client.headers | {"accept": METADATA})
+    answer = object_of((await connection.client.send(request, timeout_s=CLUSTER_S_MAX)).body)
+    return [str(one["metadata"]["name"]) for one in answer.get("items") or ()]

@@ -1,0 +1,32 @@
+"""Arguments and options that several commands have: which JobSet, of which cluster, and how it is printed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from inplace.cli.completion import complete_context, complete_jobset, complete_namespace
+
+JobSetName = Annotated[
+    str, typer.Argument(metavar="JOBSET", help="Name of the JobSet.", autocompletion=complete_jobset)
+]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context", help="Context of the kubeconfig [default: its current one].", autocompletion=complete_context
+    ),
+]
+KubeconfigOption = Annotated[
+    str | None, typer.Option("--kubeconfig", help="Path of the kubeconfig [default: $KUBECONFIG, then ~/.kube/config].")
+]
+NamespaceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--namespace",
+        "-n",
+        help="Namespace [default: the context's, then default].",
+        autocompletion=complete_namespace,
+    ),
+]
+OutputOption = Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Output format.")]
