@@ -157,6 +157,7 @@ rewrite: $(STAMP)  ## regenerate script outputs, generated pages, dashboards and
 	$(BIN)/python -m tests.docs.decisions_page
 	$(BIN)/python -m tests.docs.metrics_page
 	$(BIN)/python -m tests.docs.logs_page
+	$(BIN)/python -m tests.docs.schemas
 	$(BIN)/python -m grafana.build
 	$(BIN)/python -m deploy.immutable
 	$(BIN)/python -m deploy.chart

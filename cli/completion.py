@@ -1,20 +1,18 @@
 """
-Complete names in a shell: JobSets, namespaces and contexts, for `inplace` and for `kubectl inplace`.
+Complete names in a shell: JobSets, namespaces and contexts.
 
 A completion never disturbs the line that somebody types: it takes CLUSTER_S_MAX at most, asks no question, and is
-silent where there is no cluster, no right or no answer. kubectl runs `kubectl_complete-inplace` from the PATH with the
-words of the line, and reads one candidate a line and then a directive.
+silent where there is no cluster, no right or no answer.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr
 from typing import TYPE_CHECKING, Final
 
 import typer
@@ -26,8 +24,6 @@ CLUSTER_S_MAX: Final = 2.0  # a person waits with a finger on the key
 EXIT_S_MAX: Final = 3.0  # when something that cannot be cancelled, such as a name server, holds the process
 NAMES_MAX: Final = 500  # of one answer: 0.2 MB of metadata
 METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-FILES: Final = 0  # kubectl's directives, from Cobra: go on with names of files,
-NO_FILES: Final = 4  # or do not
 
 
 def complete_jobset(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -64,23 +60,6 @@ def complete_context(ctx: typer.Context, incomplete: str) -> list[str]:
     except CredentialsError:
         return []
     return [name for name in found if name.startswith(incomplete)]
-
-
-def complete_for_kubectl() -> None:
-    """Run `kubectl_complete-inplace`: print what could come at the end of a line."""
-    words = sys.argv[1:] or [""]
-    os.environ |= {
-        "_INPLACE_COMPLETE": "complete_bash",
-        "COMP_WORDS": shlex.join(["inplace", *words[:-1]]) + f" {words[-1]}",
-        "COMP_CWORD": str(len(words)),
-    }
-    from inplace.cli.main import app
-
-    printed = io.StringIO()
-    with redirect_stdout(printed), suppress(SystemExit):  # which is how typer ends a completion
-        app(prog_name="inplace")
-    found = printed.getvalue().split()
-    print(*found, f":{NO_FILES if found else FILES}", sep="\n")
 
 
 def _asked(ctx: typer.Context, incomplete: str, names: Callable[[Connection], Awaitable[list[str]]]) -> list[str]:

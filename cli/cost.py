@@ -10,10 +10,13 @@ status` and the controller's metrics show your own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import Output, print_data
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import CostDocument
 
 RECREATE_S = 130.0
 IN_PLACE_S = 10.0
@@ -52,7 +55,7 @@ def run_cost(fleet: Fleet, *, recreate_s: float, in_place_s: float, output: Outp
     return 0
 
 
-def cost_data(fleet: Fleet, recreate_s: float, in_place_s: float) -> dict[str, Any]:
+def cost_data(fleet: Fleet, recreate_s: float, in_place_s: float) -> CostDocument:
     """Return the numbers for programs."""
     return {
         "nodes": fleet.nodes,

@@ -13,13 +13,22 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from inplace.cli.completion import complete_jobset
+from inplace.cli.local_commands import cost, demo
 from inplace.cli.manifest_commands import inject, lint
-from inplace.cli.options import ContextOption, JobSetName, KubeconfigOption, NamespaceOption, OutputOption
+from inplace.cli.options import (
+    ContextOption,
+    JobSetName,
+    JsonOption,
+    KubeconfigOption,
+    NamespaceOption,
+    OutputOption,
+    format_of,
+)
 from inplace.cli.terminal.visible import guard_streams
 
 if TYPE_CHECKING:
@@ -73,6 +82,7 @@ def status(
         bool, typer.Option("--all-namespaces", "-A", help="List the JobSets of all namespaces.")
     ] = False,
     output: OutputOption = "table",
+    as_json: JsonOption = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -87,13 +97,16 @@ def status(
     from inplace.cli.status.status import run_status
 
     target = _target(context, kubeconfig, namespace)
-    raise typer.Exit(run_status(jobset, target, output=output, watch=watch, everywhere=all_namespaces))
+    raise typer.Exit(
+        run_status(jobset, target, output=format_of(output, as_json), watch=watch, everywhere=all_namespaces)
+    )
 
 
 @app.command()
 def explain(
     jobset: JobSetName,
     output: OutputOption = "table",
+    as_json: JsonOption = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -104,7 +117,7 @@ def explain(
     """
     from inplace.cli.status.explain import run_explain
 
-    raise typer.Exit(run_explain(jobset, _target(context, kubeconfig, namespace), output=output))
+    raise typer.Exit(run_explain(jobset, _target(context, kubeconfig, namespace), output=format_of(output, as_json)))
 
 
 @app.command()
@@ -193,6 +206,7 @@ def stacks(
 def nodes(
     jobset: JobSetName,
     output: OutputOption = "table",
+    as_json: JsonOption = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -203,7 +217,7 @@ def nodes(
     """
     from inplace.cli.status.nodes import run_nodes
 
-    raise typer.Exit(run_nodes(jobset, _target(context, kubeconfig, namespace), output=output))
+    raise typer.Exit(run_nodes(jobset, _target(context, kubeconfig, namespace), output=format_of(output, as_json)))
 
 
 @app.command()
@@ -213,6 +227,7 @@ def timeline(
         Path | None, typer.Option("--svg", metavar="FILE", help="Write an SVG picture to FILE instead.")
     ] = None,
     output: OutputOption = "table",
+    as_json: JsonOption = False,
     namespace: NamespaceOption = None,
     context: ContextOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -223,7 +238,9 @@ def timeline(
     """
     from inplace.cli.status.timeline import run_timeline
 
-    raise typer.Exit(run_timeline(jobset, _target(context, kubeconfig, namespace), svg=svg, output=output))
+    raise typer.Exit(
+        run_timeline(jobset, _target(context, kubeconfig, namespace), svg=svg, output=format_of(output, as_json))
+    )
 
 
 @app.command()
@@ -254,102 +271,8 @@ def restart(
     raise typer.Exit(run_restart(jobset, target, wait=wait, timeout_s=timeout, save_s=save or 0))
 
 
-@app.command()
-def cost(
-    nodes: Annotated[int, typer.Option(min=1, help="Nodes of the group.")],
-    price: Annotated[float, typer.Option(min=0, help="Price of one node per hour.")],
-    failures_per_day: Annotated[float, typer.Option(min=0, help="Failures that restart the group, per day.")],
-    days: Annotated[float, typer.Option(min=0, help="Days to add up.")] = 30,
-    recreate_seconds: Annotated[
-        float, typer.Option(min=0, help="Duration of a restart that recreates every Pod.")
-    ] = 130,
-    in_place_seconds: Annotated[float, typer.Option(min=0, help="Duration of a restart in place.")] = 10,
-    output: OutputOption = "table",
-) -> None:
-    """Compute what restarts cost.
-
-    Compares recreating every Pod with restarting in place.
-    """
-    from inplace.cli.cost import Fleet, run_cost
-
-    fleet = Fleet(nodes, price, failures_per_day, days)
-    raise typer.Exit(run_cost(fleet, recreate_s=recreate_seconds, in_place_s=in_place_seconds, output=output))
-
-
-@app.command()
-def demo(
-    pods: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Pods of the group [default: 8, or those of --file].")
-    ] = None,
-    failures: Annotated[
-        int | None,
-        typer.Option(min=0, max=1_000, help="Workers to kill, one after the other [default: 1, or none with --stall]."),
-    ] = None,
-    stall: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=1_000,
-            help="Workers to stop with SIGSTOP after the kills.",
-        ),
-    ] = 0,
-    runtime: Annotated[
-        Literal["process", "model"],
-        typer.Option(help="process: real local processes; model: real agents, modelled containers, virtual time."),
-    ] = "process",
-    mode: Annotated[
-        Literal["guarded", "process", "supervisor"] | None,
-        typer.Option(
-            help="process: a guard restarts the worker alone; guarded: kubelet restarts all containers of the Pod; "
-            "supervisor: the agent itself restarts the worker [default: process, or that of --file]."
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file",
-            "-f",
-            help="Manifest with one JobSet. With --runtime process its commands run on this machine.",
-        ),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before the commands of --file run on this machine.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Decides which workers die; with --runtime model, everything.")] = 1,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its KUBECONFIG.")] = False,
-    compare: Annotated[
-        bool | None,
-        typer.Option(
-            "--compare/--no-compare",
-            help="At the end, restart the same group in three other ways, and compare [default: --compare; "
-            "--no-compare with --file, --mode, --stall, --keep or --runtime model].",
-        ),
-    ] = None,
-    profile: Annotated[
-        str | None, typer.Option(help="With --runtime model: the cluster's delays, a name or your own .toml file.")
-    ] = None,
-    venv: Annotated[
-        Path | None,
-        typer.Option(
-            envvar="VIRTUAL_ENV", help="With --runtime process: where the workers' python3 and its packages are."
-        ),
-    ] = None,
-) -> None:
-    """Run a training group without a cluster.
-
-    Starts an embedded Kubernetes, kills a worker, and shows how the group restarts in place. Then it restarts the same
-    group with clean containers, in upstream's shape, and with new Pods, and compares the four. Containers are local
-    processes: a manifest's commands run on this machine, unless --runtime is model.
-    """
-    from inplace.cli.demo.demo import DemoOptions, run_demo
-
-    options = DemoOptions(
-        pods, failures, runtime, mode, file, seed, json_output, keep, profile, stall, venv, yes, compare
-    )
-    raise typer.Exit(run_demo(options))
-
-
+app.command()(cost)
+app.command()(demo)
 app.command()(inject)
 app.command()(lint)
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from inplace.cli.options import JsonOption
+
 
 def inject(
     file: Annotated[str, typer.Option("--file", "-f", help="Path of the manifest; - is standard input.")],
@@ -144,6 +146,7 @@ def inject(
 def lint(
     file: Annotated[str, typer.Option("--file", "-f", help="Path of the manifest; - is standard input.")],
     output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")] = "text",
+    as_json: JsonOption = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
     cluster: Annotated[
         bool, typer.Option("--cluster", help="Check the cluster too; --context and --kubeconfig imply it.")
@@ -164,4 +167,6 @@ def lint(
     from inplace.cli.lint.lint import LintOptions, run_lint
 
     asked = cluster or context is not None or kubeconfig is not None
-    raise typer.Exit(run_lint(file, LintOptions(output, strict, asked, context, kubeconfig, namespace)))
+    raise typer.Exit(
+        run_lint(file, LintOptions("json" if as_json else output, strict, asked, context, kubeconfig, namespace))
+    )

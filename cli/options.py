@@ -30,3 +30,9 @@ NamespaceOption = Annotated[
     ),
 ]
 OutputOption = Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Output format.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
+
+
+def format_of(output: Literal["table", "json", "yaml"], as_json: bool) -> Literal["table", "json", "yaml"]:
+    """Return the format that both options ask for."""
+    return "json" if as_json else output

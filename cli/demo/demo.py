@@ -40,7 +40,7 @@ STALL_AFTER_S = 4.0  # twenty of the example's steps; a busy machine may delay s
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The command's options, see `cli.main.demo`.
+    """The command's options, see `cli.local_commands.demo`.
 
     Args:
         failures: None is one, or none where workers are stopped.

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from inplace.cli.lint.annotations import check_annotations
 from inplace.cli.lint.catalogue import RULES
@@ -31,6 +31,9 @@ from inplace.common.kube.resources import KubeObject
 from inplace.controller.injection.as_made import as_made
 from inplace.controller.injection.finding import Finding
 from inplace.controller.injection.pod_roles import group_of, is_in_place, members
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import LintDocument, LintFinding
 
 PROBLEMS = 1
 UNUSABLE = 2
@@ -150,9 +153,9 @@ def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Fin
             yield from check_containers(member)
 
 
-def _document(reports: Iterable[LintReport]) -> dict[str, Any]:
+def _document(reports: Iterable[LintReport]) -> LintDocument:
     """Return the reports for programs."""
-    findings = [
+    findings: list[LintFinding] = [
         {
             "object": report.name,
             "rule": finding.rule,
@@ -166,10 +169,16 @@ def _document(reports: Iterable[LintReport]) -> dict[str, Any]:
         for report in reports
         for finding in report.findings
     ]
-    counts = {f"{kind}s": sum(one["severity"] == kind for one in findings) for kind in ("error", "warning")}
     policies = {report.name: list(report.policy) for report in reports if report.policy}
-    told = {"policies": policies} if policies else {}
-    return {"jobsets": [report.name for report in reports], **counts, "findings": findings, **told}
+    document: LintDocument = {
+        "jobsets": [report.name for report in reports],
+        "errors": sum(one["severity"] == "error" for one in findings),
+        "warnings": sum(one["severity"] == "warning" for one in findings),
+        "findings": findings,
+    }
+    if policies:
+        document["policies"] = policies
+    return document
 
 
 def _print(reports: Sequence[LintReport]) -> None:

@@ -11,12 +11,15 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from inplace.cli.logs.instances import Instance
 from inplace.cli.logs.lines import NS, LogLine
 from inplace.cli.terminal.moments import count_text
 from inplace.cli.terminal.visible import raw_of
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import LogLineFields
 
 Lines = Iterable[tuple[Instance, LogLine]]
 _CLEAR: Final = "\r\x1b[K"
@@ -80,7 +83,7 @@ class Printer:
     @staticmethod
     def _data(instance: Instance, line: LogLine) -> str:
         seconds, nanoseconds = divmod(line.at_ns, NS)
-        data: dict[str, Any] = {
+        data: LogLineFields = {
             "time": f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09d}Z",
             "rank": instance.rank,
             "pod": instance.pod,
@@ -88,4 +91,6 @@ class Printer:
             "epoch": line.epoch,
             "line": line.decoded(),
         }
-        return json.dumps(data | ({"bytesLeftOut": line.left_out} if line.left_out else {}))
+        if line.left_out:
+            data["bytesLeftOut"] = line.left_out
+        return json.dumps(data)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from inplace.cli.group.state import GroupState, ScopeState
 from inplace.common.wire import names as wire
 from inplace.controller.spec.scopes import fields_of_scope
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import FirstSilent, GoodputFields, LastRestartFields, ScopeFields, StatusDocument
 
 STALLED = "Stalled"  # the reason of a worker that hangs; its message has the seconds, and the step
 TRIGGERS = {
@@ -23,7 +26,7 @@ TRIGGERS = {
 }
 
 
-def status_data(state: GroupState, left_s: float | None = None) -> dict[str, Any]:
+def status_data(state: GroupState, left_s: float | None = None) -> StatusDocument:
     """Return the same for programs."""
     return {
         "namespace": state.namespace,
@@ -46,7 +49,7 @@ def status_data(state: GroupState, left_s: float | None = None) -> dict[str, Any
     }
 
 
-def _scope_data(scope: ScopeState) -> dict[str, Any]:
+def _scope_data(scope: ScopeState) -> ScopeFields:
     cost = scope.goodput
     ratio = None if cost is None or cost.ratio is None else round(cost.ratio, 4)  # the effective training time's
     return {
@@ -59,11 +62,11 @@ def _scope_data(scope: ScopeState) -> dict[str, Any]:
         "arrived": scope.arrived,
         "working": scope.working,
         "podsByEpoch": {str(epoch): count for epoch, count in scope.epochs.items()},
-        "goodput": cost.fields() | {"ratio": ratio} if cost is not None else None,
+        "goodput": cast("GoodputFields", cost.fields() | {"ratio": ratio}) if cost is not None else None,
     }
 
 
-def _restart_data(state: GroupState) -> dict[str, Any] | None:
+def _restart_data(state: GroupState) -> LastRestartFields | None:
     last = state.last
     if last is None:
         return None
@@ -75,7 +78,7 @@ def _restart_data(state: GroupState) -> dict[str, Any] | None:
         "syncedAt": last.synced_at,
         "seconds": last.seconds,
         "firstFailure": dict(last.first_failure) if last.first_failure else None,
-        "firstSilent": last.first_silent.fields() if last.first_silent is not None else None,
+        "firstSilent": cast("FirstSilent", last.first_silent.fields()) if last.first_silent is not None else None,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.avoided_nodes import AvoidedNode
@@ -27,6 +27,9 @@ from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event
 from inplace.controller.spec.goodput import goodput_text
 from inplace.controller.spec.saving import Saving
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import ExplainDocument
 
 WAITING: Final = (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED)
 SAMPLES_MAX: Final = 4  # Pods or Jobs whose Events are read, one for each reason; and as many nodes
@@ -77,7 +80,7 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     return Facts(state, pods, events, more, nodes, unread, queued)
 
 
-def explanation_data(explanation: Explanation) -> dict[str, Any]:
+def explanation_data(explanation: Explanation) -> ExplainDocument:
     """Return the explanation for programs."""
     facts = explanation.facts
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +14,9 @@ from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.causes import unix_time
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import JobSetRow
 
 GATHERING = (GroupPhase.RESTARTING, GroupPhase.STARTING)
 
@@ -48,7 +51,7 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float, everywhere: boo
     return table
 
 
-def list_data(raw: KubeObject) -> dict[str, Any]:
+def list_data(raw: KubeObject) -> JobSetRow:
     """Return one line for programs."""
     state = group_state(raw, (), named_max=0)
     counters = state.jobset.status.get("replicatedJobsStatus") or () if state.jobset is not None else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -19,6 +19,9 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.spec.bad_nodes import BadNodes, NodeRecord, read_bad_nodes, records_of
 from inplace.controller.spec.causes import unix_time
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import NodeRow, NodesDocument
 
 
 def run_nodes(name: str, target: Target, *, output: Output) -> int:
@@ -40,7 +43,7 @@ def run_nodes(name: str, target: Target, *, output: Output) -> int:
     return run_command("nodes", work)
 
 
-def nodes_data(raw: KubeObject, now_s: float) -> dict[str, Any]:
+def nodes_data(raw: KubeObject, now_s: float) -> NodesDocument:
     """Return what is known of a JobSet's nodes, for programs: the nodes that are avoided first."""
     annotations = raw["metadata"].get("annotations") or {}
     try:
@@ -54,7 +57,7 @@ def nodes_data(raw: KubeObject, now_s: float) -> dict[str, Any]:
     return {"policy": str(policy), "nodes": sorted(rows, key=lambda row: row["avoidedSeconds"] is None)}
 
 
-def nodes_picture(rows: list[dict[str, Any]]) -> Table:
+def nodes_picture(rows: list[NodeRow]) -> Table:
     """Return the table."""
     table = Table(box=None, pad_edge=False)
     for name in ("NODE", "FAILURES", "AVOIDED FOR", "LAST"):
@@ -66,7 +69,7 @@ def nodes_picture(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _row(record: NodeRecord, policy: BadNodes, now_s: float) -> dict[str, Any]:
+def _row(record: NodeRecord, policy: BadNodes, now_s: float) -> NodeRow:
     since_s = unix_time(record.avoided_since)
     left_s = None if since_s is None else max(0.0, policy.window_s - max(0.0, now_s - since_s))
     return {

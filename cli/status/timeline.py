@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
@@ -28,6 +28,9 @@ from inplace.cli.status.timeline_svg import ROWS_MAX, timeline_svg
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, console, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import TimelineDocument
 
 TERMINAL_ROWS_MAX: Final = 40
 NAME_COLUMNS: Final = 26
@@ -97,7 +100,7 @@ def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodF
     return ", ".join(parts)
 
 
-def timeline_data(timeline: RestartTimeline) -> dict[str, Any]:
+def timeline_data(timeline: RestartTimeline) -> TimelineDocument:
     """Return the restart for programs: seconds since it began."""
 
     def since(at_s: float | None) -> float | None:

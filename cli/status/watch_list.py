@@ -12,7 +12,7 @@ import json
 import time
 from operator import itemgetter
 from random import Random
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rich.console import RenderableType
 
@@ -29,9 +29,12 @@ from inplace.common.kube.codec import RAW
 from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import JOBSETS, KubeObject
 
+if TYPE_CHECKING:
+    from inplace.cli.documents import JobSetRow
+
 DELETED: Final = "Deleted"  # the phase of the last line about a JobSet
 
-Rows = dict[tuple[str, str], dict[str, Any]]
+Rows: TypeAlias = "dict[tuple[str, str], JobSetRow]"
 
 
 async def watch_list(connection: Connection, output: Output, *, everywhere: bool) -> int:
@@ -48,7 +51,7 @@ async def watch_list(connection: Connection, output: Output, *, everywhere: bool
         log=log,
         handlers=(lambda _old, _new: changed.set(),),
     )
-    rows = Rows()
+    rows: Rows = {}
 
     def look(columns: int | None) -> RenderableType | None:
         nonlocal rows
@@ -74,7 +77,7 @@ def _print_changes(before: Rows, jobsets: Informer[KubeObject], output: Output) 
     return rows
 
 
-def list_line(row: dict[str, Any]) -> str:
+def list_line(row: JobSetRow) -> str:
     """Return the line for a pipe."""
     epochs = "/".join(str(epoch) for epoch in row["epochs"])
     used = row["restarts"]["used"]

@@ -73,6 +73,7 @@ async def test_who_was_silent_first_is_named() -> None:
     assert "pod train-a-0-1-x was quiet longest, 4.0 s" in text
     assert "where its ranks were before the restart: inplace stacks train -n default --last" in text
     restart = status_data(state)["lastRestart"]
+    assert restart is not None
     assert (restart["trigger"], restart["firstSilent"]) == ("stalled", silent.fields())
 
 

@@ -1,0 +1,257 @@
+"""
+The documents that commands print for programs, as types: `-o json`, `-o yaml`, `--json`.
+
+`make rewrite` writes a JSON schema of each into docs/schemas. The functions that make a document return its type, so
+mypy sees a field that is missing or misspelt. A new document needs its type here and a line in DOCUMENTS. Only programs
+that check types, and the schemas, import this module.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NotRequired, TypedDict
+
+
+class Restarts(TypedDict):
+    """Restarts that count, and how many may; null where nothing restarts in place."""
+
+    used: int | None
+    max: int | None
+
+
+class JobSetRow(TypedDict):
+    """One JobSet of a list."""
+
+    namespace: str
+    name: str
+    phase: str
+    epochs: list[int]
+    jobs: int
+    jobsReady: int
+    restarts: Restarts
+    waitsFor: str | None
+
+
+class RunFields(TypedDict):
+    """The run that goodput is told of."""
+
+    firstStep: int
+    lastStep: int
+    stepMicroseconds: int
+    firstStepTime: str
+
+
+class GoodputFields(TypedDict):
+    """What restarts cost a scope in training time; ratio is useful / (useful + lost + restart)."""
+
+    restarts: int
+    usefulMilliseconds: int
+    lostMilliseconds: int
+    restartMilliseconds: int
+    lostSteps: int
+    run: NotRequired[RunFields]
+    ratio: float | None
+
+
+class ScopeFields(TypedDict):
+    """What restarts together; the name is empty for the whole JobSet."""
+
+    name: str
+    phase: str
+    syncedEpoch: int
+    deprecatedEpoch: int
+    targetEpoch: int
+    expected: int
+    arrived: int
+    working: int
+    podsByEpoch: dict[str, int]
+    goodput: GoodputFields | None
+
+
+class StragglerFields(TypedDict):
+    """A slot that its group waits for."""
+
+    slot: str
+    pod: str | None
+    node: str | None
+    epoch: int
+    reason: str
+
+
+class FirstSilent(TypedDict):
+    """The Pods whose workers had the lowest step when their epoch ended."""
+
+    pods: list[str]
+    count: int
+    step: NotRequired[int]
+    quietMilliseconds: int
+
+
+class LastRestartFields(TypedDict):
+    """The last group restart; firstFailure has pod, node, container, exitCode, reason and message, as far as known."""
+
+    epoch: int
+    trigger: str | None
+    rung: str | None
+    startedAt: str | None
+    syncedAt: str | None
+    seconds: float | None
+    firstFailure: dict[str, str | int] | None
+    firstSilent: FirstSilent | None
+
+
+class StatusDocument(TypedDict):
+    """One JobSet: `inplace status JOBSET`."""
+
+    namespace: str
+    name: str
+    phase: str
+    managedBy: str | None
+    pods: int
+    expected: int
+    arrived: int
+    secondsLeft: float | None
+    barrierWaiting: str | None
+    restarts: Restarts
+    conditions: dict[str, str]
+    scopes: list[ScopeFields]
+    stragglers: list[StragglerFields]
+    lastRestart: LastRestartFields | None
+
+
+class Happened(TypedDict):
+    """An event of the past; its time is seconds since 1970, null where it is not known."""
+
+    at: float | None
+    text: str
+
+
+class CauseFields(TypedDict):
+    """A reason why a JobSet waits or failed, and what to do."""
+
+    kind: str
+    text: str
+    pods: list[str]
+    advice: str
+
+
+class AvoidedNodeFields(TypedDict):
+    """A node that new Pods avoid, until a time in seconds since 1970."""
+
+    node: str
+    until: float
+    why: str
+
+
+class ExplainDocument(TypedDict):
+    """Why one JobSet waits or failed: `inplace explain`."""
+
+    namespace: str
+    name: str
+    phase: str
+    headline: str
+    happened: list[Happened]
+    causes: list[CauseFields]
+    avoidedNodes: list[AvoidedNodeFields]
+    unread: list[str]
+
+
+class NodeRow(TypedDict):
+    """A node on which a worker failed first; avoidedSeconds is null where it is not avoided."""
+
+    node: str
+    failures: int
+    avoidedSeconds: float | None
+    pod: str
+    why: str
+
+
+class NodesDocument(TypedDict):
+    """The nodes of one JobSet: `inplace nodes`."""
+
+    policy: str
+    nodes: list[NodeRow]
+
+
+class TimelineRow(TypedDict):
+    """One Pod, or one Job of a large group; ends has the seconds at which each stage ended, by the stage's name."""
+
+    name: str
+    pods: int
+    ends: dict[str, float | None]
+    wholeSeconds: list[str]
+
+
+class TimelineDocument(TypedDict):
+    """The last group restart: `inplace timeline`. beganAt is seconds since 1970, all others count from it."""
+
+    epoch: int
+    beganAt: float
+    synced: float | None
+    rows: list[TimelineRow]
+
+
+class LintFinding(TypedDict):
+    """One problem of a manifest or a cluster."""
+
+    object: str
+    rule: str
+    severity: str
+    path: str
+    found: str
+    needed: str
+    why: str
+    fix: str
+
+
+class LintDocument(TypedDict):
+    """The problems of a manifest's JobSets: `inplace lint`; policies are sentences, by the JobSet's name."""
+
+    jobsets: list[str]
+    errors: int
+    warnings: int
+    findings: list[LintFinding]
+    policies: NotRequired[dict[str, list[str]]]
+
+
+class RestartPrice(TypedDict):
+    """What one way to restart costs over all days."""
+
+    seconds: float
+    cost: float
+
+
+class CostDocument(TypedDict):
+    """What restarts cost: `inplace cost`."""
+
+    nodes: int
+    pricePerNodeHour: float
+    failuresPerDay: float
+    days: float
+    perMinuteOfRestart: float
+    recreate: RestartPrice
+    inPlace: RestartPrice
+    saved: float
+
+
+class LogLineFields(TypedDict):
+    """One line of a log: `inplace logs --json` prints one object for each."""
+
+    time: str
+    rank: int | None
+    pod: str
+    container: str
+    epoch: int | None
+    line: str
+    bytesLeftOut: NotRequired[int]
+
+
+DOCUMENTS: Final[dict[str, Any]] = {
+    "cost": CostDocument,
+    "explain": ExplainDocument,
+    "lint": LintDocument,
+    "logs": LogLineFields,
+    "nodes": NodesDocument,
+    "status": StatusDocument,
+    "status-list": list[JobSetRow],
+    "timeline": TimelineDocument,
+}

@@ -1,0 +1,73 @@
+"""What commands print for programs is what their types and schemas say: every field, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from typing import Any
+
+import msgspec
+import pytest
+
+from inplace.cli.documents import DOCUMENTS
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from tests.cli.command import REPOSITORY, command, run_here
+
+EXAMPLE = REPOSITORY / "examples" / "train.yaml"
+
+
+def check(name: str, text: str) -> Any:
+    """Return a printed document, which has each field of its type, of the right type, and no further one."""
+    found = json.loads(text)
+    assert msgspec.convert(found, DOCUMENTS[name], strict=True) == found, name
+    return found
+
+
+@pytest.mark.asyncio
+async def test_documents_about_a_group() -> None:
+    """A group that has restarted once, its timeline, its logs, its nodes and its explanation have their types."""
+    async with Cluster(runtime="model", serve_http=True) as cluster:
+        timeline = cluster.timeline("train")
+        await cluster.apply(with_pods(read_manifests(EXAMPLE), 2))
+        await cluster.until(lambda: timeline.current.complete, timeout_s=120.0)
+        cluster.kill_worker("default", str(cluster.pods()[0]["metadata"]["name"]), supervised=True)
+        await cluster.until(lambda: len(timeline.restarts) == 2 and timeline.current.complete, timeout_s=120.0)
+        kubeconfig = str(cluster.kubeconfig("admin"))
+
+        async def printed(*words: str) -> str:
+            return await asyncio.to_thread(_printed, kubeconfig, *words)
+
+        status = check("status", await printed("status", "train", "--json"))
+        assert (status["name"], status["lastRestart"]["epoch"]) == ("train", 2)
+        assert [row["name"] for row in check("status-list", await printed("status", "--json"))] == ["train"]
+        assert check("explain", await printed("explain", "train", "--json"))["headline"]
+        assert check("nodes", await printed("nodes", "train", "--json"))["policy"]
+        assert check("timeline", await printed("timeline", "train", "--json"))["rows"]
+        lines = (await printed("logs", "train", "--all", "--json")).splitlines()
+        assert [check("logs", line)["pod"] for line in lines]
+
+
+def test_documents_of_no_cluster() -> None:
+    """What restarts cost, and what is wrong with a manifest, have their types."""
+    words = ("--nodes", "2", "--price", "1", "--failures-per-day", "1")
+    cost = run_here("cost", *words, "--json").stdout
+    assert check("cost", cost) == json.loads(run_here("cost", *words, "-o", "json").stdout)
+    assert check("lint", run_here("lint", "-f", str(EXAMPLE), "--json").stdout)["jobsets"] == ["JobSet default/train"]
+    bare = REPOSITORY / "tests" / "cases" / "manifests"
+    manifest = next(file for file in sorted(bare.glob("*.yaml")) if "kind: JobSet" in file.read_text())
+    check("lint", run_here("lint", "-f", str(manifest), "--json").stdout)
+
+
+def _printed(kubeconfig: str, *words: str) -> str:
+    return subprocess.run(
+        command(*words),
+        cwd=REPOSITORY,
+        env=os.environ | {"KUBECONFIG": kubeconfig},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120.0,
+    ).stdout
