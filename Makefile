@@ -28,7 +28,7 @@ SEARCHES := soak-seeds soak-plans soak-properties soak-http
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster test-hostile node test-node test-frameworks docs dashboards-test docs-images
-.PHONY: sim soak $(SEARCHES) mutants bench demo image audit sbom check clean rewrite
+.PHONY: sim soak $(SEARCHES) mutants bench demo image audit sbom release man check clean rewrite
 
 help:  ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +151,13 @@ sbom: $(STAMP)  ## list the contents of the images in dist/*.cdx.json (CycloneDX
 	$(BIN)/python -m images.sbom agent > dist/inplace-agent.cdx.json
 	$(BIN)/python -m images.sbom controller > dist/inplace-controller.cdx.json
 
+release: $(STAMP)  ## make the files of a release in dist/VERSION; ARGUMENTS='--url URL --sign-key KEY' go to the program
+	$(BIN)/python -m release $(ARGUMENTS)
+
+man: $(STAMP)  ## show the man page of inplace
+	@$(BIN)/python -m release.man_page
+	man -l docs/inplace.1
+
 rewrite: $(STAMP)  ## regenerate script outputs, generated pages, dashboards and the Helm chart; commit only differences you can explain
 	$(BIN)/python -m tests.common.protocol.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
@@ -158,6 +165,7 @@ rewrite: $(STAMP)  ## regenerate script outputs, generated pages, dashboards and
 	$(BIN)/python -m tests.docs.metrics_page
 	$(BIN)/python -m tests.docs.logs_page
 	$(BIN)/python -m tests.docs.schemas
+	$(BIN)/python -m release.man_page
 	$(BIN)/python -m grafana.build
 	$(BIN)/python -m deploy.immutable
 	$(BIN)/python -m deploy.chart

@@ -9,7 +9,7 @@ Usage: python3 images/lock.py {agent|agent-build|controller} < requirements.lock
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 ROOTS: Mapping[str, tuple[str, ...]] = {
@@ -67,8 +67,17 @@ def needed(lock: str, program: str) -> list[Package]:
     Raises:
         KeyError: the lock file lacks one of the program's packages.
     """
+    return closure(lock, ROOTS[program])
+
+
+def closure(lock: str, roots: Collection[str]) -> list[Package]:
+    """Return some packages and what they need, by name.
+
+    Raises:
+        KeyError: the lock file lacks one of them.
+    """
     locked = packages(lock)
-    names, new = set[str](), set(ROOTS[program])
+    names, new = set[str](), set(roots)
     while new:
         names |= new
         new = {name for name, package in locked.items() if package.via & names} - names

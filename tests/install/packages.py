@@ -16,7 +16,7 @@ REPOSITORY = Path(__file__).parents[2]
 STEP_S_MAX = 300.0
 # Folders of a working tree beside the sources; setuptools must not find them.
 _MADE_HERE = shutil.ignore_patterns(
-    ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "build", "dist", "*.egg-info", "tests", "docs"
+    ".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "build", "dist", "*.egg-info", "tests"
 )
 _SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
 

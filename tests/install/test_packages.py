@@ -107,9 +107,9 @@ def test_one_package_is_inside(wheels: dict[str, Path]) -> None:
     names = {kind: set(zipfile.ZipFile(path).namelist()) for kind, path in wheels.items()}
     assert names["wheel"] == names["sdist"]
     tops = {name.split("/")[0] for name in names["wheel"]}
-    (metadata,) = tops - TOP
-    assert tops == TOP | {metadata}
-    assert metadata.endswith(".dist-info")
+    data, metadata = sorted(tops - TOP)
+    assert (data.endswith(".data"), metadata.endswith(".dist-info")) == (True, True)
+    assert [name for name in names["wheel"] if name.startswith(data)] == [f"{data}/data/share/man/man1/inplace.1"]
     assert f"{metadata}/licenses/LICENSE" in names["wheel"]
 
 
