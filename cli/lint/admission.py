@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from inplace.cli.lint.jobset import UNREADABLE, as_stored
 from inplace.cli.lint.rights import RIGHTS, Right, shown_rights
+from inplace.cli.lint.stored import UNREADABLE, as_stored
 from inplace.cli.manifests.documents import name_of
 from inplace.common.kube.answers import object_of
 from inplace.common.kube.client import KubeClient

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from inplace.cli.lint.options import run_options
+from inplace.cli.lint.stored import UNNAMED, UNREADABLE, as_stored
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import failure_policy_of
 from inplace.controller.injection import index_backoff
@@ -18,26 +18,8 @@ from inplace.controller.injection.pod_roles import Container, Member, group_of, 
 from inplace.controller.injection.restart_rules import Ending, codes_that, spell
 from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.report import known_problems
-from inplace.controller.spec.jobset import JobSet, parse_jobset
 
 _OTHER_STRATEGIES: Final = (None, "Recreate", "BlockingRecreate")
-# known_problems reads metadata that only stored objects have.
-_STORED: Final = {"uid": "00000000-0000-0000-0000-000000000000", "resourceVersion": "1"}
-_UNNAMED: Final = "?"
-_GENERATED: Final = "xxxxx"  # what the API server appends to a generateName
-UNREADABLE: Final = (RemoteProtocolError, TypeError, ValueError, AttributeError, KeyError)  # of `as_stored`
-
-
-def as_stored(jobset: KubeObject) -> JobSet:
-    """Read a JobSet as the controller does when it is new.
-
-    Raises:
-        UNREADABLE: it does not have a JobSet's form.
-    """
-    given = {name: value for name, value in (jobset.get("metadata") or {}).items() if value is not None}
-    name = f"{given['generateName']}{_GENERATED}" if given.get("generateName") else _UNNAMED
-    metadata = {"name": name, "namespace": "default"} | _STORED | given
-    return parse_jobset(jobset | {"metadata": metadata, "status": {}})
 
 
 def check_jobset(jobset: KubeObject) -> Iterator[Finding]:
@@ -107,7 +89,7 @@ def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
         path, _, rest = problem.partition(": ")
         words, _, fix = rest.partition("; ")
         needed, _, found = words.removeprefix("expected ").partition(", saw ")
-        found = "nothing" if found == repr(_UNNAMED) else found
+        found = "nothing" if found == repr(UNNAMED) else found
         yield Finding(
             "spec-problem", path, found or words, needed if found else "a spec without it", fix or "correct it"
         )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from inplace.cli.lint.jobset import UNREADABLE, as_stored
 from inplace.cli.lint.pod_policy import pod_sentences
+from inplace.cli.lint.stored import UNREADABLE, as_stored
 from inplace.cli.lint.words import absence, duration
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire

@@ -9,7 +9,7 @@ from inplace.agent.progress.watch_settings import STALL_AFTER, START_STALL_AFTER
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.sidecar import UNWATCHED
 from inplace.cli.lint.env import settled_environment
-from inplace.cli.lint.jobset import UNREADABLE, as_stored
+from inplace.cli.lint.stored import UNREADABLE, as_stored
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
