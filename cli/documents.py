@@ -213,6 +213,47 @@ class LintDocument(TypedDict):
     policies: NotRequired[dict[str, list[str]]]
 
 
+class RankPlace(TypedDict):
+    """A rank, by its number, its container, its name and its process."""
+
+    rank: int | None
+    pod: str
+    container: str
+    name: str
+    pid: int
+    step: int | None
+
+
+class ThreadFrames(TypedDict):
+    """A thread's frames, the innermost first; leftOut says that there are more."""
+
+    name: str
+    frames: list[str]
+    leftOut: bool
+
+
+class StackGroup(TypedDict):
+    """Ranks that are at the same place; the threads are those of the first of them."""
+
+    place: str
+    by: str
+    silent: bool
+    state: str
+    note: str
+    ranks: list[RankPlace]
+    threads: list[ThreadFrames]
+
+
+class StacksDocument(TypedDict):
+    """Where every rank is: `inplace stacks`; unanswered has the containers without an answer, by the reason."""
+
+    jobset: str
+    request: int | None
+    ranks: int
+    groups: list[StackGroup]
+    unanswered: dict[str, list[str]]
+
+
 class RestartPrice(TypedDict):
     """What one way to restart costs over all days."""
 
@@ -251,6 +292,7 @@ DOCUMENTS: Final[dict[str, Any]] = {
     "lint": LintDocument,
     "logs": LogLineFields,
     "nodes": NodesDocument,
+    "stacks": StacksDocument,
     "status": StatusDocument,
     "status-list": list[JobSetRow],
     "timeline": TimelineDocument,

@@ -6,11 +6,14 @@ Two ranks are at the same place if their main threads have the same frames. Who 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from inplace.cli.stacks.answers import RankStack
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import StackGroup
 
 PARTS_MAX: Final = 6  # of the first line
 GROUPS_MAX: Final = 12  # that are printed for people
@@ -164,7 +167,7 @@ def _frame(frame: str) -> str:
     return f"{function}  {at}" if function else f"{at}  (kernel)"
 
 
-def data_of(groups: Sequence[Group], names: Names) -> list[Mapping[str, Any]]:
+def data_of(groups: Sequence[Group], names: Names) -> list[StackGroup]:
     """Return the same for programs, whole."""
     return [
         {
@@ -174,8 +177,14 @@ def data_of(groups: Sequence[Group], names: Names) -> list[Mapping[str, Any]]:
             "state": group.first.state,
             "note": group.first.note,
             "ranks": [
-                {"rank": names.number(rank), "pod": rank.instance.pod, "container": rank.instance.container}
-                | {"name": rank.name, "pid": rank.pid, "step": rank.step}
+                {
+                    "rank": names.number(rank),
+                    "pod": rank.instance.pod,
+                    "container": rank.instance.container,
+                    "name": rank.name,
+                    "pid": rank.pid,
+                    "step": rank.step,
+                }
                 for rank in group.ranks
             ],
             "threads": [

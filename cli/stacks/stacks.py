@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.read import read_jobset, read_pods
@@ -35,6 +35,9 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.stacks import parse_request
 from inplace.controller.spec.causes import unix_time
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import StacksDocument
 
 SKEW_S: Final = 90.0  # a node's clock may be so much behind this machine's
 SHARED_S: Final = 5.0  # half of what an agent takes between two answers
@@ -198,8 +201,10 @@ def _print(
     names = Names(ranks)
     groups = groups_of(ranks, names)
     if as_json:
-        data: dict[str, Any] = {"jobset": name, "request": request, "ranks": len(ranks)}
-        data |= {
+        data: StacksDocument = {
+            "jobset": name,
+            "request": request,
+            "ranks": len(ranks),
             "groups": data_of(groups, names),
             "unanswered": {reason: list(of) for reason, of in unanswered.items()},
         }

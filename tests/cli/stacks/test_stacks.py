@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from typing import Any
 
@@ -17,6 +16,7 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.stacks import SILENCE
 from tests.cli.logs.room import BARE, FORBIDDEN, START_S, Room, at, room
 from tests.cli.stacks.room import LOADER, REQUEST, answer, run, stack, taken
+from tests.cli.test_documents import check
 
 pytestmark = pytest.mark.virtual_time
 
@@ -147,7 +147,7 @@ async def test_json_has_everything() -> None:
     other = stack(thread="loader", frames=LOADER)
     answer(made, pods[0], 0.1, stack(), other, taken())
     done = await run(made, as_json=True, timeout_s=1)
-    data = json.loads(done.out)
+    data = check("stacks", done.out)
     (one,) = data["groups"]
     assert (data["request"], data["ranks"]) == (REQUEST, 1)
     assert [(thread["name"], len(thread["frames"])) for thread in one["threads"]] == [("main", 3), ("loader", 3)]
