@@ -26,6 +26,7 @@ from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.logs import configure_logs
 from inplace.controller.metrics import VERSION
 from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.controller.spec.node_taints import TaintLimits, read_limits
 from inplace.controller.spec.settings import START_WINDOW_S_MAX
 
 DEFAULT_NAMESPACE = "inplace-system"
@@ -116,6 +117,7 @@ def _config(options: argparse.Namespace) -> ControllerConfig:
         metrics_address=options.metrics_bind_address,
         is_beside=options.beside,
         job_settings=JobSettings(options.start_window, _agent(options), options.agent_opt_in),
+        taint_limits=options.taint_bad_nodes,
         looks_first=True,
         gathers=True,
         measures_pauses=True,
@@ -174,6 +176,14 @@ def _parser() -> argparse.ArgumentParser:
         help=f'add it only to JobSets with the annotation {wire.AGENT}: "{wire.AGENT_ON}", and to those of namespaces '
         f'with this label that say nothing (default: to all but those with the annotation "{wire.AGENT_OFF}")',
     )
+    add(
+        "--taint-bad-nodes",
+        type=_taint_limits,
+        metavar="NODES/SECONDS",
+        help="taint a bad node, so that Kueue's Topology Aware Scheduling moves its Pod: so many nodes at the same "
+        "time at most, each for so long at most; 0 taints none. It needs the right of deploy/overlays/taints "
+        "(default: 0)",
+    )
     add("--workers", type=_positive, default=4, metavar="N", help="JobSets reconciled at the same time (default: 4)")
     add(
         "--leader-elect",
@@ -218,6 +228,13 @@ def _image(text: str) -> str:
             f"expected the reference of an image, of at most {IMAGE_CHARACTERS_MAX} characters, saw {text!r:.80}"
         )
     return text
+
+
+def _taint_limits(text: str) -> TaintLimits | None:
+    try:
+        return read_limits(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _window_s(text: str) -> int:

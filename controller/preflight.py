@@ -50,6 +50,9 @@ FOR_REFUSALS: Final = {"/events": ("list",)}
 FOR_OPT_IN: Final = {"/namespaces": ("list", "watch")}
 """What a controller does beside that under --agent-opt-in: it knows no namespace that asks for agents before."""
 
+FOR_TAINTS: Final = {"/nodes": ("list", "patch")}
+"""And under --taint-bad-nodes; without it, bad nodes are not tainted."""
+
 LEASE_VERBS: Final = ("create", "get", "update")
 POLICIES: Final = {
     "jobsets.jobset.x-k8s.io": "JobSets are not checked for what their CRD cannot check",
@@ -87,6 +90,7 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
 
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"
 AGENTS_CURE: Final = "kubectl apply --server-side -k deploy/rbac, or bind ClusterRole inplace-agent in each namespace"
+TAINTS_CURE: Final = "kubectl apply --server-side -k deploy/overlays/taints"
 RIGHTS_CURE: Final = (
     "kubectl apply --server-side -k deploy/rbac, and let the controller run as ServiceAccount inplace-controller"
 )
@@ -128,6 +132,7 @@ class Preflight:
         lease_namespace: where the Lease is; None without leader election.
         adds_agents: the controller gives agents their rights.
         watches_namespaces: their labels ask for agents.
+        taints_nodes: it may taint bad nodes.
     """
 
     def __init__(
@@ -140,6 +145,7 @@ class Preflight:
         lease_namespace: str | None,
         adds_agents: bool = False,
         watches_namespaces: bool = False,
+        taints_nodes: bool = False,
     ) -> None:
         self._client = client
         self._clock = clock
@@ -147,6 +153,7 @@ class Preflight:
         self._namespace = namespace
         self._lease_namespace = lease_namespace
         self._adds_agents = adds_agents
+        self._taints_nodes = taints_nodes
         self._needed = NEEDED | (FOR_OPT_IN if watches_namespaces else {})
         self._problems: tuple[Problem, ...] = ()
 
@@ -209,6 +216,10 @@ class Preflight:
             for what, verbs in FOR_REFUSALS.items():
                 asked = self._attributes_of(what, verbs)
                 problems += await self._denied(asked, Problem("", RIGHTS_CURE, is_fatal=False))
+        if self._taints_nodes:
+            for what, verbs in FOR_TAINTS.items():
+                asked = ({"group": "", "resource": what[1:], "verb": verb} for verb in verbs)
+                problems += await self._denied(asked, Problem("", TAINTS_CURE, is_fatal=False))
         return problems
 
     async def _denied(self, asked: Iterable[dict[str, str]], problem: Problem) -> list[Problem]:

@@ -30,6 +30,7 @@ from inplace.controller.pauses import PauseMeter
 from inplace.controller.preflight import Preflight
 from inplace.controller.serving.pages import Page, PageServer
 from inplace.controller.serving.scrapes import Scrapes
+from inplace.controller.spec.node_taints import TaintLimits
 from inplace.controller.term import Term
 
 USER_AGENT = "inplace-controller/0.1.0"
@@ -52,6 +53,7 @@ class ControllerConfig:
         job_settings: what is the same in all Jobs that it makes.
         looks_first: find out what the installation lacks, and say it.
         gathers: take watch events in together where they come fast; in memory they come without cost.
+        taint_limits: of the nodes that it taints for queues; None taints none, and removes what it finds.
         measures_pauses: note how long the event loop stands still; under virtual time it never does.
     """
 
@@ -67,6 +69,7 @@ class ControllerConfig:
     job_settings: JobSettings = DEFAULT
     looks_first: bool = False
     gathers: bool = False
+    taint_limits: TaintLimits | None = None
     measures_pauses: bool = False
 
 
@@ -109,6 +112,7 @@ class Controller:
             lease_namespace=self.config.lease_namespace if self.config.leader_elect else None,
             adds_agents=self.config.job_settings.agent is not None,
             watches_namespaces=watches_namespaces(self.config.job_settings, self.config.namespace),
+            taints_nodes=self.config.taint_limits is not None,
         )
         self.pauses = PauseMeter(self._clock, self.metrics.loop_pause_seconds.observe)
         self.scrapes = Scrapes(self.metrics.pieces, self._clock)
@@ -180,6 +184,7 @@ class Controller:
             is_beside=self.config.is_beside,
             settings=self.config.job_settings,
             gathers=self.config.gathers,
+            taint_limits=self.config.taint_limits,
         )
         async with create_task_group() as group:
             if elector is not None:

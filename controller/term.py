@@ -10,6 +10,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -31,22 +32,26 @@ from inplace.common.kube.resources import (
     KubeObject,
     Resource,
 )
+from inplace.common.kube.timestamps import time_text
 from inplace.common.kube.workqueue import WorkQueue
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.wire import names as wire
 from inplace.controller.act.execute import ActionsFailedError, Executor
 from inplace.controller.act.job_settings import DEFAULT, JobSettings, watches_namespaces
 from inplace.controller.act.node_questions import NodeQuestions
+from inplace.controller.act.node_tainting import NodeTainting
 from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.act.refusals import Refusals, least_wait_s
 from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.node_marks import NodeMarksReader
+from inplace.controller.api.node_taints import NodeTaints
 from inplace.controller.api.nodes import Nodes
 from inplace.controller.api.selectors import Selectors
 from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
 from inplace.controller.spec.claim import CLAIM_CODEC, PersistentVolumeClaim
 from inplace.controller.spec.kinds import JOB_CODEC, NAMESPACE_CODEC, POD_CODEC, Job, Namespace, Pod
+from inplace.controller.spec.node_taints import NodeTaint, TaintLimits, is_wanted
 from inplace.controller.spec.service import SERVICE_CODEC, Service
 from inplace.controller.spec.stored import JOBSET_CODEC
 from inplace.controller.tracking.gathering import Gathering
@@ -76,6 +81,7 @@ class Term:
         is_beside: bool = False,
         settings: JobSettings = DEFAULT,
         gathers: bool = False,
+        taint_limits: TaintLimits | None = None,
     ) -> None:
         self.finished = asyncio.Event()
         self._client = client
@@ -122,6 +128,7 @@ class Term:
             settings = replace(settings, is_asked_in=lambda name: asking.get("", name) is not None)
             self._informers = (asking, *self._informers)
         self._marks_reader = NodeMarksReader(client, clock=clock, log=log, metrics=metrics)
+        self._taints = NodeTaints(client, taint_limits, namespace=namespace, clock=clock, log=log)
         self._reconciler = Reconciler(
             client=client,
             membership=membership,
@@ -130,7 +137,10 @@ class Term:
             claims=self.claims,
             pods=self.pods,
             nodes=Nodes(client),
-            questions=NodeQuestions(self._marks_reader, membership, self.pods, self.recorder, clock),
+            questions=NodeQuestions(
+                self._marks_reader, membership, self.pods, self.recorder, clock, taints_nodes=taint_limits is not None
+            ),
+            tainting=NodeTainting(self._taints, self.recorder, clock),
             selectors=Selectors(client),
             executor=Executor(
                 client,
@@ -177,6 +187,7 @@ class Term:
                 for informer in self._informers:
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()
+                group.start_soon(partial(self._taints.run, self._is_taint_wanted), name="taints")
                 self._log.info("controller_started", jobsets=len(self.jobsets), pods=len(self.pods))
                 await self.queue.work(self._process, workers=self._workers, reserved=URGENT_WORKERS)
                 group.cancel_scope.cancel()
@@ -223,6 +234,11 @@ class Term:
             return "success"
         self.queue.add_after(key, requeue_after_s)
         return "requeue_after"
+
+    def _is_taint_wanted(self, node: str, taint: NodeTaint) -> bool:
+        group = self.membership.get((taint.namespace, taint.jobset))
+        jobset = group.jobset if group is not None else None
+        return is_wanted(self._taints.limits, node, taint, jobset, time_text(self._clock))
 
     def _is_urgent(self, key: Key) -> bool:
         """Say whether agents wait for this JobSet's status."""

@@ -123,6 +123,9 @@ _ARGS: Final = """\
             {{- if .Values.beside }}
             - --beside
             {{- end }}
+            {{- with .Values.taintBadNodes }}
+            - --taint-bad-nodes={{ . }}
+            {{- end }}
             {{- if ne .Values.logLevel "info" }}
             - --log-level={{ .Values.logLevel }}
             {{- end }}
@@ -235,6 +238,7 @@ TABLE: Final = (
         },
         namespaces=2,
     ),
+    Template("overlays/taints/taints.yaml", condition="taintBadNodes", namespaces=2),
     Template("overlays/podmonitor/podmonitor.yaml", condition="podMonitor", namespaces=1),
     Template("overlays/servicemonitor/servicemonitor.yaml", condition="serviceMonitor", namespaces=1),
     Template("overlays/prometheusrule/prometheusrule.yaml", condition="prometheusRule", namespaces=1, has_braces=True),

@@ -105,6 +105,10 @@ BAD_NODES: Final = "inplace.dev/bad-nodes"
 # Ours, on the JobSet (docs/adr/0092): whether a Pod leaves a node that is cordoned, tainted, or not ready.
 MARKED_NODES: Final = "inplace.dev/marked-nodes"  # its grammar is controller/spec/marked_nodes.py's
 
+# Ours, on a Node (docs/adr/0098): the key of the taint that lets Kueue move a Pod away from it, of the label by which
+# such nodes are found, and of the annotation that says whose taint it is and when it ends.
+BAD_NODE: Final = "inplace.dev/bad-node"
+
 # Ours (docs/adr/0095). On the JobSet: how many placeholder Pods hold room for Pods that are replaced. On these Pods and
 # their Job, as a label: the JobSet's name. The PriorityClass is deploy/spares/priorityclass.yaml's.
 SPARES: Final = "inplace.dev/spares"

@@ -14,6 +14,7 @@ from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.spec.causes import BLAMING
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.spec.marked_nodes import STAYS, MarkedPod, Toleration
+from inplace.controller.spec.node_taints import is_moved_by_queue
 from inplace.controller.spec.note import Note
 from inplace.controller.tracking.group import Group, ScopeLedger
 from inplace.controller.tracking.membership import Membership
@@ -21,13 +22,18 @@ from inplace.controller.tracking.membership import Membership
 
 @dataclass(frozen=True, slots=True)
 class NodeQuestions:
-    """Asks for one JobSet at a time."""
+    """Asks for one JobSet at a time.
+
+    Args:
+        taints_nodes: an administrator says, by the flag, that the queue moves Pods away from tainted nodes.
+    """
 
     reader: NodeMarksReader
     membership: Membership
     pods: Informer[Pod]
     recorder: EventRecorder
     clock: Clock
+    taints_nodes: bool = False
 
     def ask(self, group: Group, barriers: Mapping[str, WaitingBarrier]) -> None:
         """Ask about the first failure of each scope that restarts, and the Pods that a barrier names as missing."""
@@ -40,7 +46,8 @@ class NodeQuestions:
                 if _may_leave(pod) and scope_ledger.marked.ask(pod.metadata.uid, now_s):
                     others = partial(self._nodes_beside, group, pod)
                     answer = partial(self._take, group, scope_ledger, pod.metadata.uid, scope_ledger.ledger.next_epoch)
-                    self.reader.ask(Question(pod, _tolerations(group, pod), others, answer))
+                    is_moved = self.taints_nodes and is_moved_by_queue(group.jobset, pod)
+                    self.reader.ask(Question(pod, _tolerations(group, pod), others, answer, is_moved=is_moved))
 
     def _suspects(self, group: Group, scope_ledger: ScopeLedger, barrier: WaitingBarrier | None) -> Iterator[Pod]:
         cause = scope_ledger.cause

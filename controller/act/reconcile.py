@@ -22,6 +22,7 @@ from inplace.common.wire import names as wire
 from inplace.controller.act.execute import Executor
 from inplace.controller.act.job_settings import DEFAULT, JobSettings
 from inplace.controller.act.node_questions import NodeQuestions
+from inplace.controller.act.node_tainting import NodeTainting
 from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.act.status_patch import status_patch
 from inplace.controller.api.events import EventRecorder
@@ -66,6 +67,7 @@ class Reconciler:
     pods: Informer[Pod]
     nodes: Nodes
     questions: NodeQuestions
+    tainting: NodeTainting
     selectors: Selectors
     executor: Executor
     recorder: EventRecorder
@@ -108,10 +110,13 @@ class Reconciler:
         for action in planned.actions:
             if isinstance(action, AvoidNodes):
                 group.nodes.avoids(action.pod.metadata.uid, action.nodes)
+        await self.tainting.perform(group, planned.taints)
         taken_s = await self.executor.perform(jobset, planned.actions)
         await self.refused_pods.look(group, observed.barriers.values())
         fence_s = group.fence_wait_s(self.clock.monotonic_s())
-        waits_s = [wait_s for wait_s in (held_s, planned.requeue_after_s, taken_s, fence_s) if wait_s is not None]
+        again_s = 0.0 if planned.taints else None  # the next pass decides who leaves
+        waits = (held_s, planned.requeue_after_s, taken_s, fence_s, again_s)
+        waits_s = [wait_s for wait_s in waits if wait_s is not None]
         return min(waits_s, default=None)
 
     async def _forgets_request(self, jobset: JobSet, planned: Plan) -> bool:
@@ -193,6 +198,7 @@ class Reconciler:
             node_signs=node_signs,
             adds_agents=self.settings.agent is not None,
             agents_by_default=self.settings.adds_by_default(jobset.namespace),
+            taints_nodes=self.tainting.taints.limits is not None,
         )
 
     def _failed_pods(self, group: Group) -> dict[str, Pod]:

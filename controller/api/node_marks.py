@@ -39,6 +39,7 @@ class Question:
     Args:
         tolerations: of the Pods' template: they spare the request for the Pod's own, of which admission makes more.
         others: returns some nodes of the group's other Pods; called if the node is marked.
+        is_moved: a queue that pinned the Pod chooses another node for its replacement.
         answer: called once, with None if the Pod may simply restart in place or there is no answer.
     """
 
@@ -46,6 +47,7 @@ class Question:
     tolerations: Sequence[Toleration]
     others: Callable[[], Sequence[str]]
     answer: Callable[[MarkedPod | None], None]
+    is_moved: bool = False
 
 
 class NodeMarksReader:
@@ -104,7 +106,8 @@ class NodeMarksReader:
         if spec is None:
             return None
         others = [await self._marks(other) for other in question.others()]
-        return judge(pod, spec, marks, [other for other in others if other is not None])
+        known = [other for other in others if other is not None]
+        return judge(pod, spec, marks, known, is_moved=question.is_moved)
 
     async def _marks(self, node: str) -> NodeMarks | None:
         """Return the marks of a node, at most `FRESH_S` old; None if it does not exist."""

@@ -190,6 +190,19 @@ class ReplacePod:
     pod: Pod
 
 
+@dataclass(frozen=True, slots=True)
+class TaintNode:
+    """Taint the node of this Pod, which a queue has pinned to it, and let the Pod leave then.
+
+    Args:
+        nodes_max: so many nodes may be tainted for its JobSet.
+    """
+
+    pod: Pod
+    scope: str
+    nodes_max: int
+
+
 Action = (
     CreateJob
     | CreateSpares
@@ -223,7 +236,8 @@ class Plan:
         again by then, whether or not something changes. causes: by scope, why it restarts. overdue: by scope
         whose barrier missed its deadline, how many Jobs are recreated for that. paused: by scope
         whose next epoch waits after failures without progress, for how many seconds. escalation_steps: names of those
-        that this pass uses. deadline_exceeded: the JobSet fails for its activeDeadlineSeconds.
+        that this pass uses. taints: nodes to taint AFTER the status was written.
+        deadline_exceeded: the JobSet fails for its activeDeadlineSeconds.
     """
 
     status: Mapping[str, Any]
@@ -239,6 +253,7 @@ class Plan:
     overdue: Mapping[str, int] = field(default_factory=dict)
     paused: Mapping[str, float] = field(default_factory=dict)
     escalation_steps: tuple[str, ...] = ()
+    taints: tuple[TaintNode, ...] = ()
     deadline_exceeded: bool = False
 
     @property

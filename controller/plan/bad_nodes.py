@@ -9,7 +9,7 @@ scheduler takes a bad one, and its verdict is taken back. docs/adr/0024
 from __future__ import annotations
 
 from inplace.common.wire import names as wire
-from inplace.controller.plan.actions import AvoidNodes
+from inplace.controller.plan.actions import AvoidNodes, TaintNode
 from inplace.controller.plan.avoided_domains import domains_of, key_of_leader
 from inplace.controller.plan.draft import Draft
 from inplace.controller.spec.bad_nodes import (
@@ -27,7 +27,9 @@ from inplace.controller.spec.bad_nodes import (
 from inplace.controller.spec.causes import BLAMING, Cause, Failure
 from inplace.controller.spec.kinds import HOSTNAME, Pod
 from inplace.controller.spec.marked_nodes import STAYS
+from inplace.controller.spec.node_taints import is_moved_by_queue
 from inplace.controller.spec.places import job_of_pod
+from inplace.controller.spec.scopes import Scope
 
 
 def avoid_bad_nodes(draft: Draft) -> bool:
@@ -65,10 +67,19 @@ def note_first_failure(draft: Draft, cause: Cause | None) -> bool:
     return failure.node in avoided(changed, policy, draft.observed.node_signs.in_use)
 
 
-def stays_pinned(draft: Draft, pod: Pod | None) -> bool:
-    """Say, and tell, that a Pod restarts on its bad node: its replacement could run nowhere else."""
+def stays_pinned(draft: Draft, scope: Scope, pod: Pod | None) -> bool:
+    """Say that a Pod restarts on its bad node, because its replacement could run nowhere else; tell it.
+
+    Where a queue pinned it, and this controller may taint nodes, the taint comes first: then the Pod leaves as from any
+    marked node (`controller.act.node_tainting`).
+    """
     if pod is None or not pod.spec.is_pinned:
         return False
+    if draft.observed.taints_nodes and is_moved_by_queue(draft.jobset, pod):
+        policy = draft.jobset.bad_nodes
+        assert policy is not None, "a verdict follows from the annotation"
+        draft.taints.append(TaintNode(pod, scope.name, policy.nodes_max(draft.observed.node_signs.in_use)))
+        return True
     draft.note(
         STAYS,
         f"pod {pod.metadata.name} may run on node {pod.spec.node_name} alone (nodeSelector {HOSTNAME}), which is bad: "

@@ -15,6 +15,7 @@ from inplace.controller.plan.actions import (
     ResizeJob,
     ResumeJob,
     SuspendJob,
+    TaintNode,
     is_news,
 )
 from inplace.controller.plan.observed import Observed
@@ -51,6 +52,7 @@ class Draft:
         self.overdue: dict[str, int] = {}
         self.paused: dict[str, float] = {}
         self.escalation_steps: list[str] = []
+        self.taints: list[TaintNode] = []
         self.requeue_after_s: float | None = None
         self.deadline_exceeded = False
         self._carried: dict[str, Any] = {}
@@ -187,6 +189,7 @@ class Draft:
             overdue=self.overdue,
             paused=self.paused,
             escalation_steps=tuple(self.escalation_steps),
+            taints=tuple(self.taints),
             deadline_exceeded=self.deadline_exceeded,
         )
 

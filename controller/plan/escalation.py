@@ -51,11 +51,12 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
     if not _begins_counted(draft, scope, decision):
         return decision
     pod = draft.observed.failed_pods.get(scope.name)
-    leaves_node = note_first_failure(draft, draft.causes.get(scope.name)) and not stays_pinned(draft, pod)
-    if not draft.jobset.escalation and not leaves_node:
-        return decision
-    use = _take(draft, scope, pod=pod, leaves_node=leaves_node)
+    leaves_node = note_first_failure(draft, draft.causes.get(scope.name)) and not stays_pinned(draft, scope, pod)
     stays = replace(decision, synced=scope.synced, deprecated=scope.synced)
+    is_tainted = any(taint.scope == scope.name for taint in draft.taints)  # the next pass knows whether the Pod leaves
+    if not draft.jobset.escalation and not leaves_node:
+        return stays if is_tainted else decision
+    use = _take(draft, scope, pod=pod, leaves_node=leaves_node)
     if use.step == FAIL:
         # Where all announced, no failed Job is about to decide otherwise (controller/plan/budget.py).
         return replace(stays, exceeded=decision.synced > scope.synced)
@@ -64,7 +65,7 @@ def climb(draft: Draft, scope: Scope, decision: Decision) -> Decision:
     elif use.recreation:
         _recreate_job(draft, scope)
     is_skipped = decision.synced == decision.deprecated > scope.synced
-    return decision if is_skipped or not (use.pod_uid or use.recreation) else stays
+    return decision if is_skipped or not (use.pod_uid or use.recreation or is_tainted) else stays
 
 
 def replace_pods(draft: Draft) -> bool:

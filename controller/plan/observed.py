@@ -72,6 +72,7 @@ class Observed:
         forgets_requests: the status drops the ids of requests: the definition is older than the field.
         adds_agents: the controller adds the agent to the Pods of groups that restart in place.
         agents_by_default: also where the JobSet says nothing.
+        taints_nodes: the controller may taint a bad node, so that a queue moves the Pods that it pinned to it.
     """
 
     jobset: JobSet
@@ -98,6 +99,7 @@ class Observed:
     forgets_requests: bool = False
     adds_agents: bool = False
     agents_by_default: bool = True
+    taints_nodes: bool = False
     blocked: Sequence[BlockedCause] = ()
     blocked_s: float = 0.0
     reported_s: float | None = None

@@ -113,7 +113,14 @@ def read_node(node: Mapping[str, Any]) -> NodeMarks:
     return NodeMarks(str(metadata["name"]), str(hostname), tuple(taints), is_silent)
 
 
-def judge(pod: Pod, spec: Mapping[str, Any], marks: NodeMarks, others: Sequence[NodeMarks] = ()) -> MarkedPod | None:
+def judge(
+    pod: Pod,
+    spec: Mapping[str, Any],
+    marks: NodeMarks,
+    others: Sequence[NodeMarks] = (),
+    *,
+    is_moved: bool = False,
+) -> MarkedPod | None:
     """Say whether a Pod leaves its node; None if nothing that it minds marks the node.
 
     It stays where it asks for this very node, because its replacement could run nowhere else, and where the nodes of
@@ -125,6 +132,7 @@ def judge(pod: Pod, spec: Mapping[str, Any], marks: NodeMarks, others: Sequence[
         spec: the Pod's, as stored.
         marks: of the node.
         others: some nodes of the group's other Pods.
+        is_moved: the queue that pinned the Pod to the node chooses another one, if the node has a taint.
     """
     tolerations = spec.get("tolerations") or ()
     taints, devices = marks.against(tolerations), unhealthy_devices(pod)
@@ -132,7 +140,7 @@ def judge(pod: Pod, spec: Mapping[str, Any], marks: NodeMarks, others: Sequence[
     if not words:
         return None
     what = f"node {marks.node}: {', '.join(words)}"[:WHY_CHARACTERS_MAX]
-    if _asks_for(spec, marks):
+    if _asks_for(spec, marks) and not (is_moved and taints):
         return MarkedPod(
             pod,
             leaves=False,

@@ -100,6 +100,7 @@ def by_name(text: str) -> dict[str, KubeObject]:
         ("deploy/overlays/prometheusrule", ("prometheusRule=true",)),
         ("deploy/overlays/before-1.36", ("mutatingAdmissionPolicy=false",)),
         ("deploy/overlays/beside", ("beside=true",)),
+        ("deploy/overlays/taints", ("taintBadNodes=4/600",)),
         ("deploy/base", ("crd.install=false",)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -22,6 +22,7 @@ from inplace.controller.preflight import (
     OUR_FIELDS,
     POLICIES,
     POLICIES_CURE,
+    TAINTS_CURE,
     Preflight,
 )
 from inplace.simulator.apiserver import InMemoryTransport
@@ -178,6 +179,16 @@ async def test_rights_for_agents_are_a_warning(rig: Rig) -> None:
     (line,), ready = await look_once(rig, adds_agents=True)
     assert line["message"].startswith(f"expected {USER} to be allowed to create rolebindings, bind clusterroles; ")
     assert (line["log_level"], line["cure"], ready) == ("warning", AGENTS_CURE, None)
+
+
+async def test_the_right_to_taint_nodes_is_a_warning(rig: Rig) -> None:
+    """A controller that is to taint bad nodes and may not is ready, and says so; another does not ask."""
+    await install_guards(rig)
+    rig.fault = denying(("patch", "nodes"))
+    assert await look_once(rig) == ([WHOLE], None)
+    (line,), ready = await look_once(rig, namespace="team", taints_nodes=True)
+    assert line["message"] == f"expected {USER} to be allowed to patch nodes; the API server says no"
+    assert (line["log_level"], line["cure"], ready) == ("warning", TAINTS_CURE, None)
 
 
 async def test_one_namespace_needs_no_right_to_read_nodes(rig: Rig) -> None:

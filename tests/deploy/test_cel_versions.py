@@ -20,6 +20,7 @@ OLDEST_MINOR: Final = {
     FOLDER / "jobsets.yaml": 30,
     FOLDER / "immutable.yaml": 30,
     FOLDER / "agents.yaml": 30,
+    FOLDER.parent / "overlays" / "taints" / "taints.yaml": 30,
     FOLDER / "defaults.yaml": 36,  # MutatingAdmissionPolicy v1; deploy/overlays/before-1.36 leaves it out
 }
 

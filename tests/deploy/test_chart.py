@@ -59,6 +59,7 @@ def test_every_manifest_of_the_install_is_in_the_chart() -> None:
             "apf",
             "controller",
             "spares",
+            "overlays/taints",
             "overlays/podmonitor",
             "overlays/servicemonitor",
             "overlays/prometheusrule",

@@ -1,0 +1,327 @@
+"""Taints of bad nodes with the whole controller: who leaves, what bounds it, and that no taint is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from inplace.common.kube.http.request import Request, Response
+from inplace.common.kube.resources import JOBSETS, NODES, PODS, KubeObject
+from inplace.common.wire import names as wire
+from inplace.controller.spec.node_taints import TaintLimits
+from inplace.simulator.cluster.nodes import node
+from tests.controller.background import background
+from tests.controller.crew import Crew
+from tests.controller.manifests import jobset, replicated_job
+from tests.controller.rig import Rig
+
+pytestmark = pytest.mark.virtual_time
+
+LIMITS = TaintLimits(2, 600)
+HOST = "kubernetes.io/hostname"
+TOPOLOGY = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+OURS = {"key": wire.BAD_NODE, "effect": "NoSchedule"}
+THEIRS = {"key": "broken", "effect": "PreferNoSchedule"}
+CHECKED_S = 6.0  # after which a taint that is not wanted has gone
+
+
+@asynccontextmanager
+async def running(limits: TaintLimits | None = LIMITS, **options: Any) -> AsyncIterator[Rig]:
+    """Run an API server and a controller that may taint nodes."""
+    rig = Rig(**options)
+    async with rig.running(rig.controller(taint_limits=limits)):
+        yield rig
+
+
+def manifest(name: str = "train", *, pods: int = 3, bad_nodes: str = "1/3600", **annotations: str) -> KubeObject:
+    """Return a JobSet whose Pods Kueue places."""
+    given = {wire.CRASH_LOOP_BACKOFF: "0", wire.BAD_NODES: bad_nodes}
+    given |= {getattr(wire, key): value for key, value in annotations.items()}
+    wanted = jobset(name, jobs=[replicated_job(replicas=1, pods=pods)], restarts_max=100, annotations=given)
+    pods_template = wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    pods_template["metadata"] = {"annotations": TOPOLOGY}
+    pods_template["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/topology"}]
+    return wanted
+
+
+async def place(rig: Rig, crew: Crew, index: int, where: str) -> None:
+    """Pin the Pod of a slot to a node and let it run there, as Kueue, scheduler and kubelet do."""
+    await rig.settle(0.1)
+    pod = pod_of(crew, index)
+    await rig.admin.patch(PODS, "default", pod, {"spec": {"nodeSelector": {HOST: where}, "schedulingGates": None}})
+    await crew.bind(pod, where)
+    await crew.set_phase(pod, "Running")
+
+
+async def started(rig: Rig, wanted: KubeObject, first: int = 0) -> Crew:
+    """Bring a group to epoch 1; the Pod of index i is on node n(first + i)."""
+    crew = await rig.submit(wanted)
+    await crew.make_pods()
+    await rig.settle()
+    for _, index in list(crew.pods):
+        name = f"n{first + index}"
+        found = node(name, pods=8, now="2026-01-01T00:00:00Z")
+        found["spec"] = {**(found.get("spec") or {}), "taints": [THEIRS]}
+        await rig.admin.create(NODES, None, found)
+        await place(rig, crew, index, name)
+    await rig.run_epoch(crew, 1)
+    rig.requests.clear()
+    return crew
+
+
+def pod_of(crew: Crew, index: int) -> str:
+    """Return the name of the Pod in a slot."""
+    return next(pod for (_, place), pod in crew.pods.items() if place == index)
+
+
+async def fail(rig: Rig, crew: Crew, index: int = 0, seconds: float = 0.5) -> str:
+    """Let one worker die; return its Pod once the controller has seen it."""
+    pod = pod_of(crew, index)
+    await crew.set_worker(pod, run=(await crew.epochs())[0], exit_code=1)
+    await rig.settle(seconds)
+    return pod
+
+
+async def taints(rig: Rig, name: str) -> list[KubeObject]:
+    """Return the taints of a node."""
+    found: list[KubeObject] = (await rig.admin.get(NODES, None, name))["spec"].get("taints") or []
+    return found
+
+
+async def is_clean(rig: Rig, name: str = "n0") -> bool:
+    """Say whether nothing of ours stands on a node, and all of others does."""
+    found = await rig.admin.get(NODES, None, name)
+    metadata = found["metadata"]
+    names = (*(metadata.get("labels") or ()), *(metadata.get("annotations") or ()))
+    return found["spec"].get("taints") == [THEIRS] and wire.BAD_NODE not in names
+
+
+async def is_ending(rig: Rig, pod: str) -> bool:
+    """Say whether kubelet was asked to end a Pod."""
+    return "activeDeadlineSeconds" in (await rig.admin.get(PODS, "default", pod))["spec"]
+
+
+def refuse(method: str, part: str, code: int = 403) -> Callable[[Request], Response | None]:
+    """Refuse requests for nodes."""
+    reason = {403: "Forbidden", 500: "InternalError"}[code]
+    body = f'{{"kind": "Status", "reason": "{reason}", "message": "no right on nodes", "code": {code}}}'.encode()
+
+    def fault(request: Request) -> Response | None:
+        is_meant = request.method == method and part in request.path
+        return Response(code, {"content-type": "application/json"}, body) if is_meant else None
+
+    return fault
+
+
+async def test_a_pinned_pod_leaves_its_bad_node_once_that_is_tainted() -> None:
+    """The group waits for the replacement, which Kueue pins to another node, and then runs: one restart."""
+    async with running() as rig:
+        crew = await started(rig, manifest())
+        failed = await fail(rig, crew)
+        assert await taints(rig, "n0") == [THEIRS, OURS]
+        assert await is_ending(rig, failed)
+        writes = [r.path.split("?")[0] for r in rig.requests if r.method == "PATCH" and "/events" not in r.path]
+        tainted, ended = writes.index("/api/v1/nodes/n0"), writes.index(f"/api/v1/namespaces/default/pods/{failed}")
+        assert tainted < ended, "a Pod that ends BEFORE the taint comes back to its node"
+        (told,) = await rig.events("NodeTainted")
+        assert told["note"] == "node n0 is tainted for 600 s at most, so that the queue moves its pod"
+        (why,) = await rig.events("PodLeavesNode")
+        assert why["note"].startswith(f"pod {failed} is replaced: node n0 is bad, and tainted for the queue")
+        await rig.meet(crew, 2)
+        assert await crew.epochs() == (1, 1), "it must not sync with a Pod that is about to end"
+        await crew.set_phase(failed, "Failed")
+        await crew.replace("train-workers-0", 0)
+        await place(rig, crew, 0, "n9")
+        await rig.run_epoch(crew, 2)
+        assert await crew.epochs() == (2, 1)
+        assert await rig.events("PodStaysOnNode") == []
+
+
+async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign() -> None:
+    """Its epoch is not begun in the pass that sees it."""
+    async with running() as rig:
+        crew = await started(rig, manifest(pods=1))
+        failed = pod_of(crew, 0)
+        await crew.set_worker(failed, run=1, exit_code=1)
+        await crew.announce(failed, 2)
+        await rig.settle()
+        assert await crew.epochs() == (1, 1)
+        assert await is_ending(rig, failed)
+
+
+async def test_with_an_escalation() -> None:
+    """A step InPlace is used up, and the Pod leaves all the same."""
+    async with running() as rig:
+        crew = await started(rig, manifest(ESCALATION="InPlace=3/3600"))
+        failed = await fail(rig, crew)
+        assert await is_ending(rig, failed)
+        steps = [use["rung"] for use in (await crew.status())[wire.ESCALATION_USES]]
+        assert steps == ["InPlace", "LeaveNode"]
+
+
+@pytest.mark.parametrize(
+    ("why", "end"),
+    [
+        ("its time is over", lambda rig, crew: rig.settle(600)),
+        ("the jobset is deleted", lambda rig, crew: rig.admin.delete(JOBSETS, "default", "train")),
+        ("the annotation is gone", lambda rig, crew: rig.annotate({wire.BAD_NODES: None})),
+        ("it is suspended", lambda rig, crew: rig.edit({"spec": {"suspend": True}})),
+        ("it has finished", lambda rig, crew: crew.finish_job("train-workers-0", "Complete")),
+    ],
+)
+async def test_endings(why: str, end: Callable[[Rig, Crew], Awaitable[None]]) -> None:
+    """Each removes the taint within seconds, and nothing of ours is left; until then it stays."""
+    async with running() as rig:
+        crew = await started(rig, manifest())
+        await fail(rig, crew)
+        await rig.settle(300)
+        assert await taints(rig, "n0") == [THEIRS, OURS]
+        await end(rig, crew)
+        await rig.settle(CHECKED_S)
+        assert await is_clean(rig), why
+        rig.requests.clear()
+        await rig.settle(300)
+        assert rig.writes("/nodes/n0") == 0, "what is gone is not written again"
+
+
+@pytest.mark.parametrize(("limits", "is_kept"), [(LIMITS, True), (None, False), (TaintLimits(2, 60), False)])
+async def test_the_next_leader_knows_all_from_the_node(limits: TaintLimits | None, *, is_kept: bool) -> None:
+    """A controller that died leaves a taint; the next keeps it to its end, or removes it where the option is off."""
+    rig = Rig()
+    dying = rig.controller(taint_limits=LIMITS, leader_elect=False)
+    async with background(rig.server.run()):
+        async with background(dying.run()):
+            await rig.settle()
+            await fail(rig, await started(rig, manifest()))
+        await rig.settle(100)
+        assert await taints(rig, "n0") == [THEIRS, OURS]
+        async with background(rig.controller(taint_limits=limits, leader_elect=False).run()):
+            await rig.settle(CHECKED_S)
+            assert await is_clean(rig) is not is_kept
+            await rig.settle(500)
+            assert await is_clean(rig)
+
+
+async def test_a_jobset_that_went_while_no_controller_ran() -> None:
+    """What stands on the node is enough to end its taint."""
+    rig = Rig()
+    async with background(rig.server.run()):
+        async with background(rig.controller(taint_limits=LIMITS, leader_elect=False).run()):
+            await rig.settle()
+            await fail(rig, await started(rig, manifest()))
+        await rig.admin.delete(JOBSETS, "default", "train")
+        async with background(rig.controller(taint_limits=LIMITS, leader_elect=False).run()):
+            await rig.settle(CHECKED_S)
+            assert await is_clean(rig)
+
+
+async def test_by_default_no_node_is_tainted() -> None:
+    """The Pod restarts where it is, as before; the one question for taints that are left may be refused."""
+    rig = Rig()
+    rig.fault = refuse("GET", "/nodes?")
+    async with rig.running():
+        crew = await started(rig, manifest())
+        failed = await fail(rig, crew)
+        await rig.run_epoch(crew, 2)
+        assert await crew.epochs() == (2, 1)
+        assert (await is_clean(rig), await is_ending(rig, failed)) == (True, False)
+        (told,) = await rig.events("PodStaysOnNode")
+        assert "with Kueue's Topology Aware Scheduling taint or drain the node" in told["note"]
+
+
+async def test_a_pod_that_a_person_pinned_stays() -> None:
+    """Nothing would move it, so its node is not tainted."""
+    async with running() as rig:
+        wanted = manifest()
+        del wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]
+        crew = await started(rig, wanted)
+        failed = await fail(rig, crew)
+        assert (await is_clean(rig), await is_ending(rig, failed)) == (True, False)
+
+
+async def test_without_the_right_an_event_says_so_once() -> None:
+    """The group restarts in place, and nothing is asked again before the next failure."""
+    async with running() as rig:
+        crew = await started(rig, manifest())
+        rig.fault = refuse("PATCH", "/nodes/")
+        failed = await fail(rig, crew)
+        await rig.run_epoch(crew, 2)
+        assert await crew.epochs() == (2, 1)
+        assert not await is_ending(rig, failed)
+        (told,) = await rig.events("PodStaysOnNode")
+        assert "node n0 is bad, but was not tainted: " in told["note"]
+        assert told["note"].endswith(f"; apply deploy/overlays/taints; pod {failed} restarts there")
+        await rig.settle(10)
+        rig.requests.clear()
+        await rig.settle(300)
+        assert [r for r in rig.requests if "/nodes" in r.path] == []
+
+
+async def test_no_more_nodes_than_the_controller_may_taint() -> None:
+    """A user with many JobSets that fail on purpose holds so many nodes, and the next Pod restarts in place."""
+    async with running() as rig:
+        for number in range(3):
+            crew = await started(rig, manifest(f"train-{number}", pods=1), first=number)
+            failed = await fail(rig, crew)
+            assert await is_ending(rig, failed) is (number < 2)
+        assert [await is_clean(rig, f"n{number}") for number in range(3)] == [False, False, True]
+        (told,) = await rig.events("PodStaysOnNode")
+        assert "2 nodes are tainted, the most that the controller may taint" in told["note"]
+
+
+async def test_no_more_nodes_than_the_jobset_may_avoid() -> None:
+    """Of three nodes that is one, as without taints; the one before keeps its taint until its end."""
+    async with running() as rig:
+        crew = await started(rig, manifest())
+        first = await fail(rig, crew, 0)
+        await crew.set_phase(first, "Failed")
+        await crew.replace("train-workers-0", 0)
+        await place(rig, crew, 0, "n9")
+        await rig.run_epoch(crew, 2)
+        second = await fail(rig, crew, 1)
+        assert not await is_ending(rig, second)
+        assert await is_clean(rig, "n1")
+        (told,) = await rig.events("PodStaysOnNode")
+        assert "1 nodes are tainted for this jobset, the most that it may avoid" in told["note"]
+
+
+async def test_a_write_whose_answer_is_lost_leaves_no_taint_behind() -> None:
+    """The Pod restarts in place; the taint that came all the same ends as any other."""
+    async with running() as rig:
+        crew = await started(rig, manifest())
+        late = {"s": 30.0}
+        rig.answer_latency_s = lambda r: late["s"] if r.method == "PATCH" and "/nodes/" in r.path else 0.0
+        failed = await fail(rig, crew, seconds=4)
+        late["s"] = 0.0
+        await rig.run_epoch(crew, 2)
+        assert (await crew.epochs(), await is_ending(rig, failed)) == ((2, 1), False)
+        assert await taints(rig, "n0") == [THEIRS, OURS]
+        await rig.settle(620)
+        assert await is_clean(rig)
+
+
+async def test_a_server_that_fails_while_a_taint_is_to_go() -> None:
+    """It is tried again, one request at a time."""
+    async with running() as rig:
+        await fail(rig, await started(rig, manifest()))
+        rig.fault = refuse("PATCH", "/nodes/", 500)
+        await rig.settle(600)
+        rig.requests.clear()
+        await rig.settle(300)
+        assert 5 <= sum(r.method == "PATCH" and "/nodes/" in r.path for r in rig.requests) <= 40
+        rig.fault = lambda _: None
+        await rig.settle(60)
+        assert await is_clean(rig)
+
+
+async def test_a_marked_node_is_left_too() -> None:
+    """Kueue moves the Pod from any node with a taint, so a cordon needs none of ours."""
+    async with running() as rig:
+        crew = await started(rig, manifest(bad_nodes="8/3600"))
+        await rig.admin.patch(NODES, None, "n0", {"spec": {"unschedulable": True}})
+        failed = await fail(rig, crew)
+        assert await is_ending(rig, failed)
+        assert OURS not in await taints(rig, "n0")
