@@ -32,6 +32,7 @@ TAINTED: Final = "NodeTainted"  # the Event's reason
 TAINTED_MAX: Final = 100  # nodes of the whole controller
 SECONDS_MIN: Final = 60
 SECONDS_MAX: Final = 3600
+SET_BACK_S_MAX: Final = 5.0
 _FORM: Final = re.compile(r"([0-9]{1,3})/([0-9]{1,4})")
 _TAINT: Final = {"key": wire.BAD_NODE, "effect": "NoSchedule"}
 
@@ -113,7 +114,8 @@ def is_moved_by_queue(jobset: JobSet, pod: Pod) -> bool:
 def is_wanted(limits: TaintLimits | None, node: str, taint: NodeTaint, jobset: JobSet | None, now: str) -> bool:
     """Say whether a taint may stay: its JobSet runs and still finds the node bad, and its time is not over.
 
-    An end that is further away than any that is written now is no end: a clock jumped back, or the limit is lower.
+    An end that is further away than any that is written now is no end: a clock jumped back, or the limit is lower. A
+    clock that is set back by `SET_BACK_S_MAX` ends nothing.
 
     Args:
         limits: None ends all taints.
@@ -126,12 +128,14 @@ def is_wanted(limits: TaintLimits | None, node: str, taint: NodeTaint, jobset: J
     if limits is None or jobset is None or until_s is None or now_s is None:
         return False
     is_over = jobset.uid != taint.uid or jobset.suspended or jobset.is_finished or jobset.is_leaving
-    if is_over or jobset.bad_nodes is None or not 0 < until_s - now_s <= limits.seconds:
+    if is_over or jobset.bad_nodes is None or not 0 < until_s - now_s <= limits.seconds + SET_BACK_S_MAX:
         return False
     return find(records_of(jobset.status, jobset.bad_nodes, now), node).is_bad
 
 
-def _change(node: Mapping[str, Any], taints: list[KubeObject] | None, *, label: str | None, words: str | None) -> Any:
+def _change(
+    node: Mapping[str, Any], taints: list[KubeObject] | None, *, label: str | None, words: str | None
+) -> KubeObject:
     return {
         "metadata": {
             "resourceVersion": node["metadata"]["resourceVersion"],

@@ -106,6 +106,11 @@ def test_limits() -> None:
     ]
 
 
+def test_a_clock_that_is_set_back_by_seconds_ends_nothing() -> None:
+    """Nor does a time without its fraction: a taint that has just been written stays."""
+    assert is_wanted(LIMITS, "n0", TAINT, with_verdict(), "2025-12-31T23:59:55Z")
+
+
 @pytest.mark.parametrize(
     ("why", "limits", "taint", "found", "now"),
     [
@@ -118,8 +123,8 @@ def test_limits() -> None:
         ("no annotation", LIMITS, TAINT, lambda: with_verdict(metadata={"annotations": {}}), NOW),
         ("the verdict is taken back", LIMITS, TAINT, lambda: with_verdict(status={wire.NODE_FAILURES: []}), NOW),
         ("the time is over", LIMITS, TAINT, with_verdict, "2026-01-01T00:10:00Z"),
-        ("a clock jumped back", LIMITS, TAINT, with_verdict, "2025-12-31T23:59:59Z"),
-        ("a lower limit", TaintLimits(4, 599), TAINT, with_verdict, NOW),
+        ("a clock jumped back", LIMITS, TAINT, with_verdict, "2025-12-31T23:59:54Z"),
+        ("a lower limit", TaintLimits(4, 594), TAINT, with_verdict, NOW),
         ("no end", LIMITS, NodeTaint("default", "train", "u1"), with_verdict, NOW),
     ],
 )
