@@ -53,6 +53,7 @@ class PlayedPod:
     lifts: list[int] = field(default_factory=list)
     process: asyncio.subprocess.Process | None = None
     playing: asyncio.Task[None] | None = None
+    is_late: bool = False  # its activeDeadlineSeconds are over
 
     @property
     def path(self) -> str:
@@ -153,6 +154,10 @@ class PlayedNodes:
             self._tasks.create_task(self._remove(pod, ended=ended))
         elif ended:
             pod.stop()
+        elif stored["spec"].get("activeDeadlineSeconds") is not None:
+            if not pod.is_late:
+                pod.is_late = True
+                self._tasks.create_task(self._end(pod, "Failed", 143, reason="DeadlineExceeded"))
         elif pod.playing is None:
             pod.playing = self._tasks.create_task(self._play(pod))
 
@@ -197,7 +202,7 @@ class PlayedNodes:
         status = {"phase": "Running", "conditions": conditions, "containerStatuses": containers, **_now("startTime")}
         await self._write(pod, status)
 
-    async def _end(self, pod: PlayedPod, phase: str, exit_code: int) -> None:
+    async def _end(self, pod: PlayedPod, phase: str, exit_code: int, reason: str | None = None) -> None:
         """Write what kubelet writes about a Pod whose containers ended."""
         pod.stop()
         ended = {"exitCode": exit_code, "reason": "Completed" if exit_code == 0 else "Error"}
@@ -208,7 +213,8 @@ class PlayedNodes:
         ]
         now = _now("lastTransitionTime")
         conditions = [{"type": kind, "status": "False"} | now for kind in ("ContainersReady", "Ready")]
-        await self._write(pod, {"phase": phase, "conditions": conditions, "containerStatuses": containers})
+        status = {"phase": phase, "reason": reason, "conditions": conditions, "containerStatuses": containers}
+        await self._write(pod, status)
 
     async def _remove(self, pod: PlayedPod, *, ended: bool) -> None:
         """End a Pod that is being deleted, and remove it, as kubelet does."""

@@ -11,12 +11,15 @@ import pytest
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBSETS, NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.node_taints import TaintLimits
+from inplace.controller.api.node_taints import NodeTaints
+from inplace.controller.spec.node_taints import TaintLimits, is_wanted
+from inplace.controller.term import Term
 from inplace.simulator.cluster.nodes import node
 from tests.controller.background import background
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
+from tests.mistakes.mistake import Mistake, instead_of, planted
 
 pytestmark = pytest.mark.virtual_time
 
@@ -325,3 +328,74 @@ async def test_a_marked_node_is_left_too() -> None:
         failed = await fail(rig, crew)
         assert await is_ending(rig, failed)
         assert OURS not in await taints(rig, "n0")
+
+
+async def left_behind() -> list[str]:
+    """Return the endings after which a taint is still there: of its time, its JobSet, a leader, and a lost answer."""
+    left = []
+    async with running() as rig:
+        await fail(rig, await started(rig, manifest()))
+        await rig.settle(620)
+        left += [] if await is_clean(rig) else ["time"]
+    async with running() as rig:
+        await fail(rig, await started(rig, manifest()))
+        await rig.admin.delete(JOBSETS, "default", "train")
+        await rig.settle(CHECKED_S)
+        left += [] if await is_clean(rig) else ["jobset"]
+    rig = Rig()
+    async with background(rig.server.run()):
+        async with background(rig.controller(taint_limits=LIMITS, leader_elect=False).run()):
+            await rig.settle()
+            await fail(rig, await started(rig, manifest()))
+        async with background(rig.controller(leader_elect=False).run()):
+            await rig.settle(CHECKED_S)
+        left += [] if await is_clean(rig) else ["leader"]
+    async with running() as rig:
+        crew = await started(rig, manifest())
+        rig.answer_latency_s = lambda r: 30.0 if r.method == "PATCH" and "/nodes/" in r.path else 0.0
+        await fail(rig, crew, seconds=4)
+        await rig.settle(700)
+        left += [] if await is_clean(rig) else ["answer"]
+    return left
+
+
+async def _places_first(original: Any, self: NodeTaints, node: str, jobset: Any, nodes_max: int) -> None:
+    try:
+        await original(self, node, jobset, nodes_max)
+    except BaseException:
+        self._known.pop(node, None)
+        raise
+
+
+async def _finds_nothing(original: Any, self: NodeTaints) -> bool:
+    self._unread = ""
+    return True
+
+
+@pytest.mark.parametrize(
+    ("why", "mistakes", "left"),
+    [
+        ("as it is", (), []),
+        (
+            "a taint without an end",
+            (instead_of(is_wanted, lambda original, limits, node, taint, jobset, now: jobset is not None),),
+            ["time", "leader", "answer"],
+        ),
+        (
+            "a taint that outlives its jobset",
+            (instead_of(Term._is_taint_wanted, lambda original, self, node, taint: True),),
+            ["time", "jobset", "leader", "answer"],
+        ),
+        ("a leader that knows its own taints alone", (instead_of(NodeTaints._find, _finds_nothing),), ["leader"]),
+        (
+            "a taint that is noted once its write is answered",
+            (instead_of(NodeTaints.place, _places_first),),
+            ["answer"],
+        ),
+    ],
+)
+async def test_planted_bugs_are_caught(why: str, mistakes: tuple[Mistake, ...], left: list[str]) -> None:
+    """A taint left behind is seen."""
+    with planted(*mistakes) as called:
+        assert await left_behind() == left, why
+    assert called == set(mistakes)

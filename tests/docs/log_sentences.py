@@ -106,6 +106,10 @@ SENTENCES: Final = {
         "the node of a Pod that failed first, or that a barrier waits for, could not be read within a second: the Pod "
         "restarts in place ([nodes.md](nodes.md#marked-nodes))"
     ),
+    "node_tainted": "a bad node was tainted, so that Kueue moves its Pod (`--taint-bad-nodes`)",
+    "node_untainted": "a taint of ours was removed from a node",
+    "node_not_untainted": "a taint of ours could not be removed from a node; it is tried again",
+    "tainted_nodes_not_read": "the nodes that are tainted could not be listed; until then no node is tainted",
     "pass_failed": "one pass over a JobSet failed, and is tried again with growing waits",
     "port_unavailable": "the port for health and metrics cannot be bound; exit 1",
     "progress_unreadable": "why the watchdog cannot read the progress files; until it can, no silence is counted",

@@ -8,6 +8,8 @@ from typing import Final
 import pytest
 import pytest_asyncio
 
+from inplace.common.wire import names as wire
+from testbed.clients.played_nodes import PlayedPod
 from tests.cluster.clients.manifests import jobset, replicated_job
 from tests.cluster.clients.queue import KUEUE, Object, Queue, condition, flavor, is_true, open_queue, until
 from tests.cluster.clients.world import RESERVED, World
@@ -22,6 +24,7 @@ TOPOLOGY: Final = {
     "spec": {"levels": [{"nodeLabel": "rack"}, {"nodeLabel": HOSTNAME}]},
 }
 PLACED: Final = flavor("placed", nodeLabels={"capacity": RESERVED}, topologyName="racks")
+ANYWHERE: Final = {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
 ONE_RACK: Final = {"kueue.x-k8s.io/podset-required-topology": "rack"}
 GATE: Final = "kueue.x-k8s.io/topology"
 
@@ -74,6 +77,7 @@ async def placed(queue: Queue) -> dict[str, str]:
     return {
         pod.stored["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: pod.stored["spec"]["nodeName"]
         for pod in queue.played()
+        if not pod.is_late
     }
 
 
@@ -112,6 +116,43 @@ async def test_a_replaced_pod(queue: Queue) -> None:
     assert condition(await queue.workload(), "Evicted") == {}
 
 
+async def test_a_pod_leaves_its_bad_node(queue: Queue) -> None:
+    """The controller taints it, Kueue pins the replacement to another host, and the taint goes with the JobSet."""
+    manifest = in_one_rack("600")
+    manifest["metadata"]["annotations"] = {wire.BAD_NODES: "1/3600"}
+    manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"] = {"annotations": ANYWHERE}
+    await queue.in_place(manifest)
+    failed, other = await queue.lifted(1)
+    before = await placed(queue)
+    bad = failed.stored["spec"]["nodeName"]
+    assert await our_taint(queue, bad) is None
+    failed.restart_containers()
+    assert other in await until(lambda: _has_restarted(queue), "two Pods lifted at epoch 2")
+    assert failed.is_late
+    after = await placed(queue)
+    assert bad not in after.values()
+    assert len(set(after.values()) & set(before.values())) == 1
+    assert hosts_of(await queue.workload()) == dict.fromkeys(after.values(), 1)
+    assert condition(await queue.workload(), "Evicted") == {}
+    assert await queue.workloads_so_far() == 1
+    assert await our_taint(queue, bad) == "NoSchedule"
+    await queue.delete("train")
+    await until(lambda: _is_untainted(queue, bad), "no taint left behind")
+
+
+async def test_a_bad_node_without_another_host(queue: Queue) -> None:
+    """Kueue takes the admission back at once, and the group starts anew where it has room: in the other rack."""
+    manifest = in_one_rack("600")
+    manifest["metadata"]["annotations"] = {wire.BAD_NODES: "1/3600"}
+    await queue.in_place(manifest)
+    failed, _ = await queue.lifted(1)
+    rack = set((await placed(queue)).values())
+    failed.restart_containers()
+    await until(lambda: _has_restarted(queue), "two Pods lifted at epoch 2")
+    assert rack.isdisjoint((await placed(queue)).values())
+    assert condition(await queue.workload(), "Evicted") != {}
+
+
 async def test_no_room_in_one_rack(queue: Queue) -> None:
     """A group that fits in no rack waits suspended, although the quota would suffice, and no Pod is made."""
     await queue.submit(in_one_rack("900"))
@@ -130,6 +171,22 @@ async def test_no_room_in_one_rack(queue: Queue) -> None:
     await until(waits, "a Workload without quota")
     assert not is_true(await queue.workload("third"), "Admitted")
     assert [name for name in await queue.pods() if name.startswith("third")] == []
+
+
+async def our_taint(queue: Queue, node: str) -> str | None:
+    """Return the effect of the taint that our controller put on a node; None if there is none."""
+    taints = (await queue.world.api.get(f"/api/v1/nodes/{node}"))["spec"].get("taints") or ()
+    return next((str(one["effect"]) for one in taints if one["key"] == wire.BAD_NODE), None)
+
+
+async def _has_restarted(queue: Queue) -> list[PlayedPod]:
+    """Return the two Pods of epoch 2, beside one that ended; none as long as they do not run."""
+    found = [pod for pod in queue.played() if not pod.is_late]
+    return found if [pod.lifts[-1:] for pod in found] == [[2], [2]] else []
+
+
+async def _is_untainted(queue: Queue, node: str) -> bool:
+    return await our_taint(queue, node) is None
 
 
 async def _has_no_pods(queue: Queue) -> bool:

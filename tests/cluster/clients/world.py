@@ -75,9 +75,10 @@ async def _start_controller(ending: AsyncExitStack, plane: ControlPlane, applier
     transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
     ending.push_async_callback(transport.close)
     admin = KubeClient(transport, user_agent="test", field_manager="test")
-    return await ending.enter_async_context(serving(plane, admin, "--agent-image=inplace-agent"))
+    flags = ("--agent-image=inplace-agent", "--taint-bad-nodes=2/120")
+    return await ending.enter_async_context(serving(plane, admin, *flags))
 
 
 def _shipped() -> list[dict[str, Any]]:
-    """Return what deploy/ installs, but for the Deployment, which a process stands for."""
-    return [each for each in kustomized(DEPLOY) if each["kind"] not in LEFT_OUT]
+    """Return what deploy/overlays/taints installs, but for the Deployment, which a process stands for."""
+    return [each for each in kustomized(DEPLOY / "overlays" / "taints") if each["kind"] not in LEFT_OUT]
