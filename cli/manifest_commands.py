@@ -75,6 +75,10 @@ def inject(
         str | None,
         typer.Option(metavar="FAILURES/SECONDS[/PERCENT]", help="When new Pods avoid a node, such as 2/3600."),
     ] = None,
+    spares: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Placeholder Pods that hold room for replaced Pods, up to the group's."),
+    ] = None,
     clean: Annotated[
         list[str] | None,
         typer.Option(metavar="PATH|ipc|off", help="What is removed after each run, beside the worker's /dev/shm."),
@@ -138,6 +142,7 @@ def inject(
             fence_after,
             bad_nodes,
             tuple(clean or ()),
+            None if spares is None else str(spares),
         ),
     )
     raise typer.Exit(run_inject(file, options, output=output, diff=diff, quiet=quiet, rbac=rbac))

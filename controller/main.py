@@ -118,6 +118,7 @@ def _config(options: argparse.Namespace) -> ControllerConfig:
         is_beside=options.beside,
         job_settings=JobSettings(options.start_window, _agent(options), options.agent_opt_in),
         taint_limits=options.taint_bad_nodes,
+        untaints=True,
         looks_first=True,
         gathers=True,
         measures_pauses=True,

@@ -53,7 +53,8 @@ class ControllerConfig:
         job_settings: what is the same in all Jobs that it makes.
         looks_first: find out what the installation lacks, and say it.
         gathers: take watch events in together where they come fast; in memory they come without cost.
-        taint_limits: of the nodes that it taints for queues; None taints none, and removes what it finds.
+        taint_limits: of the nodes that it taints for queues; None taints none.
+        untaints: without limits it removes the taints that it finds; in memory nobody left any.
         measures_pauses: note how long the event loop stands still; under virtual time it never does.
     """
 
@@ -70,6 +71,7 @@ class ControllerConfig:
     looks_first: bool = False
     gathers: bool = False
     taint_limits: TaintLimits | None = None
+    untaints: bool = False
     measures_pauses: bool = False
 
 
@@ -185,6 +187,7 @@ class Controller:
             settings=self.config.job_settings,
             gathers=self.config.gathers,
             taint_limits=self.config.taint_limits,
+            untaints=self.config.untaints,
         )
         async with create_task_group() as group:
             if elector is not None:

@@ -82,6 +82,7 @@ class Term:
         settings: JobSettings = DEFAULT,
         gathers: bool = False,
         taint_limits: TaintLimits | None = None,
+        untaints: bool = False,
     ) -> None:
         self.finished = asyncio.Event()
         self._client = client
@@ -128,6 +129,7 @@ class Term:
             settings = replace(settings, is_asked_in=lambda name: asking.get("", name) is not None)
             self._informers = (asking, *self._informers)
         self._marks_reader = NodeMarksReader(client, clock=clock, log=log, metrics=metrics)
+        self._untaints = untaints or taint_limits is not None
         self._taints = NodeTaints(client, taint_limits, namespace=namespace, clock=clock, log=log)
         self._reconciler = Reconciler(
             client=client,
@@ -187,7 +189,8 @@ class Term:
                 for informer in self._informers:
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()
-                group.start_soon(partial(self._taints.run, self._is_taint_wanted), name="taints")
+                if self._untaints:
+                    group.start_soon(partial(self._taints.run, self._is_taint_wanted), name="taints")
                 self._log.info("controller_started", jobsets=len(self.jobsets), pods=len(self.pods))
                 await self.queue.work(self._process, workers=self._workers, reserved=URGENT_WORKERS)
                 group.cancel_scope.cancel()

@@ -77,6 +77,12 @@ async def read_pods(connection: Connection, name: str, accept: str = WHOLE, page
         query = query | {"continue": found.metadata.go_on}
 
 
+async def read_spares(connection: Connection, name: str) -> list[PodFact]:
+    """Return the spares of a JobSet, which are no Pods of its group."""
+    body = await _get_pods(connection, {"labelSelector": f"{wire.SPARE_OF}={name}", "limit": str(WHOLE_PAGE)}, WHOLE)
+    return list(decoded(POD_LIST.decode, body, "a list of Pods").items or [])
+
+
 async def read_jobsets(connection: Connection, *, everywhere: bool = False) -> list[KubeObject]:
     """Return every JobSet of the namespace, or of all namespaces.
 

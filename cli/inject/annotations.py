@@ -22,6 +22,7 @@ def annotate(metadata: KubeObject, policies: PolicyOptions, depth: str | None) -
         wire.SAVE_WITHIN: str(policies.save_within_s) if policies.save_within_s else None,
         wire.FENCE_AFTER: policies.fence_after_s,
         wire.BAD_NODES: policies.bad_nodes,
+        wire.SPARES: policies.spares,
     }
     options = {name: text for name, text in given.items() if text is not None}
     for read in (read_fence, read_bad_nodes):

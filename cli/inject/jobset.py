@@ -8,11 +8,13 @@ if something cannot be decided, it is refused with all problems at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 from inplace.cli.inject.annotations import annotate
+from inplace.cli.lint.jobset import UNREADABLE, as_stored
 from inplace.cli.manifests.documents import is_jobset, objects_of
 from inplace.cli.manifests.trainer import (
     CONTAINER,
@@ -33,6 +35,7 @@ from inplace.controller.injection.job import add_agent, named_workers
 from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.injection.pod_roles import Member, members
 from inplace.controller.injection.worker import fill
+from inplace.controller.plan.problems.requests import bad_spares
 
 
 class Refusal(Exception):
@@ -120,6 +123,7 @@ def _change(
     if not group:
         yield refusal("spec.replicatedJobs", None, "a replicatedJob whose Pods restart as a group", "add one")
     yield from annotate(metadata, options.policies, options.depth)
+    yield from _refused_spares(jobset)
     names = {container.name for member in group for container in member.containers}
     for name in named_workers(metadata.get("annotations") or {}):
         if name not in names:
@@ -131,6 +135,15 @@ def _change(
         yield from add_agent(member, options)
         if not any(agent_pieces.binds(obj, namespace, account) for obj in objects):  # else they are the user's business
             accounts[(namespace, account)] = None
+
+
+def _refused_spares(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield a number of spares that the controller would not hold, of a JobSet that can be read."""
+    with suppress(*UNREADABLE):
+        for problem in bad_spares(as_stored(jobset)):
+            path, _, rest = problem.partition(": expected ")
+            needed, _, found = rest.partition(", saw ")
+            yield refusal(path, found.partition("; ")[0], needed, found.rpartition("; ")[2])
 
 
 def _account(member: Member, options: InjectOptions) -> str:

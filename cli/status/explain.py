@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.avoided_nodes import AvoidedNode
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
-from inplace.cli.group.read import read_group
+from inplace.cli.group.read import read_group, read_spares
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.cluster_events import Subject, read_events
@@ -77,7 +77,9 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     job = failed_job(state)
     if job:
         more[job] = await read_events(connection, Subject(JOBS, job), unread)
-    return Facts(state, pods, events, more, nodes, unread, queued)
+    asks = state.jobset is not None and state.jobset.spares > 0
+    spares = await read_spares(connection, name) if asks else ()
+    return Facts(state, pods, events, more, nodes, unread, queued, spares)
 
 
 def explanation_data(explanation: Explanation) -> ExplainDocument:
@@ -94,6 +96,7 @@ def explanation_data(explanation: Explanation) -> ExplainDocument:
             for cause in explanation.causes
         ],
         "avoidedNodes": [{"node": one.node, "until": one.until_s, "why": one.why} for one in explanation.avoided],
+        "spares": explanation.spares.fields() if explanation.spares is not None else None,
         "unread": list(facts.unread),
     }
 
@@ -141,6 +144,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
             (f"where its ranks were before the restart: inplace stacks {state.name} -n {state.namespace} --last", "")
         )
     lines += [(line, "") for line in avoided_lines(explanation.avoided, state.name)]
+    lines += [(one_line(str(explanation.spares)), "")] if explanation.spares is not None else []
     if explanation.moments:
         lines += [("", ""), ("What happened (UTC)", "bold")]
         for moment in explanation.moments:

@@ -14,6 +14,7 @@ from inplace.cli.group.avoided_nodes import AvoidedNode, avoided_nodes
 from inplace.cli.group.fenced import fenced_pods
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.spares import Spares, spares_of
 from inplace.cli.group.state import GroupPhase, GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
@@ -61,6 +62,7 @@ class Facts:
         nodes: whether the nodes of those Pods are ready, in words, by name.
         unread: what could not be read, and why.
         queued: what a suspended JobSet's queue says; None where it has none.
+        spares: the placeholder Pods that hold room for those of the group.
     """
 
     state: GroupState
@@ -70,6 +72,7 @@ class Facts:
     nodes: Mapping[str, str] = field(default_factory=dict)
     unread: Sequence[str] = ()
     queued: Queued | None = None
+    spares: Sequence[PodFact] = ()
 
 
 @record
@@ -86,6 +89,7 @@ class Explanation:
 
     Args:
         avoided: the nodes that new Pods avoid.
+        spares: how many spares are ready; None where none is wanted.
     """
 
     facts: Facts
@@ -93,6 +97,7 @@ class Explanation:
     moments: Sequence[Moment]
     causes: Sequence[Obstacle]
     avoided: Sequence[AvoidedNode] = ()
+    spares: Spares | None = None
 
 
 def explain(facts: Facts, *, now_s: float) -> Explanation:
@@ -101,7 +106,8 @@ def explain(facts: Facts, *, now_s: float) -> Explanation:
     jobset = facts.state.jobset
     avoided = avoided_nodes(jobset, facts.pods, now_s) if jobset is not None else ()
     words = headline(facts.state, loops=any(True for _ in crash_loops(facts.state, now_s)))
-    return Explanation(facts, words, moments[-MOMENTS_MAX:], tuple(_causes(facts, now_s)), avoided)
+    spares = spares_of(jobset, facts.spares) if jobset is not None else None
+    return Explanation(facts, words, moments[-MOMENTS_MAX:], tuple(_causes(facts, now_s)), avoided, spares)
 
 
 def headline(state: GroupState, *, loops: bool = False) -> str:

@@ -42,6 +42,7 @@ class PolicyOptions:
         fence_after_s: the length of the workers' leases, as the annotation has it.
         bad_nodes: when a node is bad, as the annotation has it.
         clean: what is removed after each run: paths, `ipc`, `off`.
+        spares: how many placeholder Pods hold room, as the annotation has it.
     """
 
     check: str = ""
@@ -51,6 +52,7 @@ class PolicyOptions:
     fence_after_s: str | None = None
     bad_nodes: str | None = None
     clean: tuple[str, ...] = ()
+    spares: str | None = None
 
 
 NO_POLICIES: Final = PolicyOptions()

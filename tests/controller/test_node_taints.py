@@ -201,7 +201,7 @@ async def test_the_next_leader_knows_all_from_the_node(limits: TaintLimits | Non
             await fail(rig, await started(rig, manifest()))
         await rig.settle(100)
         assert await taints(rig, "n0") == [THEIRS, OURS]
-        async with background(rig.controller(taint_limits=limits, leader_elect=False).run()):
+        async with background(rig.controller(taint_limits=limits, untaints=True, leader_elect=False).run()):
             await rig.settle(CHECKED_S)
             assert await is_clean(rig) is not is_kept
             await rig.settle(500)
@@ -225,7 +225,7 @@ async def test_by_default_no_node_is_tainted() -> None:
     """The Pod restarts where it is, as before; the one question for taints that are left may be refused."""
     rig = Rig()
     rig.fault = refuse("GET", "/nodes?")
-    async with rig.running():
+    async with rig.running(rig.controller(untaints=True)):
         crew = await started(rig, manifest())
         failed = await fail(rig, crew)
         await rig.run_epoch(crew, 2)
@@ -347,7 +347,7 @@ async def left_behind() -> list[str]:
         async with background(rig.controller(taint_limits=LIMITS, leader_elect=False).run()):
             await rig.settle()
             await fail(rig, await started(rig, manifest()))
-        async with background(rig.controller(leader_elect=False).run()):
+        async with background(rig.controller(untaints=True, leader_elect=False).run()):
             await rig.settle(CHECKED_S)
         left += [] if await is_clean(rig) else ["leader"]
     async with running() as rig:

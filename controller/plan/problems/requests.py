@@ -38,7 +38,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
             read(jobset.annotations)
         except RemoteProtocolError as error:
             yield str(error)
-    yield from _bad_spares(jobset)
+    yield from bad_spares(jobset)
     yield from read_settings(jobset.annotations)[1]
     for name in LIMITS:
         try:
@@ -62,7 +62,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
             )
 
 
-def _bad_spares(jobset: JobSet) -> Iterator[str]:
+def bad_spares(jobset: JobSet) -> Iterator[str]:
     """Yield a number of spares that cannot be read or is too large, and Pods that a queue places."""
     try:
         count = read_spares(jobset.annotations, jobset.shape.size)

@@ -21,6 +21,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.injection.agent_pieces import RESTRICTED, is_restricted, permissions
 from inplace.controller.injection.policies import PolicyOptions
+from inplace.controller.spec.jobset import parse_jobset
 from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import REPOSITORY, demo_json, run, run_here
 from tests.cli.injecting import PLAIN, SILENT, TWO, as_yaml, example, injected, jobset_of, plain, pod_spec_of, refused
@@ -257,6 +258,11 @@ def test_replicated_jobs_out_of_the_group_are_left_alone() -> None:
     assert [c["name"] for c in after[0]["template"]["spec"]["template"]["spec"]["initContainers"]] == ["inplace-agent"]
 
 
+PLACED = PLAIN.replace(
+    "          spec:\n            containers:",
+    "          metadata: {annotations: {kueue.x-k8s.io/podset-required-topology: rack}}\n"
+    "          spec:\n            containers:",
+)
 THREE = "exitCodes: {operator: In, values: [3]}"
 WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.containers[name="worker"]'
 
@@ -294,6 +300,18 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
         (PLAIN, {"depth": "process", "barrier": "probe"}, "found no guard beside depth process"),
         (PLAIN, {"workers": ("main",)}, "--worker: found 'main'"),
         (plain(metadata="annotations: {inplace.dev/workers: 'worker,main'}"), {}, "workers\"]: found 'main'"),
+        (plain(metadata="annotations: {inplace.dev/spares: many}"), {}, "needed an integer from 0 to 8; correct it"),
+        (
+            PLAIN,
+            {"policies": PolicyOptions(spares="9")},
+            "found '9' (the group has 8 pods), needed an integer",
+        ),
+        (PLACED, {"policies": PolicyOptions(spares="1")}, "found a template that Kueue places"),
+        (
+            plain(metadata="annotations: {inplace.dev/spares: '1'}"),
+            {"policies": PolicyOptions(spares="2")},
+            "found 1, needed 2; change the annotation, or leave the option out",
+        ),
         (
             plain(metadata="annotations: {inplace.dev/agent-resources: cpu=fast}"),
             {},
@@ -305,6 +323,14 @@ def test_what_it_cannot_decide_it_refuses(text: str, options: Mapping[str, Any],
     """The refusal names the path, the found and the needed value, and the cure."""
     assert text != PLAIN or options
     assert expected in refused(text, **options)
+
+
+def test_spares_are_the_annotation_that_the_controller_reads() -> None:
+    """As many as the group has Pods, or none."""
+    for count in ("8", "0"):
+        made = jobset_of(injected(PLAIN, policies=PolicyOptions(spares=count)))
+        assert made["metadata"]["annotations"][wire.SPARES] == count
+        assert parse_jobset(made | {"metadata": made["metadata"] | {"uid": "u"}}).spares == int(count)
 
 
 def test_a_variable_that_the_agent_sets_alike_is_no_conflict() -> None:

@@ -38,7 +38,7 @@ async def queue(world: World) -> AsyncIterator[Queue]:
     yield opened
     for name in [each["metadata"]["name"] for each in (await world.api.get(opened.jobsets))["items"]]:
         await opened.delete(name)
-    await until(lambda: _has_no_pods(opened), "no Pods: the next scenario needs the hosts")
+    await until(lambda: _holds_nothing(opened), "no Pod and no Workload: the next scenario needs the hosts")
     await world.api.delete(f"/api/v1/namespaces/{opened.namespace}")
 
 
@@ -189,5 +189,5 @@ async def _is_untainted(queue: Queue, node: str) -> bool:
     return await our_taint(queue, node) is None
 
 
-async def _has_no_pods(queue: Queue) -> bool:
-    return not await queue.pods()
+async def _holds_nothing(queue: Queue) -> bool:
+    return not await queue.pods() and not await queue.workloads()
