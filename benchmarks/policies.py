@@ -9,6 +9,7 @@ of the seeds:
     lost_node_hours   nodes of the group x (the whole time - the work that was kept)
     finished_s        when the training was done, or the JobSet failed; END_S if neither came
     done              seeds in which the training was done
+    new_pods          Pods beyond the first of each rank: each begins with empty volumes
 
 All policies have the same faults: the draws depend on the seed and on the group's own course alone.
 
@@ -65,6 +66,7 @@ class Scenario:
 
     Args:
         flaky: how many nodes end their worker every FLAKY_S, in the mean.
+        flaky_ranks: how many ranks do that wherever they run, as one that runs out of memory.
         crash_at_s: a bug ends every run at this second of the work.
         rack_s: the mean time between two failures that end the workers of one rack's nodes together.
         drain_s: the mean time between two drains of one rack, for AWAY_S each.
@@ -74,6 +76,7 @@ class Scenario:
     """
 
     flaky: int = 0
+    flaky_ranks: int = 0
     crash_at_s: float = NEVER_S
     rack_s: float = NEVER_S
     drain_s: float = NEVER_S
@@ -86,6 +89,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "nothing in particular": Scenario(),
     "one flaky node": Scenario(flaky=1),
     "two flaky nodes": Scenario(flaky=2),
+    "one flaky rank": Scenario(flaky_ranks=1),
     "a bug at one step": Scenario(crash_at_s=3800.0),
     "a rack that fails": Scenario(rack_s=3600.0),
     "a cordoned flaky node": Scenario(flaky=1, cordon_at_s=3600.0),
@@ -115,10 +119,13 @@ class Training:
     kept_s: float = 0.0  # work up to the last checkpoint
     since_s: float | None = None  # when the last of this run's workers took its first step; None while it restarts
     stepped: set[str] = field(default_factory=set)
+    pods: set[str] = field(default_factory=set)  # UIDs of all that a kubelet took in
 
     def observe(self, event: ClusterEvent) -> None:
         """Take in a first step, or the end of a worker."""
-        if event.kind is Kind.FIRST_STEP:
+        if event.kind is Kind.POD_TAKEN:
+            self.pods.add(event.uid)
+        elif event.kind is Kind.FIRST_STEP:
             self.stepped.add(event.uid)
             if len(self.stepped) == PODS:
                 self.since_s = event.time_s
@@ -132,6 +139,11 @@ class Training:
         self.since_s = None
 
     @property
+    def new_pods(self) -> int:
+        """Return how many Pods there were beyond the first of each rank."""
+        return len(self.pods) - PODS
+
+    @property
     def done_s(self) -> float:
         """Return the seconds of work so far."""
         return self.kept_s + (self.now_s() - self.since_s if self.since_s is not None else 0.0)
@@ -139,12 +151,13 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One training: when it was over, whether it was done, the work that was kept, and the epochs it took."""
+    """One training: when it was over, whether it was done, the work that was kept, the epochs it took, the new Pods."""
 
     finished_s: float
     is_done: bool
     kept_s: float
     epochs: int
+    new_pods: int
 
     @property
     def lost_node_hours(self) -> float:
@@ -166,14 +179,16 @@ class Faults:
             "lose": now_s() + scenario.gone_at_s,
         }
 
-    def draw(self, done_s: float, nodes: Sequence[str]) -> tuple[float, str, list[str]]:
+    def draw(self, done_s: float, nodes: Sequence[str], flaky: Sequence[str]) -> tuple[float, str, list[str]]:
         """Return in how many seconds of this run the next one comes, what it is, and the nodes.
+
+        `flaky` are the nodes that end their workers often now.
 
         Deaths on a node have no memory, so each run may draw anew.
         """
         found: list[tuple[float, str, list[str]]] = []
         for node in nodes:
-            mean_s = FLAKY_S if node in _names(self._scenario.flaky) else HEALTHY_S
+            mean_s = FLAKY_S if node in flaky else HEALTHY_S
             found.append((self._rng.expovariate(1 / mean_s), "fail", [node]))
         if done_s <= self._scenario.crash_at_s:
             found.append((self._scenario.crash_at_s - done_s, "fail", [self._rng.choice(nodes)]))
@@ -206,17 +221,22 @@ async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int) -
                 await _wait(cluster, lambda: training.since_s is not None, left_s)
                 continue
             work_s = WORK_S - training.done_s
-            in_s, what, nodes = faults.draw(training.done_s, sorted(_placed(cluster)))
+            placed = _placed(cluster)
+            flaky = [
+                *_names(scenario.flaky),
+                *(node for node, pod in placed.items() if _rank(pod) < scenario.flaky_ranks),
+            ]
+            in_s, what, nodes = faults.draw(training.done_s, sorted(placed), flaky)
             await _wait(cluster, lambda: training.since_s is None, min(in_s, work_s, left_s))
             if training.since_s is not None and work_s <= in_s and training.done_s >= WORK_S - 1e-3:
-                return Outcome(clock.monotonic_s() - began_s, True, WORK_S, _epochs(cluster))
+                return Outcome(clock.monotonic_s() - began_s, True, WORK_S, _epochs(cluster), training.new_pods)
             if training.since_s is not None and in_s < left_s:
                 faults.struck(what, nodes)
                 await _strike(cluster, what, nodes, later)
                 if what == "lose":
                     training.stop()  # no event tells that these nodes have stopped
         training.stop()
-        return Outcome(clock.monotonic_s() - began_s, False, training.kept_s, _epochs(cluster))
+        return Outcome(clock.monotonic_s() - began_s, False, training.kept_s, _epochs(cluster), training.new_pods)
 
 
 async def _strike(cluster: Cluster, what: str, nodes: Sequence[str], later: asyncio.TaskGroup) -> None:
@@ -280,6 +300,10 @@ def _placed(cluster: Cluster) -> dict[str, str]:
     return {pod["spec"]["nodeName"]: pod["metadata"]["name"] for pod in alive}
 
 
+def _rank(pod: str) -> int:
+    return int(pod.rsplit("-", 2)[1])  # JOBSET-JOB-0-RANK-SUFFIX
+
+
 def _names(nodes: int) -> list[str]:
     """Return the names of the first nodes."""
     return [f"node-{index}" for index in range(nodes)]
@@ -303,6 +327,7 @@ def measure(seeds: int, scenarios: Sequence[str], policies: Sequence[str]) -> li
                     "finished_s": round(statistics.median(one.finished_s for one in found)),
                     "done": sum(one.is_done for one in found),
                     "epochs": statistics.median(one.epochs for one in found),
+                    "new_pods": statistics.median(one.new_pods for one in found),
                 }
             )
             print(line_of(rows[-1], seeds), file=sys.stderr, flush=True)
@@ -315,6 +340,7 @@ def line_of(row: Mapping[str, Any], seeds: int) -> str:
     return (
         f"{row['scenario']:34}{row['policy']:19}{row['lost_node_hours']:>8.1f} node-hours lost"
         f"{row['finished_s'] / 3600:>7.2f} h   done {done}   {row['epochs']:.0f} epochs"
+        f"   {row['new_pods']:.0f} new pods"
     )
 
 
