@@ -217,9 +217,8 @@ class Preflight:
                 asked = self._attributes_of(what, verbs)
                 problems += await self._denied(asked, Problem("", RIGHTS_CURE, is_fatal=False))
         if self._taints_nodes:
-            for what, verbs in FOR_TAINTS.items():
-                on_nodes = [{"group": "", "resource": what[1:], "verb": verb} for verb in verbs]
-                problems += await self._denied(on_nodes, Problem("", TAINTS_CURE, is_fatal=False))
+            on_nodes = ({"group": "", "resource": "nodes", "verb": verb} for verb in FOR_TAINTS["/nodes"])
+            problems += await self._denied(on_nodes, Problem("", TAINTS_CURE, is_fatal=False))
         return problems
 
     async def _denied(self, asked: Iterable[dict[str, str]], problem: Problem) -> list[Problem]:
