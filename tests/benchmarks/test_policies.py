@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import policies
 from benchmarks.chart import draw_bars
-from benchmarks.policies import ADVISED, CHECKPOINT_S, NONE, PODS, POLICIES, Scenario, Training, judged, train
+from benchmarks.policies import ADVISED, CHECKPOINT_S, NONE, PODS, POLICIES, TO_END, Scenario, Training, judged, train
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 
@@ -55,6 +55,15 @@ def test_the_picture_has_a_bar_for_each_number() -> None:
     assert bars[0] < bars[2] < bars[1] < bars[3]
     assert "lost &amp; found" in picture
     assert ">a&lt;b<" in picture
+
+
+def test_a_training_that_is_to_end_may_end() -> None:
+    """Where one rank fails for ever, the advised policy has to lose less than none, not to finish."""
+    rows: list[dict[str, Any]] = [
+        {"scenario": TO_END[0], "policy": policy, "lost_node_hours": lost, "done": done}
+        for policy, lost, done in ((NONE, 29.1, 3), (ADVISED, 8.2, 0))
+    ]
+    assert [is_kept for _, is_kept in judged(rows)] == [True]
 
 
 @pytest.mark.slow  # some twenty restarts of a simulated cluster
