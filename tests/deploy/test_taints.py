@@ -28,13 +28,13 @@ TAINT: Final = NodeTaint("default", "train", "u1", "2026-01-01T00:10:00.000Z")
 
 pytestmark = pytest.mark.virtual_time
 
-ALLOWED: Final = {
+ALLOWED: Final[dict[str, KubeObject]] = {
     "a taint of ours": {"spec": {"taints": [THEIRS, {"key": wire.BAD_NODE, "effect": "NoSchedule"}]}},
     "our label": {"metadata": {"labels": {wire.BAD_NODE: ""}}},
     "our annotation": {"metadata": {"annotations": {wire.BAD_NODE: "x"}}},
     "nothing": {"spec": {"unschedulable": None}},
 }
-REFUSED: Final = {
+REFUSED: Final[dict[str, KubeObject]] = {
     "a taint of ours that ends Pods": {"spec": {"taints": [THEIRS, {"key": wire.BAD_NODE, "effect": "NoExecute"}]}},
     "another taint": {"spec": {"taints": [THEIRS, {"key": "mine", "effect": "NoSchedule"}]}},
     "the taint of somebody else": {"spec": {"taints": None}},
