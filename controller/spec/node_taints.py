@@ -112,7 +112,10 @@ def is_moved_by_queue(jobset: JobSet, pod: Pod) -> bool:
 
 
 def is_wanted(limits: TaintLimits | None, node: str, taint: NodeTaint, jobset: JobSet | None, now: str) -> bool:
-    """Say whether a taint may stay: its JobSet runs and still finds the node bad, and its time is not over.
+    """Say whether a taint may stay: its JobSet still finds the node bad, and its time is not over.
+
+    It stays while the JobSet is suspended: a queue that found no other host takes the admission back, and is to choose
+    others for the next.
 
     An end that is further away than any that is written now is no end: a clock jumped back, or the limit is lower. A
     clock that is set back by `SET_BACK_S_MAX` ends nothing.
@@ -127,7 +130,7 @@ def is_wanted(limits: TaintLimits | None, node: str, taint: NodeTaint, jobset: J
     until_s, now_s = unix_time(taint.until), unix_time(now)
     if limits is None or jobset is None or until_s is None or now_s is None:
         return False
-    is_over = jobset.uid != taint.uid or jobset.suspended or jobset.is_finished or jobset.is_leaving
+    is_over = jobset.uid != taint.uid or jobset.is_finished or jobset.is_leaving
     if is_over or jobset.bad_nodes is None or not 0 < until_s - now_s <= limits.seconds + SET_BACK_S_MAX:
         return False
     return find(records_of(jobset.status, jobset.bad_nodes, now), node).is_bad

@@ -171,7 +171,6 @@ async def test_with_an_escalation() -> None:
         ("its time is over", lambda rig, crew: rig.settle(600)),
         ("the jobset is deleted", lambda rig, crew: rig.admin.delete(JOBSETS, "default", "train")),
         ("the annotation is gone", lambda rig, crew: rig.annotate({wire.BAD_NODES: None})),
-        ("it is suspended", lambda rig, crew: rig.edit({"spec": {"suspend": True}})),
         ("it has finished", lambda rig, crew: crew.finish_job("train-workers-0", "Complete")),
     ],
 )

@@ -118,7 +118,6 @@ def test_a_clock_that_is_set_back_by_seconds_ends_nothing() -> None:
         ("no such jobset", LIMITS, TAINT, lambda: None, NOW),
         ("a namesake", LIMITS, TAINT, lambda: with_verdict(metadata={"uid": "u2"}), NOW),
         ("being deleted", LIMITS, TAINT, lambda: with_verdict(metadata={"deletionTimestamp": NOW}), NOW),
-        ("suspended", LIMITS, TAINT, lambda: with_verdict(spec={"suspend": True}), NOW),
         ("finished", LIMITS, TAINT, lambda: with_verdict(status={"conditions": [FAILED]}), NOW),
         ("no annotation", LIMITS, TAINT, lambda: with_verdict(metadata={"annotations": {}}), NOW),
         ("the verdict is taken back", LIMITS, TAINT, lambda: with_verdict(status={wire.NODE_FAILURES: []}), NOW),
@@ -133,4 +132,5 @@ def test_endings(
 ) -> None:
     """Each of them ends a taint alone; without any it stays."""
     assert is_wanted(LIMITS, "n0", TAINT, with_verdict(), NOW)
+    assert is_wanted(LIMITS, "n0", TAINT, with_verdict(spec={"suspend": True}), NOW), "its queue chooses other hosts"
     assert not is_wanted(limits, "n0", taint, found(), now), why
