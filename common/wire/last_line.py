@@ -1,0 +1,83 @@
+r"""
+The last words of a worker: one line of what it wrote, at most 200 bytes, without controls and what looks like a secret.
+
+`last_line_of` finds the line in the end of a log or in a termination message: the last one that reads as an exception
+("RuntimeError: CUDA error"), or else the last one with a word in it. Lines of our own logs are passed over.
+
+Secrets are found by how they look: a name such as `password`, `token` or `api_key` before `=` or `:`, credentials in a
+URL, `Bearer` and `Basic`, the well-known prefixes of tokens, and long runs of letters and digits. What is found becomes
+`***`. It is a net with meshes: a secret that looks like a word passes. This module is pure.
+"""
+
+from __future__ import annotations
+
+import re
+
+from inplace.common.bare.typed import Final
+
+BYTES_MAX: Final = 200  # it goes into every copy of the JobSet
+READ_CHARACTERS_MAX: Final = 4096  # kubelet keeps 4096 bytes of a termination message; each pattern is linear in them
+_LINE_CHARACTERS_MAX: Final = 1024  # of one line
+_HIDDEN: Final = "***"
+_ESCAPES: Final = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
+_EXCEPTION: Final = re.compile(
+    r"(?:\[?rank ?\d+\]?: ?)?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit|Failure|Fault|Timeout): *\S"
+    r"|(?:fatal|panic|error|terminate called)\b",
+    re.IGNORECASE,
+)
+_OWN: Final = re.compile(r'\{"timestamp": "[^"]*", "level": "')  # agent/report/log_line.py's
+_SECRETS: Final = (
+    # Credentials in a URL.
+    (re.compile(r"(://)[^\s/@]{1,512}@"), rf"\1{_HIDDEN}@"),
+    (re.compile(r"\b(bearer|basic) +[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {_HIDDEN}"),
+    # NAME=VALUE and "NAME": "VALUE", also where the name is the end of a longer one.
+    (
+        re.compile(
+            r"((?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?|authorization|signature"
+            r"|(?:api|access|private|secret|account|auth|signing)[_ -]?key(?:[_-]?id)?|cookie|sig)"
+            r"[\"']?\s{0,4}[=:]\s{0,4})(?!bearer |basic )(?:\"[^\"]*\"?|'[^']*'?|[^\s\"',;&)}\]]+)",
+            re.IGNORECASE,
+        ),
+        rf"\1{_HIDDEN}",
+    ),
+    # Tokens that say what they are: Hugging Face, GitHub, GitLab, Slack, OpenAI and its like, AWS, Google, JWT, npm.
+    (
+        re.compile(
+            r"\b(?:hf_|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|sk-|pk-|npm_|AKIA|ASIA|AIza|ya29\.|eyJ)[\w.+/=-]{12,}"
+        ),
+        _HIDDEN,
+    ),
+    # Long runs of hexadecimal digits, and of letters of both cases with digits among them: keys, and a few checksums.
+    (re.compile(r"(?<![\w+/])[0-9a-fA-F]{32,}(?![\w+/])"), _HIDDEN),
+    (re.compile(r"(?<![\w+/])(?=\w*[a-z])(?=\w*[A-Z])(?=\w*[0-9])[A-Za-z0-9+/]{40,}={0,2}"), _HIDDEN),
+)
+
+
+def last_line_of(text: str) -> str:
+    """Return the line of a text that a person would search for, clean; "" if there is none."""
+    found = ""
+    for line in reversed(text[-READ_CHARACTERS_MAX:].splitlines()):
+        plain = _printable(line)
+        if not any(map(str.isalnum, plain)) or _OWN.match(plain):
+            continue
+        if _EXCEPTION.match(plain):
+            return clean_line(plain)
+        found = found or plain
+    return clean_line(found)
+
+
+def clean_line(text: str, bytes_max: int = BYTES_MAX) -> str:
+    """Return a text as one line without controls and secrets, cut to so many bytes of UTF-8."""
+    line = _printable(text)
+    for pattern, hidden in _SECRETS:
+        line = pattern.sub(hidden, line)
+    whole = line.encode()
+    if len(whole) <= bytes_max:
+        return line
+    return whole[: bytes_max - len("...")].decode(errors="ignore") + "..."
+
+
+def _printable(text: str) -> str:
+    """Return the words of a text, with one space for whatever is between them or cannot be printed."""
+    text = _ESCAPES.sub("", text[:_LINE_CHARACTERS_MAX])
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
