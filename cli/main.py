@@ -221,8 +221,30 @@ def nodes(
 
 
 @app.command()
+def history(
+    jobset: JobSetName,
+    output: OutputOption = "table",
+    as_json: JsonOption = False,
+    namespace: NamespaceOption = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
+) -> None:
+    """List a JobSet's last restarts.
+
+    Says when each began, why, which Pod failed first, and what it cost. Its status keeps 20, also after its end.
+    """
+    from inplace.cli.status.history import run_history
+
+    raise typer.Exit(run_history(jobset, _target(context, kubeconfig, namespace), output=format_of(output, as_json)))
+
+
+@app.command()
 def timeline(
     jobset: JobSetName,
+    restart: Annotated[
+        int | None,
+        typer.Option("--restart", min=2, max=2**31 - 1, metavar="EPOCH", help="Draw the restart to EPOCH instead."),
+    ] = None,
     svg: Annotated[
         Path | None, typer.Option("--svg", metavar="FILE", help="Write an SVG picture to FILE instead.")
     ] = None,
@@ -238,9 +260,8 @@ def timeline(
     """
     from inplace.cli.status.timeline import run_timeline
 
-    raise typer.Exit(
-        run_timeline(jobset, _target(context, kubeconfig, namespace), svg=svg, output=format_of(output, as_json))
-    )
+    target = _target(context, kubeconfig, namespace)
+    raise typer.Exit(run_timeline(jobset, target, svg=svg, output=format_of(output, as_json), epoch=restart))
 
 
 @app.command()

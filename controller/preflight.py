@@ -23,6 +23,7 @@ from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, K
 from inplace.common.wire import names as wire
 from inplace.controller.plan.binding import ROLE
 from inplace.controller.spec.goodput import FIELD as GOODPUT
+from inplace.controller.spec.restart_history import FIELD as RESTART_HISTORY
 from inplace.controller.spec.saving import CRD_CURE as CRD_CURE
 
 AGAIN_S: Final = 60.0  # a person is repairing the installation; thirty requests a minute until it is whole
@@ -83,6 +84,7 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
             wire.EXECUTION_ATTEMPTS,
             wire.START_TIME,
             GOODPUT,
+            RESTART_HISTORY,
         }
     ),
 }

@@ -94,8 +94,8 @@ def recreated_text(state: GroupState) -> str:
     return ""
 
 
-def failure_text(failure: Any) -> str:
-    """Return the first failure in one line."""
+def failure_text(failure: Any, *, explained: bool = False) -> str:
+    """Return the first failure in one line, with its last line; `explained`: also with its message."""
     who = f"Pod {failure['pod']}" if failure.get("pod") else "an unknown Pod"
     what = [f"container {failure['container']} of {who}" if failure.get("container") else who]
     what += [f"on {failure['node']}"] if failure.get("node") else []
@@ -105,4 +105,6 @@ def failure_text(failure: Any) -> str:
         what.append(f"({failure['reason']})")
     if failure.get("reason") == STALLED:
         what.append(str(failure.get("message") or ""))
-    return " ".join(what)
+    said = [str(failure["message"])] if explained and failure.get("message") else []
+    said += [str(failure["lastLine"])] if failure.get("lastLine") else []
+    return ": ".join([" ".join(what), *said])

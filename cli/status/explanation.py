@@ -142,8 +142,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
     failure = last.first_failure if last is not None else None
     began_s = unix_time(last.started_at) if last is not None else None
     if failure:
-        said = f": {failure['message']}" if failure.get("message") else ""
-        yield Moment(began_s, f"first failure: {failure_text(failure)}{said}")
+        yield Moment(began_s, f"first failure: {failure_text(failure, explained=True)}")
     elif (last is None or last.trigger in FAILURES) and (seen := first_failure(facts.pods)) is not None:
         yield Moment(seen.at_s, f"first failure, guessed from the Pods: {failure_text(seen.as_data())}")
     if last is not None:

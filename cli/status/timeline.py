@@ -14,13 +14,16 @@ from inplace.cli.connection import Connection, Target, connected
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
-from inplace.cli.group.state import ENDED, GroupState, group_state
+from inplace.cli.group.state import ENDED, GroupState, LastRestart, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.status.history import find_restart, past_data
 from inplace.cli.status.restart_timeline import (
     STAGE_WORDS,
+    TAIL,
     WHOLE_WORDS,
     RestartTimeline,
+    Row,
     Stage,
     restart_timeline,
 )
@@ -28,6 +31,8 @@ from inplace.cli.status.timeline_svg import ROWS_MAX, timeline_svg
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, console, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
+from inplace.controller.spec.causes import unix_time
+from inplace.controller.spec.restart_history import history_of
 
 if TYPE_CHECKING:
     from inplace.cli.documents import TimelineDocument
@@ -57,14 +62,16 @@ def _why_nothing(state: GroupState) -> str:
     return f"has restarted in place ({when}), and no Pod of it that is there now remembers that"
 
 
-def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output) -> int:
-    """Run the command; return the exit code."""
+def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output, epoch: int | None = None) -> int:
+    """Run the command for the restart to an epoch, None for the last one; return the exit code."""
 
     async def work() -> int:
         async with connected(target) as connection:
             state, pods = await read_restart(connection, name)
         rows_max = ROWS_MAX if svg is not None or output != "table" else TERMINAL_ROWS_MAX
         timeline = restart_timeline(pods, state.last, now_s=time.time(), rows_max=rows_max)
+        if epoch is not None and (timeline is None or timeline.epoch != epoch):
+            timeline = past_timeline(state, epoch)
         if timeline is None:
             raise RefusalError(f"JobSet {name} {_why_nothing(state)}: nothing to draw")
         if output != "table":
@@ -76,6 +83,29 @@ def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output)
         return 0
 
     return run_command("timeline", work)
+
+
+def past_timeline(state: GroupState, epoch: int) -> RestartTimeline:
+    """Return a restart that no Pod remembers, as the status keeps it: one row for all Pods.
+
+    Raises:
+        RefusalError: the status does not keep it.
+    """
+    past = find_restart(state, epoch)
+    began_s = unix_time(past.started_at) if past is not None else None
+    if past is None or began_s is None:
+        kept = history_of(state.jobset.status) if state.jobset is not None else ()
+        epochs = f"those to epochs {', '.join(str(one.epoch) for one in kept)}" if kept else "no restart"
+        raise RefusalError(f"expected a restart to epoch {epoch} of JobSet {state.name}, its status keeps {epochs}")
+    if past.took_ms is None:
+        raise RefusalError(f"JobSet {state.name} failed before epoch {epoch} came: nothing to draw")
+    synced_s = began_s + past.took_ms / 1000
+    failure = past_data(past)["firstFailure"]
+    last = LastRestart(
+        epoch, past.trigger, first_failure=failure, scope=past.scope or None, seconds=past.took_ms / 1000
+    )
+    row = Row("all Pods", state.expected, (began_s, synced_s, synced_s, synced_s))
+    return RestartTimeline(epoch, began_s, synced_s + max(1.0, past.took_ms / 1000 * TAIL), synced_s, [row], last)
 
 
 async def read_restart(connection: Connection, name: str) -> tuple[GroupState, list[PodFact]]:

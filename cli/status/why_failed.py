@@ -11,11 +11,13 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
 from inplace.cli.status.advice import Obstacle, log_advice
 from inplace.cli.status.document import failure_text
+from inplace.cli.status.history import repeats_text
 from inplace.common.agent_command import agent_arguments
 from inplace.controller.api.object_events import Event
 from inplace.controller.injection.pod_roles import members
 from inplace.controller.spec.conditions import BEFORE_JOINING
 from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.restart_history import history_of
 
 DEADLINE: Final = "DeadlineExceeded"  # the Job controller's reason, of its condition and its Event
 START_ERROR: Final = 128  # containerd's exit code of a container whose program cannot be started
@@ -53,6 +55,8 @@ def why_failed(
     last = state.last.first_failure if state.last is not None else None
     cause = f"; the last failure was {failure_text(last)}" if last else ""
     text = f"maxRestarts is {state.allowed}, and one more failure happened{cause}"
+    if state.jobset is not None and (again := repeats_text(history_of(state.jobset.status))):
+        text += f"; {again} (inplace history {state.name} -n {state.namespace})"
     advice = f"{log_advice(last, pods, state.namespace)}; mend what ends the workers, and create the JobSet anew"
     return Obstacle(reason, text, advice)
 

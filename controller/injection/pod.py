@@ -30,6 +30,7 @@ Barrier = Literal["guard", "probe"]
 Depth = Literal["containers", "process"]
 OTHER_PORTS: Final = range(18080, 18100)  # of the barrier, where a container of the Pod declares the usual one
 _AUTOMOUNT: Final = "automountServiceAccountToken"
+LAST_LINE: Final = "FallbackToLogsOnError"  # kubelet then tells how a container's log ended (docs/adr/0100)
 CONTAINER_RESTART_CODE: Final = 88  # which no program is known to use: sidecars restart their Pod by it as well
 
 
@@ -141,6 +142,9 @@ def _add_sidecar(
             )
         elif guarded:
             yield from _guard(worker, agent, codes)
+        usual = wire.DEPTH_PROCESS if guarded else wire.DEPTH_CONTAINERS
+        if (options.depth or member.settings.get(wire.RESTART_DEPTH, usual)) == wire.DEPTH_CONTAINERS:
+            fill(worker.raw, "terminationMessagePolicy", LAST_LINE)
 
 
 def _may_start_guards(member: Member, workers: Sequence[Container], options: InjectOptions) -> bool:

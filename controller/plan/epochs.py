@@ -13,6 +13,7 @@ from inplace.controller.plan.crash_loop import lead_on, pace
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.escalation import climb
 from inplace.controller.plan.finish import fail
+from inplace.controller.plan.history import note_past_restart
 from inplace.controller.plan.marked_nodes import leave_marked_node
 from inplace.controller.plan.no_progress import judge_progress
 from inplace.controller.plan.recreations import recreate
@@ -127,7 +128,7 @@ def _write_epochs(draft: Draft, scope: Scope, decision: Decision) -> None:
         if decision.synced > scope.synced > 0:
             _note_run(draft, scope)
         write_scope(draft.status, scope, fields_of_epochs(scope, decision.synced, deprecated))
-        _note_restart(draft, scope, is_over=decision.synced > scope.synced)
+        _note_restart(draft, scope, is_over=decision.synced > scope.synced, is_decided=True)
     if decision.synced <= decision.deprecated or decision.synced == 0:
         draft.hold_s = COUNTERS_HOLD_RESTART_S if COUNTERS in draft.jobset.status else 0.0
 
@@ -164,7 +165,7 @@ def _restore(draft: Draft, scope: Scope, decision: Decision) -> None:
     )
 
 
-def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
+def _note_restart(draft: Draft, scope: Scope, *, is_over: bool, is_decided: bool = False) -> None:
     """Say in the same write when and why a group restart began, or that it is over.
 
     The first start is none, and after the last epoch there is none.
@@ -173,7 +174,12 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool) -> None:
         return
     cause, now = draft.causes.get(scope.name, UNSEEN), draft.now
     silent = draft.observed.silent.get(scope.name)
-    entry = ended(draft.status, scope, cause, now, silent) if is_over else begun(draft.status, scope, cause, now)
+    if not is_over:
+        decided = {"deprecatedAt": now} if is_decided else {}
+        draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, scope, cause, now) | decided
+        return
+    entry = ended(draft.status, scope, cause, now, silent)
+    note_past_restart(draft, scope, entry or begun(draft.status, scope, cause, now) | {"syncedAt": now})
     if entry is not None:
         draft.status[wire.LAST_GROUP_RESTART] = entry
 

@@ -52,7 +52,8 @@ def fail_or_restart(draft: Draft) -> bool:
         return False
     policy = draft.jobset.failure_policy
     if policy is None:
-        fail(draft, conditions.failed_jobs(first_failed(failed).metadata.name))
+        first = first_failed(failed)
+        fail(draft, conditions.failed_jobs(first.metadata.name), _failure_of(first))
         return True
     matches = draft.observed.matches
     if policy.rules and any(job.metadata.uid not in matches for job in failed):
@@ -64,11 +65,12 @@ def fail_or_restart(draft: Draft) -> bool:
     if action == LEAVE_FAILED:  # otherwise it would be among `left`
         message += ": replicatedJobs that wait for its completion can never start"
     if action in (FAIL, LEAVE_FAILED):
-        fail(draft, conditions.failed(verdict.reason or f"{action}FailurePolicyAction", message, job))
+        condition = conditions.failed(verdict.reason or f"{action}FailurePolicyAction", message, job)
+        fail(draft, condition, _failure_of(verdict.job))
     elif action in COUNTED and draft.jobset.restarts_so_far >= policy.restarts_max:
-        fail(draft, conditions.reached_max_restarts(job))
+        fail(draft, conditions.reached_max_restarts(job), _failure_of(verdict.job))
     elif (step := _step_of(draft, verdict)) == FAIL_STEP:
-        fail(draft, conditions.restart_limit_exceeded(draft.jobset.escalation))
+        fail(draft, conditions.restart_limit_exceeded(draft.jobset.escalation), _failure_of(verdict.job))
     elif step == RECREATE_JOBS and action in WIDER:
         wider = replace(verdict, action=WIDER[action])
         _restart(draft, wider, f"{message}, rung {step}: all jobs (first failed job: {job})")

@@ -14,7 +14,9 @@ from typing import Final
 
 from inplace.controller.plan.actions import DeleteJob, DeleteJobSet
 from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.history import note_last_failure
 from inplace.controller.spec import conditions
+from inplace.controller.spec.causes import Failure
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.rules import first_failed
 
@@ -47,8 +49,9 @@ def complete(draft: Draft) -> bool:
     return True
 
 
-def fail(draft: Draft, condition: conditions.Condition) -> None:
-    """Fail the JobSet for good."""
+def fail(draft: Draft, condition: conditions.Condition, failure: Failure | None = None) -> None:
+    """Fail the JobSet for good; `failure` is that of a Job, where no Pod was seen to fail."""
+    note_last_failure(draft, failure)
     draft.set(condition)
     draft.set(conditions.RESTART_FAILED)
     draft.status["terminalState"] = conditions.FAILED

@@ -66,6 +66,7 @@ class Failure(StatusRecord, frozen=True):
         reason: one word: the container's, the Pod's, or that of the disruption.
         message: in words, shortened.
         finished_at: when the container ended, by its node's clock; RFC 3339.
+        last_line: of what its worker wrote, as `common.wire.last_line` cleans it; "" if nobody knows.
     """
 
     pod: str = ""
@@ -75,6 +76,7 @@ class Failure(StatusRecord, frozen=True):
     reason: str = ""
     message: str = ""
     finished_at: str = ""
+    last_line: str = ""
 
     def fields(self) -> dict[str, Any]:
         """Return status.lastGroupRestart.firstFailure."""
@@ -90,7 +92,7 @@ class Failure(StatusRecord, frozen=True):
         how = f"{worker} exited with {self.exit_code}" if self.exit_code is not None else ""
         if self.reason:
             how = f"{how} ({self.reason})" if how else self.reason
-        return ": ".join(part for part in (who, how, self.message[:MESSAGE_CHARS_MAX]) if part)
+        return ": ".join(part for part in (who, how, self.message[:MESSAGE_CHARS_MAX], self.last_line) if part)
 
 
 @dataclass(frozen=True, slots=True)

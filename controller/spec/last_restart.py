@@ -68,6 +68,8 @@ def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> di
     failure = cause.failure if cause.failure is not None else failure_of_entry(old)
     if failure is not None:
         entry["firstFailure"] = failure.fields()
+    if "deprecatedAt" in old:
+        entry["deprecatedAt"] = old["deprecatedAt"]
     return entry
 
 
@@ -85,6 +87,8 @@ def ended(
             return None
         entry = begun(status, scope, cause, now)
     entry = blamed(entry, cause)
+    if cause.failure is not None and cause.failure.pod == (entry.get("firstFailure") or {}).get("pod"):
+        entry = entry | {"firstFailure": cause.failure.fields()}  # with what was seen of it since
     if silent is not None and trigger_of(entry).is_failure:
         entry["firstSilent"] = silent.fields()
     return entry | {"syncedAt": now}

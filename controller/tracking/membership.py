@@ -33,7 +33,7 @@ from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
 from inplace.controller.tracking.name_references import NameReferences
 from inplace.controller.tracking.pods import NOWHERE, Reading, fenced_within_s, index_has_failed, read_pod
-from inplace.controller.tracking.signs import seconds_since, sign_of
+from inplace.controller.tracking.signs import seconds_since, sign_of, with_exit
 
 _Owner = tuple[str, str]  # namespace and UID
 PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
@@ -342,7 +342,8 @@ class Membership:
         if scope_ledger.cause is not None:
             if new is not None and group is not None:
                 job = self._job_of(new, new.job_uid or "")
-                scope_ledger.cause = blame_late(scope_ledger.cause, group.jobset, scope_ledger.name, job, new)
+                cause = with_exit(scope_ledger.cause, new, scope_ledger.ledger.synced)
+                scope_ledger.cause = blame_late(cause, group.jobset, scope_ledger.name, job, new)
             return
         synced_at = synced_at_of(group.jobset.status) if group is not None else ""
         if (sign := sign_of(old, new, scope_ledger.ledger, lived=lived, synced_at=synced_at)) is None:

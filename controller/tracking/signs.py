@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -9,15 +10,18 @@ from msgspec.structs import replace
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.ledger import Ledger
+from inplace.common.wire.last_line import clean_line, last_line_of
 from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import WorkerFailure
-from inplace.controller.spec.causes import Failure, Trigger, unix_time
+from inplace.controller.spec.causes import MESSAGE_CHARS_MAX, Cause, Failure, Trigger, unix_time
 from inplace.controller.spec.containers import InitStatus
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.pods import failure_told, known_epoch
 
 SKEW_S_MAX = 60.0  # between a container's end and its sign here: beyond this a clock is wrong, or kubelet was away
 WHOLE_SECONDS = len("2026-01-01T00:00:00")  # of a time, which is all that kubelet keeps
+
+RAN = ("Error", "OOMKilled", "Completed", None)  # kubelet's reasons of a container whose program was started
 
 TOLD = "its agent told"
 UNSEEN_EXIT = "it announced the next epoch, and no exit code of it was seen"
@@ -104,6 +108,24 @@ def _death_of(pod: Pod, epoch: int) -> Failure:
     )
 
 
+def with_exit(cause: Cause, pod: Pod, synced: int) -> Cause:
+    """Return the cause, with what kubelet says later of the exit that the Pod's agent told first.
+
+    Args:
+        cause: of the restart that is under way.
+        pod: any of the scope.
+        synced: the epoch that is over; a Pod that announced a newer one shows the exits of others.
+    """
+    failure = cause.failure
+    if failure is None or failure.pod != pod.metadata.name or known_epoch(pod) > synced:
+        return cause
+    seen = exit_of(pod, pod.status.container_statuses or ())
+    if not seen.container or failure.exit_code not in (None, seen.exit_code):
+        return cause
+    known = replace(failure, exit_code=seen.exit_code, last_line=failure.last_line or seen.last_line)
+    return cause if known == failure else dataclasses.replace(cause, failure=known)
+
+
 def _failure_told(pod: Pod) -> WorkerFailure | None:
     try:
         return failure_told(pod)
@@ -132,14 +154,16 @@ def exit_of(pod: Pod, statuses: Iterable[InitStatus]) -> Failure:
     first = min(ended, key=_end_of)
     state = first.state.terminated
     assert state is not None
+    ran = state.reason in RAN  # then the message is the worker's own, or the end of its log
     return Failure(
         pod.metadata.name,
         pod.spec.node_name or "",
         first.name,
         state.exit_code,
         state.reason or "",
-        state.message or "",
+        "" if ran else clean_line(state.message or "", MESSAGE_CHARS_MAX),
         state.finished_at or "",
+        last_line_of(state.message or "") if ran else "",
     )
 
 

@@ -189,3 +189,19 @@ def test_the_constants_are_the_agents() -> None:
     """The controller does not load the agent's modules."""
     assert agent_pieces.LINK_FILE == LINK_FILE
     assert service_account_dir({}) == SERVICE_ACCOUNT_DIR
+
+
+@pytest.mark.parametrize(
+    ("depth", "own", "policy"),
+    [
+        ("containers", "", "FallbackToLogsOnError"),
+        ("containers", "File", "File"),
+        ("process", "", None),
+        (None, "", None),
+    ],
+)
+def test_kubelet_tells_how_the_log_of_a_container_ended(depth: str | None, own: str, policy: str | None) -> None:
+    """Where the container ends with its worker, and its author set nothing else."""
+    text = plain(worker=f"terminationMessagePolicy: {own}") if own else PLAIN
+    (worker,) = pod_spec_of(injected(text, depth=depth))["containers"]
+    assert worker.get("terminationMessagePolicy") == policy

@@ -8,6 +8,7 @@ import pytest
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 from inplace.controller.spec.last_restart import seconds_of
 from inplace.controller.tracking.signs import SKEW_S_MAX, UNSEEN_EXIT, seconds_since
 from tests.controller.crew import Crew
@@ -22,6 +23,7 @@ ENDED: dict[str, Any] = {
     "message": "cuda out of memory",
     "finishedAt": "2023-11-14T22:13:20Z",
 }
+EXIT = {name: value for name, value in ENDED.items() if name != "message"} | {"lastLine": ENDED["message"]}
 
 
 async def die(crew: Crew, pod: str, ended: KubeObject | None = None) -> None:
@@ -39,7 +41,7 @@ async def test_a_worker_that_exits_is_the_cause(rig: Rig) -> None:
     await die(crew, dead)
     await rig.settle(0.1)
     entry = await crew.last_restart()
-    failure = {"pod": dead, "container": "worker", **{name: ENDED[name] for name in ENDED}}
+    failure = {"pod": dead, "container": "worker", **EXIT}
     assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
     assert "syncedAt" not in entry
     condition = await crew.condition("InPlaceRestarting")
@@ -98,7 +100,7 @@ async def test_an_agent_that_ended_is_named_with_its_exit_code(rig: Rig) -> None
     await crew.announce(first, 2)
     await rig.settle(0.1)
     entry = await crew.last_restart()
-    failure = {"pod": first, "container": "agent", **{name: ENDED[name] for name in ENDED}}
+    failure = {"pod": first, "container": "agent", **EXIT}
     assert (entry["trigger"], entry["firstFailure"]) == ("worker_exit", failure)
     await rig.run_epoch(crew, 2)
     await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # reported late
@@ -317,3 +319,47 @@ async def test_a_death_that_cannot_be_restarts_nobody(rig: Rig, text: str) -> No
     await rig.settle(0.1)
     assert wire.epochs_of_status(await crew.status()) == (1, 0)
     assert len(await rig.events("UnreadablePod")) == (not text.endswith("123"))
+
+
+async def test_the_last_line_comes_from_the_termination_message(rig: Rig) -> None:
+    """It stands in the status, clean, in the Event and in the history; no message has the rest of the log."""
+    crew = await rig.started(jobset())
+    dead, _ = crew.pods.values()
+    log = "step 1\nTraceback (most recent call last):\nRuntimeError: \x1b[31mno route, token=hunter2\x1b[0m\nwaiting\n"
+    await die(crew, dead, ENDED | {"message": log, "reason": "Error"})
+    await rig.settle(0.1)
+    failure = (await crew.last_restart())["firstFailure"]
+    assert failure["lastLine"] == "RuntimeError: no route, token=***"
+    assert "message" not in failure
+    (event,) = await rig.events("GroupRestartStarted")
+    assert event["note"].endswith("container worker exited with 137 (Error): RuntimeError: no route, token=***")
+    await rig.run_epoch(crew, 2)
+    (kept,) = (await crew.status())["restartHistory"]
+    assert kept["lastLine"] == failure["lastLine"]
+
+
+async def test_what_kubelet_says_after_the_agent_is_added(rig: Rig) -> None:
+    """The agent tells first; the last line of the same exit comes with the write that ends the restart."""
+    crew = await rig.started(jobset())
+    dead, other = crew.pods.values()
+    await crew.annotate(dead, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, 1, rig.clock.wall_s()))})
+    await rig.settle(0.1)
+    before = rig.writes("/jobsets/train/status")
+    await die(crew, other, ENDED | {"exitCode": 1, "message": "RuntimeError: a peer is gone"})
+    await die(crew, dead, ENDED | {"exitCode": 1, "message": "RuntimeError: CUDA error"})
+    await rig.settle(0.1)
+    assert rig.writes("/jobsets/train/status") == before
+    await rig.run_epoch(crew, 2)
+    failure = (await crew.last_restart())["firstFailure"]
+    assert (failure["pod"], failure["exitCode"], failure["lastLine"]) == (dead, 1, "RuntimeError: CUDA error")
+
+
+async def test_words_of_the_runtime_stay_a_message(rig: Rig) -> None:
+    """A container that never ran has no last line; the runtime says why."""
+    crew = await rig.started(jobset())
+    dead, _ = crew.pods.values()
+    words = 'exec: "pyhton": executable file not found in $PATH'
+    await die(crew, dead, ENDED | {"exitCode": 128, "reason": "StartError", "message": words})
+    await rig.settle(0.1)
+    failure = (await crew.last_restart())["firstFailure"]
+    assert (failure["message"], failure.get("lastLine")) == (words, None)

@@ -1,0 +1,161 @@
+"""`inplace history`: the last restarts of a JobSet, as its status keeps them; one request, also after its end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Final
+
+from rich.table import Table
+
+from inplace.cli.connection import Target, connected
+from inplace.cli.group.read import read_jobset
+from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.terminal.moments import count_text, duration_text
+from inplace.cli.terminal.screen import Output, print_data, run_command, show
+from inplace.cli.terminal.visible import one_line
+from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
+from inplace.controller.spec.causes import trigger_of
+from inplace.controller.spec.restart_history import FIELD, PastRestart, history_of
+from inplace.controller.spec.saving import CRD_CURE
+
+NO_FIELD: Final = (
+    f"its status has no {FIELD}: the controller or the CustomResourceDefinition is older than this command. Update "
+    f"both ({CRD_CURE}); restarts from then on are kept"
+)
+COLUMNS: Final = ("EPOCH", "BEGAN (UTC)", "TOOK", "AT STEP", "COST", "WHY")
+
+
+def run_history(name: str, target: Target, *, output: Output) -> int:
+    """Run the command; return the exit code."""
+
+    async def work() -> int:
+        async with connected(target) as connection:
+            raw = await read_jobset(connection, name)
+        data, lines = history_data(raw), why_empty(raw)
+        if output != "table":
+            print_data(data, output)
+        elif data["restarts"]:
+            show(history_picture(data["restarts"]))
+            if words := repeats_text(history_of(raw.get("status") or {})):
+                print(words)
+        if lines:
+            print(f"inplace history: JobSet {name} {lines}", file=sys.stderr)
+        return 0
+
+    return run_command("history", work)
+
+
+def why_empty(raw: KubeObject) -> str:
+    """Say why there is nothing to show; "" where there is something."""
+    status = raw.get("status") or {}
+    if history_of(status):
+        return ""
+    state = group_state(raw, (), named_max=0)
+    if state.managed_by is not None:
+        return f"is managed by another controller, {state.managed_by}, which keeps no restarts"
+    if state.jobset is not None and not state.jobset.is_in_place:
+        return "does not restart in place, and other restarts are not kept"
+    last = status.get(wire.LAST_GROUP_RESTART) or {}
+    has_restarted = "syncedAt" in last or any(scope.synced > 1 for scope in state.scopes)
+    return f"has restarted, and {NO_FIELD}" if has_restarted else "has not restarted in place yet"
+
+
+def history_data(raw: KubeObject) -> dict[str, Any]:
+    """Return the restarts for programs, the oldest first."""
+    state = group_state(raw, (), named_max=0)
+    return {
+        "namespace": state.namespace,
+        "name": state.name,
+        "phase": state.phase.value,
+        "restarts": [past_data(past) for past in history_of(raw.get("status") or {})],
+    }
+
+
+def past_data(past: PastRestart) -> dict[str, Any]:
+    """Return one restart for programs; None for what is not known."""
+    failure = {
+        "pod": past.pod or None,
+        "node": past.node or None,
+        "exitCode": past.exit_code,
+        "reason": past.reason or None,
+        "lastLine": past.last_line or None,
+    }
+    return {
+        "epoch": past.epoch,
+        "scope": past.scope or None,
+        "trigger": past.trigger,
+        "startedAt": past.started_at,
+        "seconds": _seconds(past.took_ms),
+        "decidedSeconds": _seconds(past.decided_ms),
+        "request": past.request or None,
+        "firstFailure": failure if any(value is not None for value in failure.values()) else None,
+        "lastStep": past.last_step,
+        "lostSteps": past.lost_steps,
+        "costSeconds": _seconds(past.cost_ms),
+    }
+
+
+def history_picture(rows: Iterable[dict[str, Any]]) -> Table:
+    """Return the table of what `past_data` returned."""
+    table = Table(box=None, pad_edge=False)
+    for name in COLUMNS:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        epoch = str(row["epoch"]) + (f" of {row['scope']}" if row["scope"] else "")
+        took = duration_text(row["seconds"]) if row["seconds"] is not None else "never came"
+        why = TRIGGERS.get(row["trigger"], row["trigger"])
+        why += f" (request {row['request']})" if row["request"] else ""
+        why += f": {failure_text(row['firstFailure'])}" if row["firstFailure"] else ""
+        step = "-" if row["lastStep"] is None else f"{row['lastStep']:,}"
+        began = row["startedAt"].replace("T", " ").removesuffix("Z")
+        cells = (epoch, began, took, step, _cost(row), why)
+        table.add_row(*map(one_line, cells))
+    return table
+
+
+def _cost(row: dict[str, Any]) -> str:
+    if row["costSeconds"] is None:
+        return "-"
+    return f"{duration_text(row['costSeconds'])}, {count_text(row['lostSteps'] or 0, 'step')}"
+
+
+def repeats_text(history: Sequence[PastRestart]) -> str:
+    """Say what the newest failures in a row have in common; "" for nothing, and for fewer than two."""
+    failures: list[PastRestart] = []
+    for past in reversed(history):
+        if not trigger_of({"trigger": past.trigger}).is_failure or (failures and past.trigger != failures[0].trigger):
+            break
+        failures.append(past)
+    common = [
+        text
+        for text in (
+            _common([past.last_step for past in failures], "at step {}"),
+            _common([past.exit_code for past in failures], "with exit code {}"),
+            _common([past.pod or None for past in failures], "in Pod {}"),
+            _common([past.node or None for past in failures], "on node {}"),
+            _common([past.last_line or None for past in failures], 'saying "{}"'),
+        )
+        if text
+    ]
+    if len(failures) < 2 or not common:
+        return ""
+    return f"{len(failures)} failures in a row, always {', '.join(common)}"
+
+
+def _common(values: Sequence[Hashable], words: str) -> str:
+    """Put into words what all values are; "" if they differ. The newest may be unknown: its Pods went at once."""
+    known = values[1:] if values and values[0] is None else values
+    return words.format(known[0]) if len(known) > 1 and len(set(known)) == 1 and known[0] is not None else ""
+
+
+def find_restart(state: GroupState, epoch: int) -> PastRestart | None:
+    """Return the restart to an epoch, of a divided JobSet the newest; None if the status does not keep it."""
+    history = history_of(state.jobset.status) if state.jobset is not None else ()
+    return next((past for past in reversed(history) if past.epoch == epoch), None)
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000

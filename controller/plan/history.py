@@ -1,0 +1,54 @@
+"""
+Keep the last restarts in the status, and the failure after which none came: always in a write that happens anyway.
+
+docs/adr/0100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from inplace.common.wire import names as wire
+from inplace.controller.plan.draft import Draft
+from inplace.controller.spec.causes import Cause, Failure, Trigger
+from inplace.controller.spec.goodput import goodput_of
+from inplace.controller.spec.last_restart import begun, entry_of
+from inplace.controller.spec.restart_history import FIELD, fields_of, history_of, past_restart, with_cost, with_restart
+from inplace.controller.spec.scopes import Scope, fields_of_scope
+
+
+def note_past_restart(draft: Draft, scope: Scope, entry: Mapping[str, Any]) -> None:
+    """Add a restart that ends, or that never comes; with it comes what the one before cost, which is known now.
+
+    Args:
+        draft: the pass.
+        scope: before this write.
+        entry: of the restart, as status.lastGroupRestart has it.
+    """
+    silent = draft.observed.silent.get(scope.name)
+    step = silent.progress.step if silent is not None else None
+    history = with_restart(history_of(draft.status), past_restart(entry, step))
+    goodput = goodput_of(fields_of_scope(draft.status, scope))
+    if goodput is not None and goodput.newest is not None and goodput.newest.epoch == scope.synced:
+        history = with_cost(history, scope.name, goodput.newest)
+    draft.status[FIELD] = fields_of(history)
+
+
+def note_last_failure(draft: Draft, failure: Failure | None = None) -> None:
+    """Say, as the JobSet fails, what failed last: no epoch comes after it, and its Pods go.
+
+    Args:
+        draft: the pass.
+        failure: of a Job, where no Pod was seen to fail.
+    """
+    if not draft.jobset.is_in_place:
+        return
+    for scope in draft.jobset.scopes_in(draft.status).values():
+        cause = draft.causes.get(scope.name)
+        if cause is None and failure is not None and entry_of(draft.status, scope) is None:
+            cause = Cause(Trigger.JOB_FAILED, draft.now, failure=failure)
+        if scope.synced > 0 and cause is not None and cause.trigger.is_failure:
+            entry = begun(draft.status, scope, cause, draft.now)
+            draft.status[wire.LAST_GROUP_RESTART] = entry
+            note_past_restart(draft, scope, entry)

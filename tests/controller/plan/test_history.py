@@ -1,0 +1,159 @@
+"""The last restarts stand in the status: each with its first failure, within a bound, in writes that happen anyway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inplace.common.wire import names as wire
+from inplace.controller.spec.goodput import RestartCost
+from inplace.controller.spec.restart_history import (
+    BYTES_MAX,
+    ENTRIES_MAX,
+    FIELD,
+    PastRestart,
+    fields_of,
+    history_of,
+    past_restart,
+    with_cost,
+    with_restart,
+)
+from tests.controller.manifests import jobset
+from tests.controller.rig import Rig
+
+PAST = PastRestart(2, "", "worker_exit", "2026-11-22T02:39:09Z", 7360, 21, "", "train-workers-3-17-x2x4q", "n-412", 1)
+
+
+@pytest.mark.virtual_time
+async def test_each_restart_is_kept_with_its_first_failure(rig: Rig) -> None:
+    """When, why, who, how long: in the write that ends the restart, and no write is added."""
+    crew = await rig.started(jobset())
+    first, second = crew.pods.values()
+    before = rig.writes("/jobsets/train/status")
+    await crew.set_worker(first, exit_code=137)
+    await rig.settle(0.1)
+    assert FIELD not in await crew.status()
+    await rig.run_epoch(crew, 2)
+    await crew.set_worker(second, run=2, exit_code=1)
+    await rig.settle(0.1)
+    await rig.run_epoch(crew, 3)
+    assert rig.writes("/jobsets/train/status") == before + 4
+    one, two = (await crew.status())[FIELD]
+    assert (one["epoch"], one["pod"], one["exitCode"], one["trigger"]) == (2, first, 137, "worker_exit")
+    assert (two["epoch"], two["pod"], two["exitCode"], two["trigger"]) == (3, second, 1, "worker_exit")
+    assert 0 <= one["decidedMs"] <= one["tookMs"]
+    assert one["startedAt"] < two["startedAt"]
+
+
+@pytest.mark.virtual_time
+async def test_a_request_is_kept_with_its_id(rig: Rig) -> None:
+    """The entry of a restart by hand has the id of the request, and no failure."""
+    crew = await rig.started(jobset())
+    await rig.annotate({wire.RESTART_REQUESTED: "by-anna"})
+    await rig.settle(0.1)
+    await rig.run_epoch(crew, 2)
+    (entry,) = (await crew.status())[FIELD]
+    assert (entry["trigger"], entry["request"], entry.get("pod")) == ("manual", "by-anna", None)
+
+
+@pytest.mark.virtual_time
+async def test_the_failure_after_the_last_restart_is_kept(rig: Rig) -> None:
+    """When the budget is used up, status names the failure that was one too many, not that of the last restart."""
+    crew = await rig.started(jobset(restarts_max=1))
+    first, second = crew.pods.values()
+    await crew.set_worker(first, exit_code=3)
+    await rig.settle(0.1)
+    await rig.run_epoch(crew, 2)
+    await crew.set_worker(second, run=2, exit_code=4)
+    await rig.settle(0.1)
+    await crew.announce(second, 3)
+    await rig.settle(0.1)
+    assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
+    entry = await crew.last_restart()
+    assert (entry["epoch"], entry["firstFailure"]["pod"], entry["firstFailure"]["exitCode"]) == (3, second, 4)
+    kept = (await crew.status())[FIELD]
+    assert [(one["epoch"], one["exitCode"], "tookMs" in one) for one in kept] == [(2, 3, True), (3, 4, False)]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize("is_seen", [True, False], ids=["its Pod was seen to fail", "the Job alone is known"])
+async def test_a_job_that_fails_after_the_last_restart_is_kept(rig: Rig, *, is_seen: bool) -> None:
+    """Where the Job's failure ends the JobSet, status names its Pod, or else the Job's own words."""
+    crew = await rig.started(jobset(restarts_max=1))
+    first, second = crew.pods.values()
+    await crew.set_worker(first, exit_code=3)
+    await rig.settle(0.1)
+    await rig.run_epoch(crew, 2)
+    if is_seen:
+        await crew.set_worker(second, run=2, exit_code=4)
+    await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded", message="too many")
+    await rig.settle(0.1)
+    assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
+    entry = await crew.last_restart()
+    assert entry["epoch"] == 3
+    if is_seen:
+        assert (entry["firstFailure"]["pod"], entry["firstFailure"]["exitCode"]) == (second, 4)
+    else:
+        assert (entry["trigger"], entry["firstFailure"]["reason"]) == ("job_failed", "BackoffLimitExceeded")
+    assert [one["epoch"] for one in (await crew.status())[FIELD]] == [2, 3]
+
+
+def test_what_a_restart_cost_comes_with_the_next() -> None:
+    """It is known when the run after it ends."""
+    history = with_cost((PAST,), "", RestartCost(2, 4, 8.0, 20.0))
+    assert [(one.lost_steps, one.cost_ms) for one in history] == [(4, 28_000)]
+    assert with_cost((PAST,), "other", RestartCost(2, 4, 8.0, 20.0)) == (PAST,)
+
+
+def test_twenty_restarts_of_ordinary_names_fit() -> None:
+    """Twenty entries without last lines, and the newest with theirs, are within the bound."""
+    history: tuple[PastRestart, ...] = ()
+    line = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+    for epoch in range(2, 40):
+        new = msgspec.structs.replace(
+            PAST, epoch=epoch, last_step=120_030, lost_steps=30, cost_ms=81_123, last_line=line
+        )
+        history = with_restart(history, new)
+    assert len(history) == ENTRIES_MAX
+    assert [one.epoch for one in history] == list(range(20, 40))
+    assert history[-1].last_line == line
+
+
+WORDS = st.text(max_size=253)
+
+
+@given(
+    st.lists(st.builds(PastRestart, st.integers(2, 99), WORDS, WORDS, WORDS, pod=WORDS, node=WORDS, last_line=WORDS))
+)
+def test_the_history_is_bounded(entries: list[PastRestart]) -> None:
+    """Whatever the names are, it has 20 entries at most and 4 KiB at most, and the newest is whole."""
+    history: tuple[PastRestart, ...] = ()
+    for entry in entries:
+        history = with_restart(history, entry)
+        assert len(history) <= ENTRIES_MAX
+        assert len(msgspec.json.encode(fields_of(history))) <= BYTES_MAX
+        assert history[-1] == entry
+
+
+@pytest.mark.parametrize("spoiled", [None, 7, "x", {}, [7], [{"epoch": "two"}], [{"epoch": 0}]])
+def test_a_spoiled_history_is_passed_over(spoiled: Any) -> None:
+    """Another program's text is no history."""
+    assert history_of({FIELD: spoiled}) == ()
+
+
+def test_it_is_read_as_it_was_written() -> None:
+    """Another controller goes on with it."""
+    assert history_of({FIELD: fields_of((PAST,))}) == (PAST,)
+
+
+def test_long_texts_are_cut_to_what_the_definition_takes() -> None:
+    """The API server must not refuse the write of S because of a reason."""
+    failure = {"pod": "p" * 300, "node": "n" * 300, "reason": "r" * 300}
+    entry = {"epoch": 2, "trigger": "t" * 99, "startedAt": "2026-01-01T00:00:00.5Z", "firstFailure": failure}
+    past = past_restart(entry, None)
+    assert (len(past.pod), len(past.node), len(past.reason), len(past.trigger)) == (253, 253, 128, 63)
+    assert past.started_at == "2026-01-01T00:00:00Z"
