@@ -146,9 +146,15 @@ class Agent:
             metrics=deps.metrics,
             phases=self._phases,
             on_problem=lambda problem: self._note_problem("patch", problem),
+            last_line=lambda: self.keeper.last_line,
         )
         self._reporter = FailureReporter(
-            config, deps, take=self.take, start_task=self.start_task, hold_back=self._announcer.hold_back
+            config,
+            deps,
+            take=self.take,
+            start_task=self.start_task,
+            hold_back=self._announcer.hold_back,
+            last_line=lambda: self.keeper.last_line,
         )
 
     @property

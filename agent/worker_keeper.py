@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.address import PROGRESS_DIR, SAVE_FILE
+from inplace.agent.progress.rank_files import ELASTIC_FILE
 from inplace.agent.progress.worker_progress import WorkerProgress
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.epoch_file import Failures
 from inplace.agent.start.exit_code import ExitCode, UnfitError
-from inplace.agent.worker.command import epoch_variables
+from inplace.agent.worker.command import ELASTIC_ERROR_FILE, epoch_variables
 from inplace.agent.worker.outside_signals import HARMLESS
 from inplace.agent.worker.worker import STUCK_S, Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.common.protocol.agent import AgentPhase, Verdict
@@ -82,6 +83,7 @@ class WorkerKeeper:
         self._end = end
         failures = self._recall_failures()
         self.failures = failures.count
+        self.last_line = ""  # the annotation's value, once a worker ended by itself with a code other than 0
         self._progress = WorkerProgress(failures.best_step)
         self._began_s = 0.0  # when the newest worker started
         self._is_counted = True  # how far that worker got was noted
@@ -109,11 +111,12 @@ class WorkerKeeper:
     def start(self, epoch: int | None) -> bool:
         """Start the worker BEFORE anything else is done, then watch over it; say whether it could be started."""
         env = epoch_variables(epoch)
-        self._is_fit = False
+        self._is_fit, self.last_line = False, ""
         if self._stalls is not None:
             self._stalls.begin(epoch)
             if self._stalls.folder:
                 env[PROGRESS_DIR] = self._stalls.folder
+                env[ELASTIC_ERROR_FILE] = f"{self._stalls.folder}/{ELASTIC_FILE}"
         if self._saves is not None:
             env[SAVE_FILE] = self._saves.path
         began_s = self._began_s = self._clock.monotonic_s()
@@ -244,6 +247,7 @@ class WorkerKeeper:
             self._terminate(number)  # likewise
         elif code is not None and self._patience is None:
             self._phases.worker_ended(code)
+            self.last_line = self._last_words() if code else ""
         ended_s = self._clock.monotonic_s()
         if self._patience is not None:
             self._patience.cancel()
@@ -265,6 +269,15 @@ class WorkerKeeper:
         self._take(WorkerGone())
         await asyncio.sleep(0)  # the announcement goes first
         self._log.info("worker_exited", exit_code=code, leftovers_s=round(gone_s - ended_s, 4))
+
+    def _last_words(self) -> str:
+        """Return what the worker that failed wrote last; "" where it left nothing, or its epoch is nobody's."""
+        epoch = self._state().agent.epoch
+        if self._stalls is None or not self._stalls.folder or not epoch:
+            return ""
+        from inplace.agent.progress.last_words import last_words_in_time
+
+        return last_words_in_time(self._stalls.folder, epoch)
 
     def _count_steps(self) -> str:
         """Note how far the worker got, for the next announcement; return that text, "" where nobody watched it."""

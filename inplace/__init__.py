@@ -30,6 +30,9 @@ else:
             globals().update(save_requested=saving.save_requested)
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from inplace import last_words
+
+        last_words.install()
         return globals()[name]
 
 

@@ -21,7 +21,7 @@ from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import ApiError, Throttled, check_answer
+from inplace.common.kube.errors import ApiError, Forbidden, Invalid, Throttled, check_answer
 from inplace.common.kube.http.request import Request, Response, Transport, TransportError
 from inplace.common.kube.watch import ending_of
 from inplace.common.protocol.agent import Accepted, NotAccepted
@@ -37,6 +37,7 @@ class Announcer:
     Args:
         budget: shared with the watch.
         on_problem: called with the words of what is wrong, None when it works again.
+        last_line: returns what the worker that failed wrote last, as the annotation has it; "" for nothing.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Announcer:
         metrics: AgentMetrics,
         phases: RestartPhases,
         on_problem: Callable[[str | None], None],
+        last_line: Callable[[], str] = str,
     ) -> None:
         self._config = config
         self._transport = transport
@@ -58,6 +60,8 @@ class Announcer:
         self._metrics = metrics
         self._phases = phases
         self._on_problem = on_problem
+        self._last_line = last_line
+        self._is_line_refused = False
         self._budget = budget
         self._answered = asyncio.Event()
         self._not_before_s = float("-inf")
@@ -76,10 +80,18 @@ class Announcer:
             self._log.info("announcement_put_off", epoch=epoch, wait_s=round(wait_s, 3), why="the server asked for it")
             await self._clock.sleep(wait_s)
         phases = self._phases.announcing(epoch)
-        request = announcement_request(self._config, epoch, phases)
+        line = "" if self._is_line_refused else self._last_line()
         try:
-            response = await self._send(request)
-            check_answer(response)
+            try:
+                response = await self._send(announcement_request(self._config, epoch, phases, line))
+                check_answer(response)
+            except (Forbidden, Invalid):
+                if not line:
+                    raise
+                self._is_line_refused = True  # deploy/admission is older than this agent
+                self._log.warning("last_line_refused", epoch=epoch, then="it is announced without the line")
+                response = await self._send(announcement_request(self._config, epoch, phases))
+                check_answer(response)
         except (ApiError, TransportError) as error:
             await self._after(epoch, error)
             return NotAccepted(epoch)

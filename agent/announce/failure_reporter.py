@@ -16,7 +16,7 @@ from inplace.agent.announce.report_delay import report_delay_s
 from inplace.agent.announce.retry_causes import cause_of, words_of
 from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig
-from inplace.common.kube.errors import ApiError, check_answer
+from inplace.common.kube.errors import ApiError, Forbidden, Invalid, check_answer
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import Busy, ending_of
 from inplace.common.protocol.failure_report import (
@@ -39,6 +39,7 @@ class FailureReporter:
         take: advances the machine by an event.
         start_task: starts a task that the agent's end waits for.
         hold_back: puts the next announcement off by so many seconds.
+        last_line: returns what the worker that failed wrote last, as the annotation has it; "" for nothing.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class FailureReporter:
         take: Callable[[ReportDue | ReportSent], None],
         start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         hold_back: Callable[[float], None],
+        last_line: Callable[[], str] = str,
     ) -> None:
         self._config = config
         self._transport = deps.transport
@@ -59,6 +61,7 @@ class FailureReporter:
         self._take = take
         self._start_task = start_task
         self._hold_back = hold_back
+        self._last_line = last_line
         self._task: asyncio.Task[None] | None = None
         self._sends = False
 
@@ -89,9 +92,14 @@ class FailureReporter:
     async def _tell(self, failure: WorkerFailed | WorkerStalled) -> None:
         """Send the one PATCH."""
         text = failure_text(_written(failure, self._clock.wall_s()))
+        line = self._last_line() if isinstance(failure, WorkerFailed) else ""
         try:
-            response = await self._transport.request(failure_request(self._config, text), timeout_s=REPORT_S_MAX)
-            check_answer(response)
+            try:
+                await self._send(text, line)
+            except (Forbidden, Invalid):
+                if not line:
+                    raise
+                await self._send(text, "")  # deploy/admission is older than this agent
             self._metrics.requests["patch", "ok"] += 1
         except (ApiError, TransportError) as error:
             ending = ending_of(error)
@@ -101,6 +109,10 @@ class FailureReporter:
             if isinstance(ending, Busy):
                 self._hold_back(ending.after_s)
         self._take(ReportSent())
+
+    async def _send(self, text: str, line: str) -> None:
+        request = failure_request(self._config, text, line)
+        check_answer(await self._transport.request(request, timeout_s=REPORT_S_MAX))
 
 
 def _written(failure: WorkerFailed | WorkerStalled, now_s: float) -> WorkerFailure:

@@ -18,6 +18,7 @@ from inplace.common.wire.names import (
     API_VERSION,
     FENCED_WITHIN,
     FIELD_MANAGER_AGENT,
+    LAST_LINE,
     PHASES,
     WORKER_FAILED,
     epoch_annotations,
@@ -66,9 +67,18 @@ def watch_request(
     return _jobsets(config, query, as_table)
 
 
-def announcement_request(config: AgentConfig, epoch: int, phases: str = "") -> Request:
-    """Return the patch that announces `epoch` on our Pod, in both encodings, with the text of its phases, if any."""
+def announcement_request(config: AgentConfig, epoch: int, phases: str = "", last_line: str = "") -> Request:
+    """Return the patch that announces `epoch` on our Pod, in both encodings, with the texts that there are.
+
+    Args:
+        config: names, checked.
+        epoch: int32 >= 1.
+        phases: a text of `common.wire.phases`.
+        last_line: a text of `common.wire.last_line`.
+    """
     annotations = epoch_annotations(epoch) | ({PHASES: phases} if phases else {})
+    if last_line:
+        annotations[LAST_LINE] = last_line
     if config.fence_after_s:
         from inplace.common.protocol.lease import promised_s
 
@@ -76,9 +86,9 @@ def announcement_request(config: AgentConfig, epoch: int, phases: str = "") -> R
     return _annotate(config, annotations)
 
 
-def failure_request(config: AgentConfig, failure: str) -> Request:
+def failure_request(config: AgentConfig, failure: str, last_line: str = "") -> Request:
     """Return the patch that tells how our Pod's worker died; `failure` is a text of `common.wire.worker_failure`."""
-    return _annotate(config, {WORKER_FAILED: failure})
+    return _annotate(config, {WORKER_FAILED: failure} | ({LAST_LINE: last_line} if last_line else {}))
 
 
 def _annotate(config: AgentConfig, annotations: dict[str, str]) -> Request:

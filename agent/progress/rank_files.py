@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 
 NAMES_MAX = 1_024  # that one look reads; a folder with more is somebody's mistake, and the rest is left out
+ERROR_SUFFIX = ".error"  # of what inplace/last_words.py leaves
+ELASTIC_FILE = ".torchelastic.error"
 _KINDS = ("rank", "local", "jax", "pid")  # inplace/rank_file.py
 _DIGITS_MAX = 10
 _SHARED_MODE = 0o1777  # as /tmp: the worker may be any user
@@ -17,8 +19,8 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def is_rank_file(name: str) -> bool:
-    """Say whether `inplace.progress` names its files like this, those of first steps included."""
-    kind, _, number = name.removeprefix(".").partition("-")
+    """Say whether `inplace` names a rank's files like this, those of first steps and of errors included."""
+    kind, _, number = name.removeprefix(".").removesuffix(ERROR_SUFFIX).partition("-")
     return kind in _KINDS and number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX
 
 
@@ -51,7 +53,7 @@ def forget_steps(path: str) -> None:
         with os.scandir(folder) as entries:
             names = [entry.name for entry, _ in zip(entries, range(NAMES_MAX), strict=False)]
         for name in names:
-            if is_rank_file(name):
+            if is_rank_file(name) or name == ELASTIC_FILE:
                 _unlink(name, folder)
     except OSError:  # the folder is gone meanwhile
         pass

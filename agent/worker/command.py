@@ -13,6 +13,9 @@ from inplace.common.bare.typed import Final, Mapping
 EPOCH: Final = "INPLACE_EPOCH"  # of the worker's environment: the epoch it runs in; "" when in-place restart is off
 RESTART_COUNT: Final = "INPLACE_RESTART_COUNT"  # the same in every worker of the group: epoch - 1
 LOCALE: Final = "LC_CTYPE"
+ELASTIC_ERROR_FILE: Final = (
+    "TORCHELASTIC_ERROR_FILE"  # torchelastic's: where a program leaves the exception that ends it
+)
 NOT_EXECUTABLE: Final = 126  # exit codes, as a shell has them
 NOT_FOUND: Final = 127
 

@@ -19,7 +19,7 @@ import os
 import time
 from _signal import SIGCONT, SIGKILL, SIGTERM  # type: ignore[import-not-found]
 
-from inplace.agent.worker.command import EPOCH, NOT_EXECUTABLE
+from inplace.agent.worker.command import ELASTIC_ERROR_FILE, EPOCH, NOT_EXECUTABLE
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ class WorkerHost:
             time.sleep(SWEEP_S_FIRST)
             self.reap()
         self.reap()  # a standby that just ended
+        if ELASTIC_ERROR_FILE in self._env:  # the user's own
+            env = {name: value for name, value in env.items() if name != ELASTIC_ERROR_FILE}
         self._own, self._sweeps = env, outlives or os.getpid() != 1
         self._log.info(STARTING, epoch=int(env.get(EPOCH) or 0) or None)  # BEFORE the worker's first line
         if holds_next and self._standby is None:

@@ -7,6 +7,11 @@ The last words of a worker: one line of what it wrote, at most 200 bytes, withou
 Secrets are found by how they look: a name such as `password`, `token` or `api_key` before `=` or `:`, credentials in a
 URL, `Bearer` and `Basic`, the well-known prefixes of tokens, and long runs of letters and digits. What is found becomes
 `***`. It is a net with meshes: a secret that looks like a word passes. This module is pure.
+
+In depth `process` and above a supervisor no container ends, and the Pod's agent tells the line, with the announcement
+or the report of the failure:
+
+    annotation = "v1,epoch=" epoch ",line=" line        epoch = in which the worker ran
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from inplace.common.bare.typed import Final
 
 BYTES_MAX: Final = 200  # it goes into every copy of the JobSet
 READ_CHARACTERS_MAX: Final = 4096  # kubelet keeps 4096 bytes of a termination message; each pattern is linear in them
+_BEGINNING: Final = "v1,epoch="
 _LINE_CHARACTERS_MAX: Final = 1024  # of one line
 _HIDDEN: Final = "***"
 _ESCAPES: Final = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
@@ -75,6 +81,17 @@ def clean_line(text: str, bytes_max: int = BYTES_MAX) -> str:
     if len(whole) <= bytes_max:
         return line
     return whole[: bytes_max - len("...")].decode(errors="ignore") + "..."
+
+
+def last_line_text(epoch: int, line: str) -> str:
+    """Return the annotation's value."""
+    return f"{_BEGINNING}{epoch},line={clean_line(line)}"
+
+
+def told_line_of(text: str, epoch: int) -> str:
+    """Read the annotation's value, and clean the line again; "" for another epoch's, and for garbage."""
+    beginning = f"{_BEGINNING}{epoch},line="
+    return clean_line(text.removeprefix(beginning)) if text.startswith(beginning) else ""
 
 
 def _printable(text: str) -> str:

@@ -58,6 +58,7 @@ DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"
 # Annotations of ours, beside the protocol. Only WORKER_FAILED decides something: it deprecates its epoch early.
 PHASES: Final = "inplace.dev/phases"  # its grammar is common/wire/phases.py's
 WORKER_FAILED: Final = "inplace.dev/worker-failed"  # its grammar is common/wire/worker_failure.py's
+LAST_LINE: Final = "inplace.dev/last-line"  # its grammar is common/wire/last_line.py's
 GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
 GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
 

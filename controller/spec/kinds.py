@@ -156,6 +156,7 @@ class PodAnnotations(
         "completion_index": wire.JOB_COMPLETION_INDEX,
         "phases": wire.PHASES,
         "worker_failed": wire.WORKER_FAILED,
+        "last_line": wire.LAST_LINE,
         "fenced_within": wire.FENCED_WITHIN,
         "index_failures": wire.INDEX_FAILURES,
         "index_failures_ignored": wire.INDEX_FAILURES_IGNORED,
@@ -168,6 +169,7 @@ class PodAnnotations(
     completion_index: str | None = None
     phases: str | None = None
     worker_failed: str | None = None
+    last_line: str | None = None
     fenced_within: str | None = None
     index_failures: str | None = None
     index_failures_ignored: str | None = None

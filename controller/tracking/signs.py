@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.ledger import Ledger
-from inplace.common.wire.last_line import clean_line, last_line_of
+from inplace.common.wire.last_line import clean_line, last_line_of, told_line_of
 from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import WorkerFailure
 from inplace.controller.spec.causes import MESSAGE_CHARS_MAX, Cause, Failure, Trigger, unix_time
@@ -64,7 +64,8 @@ def _announced_exit(pod: Pod, failure: Failure) -> Failure:
     code = exit_code_of(annotations.phases) if annotations is not None and annotations.phases is not None else None
     if not code:  # a completed worker is no failure; see controller/tracking/completions.py
         return replace(failure, message=UNSEEN_EXIT)
-    return replace(failure, container=_only_worker(pod), exit_code=code, message=TOLD)
+    line = _line_told(pod, known_epoch(pod) - 1)
+    return replace(failure, container=_only_worker(pod), exit_code=code, message=TOLD, last_line=line)
 
 
 def _stall_of(pod: Pod, epoch: int) -> tuple[Trigger, Failure] | None:
@@ -105,7 +106,15 @@ def _death_of(pod: Pod, epoch: int) -> Failure:
         exit_code=told.code,
         message=message,
         finished_at=precise_time(told.at_s),
+        last_line=_line_told(pod, epoch),
     )
+
+
+def _line_told(pod: Pod, epoch: int) -> str:
+    """Return what the worker of an epoch wrote last, as the Pod's agent tells it."""
+    annotations = pod.metadata.annotations
+    text = annotations.last_line if annotations is not None else None
+    return told_line_of(text, epoch) if text is not None else ""
 
 
 def with_exit(cause: Cause, pod: Pod, synced: int) -> Cause:

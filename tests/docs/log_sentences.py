@@ -76,6 +76,9 @@ SENTENCES: Final = {
     "jobset_status_malformed": "the status holds no readable epochs; the agent ignores the view",
     "job_events_unread": "the Events of a Job without Pods could not be read, so the JobSet does not say why",
     "jobset_unreadable": "a JobSet cannot be read; nothing is done to it until it changes",
+    "last_line_refused": (
+        "deploy/admission is older than the agent, and refused the last line of the worker that failed"
+    ),
     "leadership_lost": "another replica may lead: this one writes nothing any more, and ends",
     "leadership_not_acquired": "the Lease could not be read or written, and is tried again",
     "leadership_not_released": "it could not; the Lease runs out by itself",

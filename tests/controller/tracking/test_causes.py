@@ -363,3 +363,16 @@ async def test_words_of_the_runtime_stay_a_message(rig: Rig) -> None:
     await rig.settle(0.1)
     failure = (await crew.last_restart())["firstFailure"]
     assert (failure["message"], failure.get("lastLine")) == (words, None)
+
+
+@pytest.mark.parametrize(("epoch", "line"), [(1, "RuntimeError: token=***"), (2, None), (0, None)])
+async def test_the_agent_tells_the_last_line(rig: Rig, epoch: int, line: str | None) -> None:
+    """With its report or its announcement, of the epoch that failed; the controller cleans it again."""
+    for told in ({wire.WORKER_FAILED: failure_text(WorkerFailure(1, 7, 1.0))}, wire.epoch_annotations(2)):
+        crew = await rig.started(jobset(f"train-{len(told)}"))
+        first = next(iter(crew.pods.values()))
+        said = {wire.LAST_LINE: f"v1,epoch={epoch},line=RuntimeError: \x1b[1mtoken=hunter2"}
+        await crew.annotate(first, told | {wire.PHASES: "v1,at=1,code=7"} | said)
+        await rig.settle(0.1)
+        failure = (await crew.last_restart())["firstFailure"]
+        assert (failure["pod"], failure["exitCode"], failure.get("lastLine")) == (first, 7, line)

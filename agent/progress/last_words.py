@@ -1,0 +1,100 @@
+"""
+Read what the worker that failed wrote last: the exception that ended a rank, or torchelastic's error file.
+
+Both lie in the ranks' progress folder, which strangers may write into. One reading looks at NAMES_MAX names and
+FILES_MAX files, and follows no link and waits for no pipe. It is done once, when a worker ended by itself with a code
+other than 0. This module imports nothing but os until there is a file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+
+from inplace.agent.progress.rank_files import ELASTIC_FILE, ERROR_SUFFIX, NAMES_MAX, is_rank_file
+from inplace.common.bare.typed import Final
+
+FILES_MAX: Final = 256  # ranks of one Pod
+LINE_BYTES_MAX: Final = 1024  # inplace/last_words.py's
+ELASTIC_BYTES_MAX: Final = 262_144  # it has a call stack; what is longer is not read
+READ_S_MAX: Final = 0.05  # the announcement waits for it; only a hung file system takes longer
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def last_words_in_time(folder: str, epoch: int) -> str:
+    """Return the annotation's value about a worker of `epoch`; "" for none, or where the file system hangs."""
+    found: list[str] = []
+    reading = threading.Thread(target=lambda: found.append(last_words(folder, epoch)), daemon=True)
+    reading.start()
+    reading.join(READ_S_MAX)
+    return found[0] if found else ""
+
+
+def last_words(folder: str, epoch: int) -> str:
+    """Return the annotation's value, of the rank whose exception was written first; "" for none."""
+    try:
+        opened = os.open(folder.rstrip("/") or "/", _FOLDER_FLAGS)
+    except OSError:
+        return ""
+    try:
+        text = _of_ranks(opened, epoch) or _of_elastic(opened)
+    except OSError:  # the folder is gone meanwhile
+        return ""
+    finally:
+        os.close(opened)
+    if not text:
+        return ""
+    from inplace.common.wire.last_line import last_line_text
+
+    return last_line_text(epoch, text)
+
+
+def _of_ranks(folder: int, epoch: int) -> str:
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry, _ in zip(entries, range(NAMES_MAX), strict=False)]
+    names = [name for name in names if name.endswith(ERROR_SUFFIX) and is_rank_file(name)][:FILES_MAX]
+    first = None
+    for name in names:
+        changed_ns, content = _read(folder, name, LINE_BYTES_MAX)
+        version, _, rest = content.decode(errors="replace").partition(" ")
+        of_epoch, _, text = rest.partition(" ")
+        if version == "v1" and of_epoch in ("-", str(epoch)) and (first is None or changed_ns < first[0]):
+            first = changed_ns, text.partition("\n")[0]
+    return first[1] if first is not None else ""
+
+
+def _of_elastic(folder: int) -> str:
+    """Return the message of torchelastic's error file.
+
+    Source: torch/distributed/elastic/multiprocessing/errors: {"message": {"message": TEXT, "extraInfo": {...}}}, or
+    {"message": TEXT}.
+    """
+    _, content = _read(folder, ELASTIC_FILE, ELASTIC_BYTES_MAX + 1)
+    if not content or len(content) > ELASTIC_BYTES_MAX:
+        return ""
+    import json
+
+    try:
+        message = json.loads(content)["message"]
+        text = message["message"] if isinstance(message, dict) else message
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    lines = text.splitlines() if isinstance(text, str) else []
+    return next((line.strip() for line in lines if line.strip()), "")
+
+
+def _read(folder: int, name: str, size: int) -> tuple[int, bytes]:
+    """Return when a regular file was written, and its first bytes; b"" for one that may not be read."""
+    try:
+        file = os.open(name, _FILE_FLAGS, dir_fd=folder)
+    except OSError:
+        return 0, b""
+    try:
+        found = os.fstat(file)
+        return (found.st_mtime_ns, os.read(file, size)) if stat.S_ISREG(found.st_mode) else (0, b"")
+    except OSError:
+        return 0, b""
+    finally:
+        os.close(file)

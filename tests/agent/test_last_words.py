@@ -1,0 +1,121 @@
+"""The last words of a worker that failed travel with the PATCH that is sent anyway, in every mode with a guard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from inplace.common.wire.names import LAST_LINE, WORKER_FAILED
+from tests.agent.process import ROOT
+from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, refuses
+from tests.agent.supervisor_rig import Supervised, supervised
+from tests.agent.test_process_depth import pod
+
+pytestmark = pytest.mark.asyncio
+
+RAISES = f"sys.path.insert(0, {str(ROOT)!r})\nimport inplace\ninplace.progress(30)\n"
+FIRST = RAISES + "raise RuntimeError('CUDA error, token=hunter2\\nmore')"
+ELASTIC = (
+    "import json\n"
+    "with open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w') as file:\n"
+    "    json.dump({'message': {'message': 'ValueError: from torchelastic', 'extraInfo': {}}}, file)\n"
+    "sys.exit(1)"
+)
+LINE = "v1,epoch=1,line=RuntimeError: CUDA error, token=***"
+
+
+def patches(server: ScriptedServer) -> list[dict[str, str]]:
+    """Return the annotations of every PATCH."""
+    return [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
+
+
+async def second_patch(group: Supervised) -> dict[str, str]:
+    """Start the worker, which fails; return the PATCH after the announcement of its epoch."""
+    await group.start()
+    assert await group.announced() == 2
+    return patches(group.server)[1]
+
+
+@pytest.mark.parametrize(
+    ("worker", "line"),
+    [
+        (FIRST, LINE),
+        (ELASTIC, "v1,epoch=1,line=ValueError: from torchelastic"),
+        (RAISES + "sys.exit(3)", None),
+        ("raise RuntimeError('of a script that knows nothing of us')", None),
+    ],
+    ids=["exception", "torchelastic", "no exception", "plain script"],
+)
+async def test_a_supervisor_announces_them(tmp_path: Path, worker: str, line: str | None) -> None:
+    """With the announcement of the next epoch, and no request is added."""
+    async with supervised(tmp_path, worker, EPOCH_FILE=str(tmp_path / "epoch")) as group:
+        assert (await second_patch(group)).get(LAST_LINE) == line
+        assert len(group.server.requests("PATCH")) == 2
+
+
+async def test_they_are_those_of_one_epoch(tmp_path: Path) -> None:
+    """A worker that is told to end says nothing, and the line of the epoch before is not sent again."""
+    worker = f"if os.environ['INPLACE_EPOCH'] == '1':\n    {FIRST.replace(chr(10), chr(10) + '    ')}\ntime.sleep(60)"
+    async with supervised(tmp_path, worker, EPOCH_FILE=str(tmp_path / "epoch")) as group:
+        assert (await second_patch(group))[LAST_LINE] == LINE
+        group.show(2, 1)
+        await group.noted("started", 2)
+        group.show(2, 2)
+        assert await group.announced() == 3
+        assert LAST_LINE not in patches(group.server)[2]
+
+
+async def test_a_users_own_error_file_is_left_alone(tmp_path: Path) -> None:
+    """A container that sets TORCHELASTIC_ERROR_FILE keeps it."""
+    own = str(tmp_path / "own")
+    worker = "note('file', os.environ['TORCHELASTIC_ERROR_FILE'])\ntime.sleep(60)"
+    async with supervised(tmp_path, worker, EPOCH_FILE=str(tmp_path / "epoch"), TORCHELASTIC_ERROR_FILE=own) as group:
+        await group.start()
+        assert await group.noted("file") == [own]
+
+
+async def test_a_policy_that_is_older_than_the_line_costs_the_line(tmp_path: Path) -> None:
+    """The announcement is sent again without it, at once."""
+
+    async def answer(exchange: Exchange) -> None:
+        is_new = LAST_LINE.encode() in exchange.request.body
+        await (refuses(403, "Forbidden") if is_new else accept_patch)(exchange)
+
+    async with supervised(tmp_path, FIRST, EPOCH_FILE=str(tmp_path / "epoch")) as group:
+        group.server.answer = answer
+        assert LAST_LINE in await second_patch(group)
+        assert await group.announced() == 2
+        assert LAST_LINE not in patches(group.server)[2]
+        await group.said("last_line_refused")
+
+
+async def test_an_agent_beside_a_guard_tells_them(tmp_path: Path) -> None:
+    """Depth `process`: the worker is another container's, and its folder is shared."""
+    async with pod(tmp_path, "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + FIRST) as group:
+        await group.runs(1)
+        assert (await group.annotations())[LAST_LINE] == LINE
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_the_report_of_a_failure_carries_them(tmp_path: Path, *, refused: bool) -> None:
+    """Depth `containers`: one PATCH before the exit, and a second one only where an older policy refuses the line."""
+
+    async def answer(exchange: Exchange) -> None:
+        is_new = LAST_LINE.encode() in exchange.request.body
+        await (refuses(422, "Invalid") if is_new and refused else accept_patch)(exchange)
+
+    worker = "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + FIRST
+    async with pod(tmp_path, worker, env={"RESTART_DEPTH": "containers"}) as group:
+        group.server.answer = answer
+        await group.runs(1)
+        told = await group.annotations()
+        assert told[LAST_LINE] == LINE
+        assert WORKER_FAILED in told
+        if refused:
+            told = await group.annotations()
+            assert WORKER_FAILED in told
+            assert LAST_LINE not in told
+        await group.left()
+        assert len(group.server.requests("PATCH")) == 2 + refused
