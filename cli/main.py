@@ -28,13 +28,13 @@ from inplace.cli.options import (
     NamespaceOption,
     OutputOption,
     format_of,
+    target_of,
 )
+from inplace.cli.restart_commands import history, report
 from inplace.cli.terminal.visible import guard_streams
 
 if TYPE_CHECKING:
     from typer.models import CommandInfo
-
-    from inplace.cli.connection import Target
 
 app = typer.Typer(
     name="inplace",
@@ -44,12 +44,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _target(context: str | None, kubeconfig: str | None, namespace: str | None) -> Target:
-    from inplace.cli.connection import Target
-
-    return Target(context, kubeconfig, namespace)
 
 
 def _print_version(asked: bool) -> None:
@@ -96,7 +90,7 @@ def status(
         raise typer.BadParameter(f"expected it alone, saw {saw} as well", param_hint="--all-namespaces")
     from inplace.cli.status.status import run_status
 
-    target = _target(context, kubeconfig, namespace)
+    target = target_of(context, kubeconfig, namespace)
     raise typer.Exit(
         run_status(jobset, target, output=format_of(output, as_json), watch=watch, everywhere=all_namespaces)
     )
@@ -117,7 +111,7 @@ def explain(
     """
     from inplace.cli.status.explain import run_explain
 
-    raise typer.Exit(run_explain(jobset, _target(context, kubeconfig, namespace), output=format_of(output, as_json)))
+    raise typer.Exit(run_explain(jobset, target_of(context, kubeconfig, namespace), output=format_of(output, as_json)))
 
 
 @app.command()
@@ -170,7 +164,7 @@ def logs(
         everything=everything,
         as_json=as_json,
     )
-    raise typer.Exit(run_logs(jobset, _target(context, kubeconfig, namespace), options))
+    raise typer.Exit(run_logs(jobset, target_of(context, kubeconfig, namespace), options))
 
 
 @app.command()
@@ -199,7 +193,7 @@ def stacks(
     from inplace.cli.stacks.stacks import StacksOptions, run_stacks
 
     options = StacksOptions(chosen_ranks(rank or ()), timeout, last, as_json)
-    raise typer.Exit(run_stacks(jobset, _target(context, kubeconfig, namespace), options))
+    raise typer.Exit(run_stacks(jobset, target_of(context, kubeconfig, namespace), options))
 
 
 @app.command()
@@ -217,25 +211,10 @@ def nodes(
     """
     from inplace.cli.status.nodes import run_nodes
 
-    raise typer.Exit(run_nodes(jobset, _target(context, kubeconfig, namespace), output=format_of(output, as_json)))
+    raise typer.Exit(run_nodes(jobset, target_of(context, kubeconfig, namespace), output=format_of(output, as_json)))
 
 
-@app.command()
-def history(
-    jobset: JobSetName,
-    output: OutputOption = "table",
-    as_json: JsonOption = False,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """List a JobSet's last restarts.
-
-    Says when each began, why, which Pod failed first, and what it cost. Its status keeps 20, also after its end.
-    """
-    from inplace.cli.status.history import run_history
-
-    raise typer.Exit(run_history(jobset, _target(context, kubeconfig, namespace), output=format_of(output, as_json)))
+app.command()(history)
 
 
 @app.command()
@@ -260,7 +239,7 @@ def timeline(
     """
     from inplace.cli.status.timeline import run_timeline
 
-    target = _target(context, kubeconfig, namespace)
+    target = target_of(context, kubeconfig, namespace)
     raise typer.Exit(run_timeline(jobset, target, svg=svg, output=format_of(output, as_json), epoch=restart))
 
 
@@ -288,10 +267,11 @@ def restart(
     """
     from inplace.cli.status.restart import run_restart
 
-    target = _target(context, kubeconfig, namespace)
+    target = target_of(context, kubeconfig, namespace)
     raise typer.Exit(run_restart(jobset, target, wait=wait, timeout_s=timeout, save_s=save or 0))
 
 
+app.command()(report)
 app.command()(cost)
 app.command()(demo)
 app.command()(inject)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from inplace.cli.completion import complete_context, complete_jobset, complete_namespace
+
+if TYPE_CHECKING:
+    from inplace.cli.connection import Target
 
 JobSetName = Annotated[
     str, typer.Argument(metavar="JOBSET", help="Name of the JobSet.", autocompletion=complete_jobset)
@@ -36,3 +39,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="The same as -o json.")
 def format_of(output: Literal["table", "json", "yaml"], as_json: bool) -> Literal["table", "json", "yaml"]:
     """Return the format that both options ask for."""
     return "json" if as_json else output
+
+
+def target_of(context: str | None, kubeconfig: str | None, namespace: str | None) -> Target:
+    """Return the cluster and the namespace."""
+    from inplace.cli.connection import Target
+
+    return Target(context, kubeconfig, namespace)

@@ -83,13 +83,16 @@ async def read_spares(connection: Connection, name: str) -> list[PodFact]:
     return list(decoded(POD_LIST.decode, body, "a list of Pods").items or [])
 
 
-async def read_jobsets(connection: Connection, *, everywhere: bool = False) -> list[KubeObject]:
-    """Return every JobSet of the namespace, or of all namespaces.
+async def read_jobsets(
+    connection: Connection, *, everywhere: bool = False, selector: str | None = None
+) -> list[KubeObject]:
+    """Return every JobSet of the namespace, or of all namespaces; `selector` is one of labels.
 
     Raises:
         GarbledError: the answer is no list.
     """
-    found = await connection.client.list(JOBSETS, None if everywhere else connection.namespace)
+    query = {"labelSelector": selector} if selector else None
+    found = await connection.client.list(JOBSETS, None if everywhere else connection.namespace, query=query)
     if not isinstance(found.get("items"), list):
         raise GarbledError(f"expected a list of JobSets, saw {found!r:.80}")
     return list(found["items"])

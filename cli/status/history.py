@@ -12,6 +12,7 @@ from inplace.cli.connection import Target, connected
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.status.listing import phase_of_status
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
@@ -69,7 +70,7 @@ def history_data(raw: KubeObject) -> dict[str, Any]:
     return {
         "namespace": state.namespace,
         "name": state.name,
-        "phase": state.phase.value,
+        "phase": phase_of_status(state).value,
         "restarts": [past_data(past) for past in history_of(raw.get("status") or {})],
     }
 

@@ -59,7 +59,7 @@ def list_data(raw: KubeObject) -> JobSetRow:
     return {
         "namespace": state.namespace,
         "name": state.name,
-        "phase": _phase(state).value,
+        "phase": phase_of_status(state).value,
         "epochs": [scope.synced for scope in state.scopes],
         "jobs": sum(job.replicas for job in specs),
         "jobsReady": sum(int(one.get("ready") or 0) + int(one.get("succeeded") or 0) for one in counters),
@@ -68,7 +68,7 @@ def list_data(raw: KubeObject) -> JobSetRow:
     }
 
 
-def _phase(state: GroupState) -> GroupPhase:
+def phase_of_status(state: GroupState) -> GroupPhase:
     """Return the phase as the status alone has it: without Pods every group looks degraded."""
     if state.phase not in (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED):
         return state.phase

@@ -87,6 +87,13 @@ def kill(cluster: Cluster) -> str:
     return name
 
 
+def crash(cluster: Cluster) -> str:
+    """Kill the worker of the first Pod, and not its guard; return the Pod's name."""
+    name = min(str(pod["metadata"]["name"]) for pod in cluster.pods())
+    cluster.kill_worker("default", name, supervised=True)
+    return name
+
+
 def another(pods: int = 1, **metadata: Any) -> KubeObject:
     """Return the example's JobSet under the name `other`, which the caller may change."""
     made = deepcopy(jobset_of(documents(pods)))

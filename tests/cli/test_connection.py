@@ -19,7 +19,9 @@ from inplace.cli.group.read import read_jobset
 from inplace.cli.lint.lint import LintOptions, run_lint
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.explain import run_explain
+from inplace.cli.status.history import run_history
 from inplace.cli.status.nodes import run_nodes
+from inplace.cli.status.report import run_report
 from inplace.cli.status.restart import run_restart
 from inplace.cli.status.status import run_status
 from inplace.cli.status.timeline import run_timeline
@@ -52,6 +54,10 @@ COMMANDS: dict[str, Callable[[str], int]] = {
     "status --watch": lambda path: run_status("train", Target(kubeconfig=path), output="table", watch=True),
     "explain": lambda path: run_explain("train", Target(kubeconfig=path), output="table"),
     "nodes": lambda path: run_nodes("train", Target(kubeconfig=path), output="table"),
+    "history": lambda path: run_history("train", Target(kubeconfig=path), output="table"),
+    "report": lambda path: run_report(
+        Target(kubeconfig=path), selector=None, everywhere=False, price=None, output="table"
+    ),
     "timeline": lambda path: run_timeline("train", Target(kubeconfig=path), svg=None, output="table"),
     "restart": lambda path: run_restart("train", Target(kubeconfig=path), wait=True, timeout_s=5.0),
     "lint": lambda path: run_lint(str(EXAMPLES / "train.yaml"), LintOptions(kubeconfig=path, cluster=True)),

@@ -217,7 +217,7 @@ print(open(os.environ["INPLACE_PROGRESS_DIR"] + "/rank-3").read())
 
 
 def test_without_a_folder_nothing_is_done(tmp_path: Path) -> None:
-    """A script runs anywhere: no output, no file, and no module but the one."""
+    """A script runs anywhere: no output, no file, and no module but the two."""
     code = """
 import json, sys
 before = set(sys.modules)
@@ -233,7 +233,7 @@ print(json.dumps([sorted(found) for found in names]))
     assert done.stderr == ""
     imported, used = json.loads(done.stdout)
     assert imported == ["inplace"]
-    assert set(used) <= {"__future__", "atexit", "inplace", "inplace.rank_file"}
+    assert set(used) <= {"__future__", "atexit", "inplace", "inplace.last_words", "inplace.rank_file"}
 
 
 def test_an_exit_after_the_folder_is_silent(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from inplace.common.wire import names as wire
 from inplace.controller.spec.restart_history import FIELD, PastRestart, fields_of, history_of
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.facts import jobset, text_of
-from tests.cli.scenes import connection, seen, status, synced, training, until
+from tests.cli.scenes import connection, crash, seen, status, synced, training, until
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
 LINE = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
@@ -49,13 +49,6 @@ def shown(*kept: PastRestart, columns: int = 150) -> str:
 def test_the_example_is_the_command_s_output() -> None:
     """docs/cli.md shows it whole."""
     assert textwrap.indent(f"$ inplace history train\n{shown(*KEPT)}\n", " " * 4) in PAGE, shown(*KEPT)
-
-
-def crash(cluster: Cluster) -> str:
-    """Kill the worker of the first Pod, and not its guard; return the Pod's name."""
-    name = min(str(pod["metadata"]["name"]) for pod in cluster.pods())
-    cluster.kill_worker("default", name, supervised=True)
-    return name
 
 
 @pytest.mark.virtual_time

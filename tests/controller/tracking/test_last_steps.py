@@ -154,6 +154,23 @@ async def test_goodput_rides_on_the_restart_s_end() -> None:
         assert rig.sample("inplace_goodput_lost_steps", 1, **labels) == 10
         assert rig.sample("inplace_effective_training_ratio", 1, **labels) == pytest.approx(180 / 261)
         assert "run" not in await untold(rig, crew, 3), "nobody told of epoch 3"
+        kept = (await crew.status())["restartHistory"]
+        told = [(one["epoch"], one.get("lastStep"), one.get("lostSteps"), one.get("costMs")) for one in kept]
+        assert told == [(2, 100, 10, 81_000), (3, 110, None, None), (4, None, None, None)]
+        await ends_with_its_numbers(rig, crew)
+
+
+async def ends_with_its_numbers(rig: Rig, crew: Crew) -> None:
+    """Let the JobSet complete, and check that its status keeps goodput and history: `inplace report` reads them."""
+    before = await crew.status()
+    for name in await crew.jobs():
+        await crew.finish_job(name, "Complete")
+    await rig.settle(1.0)
+    after = await crew.status()
+    assert after["terminalState"] == "Completed"
+    assert {name: after[name] for name in ("goodput", "restartHistory")} == {
+        name: before[name] for name in ("goodput", "restartHistory")
+    }
 
 
 async def untold(rig: Rig, crew: Crew, epoch: int) -> KubeObject:

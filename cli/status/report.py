@@ -1,0 +1,250 @@
+"""
+`inplace report`: sum up the restarts of many JobSets, by cause and by node, and what they cost; one request.
+
+A JobSet whose ranks tell steps has its goodput in the status: its cost is the time without new steps, and that of steps
+that were made again. Of any other the restarts that its status keeps are counted, each from its first sign to the
+moment when all Pods were there: training again takes longer. Pure but for `run_report`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rich.table import Table
+
+from inplace.cli.connection import Target, connected
+from inplace.cli.group.read import read_jobsets
+from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.status.document import TRIGGERS
+from inplace.cli.status.listing import phase_of_status
+from inplace.cli.terminal.moments import count_text
+from inplace.cli.terminal.screen import Output, print_data, run_command, show
+from inplace.cli.terminal.visible import one_line
+from inplace.common.kube.resources import KubeObject
+from inplace.controller.spec.restart_history import history_of
+
+NODES_SHOWN: Final = 10
+KEPT: Final = "causes and nodes are those of the last 20 restarts of each JobSet"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSetCost:
+    """What the restarts of one JobSet cost.
+
+    Args:
+        pods: that restart together.
+        restarts: all of them, by their epochs.
+        useful_s, lost_s, restart_s: of its goodput, over all scopes; 0 where no rank tells steps.
+        cost_s: seconds without new steps and of steps made again; of a JobSet without steps, in restarts alone.
+        tells_steps: the goodput is known.
+        kept: the restarts that the status keeps: (trigger, node, seconds).
+    """
+
+    state: GroupState
+    pods: int
+    restarts: int
+    useful_s: float = 0.0
+    lost_s: float = 0.0
+    restart_s: float = 0.0
+    cost_s: float = 0.0
+    tells_steps: bool = False
+    kept: Sequence[tuple[str, str, float]] = ()
+
+    @property
+    def ratio(self) -> float | None:
+        """Return the effective training time ratio; None if nobody knows."""
+        wall_s = self.useful_s + self.lost_s + self.restart_s
+        return min(max(self.useful_s / wall_s, 0.0), 1.0) if self.tells_steps and wall_s > 0.0 else None
+
+    @property
+    def is_estimate(self) -> bool:
+        """Say whether its restarts cost more than is known."""
+        return self.restarts > 0 and not self.tells_steps
+
+    @property
+    def pod_hours(self) -> float:
+        """Return what its restarts cost."""
+        return self.pods * self.cost_s / 3600
+
+
+@dataclass(slots=True)
+class Share:
+    """What the restarts of one cause, or of one node, cost."""
+
+    restarts: int = 0
+    pod_hours: float = 0.0
+
+
+@dataclass(slots=True)
+class Report:
+    """The sum.
+
+    Args:
+        causes: by trigger.
+        nodes: by the node of the first failure.
+    """
+
+    jobsets: Sequence[JobSetCost] = ()
+    causes: dict[str, Share] = field(default_factory=dict)
+    nodes: dict[str, Share] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float | None:
+        """Return the training time ratio of all JobSets that tell steps, each weighed with its Pods."""
+        known = [one for one in self.jobsets if one.ratio is not None]
+        wall = sum(one.pods * (one.useful_s + one.lost_s + one.restart_s) for one in known)
+        return min(max(sum(one.pods * one.useful_s for one in known) / wall, 0.0), 1.0) if wall > 0.0 else None
+
+    @property
+    def pod_hours(self) -> float:
+        """Return the cost of all."""
+        return sum(one.pod_hours for one in self.jobsets)
+
+
+def run_report(target: Target, *, selector: str | None, everywhere: bool, price: float | None, output: Output) -> int:
+    """Run the command; return the exit code."""
+
+    async def work() -> int:
+        async with connected(target) as connection:
+            jobsets = await read_jobsets(connection, everywhere=everywhere, selector=selector)
+            place = "any namespace" if everywhere else connection.place
+        found = report(jobsets)
+        if output != "table":
+            print_data(report_data(found, price), output)
+        elif found.jobsets:
+            show(*report_picture(found, price))
+            print(KEPT, file=sys.stderr)
+        else:
+            which = f" with labels {selector}" if selector else ""
+            print(f"no JobSets that restart in place{which} in {place}", file=sys.stderr)
+        return 0
+
+    return run_command("report", work)
+
+
+def report(jobsets: Iterable[KubeObject]) -> Report:
+    """Sum up those that restart in place."""
+    costs = [cost for raw in jobsets if (cost := _cost_of(raw)) is not None]
+    found = Report(sorted(costs, key=lambda one: one.pod_hours, reverse=True))
+    for one in found.jobsets:
+        for trigger, node, seconds in one.kept:
+            for shares, key in ((found.causes, trigger), (found.nodes, node)):
+                if key:
+                    share = shares.setdefault(key, Share())
+                    share.restarts += 1
+                    share.pod_hours += one.pods * seconds / 3600
+    return found
+
+
+def _cost_of(raw: KubeObject) -> JobSetCost | None:
+    state = group_state(raw, (), named_max=0)
+    if state.jobset is None or not state.jobset.is_in_place or state.managed_by is not None:
+        return None
+    goodputs = [scope.goodput for scope in state.scopes if scope.goodput is not None and scope.goodput.restarts]
+    history = history_of(raw.get("status") or {})
+    kept = [
+        (past.trigger, past.node, (past.cost_ms if past.cost_ms is not None else past.took_ms or 0) / 1000)
+        for past in history
+    ]
+    lost_s, restart_s = sum(one.lost_s for one in goodputs), sum(one.restart_s for one in goodputs)
+    in_restarts_s = sum((past.took_ms or 0) / 1000 for past in history)
+    return JobSetCost(
+        state,
+        state.expected,
+        sum(max(0, scope.synced - 1) for scope in state.scopes),
+        sum(one.useful_s for one in goodputs),
+        lost_s,
+        restart_s,
+        lost_s + restart_s if goodputs else in_restarts_s,
+        bool(goodputs),
+        kept,
+    )
+
+
+def report_data(found: Report, price: float | None) -> dict[str, Any]:
+    """Return the report for programs."""
+
+    def shares(of: dict[str, Share], name: str) -> list[dict[str, Any]]:
+        return [{name: key, "restarts": one.restarts, "podHours": round(one.pod_hours, 3)} for key, one in _ordered(of)]
+
+    return {
+        "trainingTimeRatio": _rounded(found.ratio),
+        "restarts": sum(one.restarts for one in found.jobsets),
+        "podHours": round(found.pod_hours, 3),
+        "cost": _price(found.pod_hours, price),
+        "jobsets": [
+            {
+                "namespace": one.state.namespace,
+                "name": one.state.name,
+                "phase": phase_of_status(one.state).value,
+                "pods": one.pods,
+                "restarts": one.restarts,
+                "trainingTimeRatio": _rounded(one.ratio),
+                "costSeconds": round(one.cost_s, 3),
+                "podHours": round(one.pod_hours, 3),
+                "cost": _price(one.pod_hours, price),
+            }
+            for one in found.jobsets
+        ],
+        "causes": shares(found.causes, "trigger"),
+        "nodes": shares(found.nodes, "node"),
+    }
+
+
+def report_picture(found: Report, price: float | None) -> list[Table | str]:
+    """Return the tables for people, with lines between them."""
+    costs = ("POD-HOURS", "COST") if price is not None else ("POD-HOURS",)
+    table = _table("NAMESPACE", "JOBSET", "PHASE", "PODS", "RESTARTS", "TRAINING TIME", *costs)
+    for one in found.jobsets:
+        names = one_line(one.state.namespace), one_line(one.state.name), phase_of_status(one.state).value
+        spent = _spent(one.pod_hours, price, about=one.is_estimate)
+        table.add_row(*names, f"{one.pods:,}", f"{one.restarts:,}", _percent(one.ratio), *spent)
+    restarts = f"{sum(one.restarts for one in found.jobsets):,}"
+    all_of_them = count_text(len(found.jobsets), "JobSet")
+    about = any(one.is_estimate for one in found.jobsets)
+    spent = _spent(found.pod_hours, price, about=about)
+    table.add_row("all", all_of_them, "", "", restarts, _percent(found.ratio), *spent)
+    parts: list[Table | str] = [table]
+    if about:
+        parts.append("~ without steps: the time in restarts alone, and not the way back to the last step")
+    causes = {TRIGGERS.get(key, key): share for key, share in found.causes.items()}
+    for title, shares in (("CAUSE", causes), ("NODE OF THE FIRST FAILURE", found.nodes)):
+        if shares:
+            rows = _table(title, "RESTARTS", *costs)
+            for key, share in _ordered(shares)[:NODES_SHOWN]:
+                rows.add_row(one_line(key), f"{share.restarts:,}", *_spent(share.pod_hours, price))
+            rest = len(shares) - NODES_SHOWN
+            parts += ["", rows, *([f"and {rest:,} more: -o json"] if rest > 0 else [])]
+    return parts
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _ordered(shares: dict[str, Share]) -> list[tuple[str, Share]]:
+    """Return the most expensive first."""
+    return sorted(shares.items(), key=lambda pair: (-pair[1].pod_hours, -pair[1].restarts, pair[0]))
+
+
+def _spent(pod_hours: float, price: float | None, *, about: bool = False) -> list[str]:
+    words = f"{'~' if about else ''}{pod_hours:,.2f}"
+    return [words] if price is None else [words, f"{pod_hours * price:,.2f}"]
+
+
+def _price(pod_hours: float, price: float | None) -> float | None:
+    return None if price is None else round(pod_hours * price, 2)
+
+
+def _percent(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def _rounded(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 4)
