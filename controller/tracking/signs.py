@@ -126,7 +126,9 @@ def with_exit(cause: Cause, pod: Pod, synced: int) -> Cause:
         synced: the epoch that is over; a Pod that announced a newer one shows the exits of others.
     """
     failure = cause.failure
-    if failure is None or failure.pod != pod.metadata.name or known_epoch(pod) > synced:
+    if cause.trigger is not Trigger.WORKER_EXIT or failure is None or failure.pod != pod.metadata.name:
+        return cause
+    if known_epoch(pod) > synced:
         return cause
     seen = exit_of(pod, pod.status.container_statuses or ())
     if not seen.container or failure.exit_code not in (None, seen.exit_code):

@@ -354,6 +354,19 @@ async def test_what_kubelet_says_after_the_agent_is_added(rig: Rig) -> None:
     assert (failure["pod"], failure["exitCode"], failure["lastLine"]) == (dead, 1, "RuntimeError: CUDA error")
 
 
+async def test_the_exit_of_a_worker_that_hung_is_no_news(rig: Rig) -> None:
+    """Its agent kills it: exit code 137 says nothing of the failure."""
+    crew = await rig.started(jobset())
+    hung, _ = crew.pods.values()
+    await crew.annotate(hung, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, None, rig.clock.wall_s(), 9))})
+    await rig.settle(0.1)
+    await die(crew, hung, ENDED | {"message": "killed"})
+    await rig.settle(0.1)
+    await rig.run_epoch(crew, 2)
+    entry = await crew.last_restart()
+    assert (entry["trigger"], entry["firstFailure"].get("exitCode")) == ("stalled", None)
+
+
 async def test_words_of_the_runtime_stay_a_message(rig: Rig) -> None:
     """A container that never ran has no last line; the runtime says why."""
     crew = await rig.started(jobset())
