@@ -33,7 +33,8 @@ def install() -> None:
 def _hook(kind, error, trace) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001 - as sys.excepthook has it
     try:
         folder = os.environ.get("INPLACE_PROGRESS_DIR", "")
-        if folder and not issubclass(kind, KeyboardInterrupt):
+        is_standby = os.environ.get("INPLACE_STANDBY", "").startswith("wait")  # the file is the running worker's
+        if folder and not is_standby and not issubclass(kind, KeyboardInterrupt):
             said = _first_line(error)
             _write(folder, f"{_name_of(kind)}: {said}" if said else _name_of(kind))
     except BaseException:  # noqa: BLE001, S110 - the traceback is what matters

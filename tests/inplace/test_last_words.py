@@ -54,6 +54,7 @@ def test_a_hook_that_was_there_before_is_called(tmp_path: Path) -> None:
     "code",
     [
         "raise SystemExit(3)",
+        "import os; os.environ['INPLACE_STANDBY'] = 'wait:3:4'; raise ValueError",
         "raise KeyboardInterrupt",
         "import os; os.environ.pop('INPLACE_PROGRESS_DIR', None); raise ValueError",
         "import os; os.environ['INPLACE_PROGRESS_DIR'] = '/nowhere'; raise ValueError",

@@ -62,12 +62,12 @@ def test_ready_says_what_the_environment_says(
     assert (start.epoch, start.rank, start.coordinator) == expected
 
 
-def test_ready_alone_loads_one_module() -> None:
+def test_ready_alone_loads_two_modules() -> None:
     """Where no agent wants to know, the line costs an import of nothing heavy."""
     code = "import sys, json, inplace; before = set(sys.modules); inplace.ready(); "
     done = run(code + "print(json.dumps(sorted(set(sys.modules) - before)))")
     assert done.stderr == ""
-    assert set(json.loads(done.stdout)) <= {"__future__", "inplace.standby"}
+    assert set(json.loads(done.stdout)) <= {"__future__", "inplace.last_words", "inplace.standby"}
 
 
 @pytest.mark.parametrize("value", ["tell:9999:1", "tell:x:y", "tell", "tell:0:0", "later:3:4", ":::"])
