@@ -21,7 +21,7 @@ from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.facts import jobset, text_of
 from tests.cli.scenes import connection, crash, seen, status, synced, training, until
 
-PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "restart-history.md").read_text()
 LINE = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
 BAD = "train-workers-0-2-8wt6n"
 EXIT = "worker_exit"
@@ -47,7 +47,7 @@ def shown(*kept: PastRestart, columns: int = 150) -> str:
 
 
 def test_the_example_is_the_command_s_output() -> None:
-    """docs/cli.md shows it whole."""
+    """docs/restart-history.md shows it whole."""
     assert textwrap.indent(f"$ inplace history train\n{shown(*KEPT)}\n", " " * 4) in PAGE, shown(*KEPT)
 
 

@@ -19,7 +19,7 @@ from inplace.controller.spec.restart_history import FIELD, PastRestart, fields_o
 from tests.cli.facts import jobset
 from tests.cli.scenes import another, connection, crash, synced, training
 
-PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "restart-history.md").read_text()
 DIED = PastRestart(
     2, trigger="worker_exit", started_at="2026-01-01T00:00:00Z", took_ms=2_000, node="node-7", exit_code=1
 )
@@ -52,7 +52,7 @@ def shown(jobsets: list[KubeObject], price: float | None = None) -> str:
 
 
 def test_the_example_is_the_command_s_output() -> None:
-    """docs/cli.md shows it whole."""
+    """docs/restart-history.md shows it whole."""
     printed = shown(SOME, PRICE)
     example = textwrap.indent(f"$ inplace report --price 10\n{printed}\n", " " * 4)
     assert example in PAGE, printed
