@@ -106,7 +106,7 @@ async def test_the_report_of_a_failure_carries_them(tmp_path: Path, *, refused: 
         is_new = LAST_LINE.encode() in exchange.request.body
         await (refuses(422, "Invalid") if is_new and refused else accept_patch)(exchange)
 
-    worker = "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + FIRST
+    worker = "note('epoch-' + os.environ['INPLACE_EPOCH'])\ntime.sleep(0.5)\n" + FIRST
     async with pod(tmp_path, worker, env={"RESTART_DEPTH": "containers"}) as group:
         group.server.answer = answer
         await group.runs(1)
