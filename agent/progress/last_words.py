@@ -18,7 +18,7 @@ from inplace.common.bare.typed import Final
 FILES_MAX: Final = 256  # ranks of one Pod
 LINE_BYTES_MAX: Final = 1024  # inplace/last_words.py's
 ELASTIC_BYTES_MAX: Final = 262_144  # it has a call stack; what is longer is not read
-READ_S_MAX: Final = 0.05  # the announcement waits for it; only a hung file system takes longer
+READ_S_MAX: Final = 0.2  # the announcement waits for it; only a hung file system takes longer
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -26,24 +26,31 @@ _FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY |
 def last_words_in_time(folder: str, epoch: int) -> str:
     """Return the annotation's value about a worker of `epoch`; "" for none, or where the file system hangs."""
     found: list[str] = []
-    reading = threading.Thread(target=lambda: found.append(last_words(folder, epoch)), daemon=True)
+    reading = threading.Thread(target=lambda: found.append(_read_words(folder, epoch)), daemon=True)
     reading.start()
     reading.join(READ_S_MAX)
-    return found[0] if found else ""
+    return _told(found[0] if found else "", epoch)
 
 
 def last_words(folder: str, epoch: int) -> str:
     """Return the annotation's value, of the rank whose exception was written first; "" for none."""
+    return _told(_read_words(folder, epoch), epoch)
+
+
+def _read_words(folder: str, epoch: int) -> str:
     try:
         opened = os.open(folder.rstrip("/") or "/", _FOLDER_FLAGS)
     except OSError:
         return ""
     try:
-        text = _of_ranks(opened, epoch) or _of_elastic(opened)
+        return _of_ranks(opened, epoch) or _of_elastic(opened)
     except OSError:  # the folder is gone meanwhile
         return ""
     finally:
         os.close(opened)
+
+
+def _told(text: str, epoch: int) -> str:
     if not text:
         return ""
     from inplace.common.wire.last_line import last_line_text
