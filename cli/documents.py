@@ -263,6 +263,83 @@ class StacksDocument(TypedDict):
     unanswered: dict[str, list[str]]
 
 
+class FailureFields(TypedDict):
+    """A first failure that the status keeps; null is what is not known."""
+
+    pod: str | None
+    node: str | None
+    exitCode: int | None
+    reason: str | None
+    lastLine: str | None
+
+
+class PastRestartFields(TypedDict):
+    """A restart that was; seconds is null where the group did not come back, costSeconds and steps where not known."""
+
+    epoch: int
+    scope: str | None
+    trigger: str
+    startedAt: str
+    seconds: float | None
+    decidedSeconds: float | None
+    request: str | None
+    firstFailure: FailureFields | None
+    lastStep: int | None
+    lostSteps: int | None
+    costSeconds: float | None
+
+
+class HistoryDocument(TypedDict):
+    """The last restarts of one JobSet, the oldest first: `inplace history`."""
+
+    namespace: str
+    name: str
+    phase: str
+    restarts: list[PastRestartFields]
+
+
+class JobSetCostFields(TypedDict):
+    """What restarts cost one JobSet; cost is null without --price."""
+
+    namespace: str
+    name: str
+    phase: str
+    pods: int
+    restarts: int
+    trainingTimeRatio: float | None
+    costSeconds: float
+    podHours: float
+    cost: float | None
+
+
+class CauseShare(TypedDict):
+    """Restarts that one trigger began."""
+
+    trigger: str
+    restarts: int
+    podHours: float
+
+
+class NodeShare(TypedDict):
+    """Restarts that began on one node."""
+
+    node: str
+    restarts: int
+    podHours: float
+
+
+class ReportDocument(TypedDict):
+    """The restarts of many JobSets: `inplace report`."""
+
+    trainingTimeRatio: float | None
+    restarts: int
+    podHours: float
+    cost: float | None
+    jobsets: list[JobSetCostFields]
+    causes: list[CauseShare]
+    nodes: list[NodeShare]
+
+
 class RestartPrice(TypedDict):
     """What one way to restart costs over all days."""
 
@@ -298,9 +375,11 @@ class LogLineFields(TypedDict):
 DOCUMENTS: Final[dict[str, Any]] = {
     "cost": CostDocument,
     "explain": ExplainDocument,
+    "history": HistoryDocument,
     "lint": LintDocument,
     "logs": LogLineFields,
     "nodes": NodesDocument,
+    "report": ReportDocument,
     "stacks": StacksDocument,
     "status": StatusDocument,
     "status-list": list[JobSetRow],

@@ -64,8 +64,5 @@ def report(
 
     target = target_of(context, kubeconfig, namespace)
     raise typer.Exit(
-        run_report(
-            target, selector=selector, everywhere=all_namespaces, price=price, output=format_of(output, as_json)
-        )
+        run_report(target, selector=selector, everywhere=all_namespaces, price=price, output=format_of(output, as_json))
     )
-

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from inplace.cli.inject.annotations import annotate
-from inplace.cli.lint.jobset import UNREADABLE, as_stored
+from inplace.cli.lint.stored import UNREADABLE, as_stored
 from inplace.cli.manifests.documents import is_jobset, objects_of
 from inplace.cli.manifests.trainer import (
     CONTAINER,

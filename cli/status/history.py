@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
@@ -21,6 +21,9 @@ from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import trigger_of
 from inplace.controller.spec.restart_history import FIELD, PastRestart, history_of
 from inplace.controller.spec.saving import CRD_CURE
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import FailureFields, HistoryDocument, PastRestartFields
 
 NO_FIELD: Final = (
     f"its status has no {FIELD}: the controller or the CustomResourceDefinition is older than this command. Update "
@@ -64,7 +67,7 @@ def why_empty(raw: KubeObject) -> str:
     return f"has restarted, and {NO_FIELD}" if has_restarted else "has not restarted in place yet"
 
 
-def history_data(raw: KubeObject) -> dict[str, Any]:
+def history_data(raw: KubeObject) -> HistoryDocument:
     """Return the restarts for programs, the oldest first."""
     state = group_state(raw, (), named_max=0)
     return {
@@ -75,9 +78,9 @@ def history_data(raw: KubeObject) -> dict[str, Any]:
     }
 
 
-def past_data(past: PastRestart) -> dict[str, Any]:
+def past_data(past: PastRestart) -> PastRestartFields:
     """Return one restart for programs; None for what is not known."""
-    failure = {
+    failure: FailureFields = {
         "pod": past.pod or None,
         "node": past.node or None,
         "exitCode": past.exit_code,
@@ -99,7 +102,7 @@ def past_data(past: PastRestart) -> dict[str, Any]:
     }
 
 
-def history_picture(rows: Iterable[dict[str, Any]]) -> Table:
+def history_picture(rows: Iterable[PastRestartFields]) -> Table:
     """Return the table of what `past_data` returned."""
     table = Table(box=None, pad_edge=False)
     for name in COLUMNS:
@@ -117,7 +120,7 @@ def history_picture(rows: Iterable[dict[str, Any]]) -> Table:
     return table
 
 
-def _cost(row: dict[str, Any]) -> str:
+def _cost(row: PastRestartFields) -> str:
     if row["costSeconds"] is None:
         return "-"
     return f"{duration_text(row['costSeconds'])}, {count_text(row['lostSteps'] or 0, 'step')}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
@@ -25,6 +25,9 @@ from inplace.cli.terminal.screen import Output, print_data, run_command, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.restart_history import history_of
+
+if TYPE_CHECKING:
+    from inplace.cli.documents import ReportDocument
 
 NODES_SHOWN: Final = 10
 KEPT: Final = "causes and nodes are those of the last 20 restarts of each JobSet"
@@ -164,12 +167,12 @@ def _cost_of(raw: KubeObject) -> JobSetCost | None:
     )
 
 
-def report_data(found: Report, price: float | None) -> dict[str, Any]:
+def report_data(found: Report, price: float | None) -> ReportDocument:
     """Return the report for programs."""
-
-    def shares(of: dict[str, Share], name: str) -> list[dict[str, Any]]:
-        return [{name: key, "restarts": one.restarts, "podHours": round(one.pod_hours, 3)} for key, one in _ordered(of)]
-
+    causes, nodes = (
+        [(key, one.restarts, round(one.pod_hours, 3)) for key, one in _ordered(shares)]
+        for shares in (found.causes, found.nodes)
+    )
     return {
         "trainingTimeRatio": _rounded(found.ratio),
         "restarts": sum(one.restarts for one in found.jobsets),
@@ -189,8 +192,8 @@ def report_data(found: Report, price: float | None) -> dict[str, Any]:
             }
             for one in found.jobsets
         ],
-        "causes": shares(found.causes, "trigger"),
-        "nodes": shares(found.nodes, "node"),
+        "causes": [{"trigger": key, "restarts": count, "podHours": hours} for key, count, hours in causes],
+        "nodes": [{"node": key, "restarts": count, "podHours": hours} for key, count, hours in nodes],
     }
 
 

@@ -28,7 +28,7 @@ def check(name: str, text: str) -> Any:
 
 @pytest.mark.asyncio
 async def test_documents_about_a_group() -> None:
-    """A group that has restarted once, its timeline, its logs, its nodes and its explanation have their types."""
+    """A group that has restarted once, its timeline, its history, logs, nodes and explanation have their types."""
     async with Cluster(runtime="model", serve_http=True) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(read_manifests(EXAMPLE), 2))
@@ -44,6 +44,9 @@ async def test_documents_about_a_group() -> None:
         assert (status["name"], status["lastRestart"]["epoch"]) == ("train", 2)
         assert [row["name"] for row in check("status-list", await printed("status", "--json"))] == ["train"]
         assert check("explain", await printed("explain", "train", "--json"))["headline"]
+        history = check("history", await printed("history", "train", "--json"))
+        assert [one["epoch"] for one in history["restarts"]] == [2]
+        assert check("report", await printed("report", "--json"))["restarts"] == 1
         assert check("nodes", await printed("nodes", "train", "--json"))["policy"]
         assert check("timeline", await printed("timeline", "train", "--json"))["rows"]
         lines = (await printed("logs", "train", "--all", "--json")).splitlines()

@@ -89,4 +89,5 @@ async def test_of_a_group_that_trains() -> None:
         found = await explained(cluster)
         assert found.facts.state.expected == 4, "a spare is no Pod of the group"
         data = explanation_data(found)["spares"]
+        assert data is not None
         assert (data["wanted"], data["ready"] + sum(data["waiting"].values())) == (2, 2)
