@@ -100,8 +100,8 @@ def past_timeline(state: GroupState, epoch: int) -> RestartTimeline:
     if past.took_ms is None:
         raise RefusalError(f"JobSet {state.name} failed before epoch {epoch} came: nothing to draw")
     synced_s = began_s + past.took_ms / 1000
-    failure = past_data(past)["firstFailure"] or {}
-    known = {name: value for name, value in failure.items() if isinstance(value, str | int)}
+    failure = past_data(past)["firstFailure"]
+    known = {name: value for name, value in (failure or {}).items() if isinstance(value, str | int)}
     last = LastRestart(
         epoch, past.trigger, first_failure=known or None, scope=past.scope or None, seconds=past.took_ms / 1000
     )
