@@ -5,7 +5,8 @@ Measure how long a group waits for Pods that have lost their place: drained, on 
 
 Real kube-apiserver, Job controller, scheduler, kubelets, our controller and our images, all on this machine, inside a
 capsule that leaves nothing behind (see benchmarks/node.py). Workers record their starts on the machine's monotonic
-clock; what the API server shows is timed by a watch. Images are on every node before: nothing is pulled.
+clock; what the API server shows is timed by a watch. Images are on every node before, but in the scenes whose names end
+in `pull`: there a node has to pull 1 GB, over a network that is this machine's memory.
 
 A node is given up as by Kubernetes' defaults, some 40 to 50 s after its death. The verdict is its taint
 `unreachable:NoExecute`; from there the seconds of the dead node's scenes count.
@@ -28,7 +29,7 @@ from typing import Any, Final
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.common.protocol.lease import LENGTH_S_MIN
 from testbed.binaries import find_binaries
-from testbed.node import archives, capsule, manifests, prepare, settings
+from testbed.node import archives, capsule, manifests, prepare, registry, settings
 from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
@@ -106,15 +107,36 @@ async def dead_node_spare(cluster: Cluster) -> Moments:
     return await _dead_node(cluster, peers_fail=True, spares=1)
 
 
+async def dead_node_pull(cluster: Cluster) -> Moments:
+    """Do the same without a spare, where the third node has to pull the worker's image of 1 GB."""
+    with tempfile.TemporaryDirectory(prefix="registry-") as folder:
+        async with registry.registry(worker_archive(), Path(folder)) as image:
+            return await _dead_node(cluster, peers_fail=True, image=image)
+
+
+async def dead_node_spare_pull(cluster: Cluster) -> Moments:
+    """Do the same with a spare, which has had the image pulled."""
+    with tempfile.TemporaryDirectory(prefix="registry-") as folder:
+        async with registry.registry(worker_archive(), Path(folder)) as image:
+            return await _dead_node(cluster, peers_fail=True, spares=1, image=image)
+
+
+def worker_archive() -> Path:
+    """Return the archive of the worker's image."""
+    return next(path for path in archives.build() if path.name == "worker.tar")
+
+
 async def dead_node_hangs(cluster: Cluster) -> Moments:
     """Power a node off, whose peers train on as if nothing had happened: nothing tells that the epoch is over."""
     return await _dead_node(cluster, peers_fail=False)
 
 
-async def _dead_node(cluster: Cluster, *, peers_fail: bool, spares: int = 0) -> Moments:
+async def _dead_node(cluster: Cluster, *, peers_fail: bool, spares: int = 0, image: str = "") -> Moments:
     """Run a group with leases, a Pod a node, and power one of its nodes off."""
 
     def change(jobset: KubeObject) -> None:
+        if image:
+            manifests.run_image(jobset, image)
         manifests.fence_after(jobset, LENGTH_S_MIN)
         manifests.fill_nodes(jobset, os.cpu_count() or 1)
         manifests.hold_spares(jobset, spares)
@@ -207,6 +229,8 @@ SCENES: Final[Mapping[str, Scene]] = {
     "cordoned": cordoned,
     "dead_node": dead_node,
     "dead_node_spare": dead_node_spare,
+    "dead_node_pull": dead_node_pull,
+    "dead_node_spare_pull": dead_node_spare_pull,
     "dead_node_hangs": dead_node_hangs,
 }
 WHAT: Final = {
@@ -215,7 +239,9 @@ WHAT: Final = {
     "cordoned": "a worker dies on a cordoned node: from its death",
     "dead_node": f"a node dies and its peers fail, leases of {LENGTH_S_MIN} s: from Kubernetes' verdict",
     "dead_node_spare": "the same with a spare: from Kubernetes' verdict",
-    "dead_node_hangs": "the same without a spare, and the peers train on: from Kubernetes' verdict",
+    "dead_node_pull": "the same without a spare, and the node must pull an image of 1 GB: from Kubernetes' verdict",
+    "dead_node_spare_pull": "the same image with a spare: from Kubernetes' verdict",
+    "dead_node_hangs": "a dead node without a spare, and the peers train on: from Kubernetes' verdict",
 }
 WORDS: Final = {"created": "last replacement created", "all_new": "all workers new", "died": "death to verdict"}
 

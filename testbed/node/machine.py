@@ -15,7 +15,7 @@ from pathlib import Path
 
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
-from testbed.node import capsule, cgroups, network, settings
+from testbed.node import capsule, cgroups, network, registry, settings
 from testbed.node.network import Address
 from testbed.process_age import in_order_of_start
 
@@ -159,6 +159,7 @@ class Node:
             "cni/pods.conflist": settings.cni(self._address.pods),
             "kubelet.json": settings.kubelet(self._folder, self.cgroup, plane.ca, network.GATEWAY),
             "resolv.conf": "",
+            f"registries/{registry.ADDRESS}/hosts.toml": registry.HOSTS,
         }
         tunables = {f"sys/{name}": f"{value}\n" for name, value in settings.tunables().items()}
         for name, text in (files | tunables).items():

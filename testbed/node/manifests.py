@@ -113,6 +113,11 @@ def hold_spares(jobset: KubeObject, count: int) -> None:
     jobset["metadata"].setdefault("annotations", {})[wire.SPARES] = str(count)
 
 
+def run_image(jobset: KubeObject, image: str) -> None:
+    """Let the worker run another image."""
+    _pod_of(jobset)["containers"][0]["image"] = image
+
+
 def with_upstreams_agent(jobset: KubeObject) -> None:
     """Turn the guarded manifest into that of upstream's agent, as its KEP and its environment variables say.
 

@@ -44,6 +44,8 @@ version = 3
   path = '{folder}/opt'
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = 'overlayfs'
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = '{folder}/registries'
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = '{PAUSE}'
 [plugins.'io.containerd.cri.v1.runtime']
