@@ -196,8 +196,11 @@ async def _before(
                     break
                 last.append(line)
             was_read = True
-        found.extend((log.instance, line) for line in last.of_epoch(failed.epoch))
+        found.extend((log.instance, line) for line in last.of_epoch(failed.epoch) if line.at_ns >= from_ns)
 
-    logs = [ContainerLog(connection, one, since_ns=at_ns - BEFORE_S * NS) for one in others]
+    from_ns = at_ns - BEFORE_S * NS
+    # The log of a container that has just started is read from its beginning, where the mark of its epoch is.
+    since_ns = [0 if (one.began_s or 0.0) * NS + WHOLE_SECOND_NS >= from_ns else from_ns for one in others]
+    logs = [ContainerLog(connection, one, since_ns=at) for one, at in zip(others, since_ns, strict=True)]
     await reader.each(logs, read)
     return found, was_read

@@ -79,6 +79,7 @@ class Ranks:
         self._steady_s = [0.0] * len(self._counts)  # from when on the rank's first steps are over
         self._fast = [False] * len(self._counts)  # a step was well below the limit, so nothing doubles it
         self._busy = [True] * len(self._counts)
+        self.excused_s = 0.0  # until then some rank was in a busy phase, for which others may have waited
         watched.count[STALE] += any(folder.glob("*"))
         for number in range(len(self._counts)):
             self._go_on(number, self._life(number))
@@ -161,6 +162,7 @@ class Ranks:
         yield self._within(limit_s)
         self._write(number, step)
         self._busy[number] = False
+        self.excused_s = self._wrote_s[number]
 
     def _within(self, limit_s: float) -> float:
         """Draw a time below a limit: often much shorter, sometimes only just below."""

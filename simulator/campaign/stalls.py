@@ -138,11 +138,12 @@ async def _hang(
     limits, began_s = watched.limits, ranks.silent_since_s
     assert limits.stall_after_s is not None
     within_s = limits.stall_after_s + LATE_PERIODS * limits.period_s
-    await asyncio.sleep(began_s + within_s + 0.01 - asyncio.get_running_loop().time())
+    await asyncio.sleep(max(began_s, ranks.excused_s) + within_s + 0.01 - asyncio.get_running_loop().time())
     if not found:
         outcome.violation = f"a hang was not found within {within_s:g} s"
     else:
-        outcome.late_s = found[0][0] - began_s - limits.stall_after_s
+        excused = [ranks.excused_s] if found[0][0] > ranks.excused_s + limits.stall_after_s else []
+        outcome.late_s = found[0][0] - max([began_s, *excused]) - limits.stall_after_s
 
 
 async def _steady(ranks: Ranks, clock: LoopClock) -> None:

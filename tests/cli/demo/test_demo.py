@@ -202,7 +202,7 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
         (["--file", "/nowhere.yaml"], "expected a readable file"),
         (["--venv", "/nowhere"], "expected a virtual environment"),
         (["--pods", "0"], "--pods"),
-        (["--pods", "eight"], "valid integer"),
+        (["--pods", "eight"], "valid int"),
         (["--runtime", "docker"], "'process', 'model'"),
         (["--mode", "daemon"], "'guarded', 'process', 'supervisor'"),
         (["--mode", "supervisor", "--file", "examples/train.yaml"], "saw one for process mode"),
