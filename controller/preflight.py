@@ -19,7 +19,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Log
-from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
+from inplace.common.kube.resources import ACCESS_REVIEWS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.plan.binding import ROLE
 from inplace.controller.spec.goodput import FIELD as GOODPUT
@@ -103,7 +103,6 @@ _BINDINGS: Final = Resource(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
-_REVIEWS: Final = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 _WHO: Final = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 
 
@@ -228,7 +227,7 @@ class Preflight:
         denied = []
         for attributes in asked:
             try:
-                answer = await self._client.create(_REVIEWS, None, _review(attributes))
+                answer = await self._client.create(ACCESS_REVIEWS, None, _review(attributes))
             except NotFound:
                 return []  # not a server that has RBAC
             if not answer["status"].get("allowed"):
@@ -295,7 +294,7 @@ class Preflight:
 
 def _review(attributes: dict[str, str]) -> KubeObject:
     spec = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
-    return {"apiVersion": _REVIEWS.api_version, "kind": _REVIEWS.kind, "spec": spec}
+    return {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": spec}
 
 
 def _absent_fields(crd: KubeObject) -> list[str]:

@@ -221,9 +221,8 @@ async def test_a_jobset_that_went_while_no_controller_ran() -> None:
 
 
 async def test_by_default_no_node_is_tainted() -> None:
-    """The Pod restarts where it is, as before; the one question for taints that are left may be refused."""
+    """The Pod restarts where it is, as before; taints that are left are asked for where there is the right."""
     rig = Rig()
-    rig.fault = refuse("GET", "/nodes?")
     async with rig.running(rig.controller(untaints=True)):
         crew = await started(rig, manifest())
         failed = await fail(rig, crew)

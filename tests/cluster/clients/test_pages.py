@@ -22,6 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 LINES_MAX: Final = 200
 PAGES: Final = ("with-kueue.md", "with-trainer.md")
+DRY: Final = ("apply --server-side", "apply --server-side --force-conflicts --dry-run=server")
 
 
 def save(name: str, folder: Path) -> None:
@@ -42,7 +43,10 @@ async def test_with_kueue(world: World, tmp_path: Path) -> None:
     assert set(saved("with-kueue.md")) == {"agents.yaml", "queue.yaml", "train.yaml"}
     said = {}
     for command in page_commands("with-kueue.md"):
-        said[command] = await run_command(world.plane.kubeconfig, command, folder=tmp_path)
+        if " -k deploy/" in command:
+            await the_install(world, command)
+        else:
+            said[command] = await run_command(world.plane.kubeconfig, command, folder=tmp_path)
     assert len(said) == 6
     queue = Queue(world, "default")
     workload = await queue.workload_is("Admitted")
@@ -120,6 +124,13 @@ async def test_with_trainer(world: World, tmp_path: Path) -> None:
         await run_command(world.plane.kubeconfig, "kubectl delete trainjob train")
 
 
+async def the_install(world: World, command: str) -> None:
+    """An API server takes what installs our controller; not for good, this world runs a controller already."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "inplace-system"}}
+    await world.applier.apply_one(namespace)
+    await run_command(world.plane.kubeconfig, changed(command, [DRY]))
+
+
 async def the_overlay(world: World, command: str, folder: Path) -> None:
     """The overlay has Trainer and nothing of JobSet, and an API server takes it."""
     file = folder / "kustomization.yaml"
@@ -131,7 +142,7 @@ async def the_overlay(world: World, command: str, folder: Path) -> None:
     assert {"CustomResourceDefinition", "Deployment", "ClusterRole"} <= {each["kind"] for each in found}
     assert [each["metadata"]["name"] for each in found if "jobset" in each["metadata"]["name"]] == []
     # Not for good: its webhooks would be looked for at a Service.
-    dry = changed(command, [("apply --server-side", "apply --server-side --force-conflicts --dry-run=server")])
+    dry = changed(command, [DRY])
     await run_command(world.plane.kubeconfig, dry, folder=folder)
 
 

@@ -40,7 +40,7 @@ async def running(stage: Stage, **annotations: str) -> list[str]:
 async def last(stage: Stage) -> dict[str, Any]:
     """Return status.lastGroupRestart without its times."""
     found = (await stage.status()).get(wire.LAST_GROUP_RESTART) or {}
-    return {name: value for name, value in found.items() if name not in ("startedAt", "syncedAt")}
+    return {name: value for name, value in found.items() if name not in ("startedAt", "deprecatedAt", "syncedAt")}
 
 
 async def is_over(stage: Stage) -> bool:
