@@ -19,8 +19,9 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Log
-from inplace.common.kube.resources import ACCESS_REVIEWS, CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
 from inplace.common.wire import names as wire
+from inplace.controller.api.access_review import is_allowed
 from inplace.controller.plan.binding import ROLE
 from inplace.controller.spec.goodput import FIELD as GOODPUT
 from inplace.controller.spec.restart_history import FIELD as RESTART_HISTORY
@@ -227,10 +228,10 @@ class Preflight:
         denied = []
         for attributes in asked:
             try:
-                answer = await self._client.create(ACCESS_REVIEWS, None, _review(attributes))
+                allowed = await is_allowed(self._client, attributes)
             except NotFound:
                 return []  # not a server that has RBAC
-            if not answer["status"].get("allowed"):
+            if not allowed:
                 denied.append(_words(attributes))
         if not denied:
             return []
@@ -290,11 +291,6 @@ class Preflight:
             if error.code in (401, 403):
                 return {}
             raise
-
-
-def _review(attributes: dict[str, str]) -> KubeObject:
-    spec = {"resourceAttributes": {key: value for key, value in attributes.items() if value}}
-    return {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": spec}
 
 
 def _absent_fields(crd: KubeObject) -> list[str]:

@@ -17,9 +17,10 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Conflict, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Log
-from inplace.common.kube.resources import ACCESS_REVIEWS, NODES, KubeObject
+from inplace.common.kube.resources import NODES, KubeObject
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire import names as wire
+from inplace.controller.api.access_review import is_allowed
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.node_taints import NodeTaint, TaintLimits, read_taint, tainting, untainting
 
@@ -87,7 +88,7 @@ class NodeTaints:
     async def _find(self) -> bool:
         """Read which nodes are tainted; say False if that has to be tried again."""
         try:
-            if self.limits is None and not await self._may_list():
+            if self.limits is None and not await is_allowed(self._client, {"resource": NODES.plural, "verb": "list"}):
                 return True  # as installed by default: this controller has never tainted a node
             found = await self._client.list(NODES, query={"labelSelector": wire.BAD_NODE})
         except (ApiError, TransportError) as error:
@@ -100,13 +101,6 @@ class NodeTaints:
                 self._known[node["metadata"]["name"]] = taint
         self._unread = ""
         return True
-
-    async def _may_list(self) -> bool:
-        """Say whether we have the right; a request that is refused would stand in the server's audit log."""
-        attributes = {"resource": NODES.plural, "verb": "list"}
-        body = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind}
-        answer = await self._client.create(ACCESS_REVIEWS, None, body | {"spec": {"resourceAttributes": attributes}})
-        return bool(answer["status"]["allowed"])
 
     async def _remove(self, node: str, taint: NodeTaint) -> bool:
         """Remove a taint; say False if that has to be tried again."""
