@@ -94,7 +94,7 @@ class JobSetWatch:
         self._budget = budget
         self._uid = config.jobset_uid
         self._stacks: str | None = None  # the last request's text
-        self._has_seen = False  # a view: what it had was asked before this process began
+        self._has_seen = False  # one view; its request for stacks is older than this process
         self._version = ""  # resume from here; "" begins anew
         self._consistent = begins_consistent(config)  # the next list is, or the last one was, a consistent read
         self._as_table = config.prefer_table

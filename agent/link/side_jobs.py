@@ -3,8 +3,8 @@ What the guards of this Pod run beside their workers, as their agent asks and wa
 
 The check of `--before-announce`: the agent waits for as many guards as CHECKS_BEFORE_ANNOUNCE says. A guard ends its
 container if its check failed; then the agent lets the other guards end theirs, so that the Pod ends and is replaced.
-The command of `--on-stall`: each guard looks into its own container, where the agent cannot see the processes. Stacks:
-the same, and nobody waits for them.
+The command of `--on-stall`: each guard looks into its own container, where the agent cannot see the processes. Each
+guard also writes the stacks of its container's worker on request; the agent does not wait for them.
 """
 
 from __future__ import annotations

@@ -16,13 +16,11 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Final
 
-ENTRIES_MAX: Final = (
-    1_024  # some 10 ms a look on a busy machine; a folder with more is somebody's mistake, and the rest is left out
-)
+from inplace.agent.progress.rank_files import FILE_FLAGS, FOLDER_FLAGS, NAMES_MAX
+
+ENTRIES_MAX: Final = NAMES_MAX  # some 10 ms a look on a busy machine
 FOLDERS_MAX: Final = 256  # opened for one look, where folders have wildcards
 UNFINISHED: Final = (".new", ".tmp")  # a writer renames such a file once it is complete
-_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ def open_folder(path: str, above: int | None = None) -> Iterator[int]:
     Raises:
         OSError: there is none, or it is a link or no folder.
     """
-    folder = os.open(path, _FOLDER_FLAGS, dir_fd=above)
+    folder = os.open(path, FOLDER_FLAGS, dir_fd=above)
     try:
         yield folder
     finally:
@@ -114,7 +112,7 @@ def read_start(folder: int, path: str, size: int) -> bytes:
         with open_folder(above[0], folder) as below:
             return read_start(below, name, size)
     try:
-        file = os.open(name, _FILE_FLAGS, dir_fd=folder)
+        file = os.open(name, FILE_FLAGS, dir_fd=folder)
     except (PermissionError, BlockingIOError):  # another user's; somebody holds a lease on it
         return b""
     try:

@@ -12,15 +12,20 @@ import os
 import stat
 import threading
 
-from inplace.agent.progress.rank_files import ELASTIC_FILE, ERROR_SUFFIX, NAMES_MAX, is_rank_file
+from inplace.agent.progress.rank_files import (
+    ELASTIC_FILE,
+    ERROR_SUFFIX,
+    FILE_FLAGS,
+    FOLDER_FLAGS,
+    first_names,
+    is_rank_file,
+)
 from inplace.common.bare.typed import Final
 
 FILES_MAX: Final = 256  # ranks of one Pod
 LINE_BYTES_MAX: Final = 1024  # inplace/last_words.py's
 ELASTIC_BYTES_MAX: Final = 262_144  # it has a call stack; what is longer is not read
 READ_S_MAX: Final = 0.2  # the announcement waits for it; only a hung file system takes longer
-_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def last_words_in_time(folder: str, epoch: int) -> str:
@@ -39,7 +44,7 @@ def last_words(folder: str, epoch: int) -> str:
 
 def _read_words(folder: str, epoch: int) -> str:
     try:
-        opened = os.open(folder.rstrip("/") or "/", _FOLDER_FLAGS)
+        opened = os.open(folder.rstrip("/") or "/", FOLDER_FLAGS)
     except OSError:
         return ""
     try:
@@ -59,9 +64,7 @@ def _told(text: str, epoch: int) -> str:
 
 
 def _of_ranks(folder: int, epoch: int) -> str:
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry, _ in zip(entries, range(NAMES_MAX), strict=False)]
-    names = [name for name in names if name.endswith(ERROR_SUFFIX) and is_rank_file(name)][:FILES_MAX]
+    names = [name for name in first_names(folder) if name.endswith(ERROR_SUFFIX) and is_rank_file(name)][:FILES_MAX]
     first = None
     for name in names:
         changed_ns, content = _read(folder, name, LINE_BYTES_MAX)
@@ -95,7 +98,7 @@ def _of_elastic(folder: int) -> str:
 def _read(folder: int, name: str, size: int) -> tuple[int, bytes]:
     """Return when a regular file was written, and its first bytes; b"" for one that may not be read."""
     try:
-        file = os.open(name, _FILE_FLAGS, dir_fd=folder)
+        file = os.open(name, FILE_FLAGS, dir_fd=folder)
     except OSError:
         return 0, b""
     try:

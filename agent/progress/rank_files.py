@@ -15,12 +15,18 @@ ELASTIC_FILE = ".torchelastic.error"
 _KINDS = ("rank", "local", "jax", "pid")  # inplace/rank_file.py
 _DIGITS_MAX = 10
 _SHARED_MODE = 0o1777  # as /tmp: the worker may be any user
-_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def is_rank_file(name: str) -> bool:
     """Say whether `inplace` names a rank's files like this, those of first steps and of errors included."""
-    kind, _, number = name.removeprefix(".").removesuffix(ERROR_SUFFIX).partition("-")
+    return is_rank_name(name.removeprefix(".").removesuffix(ERROR_SUFFIX))
+
+
+def is_rank_name(name: str) -> bool:
+    """Say whether this is a rank's name, which is that of its progress file."""
+    kind, _, number = name.partition("-")
     return kind in _KINDS and number.isascii() and number.isdigit() and len(number) <= _DIGITS_MAX
 
 
@@ -32,7 +38,7 @@ def make_folder(path: str) -> str:
     """
     try:
         is_new = _make(path)
-        folder = os.open(path, _FOLDER_FLAGS)
+        folder = os.open(path, FOLDER_FLAGS)
         try:
             if is_new:
                 os.fchmod(folder, _SHARED_MODE)
@@ -46,13 +52,11 @@ def make_folder(path: str) -> str:
 def forget_steps(path: str) -> None:
     """Remove the files of `inplace.progress`; whatever else is there stays, and so does another user's file."""
     try:
-        folder = os.open(path, _FOLDER_FLAGS)
+        folder = os.open(path, FOLDER_FLAGS)
     except OSError:
         return
     try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry, _ in zip(entries, range(NAMES_MAX), strict=False)]
-        for name in names:
+        for name in first_names(folder):
             if is_rank_file(name) or name == ELASTIC_FILE:
                 _unlink(name, folder)
     except OSError:  # the folder is gone meanwhile
@@ -61,9 +65,19 @@ def forget_steps(path: str) -> None:
         os.close(folder)
 
 
+def first_names(folder: int) -> list[str]:
+    """Return the first NAMES_MAX names in an open folder.
+
+    Raises:
+        OSError: the folder is gone.
+    """
+    with os.scandir(folder) as entries:
+        return [entry.name for entry, _ in zip(entries, range(NAMES_MAX), strict=False)]
+
+
 def folder_problem(path: str, error: OSError) -> str:
     """Say why the folder cannot be used."""
-    return f"progress: expected a folder that is no link, saw {error.strerror} at {path}; nobody watches the steps"
+    return f"progress: expected a folder that is no link, saw {error.strerror} at {path}; the steps are not watched"
 
 
 def _make(path: str) -> bool:

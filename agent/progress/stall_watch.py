@@ -64,7 +64,7 @@ class StallWatch:
 
     @property
     def folder(self) -> str:
-        """Return what the next worker is told as INPLACE_PROGRESS_DIR; "" where nobody can look at it."""
+        """Return what the next worker is told as INPLACE_PROGRESS_DIR; "" where it cannot be watched."""
         return "" if self._problem else self._config.progress_dir
 
     def take_limits(self, texts: Texts) -> None:

@@ -94,7 +94,7 @@ def open_files(settings: WatchSettings, *, are_pids_ours: bool) -> Files:
 
 
 def take_nothing(_request: int) -> None:
-    """Take no stacks: nobody can."""
+    """Take no stacks, where no guard or supervisor can."""
 
 
 async def examine_nothing(_stalled: Stalled, _pid: int | None) -> str | None:
@@ -219,7 +219,7 @@ class Watchdog:
         return "" if progress is None else last_progress_text(progress)
 
     def _see(self, take_stacks: Callable[[int], object]) -> None:
-        """Take the stacks while a rank is silent and nobody has told of it yet: no restart waits for them."""
+        """Take the stacks while a rank is silent, BEFORE its stall is told; the restart does not wait for them."""
         now_s = self._clock.monotonic_s()
         if not nears_stall(self._state):
             self._is_seen = False

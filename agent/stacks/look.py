@@ -33,7 +33,7 @@ from inplace.common.wire.stacks import TAKEN, THREAD
 
 STOPPED: Final = ("T", "t", "Z", "X", "")  # such a process answers nothing
 ANSWER_S_MAX: Final = 2.0  # for a rank's handler, which takes some milliseconds
-QUIET_S: Final = 0.05  # an answer that has not grown for so long is complete
+QUIET_S: Final = 0.05  # an answer is complete when it has not grown for this long
 PY_SPY_S_MAX: Final = 5.0  # for all ranks together
 TEXT_BYTES_MAX: Final = 262_144  # of one rank's answer
 LINE_BYTES_MAX: Final = 4_000  # PIPE_BUF is 4,096

@@ -15,7 +15,8 @@ from contextlib import suppress
 from signal import SIGURG
 from typing import Final, NamedTuple
 
-from inplace.agent.progress.entries import ENTRIES_MAX, list_names, open_folder, read_start
+from inplace.agent.progress.entries import open_folder, read_start
+from inplace.agent.progress.rank_files import first_names, is_rank_name
 from inplace.agent.worker.process_tree import descendants
 from inplace.common.wire.progress import LINE_BYTES_MAX, parse_progress
 
@@ -73,7 +74,7 @@ def _order(rank: RankProcess) -> tuple[str, int, int]:
 
 
 def _chosen(processes: Iterable[_Process]) -> list[_Process]:
-    """Return one process for each name, or each that answers; of the nameless those, or one if nobody has a name."""
+    """Return of each name the processes that answer, or else one; of the nameless one alone if there are no names."""
     by_pid = {one.pid: one for one in processes}
     groups: dict[str, list[_Process]] = {}
     for one in by_pid.values():
@@ -153,12 +154,11 @@ def _progress(folder: str) -> Mapping[int, tuple[str, int | None]]:
     found: dict[int, tuple[str, int | None]] = {}
     if folder:
         with suppress(OSError), open_folder(folder) as opened:
-            for name in list_names(opened, ENTRIES_MAX)[0]:
-                kind, _, number = name.partition("-")
-                if kind not in ("rank", "local", "jax", "pid") or not (number.isascii() and number.isdigit()):
+            for name in first_names(opened):
+                if not is_rank_name(name):
                     continue
                 with suppress(OSError):
                     line = parse_progress(read_start(opened, name, LINE_BYTES_MAX))
                     if line.pid:
-                        found[line.pid] = "" if kind == "pid" else name[:20], line.step
+                        found[line.pid] = "" if name.startswith("pid-") else name, line.step
     return found

@@ -1,7 +1,7 @@
 """
 Write where the worker's ranks are to its log, beside the worker: a process of its own does it (`agent.stacks.look`).
 
-So a /proc that hangs holds nobody up, and a guard stays small. There is one such process at a time, one begins at most
+So a /proc that hangs delays nothing, and a guard stays small. There is one such process at a time, one begins at most
 each ANSWER_S_MIN, and after STACKS_S_MAX it is killed. Of requests that wait for that the newest is answered: whoever
 asked before sees the same stacks. docs/adr/0099
 """
