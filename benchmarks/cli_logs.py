@@ -10,9 +10,7 @@ the end says more about it than about the command.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 import statistics
 import subprocess
 import sys
@@ -20,13 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
-
-REPOSITORY = Path(__file__).parents[1]
-EXAMPLE = REPOSITORY / "examples" / "train.yaml"
-SETTLED_S_MAX = 600.0
-PODS_PER_NODE = 100
+from benchmarks.cli_group import REPOSITORY, SETTLED_S_MAX, children_cpu_s, options_of, trained_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +33,8 @@ class Run:
 
 async def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pods", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    nodes = -(-options.pods // PODS_PER_NODE)
-    async with Cluster(runtime="model", nodes=nodes, pods_per_node=PODS_PER_NODE, serve_http=True) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(with_pods(read_manifests(EXAMPLE), options.pods))
-        await cluster.until(lambda: timeline.current.complete, timeout_s=SETTLED_S_MAX)
+    options = options_of(__doc__, pods=1_000, rounds=5)
+    async with trained_group(options.pods) as (cluster, timeline):
         cluster.kill_worker("default", str(cluster.pods()[options.pods // 2]["metadata"]["name"]), supervised=True)
         await cluster.until(lambda: len(timeline.restarts) == 2 and timeline.current.complete, timeout_s=SETTLED_S_MAX)
         kubeconfig = cluster.kubeconfig("admin")
@@ -65,15 +50,14 @@ async def main() -> None:
 def _run(kubeconfig: Path) -> Run:
     """Run the command once, as a user does."""
     command = [sys.executable, "-m", "inplace.cli", "logs", "train", "--first-failed", "--kubeconfig", str(kubeconfig)]
-    before, began_s = os.times(), time.monotonic()
+    before_s, began_s = children_cpu_s(), time.monotonic()
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         child.stdout.readline()  # says who failed
         assert child.stdout.readline().strip(), "expected a line of the failed Pod's log, saw none"
         first_line_s = time.monotonic() - began_s
         lines = 2 + sum(1 for _ in child.stdout)
-    after = os.times()
-    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    cpu_s = children_cpu_s() - before_s
     assert child.returncode == 0, child.returncode
     return Run(first_line_s, time.monotonic() - began_s, cpu_s, lines)
 

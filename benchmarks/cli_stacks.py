@@ -9,10 +9,8 @@ answers over loopback HTTP. Server and agents are Python in one process and shar
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -20,13 +18,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from benchmarks.cli_group import REPOSITORY, children_cpu_s, options_of, trained_group
 
-REPOSITORY = Path(__file__).parents[1]
-EXAMPLE = REPOSITORY / "examples" / "train.yaml"
-SETTLED_S_MAX = 600.0
-PODS_PER_NODE = 100
 BETWEEN_S = 11.0  # a worker answers each 10 s at most
 
 
@@ -40,15 +33,8 @@ class Run:
 
 async def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pods", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    nodes = -(-options.pods // PODS_PER_NODE)
-    async with Cluster(runtime="model", nodes=nodes, pods_per_node=PODS_PER_NODE, serve_http=True) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(with_pods(read_manifests(EXAMPLE), options.pods))
-        await cluster.until(lambda: timeline.current.complete, timeout_s=SETTLED_S_MAX)
+    options = options_of(__doc__, pods=1_000, rounds=5)
+    async with trained_group(options.pods) as (cluster, _):
         kubeconfig, runs = cluster.kubeconfig("admin"), list[Run]()
         for _ in range(options.rounds):
             await asyncio.sleep(BETWEEN_S)
@@ -63,12 +49,11 @@ async def main() -> None:
 def _run(kubeconfig: Path, pods: int) -> Run:
     """Run the command once, as a user does; every rank must have answered."""
     command = [sys.executable, "-m", "inplace.cli", "stacks", "train", "--json", "--kubeconfig", str(kubeconfig)]
-    before, began_s = os.times(), time.monotonic()
+    before_s, began_s = children_cpu_s(), time.monotonic()
     done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
-    wall_s, after = time.monotonic() - began_s, os.times()
+    wall_s, cpu_s = time.monotonic() - began_s, children_cpu_s() - before_s
     data = json.loads(done.stdout)
     assert (data["ranks"], data["unanswered"]) == (pods, {}), (data["ranks"], data["unanswered"])
-    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
     return Run(wall_s, cpu_s)
 
 

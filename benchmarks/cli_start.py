@@ -10,25 +10,16 @@ makes all of them slower: the load is printed, and the smallest of the rounds sa
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
-import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
-
-REPOSITORY = Path(__file__).parents[1]
-EXAMPLE = REPOSITORY / "examples" / "train.yaml"
-NAME = "train"
-SETTLED_S_MAX = 600.0
+from benchmarks.cli_group import NAME, REPOSITORY, children_cpu_s, options_of, trained_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +32,8 @@ class Run:
 
 async def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pods", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=10)
-    options = parser.parse_args()
-    async with Cluster(runtime="model", serve_http=True) as cluster:
-        timeline = cluster.timeline(NAME)
-        await cluster.apply(with_pods(read_manifests(EXAMPLE), options.pods))
-        await cluster.until(lambda: timeline.current.complete, timeout_s=SETTLED_S_MAX)
+    options = options_of(__doc__, pods=8, rounds=10)
+    async with trained_group(options.pods) as (cluster, _):
         kubeconfig = str(cluster.kubeconfig("admin"))
         commands = _commands()
         runs: dict[str, list[Run]] = {title: [] for title in commands}
@@ -76,11 +61,11 @@ def _commands() -> dict[str, list[str]]:
 def _run(command: list[str], kubeconfig: str) -> Run:
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["KUBECONFIG"] = kubeconfig
-    used, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    before_s, began_s = children_cpu_s(), time.monotonic()
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
-    wall_s, now = time.monotonic() - began_s, resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall_s, cpu_s = time.monotonic() - began_s, children_cpu_s() - before_s
     assert done.returncode == 0, done.stderr
-    return Run(now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime, wall_s)
+    return Run(cpu_s, wall_s)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,19 @@ def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProces
     )
 
 
+def printed_by(kubeconfig: str, *arguments: str) -> str:
+    """Run a command that succeeds on a cluster; return what it printed."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=REPOSITORY,
+        env=os.environ | {"KUBECONFIG": kubeconfig},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=True,
+    ).stdout
+
+
 def demo_json(*arguments: str) -> dict[str, Any]:
     """Run a demo that succeeds; return what it says to programs."""
     done = run("demo", "--json", *arguments)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 from typing import Any
 
 import msgspec
@@ -14,7 +12,7 @@ import pytest
 from inplace.cli.documents import DOCUMENTS
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
-from tests.cli.command import REPOSITORY, command, run_here
+from tests.cli.command import REPOSITORY, printed_by, run_here
 
 EXAMPLE = REPOSITORY / "examples" / "train.yaml"
 
@@ -38,7 +36,7 @@ async def test_documents_about_a_group() -> None:
         kubeconfig = str(cluster.kubeconfig("admin"))
 
         async def printed(*words: str) -> str:
-            return await asyncio.to_thread(_printed, kubeconfig, *words)
+            return await asyncio.to_thread(printed_by, kubeconfig, *words)
 
         status = check("status", await printed("status", "train", "--json"))
         assert (status["name"], status["lastRestart"]["epoch"]) == ("train", 2)
@@ -62,15 +60,3 @@ def test_documents_of_no_cluster() -> None:
     bare = REPOSITORY / "tests" / "cases" / "manifests"
     manifest = next(file for file in sorted(bare.glob("*.yaml")) if "kind: JobSet" in file.read_text())
     check("lint", run_here("lint", "-f", str(manifest), "--json").stdout)
-
-
-def _printed(kubeconfig: str, *words: str) -> str:
-    return subprocess.run(
-        command(*words),
-        cwd=REPOSITORY,
-        env=os.environ | {"KUBECONFIG": kubeconfig},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120.0,
-    ).stdout

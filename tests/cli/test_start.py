@@ -12,7 +12,7 @@ import pytest
 
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
-from tests.cli.command import REPOSITORY, command
+from tests.cli.command import REPOSITORY, command, printed_by
 
 EXAMPLE = REPOSITORY / "examples" / "train.yaml"
 HEAVY = {"aiohttp", "cel", "h11", "kubernetes_asyncio", "prometheus_client", "pydantic", "re2", "structlog", "tenacity"}
@@ -61,14 +61,6 @@ def _explained(kubeconfig: str) -> str:
     """Return what is said of a group that trains, for which `explain` reads most."""
     deadline_s = time.monotonic() + TRAINS_S_MAX
     while True:
-        done = subprocess.run(
-            command("explain", "train"),
-            cwd=REPOSITORY,
-            env=os.environ | {"KUBECONFIG": kubeconfig},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=120.0,
-        )
-        if "Nothing keeps it" in done.stdout or time.monotonic() > deadline_s:
-            return done.stdout
+        said = printed_by(kubeconfig, "explain", "train")
+        if "Nothing keeps it" in said or time.monotonic() > deadline_s:
+            return said

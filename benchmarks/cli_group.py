@@ -1,0 +1,45 @@
+"""A modelled group for benchmarks of commands, and what one run of a command costs."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from inplace.simulator.cluster.cluster import Cluster
+from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from inplace.simulator.cluster.timeline import Timeline
+
+REPOSITORY: Final = Path(__file__).parents[1]
+NAME: Final = "train"
+EXAMPLE: Final = REPOSITORY / "examples" / "train.yaml"
+SETTLED_S_MAX: Final = 600.0
+PODS_PER_NODE: Final = 100
+
+
+def options_of(description: str | None, *, pods: int, rounds: int) -> argparse.Namespace:
+    """Return `pods` and `rounds` of the command line; those given are the defaults."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pods", type=int, default=pods)
+    parser.add_argument("--rounds", type=int, default=rounds)
+    return parser.parse_args()
+
+
+@asynccontextmanager
+async def trained_group(pods: int) -> AsyncIterator[tuple[Cluster, Timeline]]:
+    """Yield a cluster over loopback HTTP whose one group, NAME, trains."""
+    nodes = -(-pods // PODS_PER_NODE)
+    async with Cluster(runtime="model", nodes=nodes, pods_per_node=PODS_PER_NODE, serve_http=True) as cluster:
+        timeline = cluster.timeline(NAME)
+        await cluster.apply(with_pods(read_manifests(EXAMPLE), pods))
+        await cluster.until(lambda: timeline.current.complete, timeout_s=SETTLED_S_MAX)
+        yield cluster, timeline
+
+
+def children_cpu_s() -> float:
+    """Return the seconds of CPU that ended child processes have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
