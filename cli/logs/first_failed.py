@@ -89,7 +89,9 @@ async def print_first_failed(
     others = [pod for pod in pods if pod.name != failed.pod]
     if not others:
         return
-    ran = bounded(one for one in instances_of(others, rank) if _ran(one, at_ns))
+    candidates = (one for one in instances_of(others, rank) if _ran(one, at_ns))
+    # An instance without marks is of one epoch: one that started in the second of the failure may be of the next.
+    ran = bounded(one for one in candidates if one.has_marks or not _is_later(one.epoch, failed))
     found, was_read = await _before(connection, ran, failed, at_ns, reader)
     what = (
         "what the others said" if found else "the others said nothing" if was_read else "kubelet has no log of others"
@@ -155,28 +157,43 @@ def _ran(instance: Instance, at_ns: int | None) -> bool:
 
 async def _last_lines(connection: Connection, instance: Instance, failed: Failed, reader: Reader) -> Sequence[LogLine]:
     """Return the last lines of the failed epoch in one log."""
+    known_ns = None if failed.at_s is None else int(failed.at_s * NS) + WHOLE_SECOND_NS
     look_back_ns = max(0, int((failed.at_s - LOOK_BACK_S) * NS)) if failed.at_s is not None else 0
-    lines: list[LogLine] = []
+    until_ns = None if failed.epoch is not None and instance.has_marks else known_ns
+    lines: Sequence[LogLine] = []
     for since_ns in dict.fromkeys((look_back_ns, 0)):
         if len(lines) < LAST_LINES:
-            last = LastLines(LAST_LINES, BUFFER_BYTES)
-            async with reader.open(ContainerLog(connection, instance, since_ns=since_ns)) as read:
-                async for line in read:
-                    if _is_behind(line, instance, failed):
-                        break
-                    last.append(line)
-            lines = last.of_epoch(None)
-    known_ns = None if failed.at_s is None else int(failed.at_s * NS) + WHOLE_SECOND_NS
+            log = ContainerLog(connection, instance, since_ns=since_ns)
+            lines = await _said(log, failed, until_ns, LastLines(LAST_LINES, BUFFER_BYTES), reader) or ()
     if instance.has_marks and not _ran(instance, known_ns) and not any(line.epoch == failed.epoch for line in lines):
         return []  # what a guard says before its first worker
     return [line._replace(epoch=failed.epoch) if line.epoch is None else line for line in lines]
 
 
-def _is_behind(line: LogLine, instance: Instance, failed: Failed) -> bool:
-    """Say whether a line came after the failure: a mark says so, or in a log without marks the time."""
-    if failed.epoch is not None and instance.has_marks:
-        return line.epoch is not None and line.epoch > failed.epoch
-    return failed.at_s is not None and line.at_ns > failed.at_s * NS + WHOLE_SECOND_NS
+async def _said(
+    log: ContainerLog, failed: Failed, until_ns: int | None, last: LastLines, reader: Reader
+) -> Sequence[LogLine] | None:
+    """Return what was said in the failed epoch until a moment; None where no log tells of it."""
+    epoch = None
+    began_s = log.instance.began_s
+    is_new = began_s is not None and failed.at_s is not None and began_s >= int(failed.at_s)
+    async with reader.open(log) as lines:
+        async for line in lines:
+            if _is_later(line.epoch, failed):
+                if is_new and epoch is None:
+                    return None  # its first worker is of a later epoch
+                break
+            if until_ns is not None and line.at_ns > until_ns:
+                break
+            epoch = line.epoch
+            last.append(line)
+        return last.all()
+    return last.all() or None
+
+
+def _is_later(epoch: int | None, failed: Failed) -> bool:
+    """Say whether an epoch is known to come after the failed one."""
+    return epoch is not None and failed.epoch is not None and epoch > failed.epoch
 
 
 async def _before(
@@ -189,14 +206,10 @@ async def _before(
 
     async def read(log: ContainerLog) -> None:
         nonlocal was_read
-        last = LastLines(LINES_OF_ANOTHER, room)
-        async with reader.open(log) as answer:
-            async for line in answer:
-                if line.at_ns > at_ns:
-                    break
-                last.append(line)
-            was_read = True
-        found.extend((log.instance, line) for line in last.of_epoch(failed.epoch) if line.at_ns >= from_ns)
+        lines = await _said(log, failed, at_ns, LastLines(LINES_OF_ANOTHER, room), reader)
+        was_read = was_read or lines is not None
+        recent = (line for line in lines or () if line.at_ns >= from_ns)
+        found.extend((log.instance, line._replace(epoch=line.epoch or failed.epoch)) for line in recent)
 
     from_ns = at_ns - BEFORE_S * NS
     # The log of a container that has just started is read from its beginning, where the mark of its epoch is.

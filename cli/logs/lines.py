@@ -77,9 +77,9 @@ class LastLines:
         while len(self._lines) > self._lines_max or (self._bytes > self._bytes_max and len(self._lines) > 1):
             self._bytes -= self._lines.popleft().cost
 
-    def of_epoch(self, epoch: int | None) -> list[LogLine]:
-        """Return the lines; those without an epoch get this one."""
-        return [line if line.epoch is not None else line._replace(epoch=epoch) for line in self._lines]
+    def all(self) -> list[LogLine]:
+        """Return the lines, the oldest first."""
+        return list(self._lines)
 
 
 class LogCutter:

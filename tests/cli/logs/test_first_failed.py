@@ -153,6 +153,23 @@ async def test_containers_that_kubelet_has_removed_have_not_been_silent() -> Non
     assert done.code == CliExit.NOT_DONE
 
 
+async def test_containers_that_started_in_the_second_of_the_failure_are_of_the_next_epoch() -> None:
+    """The status has whole seconds, and a restart takes less: neither their marks nor their words come before it."""
+    made = await room()
+    await made.group(3, restarted(finishedAt=at(10)))
+    for index in (0, 1):
+        pod = await made.pod(index, epoch=2, began=10, restarts=1)
+        made.say(pod, 10.3, f"no agent there yet, {index}")
+        made.mark(pod, 10.4, "worker_starting", epoch=2)
+        made.say(pod, 10.5, f"again {index}")
+    bare = await made.pod(2, command=BARE, epoch=2, began=10, restarts=1)
+    made.say(bare, 10.5, "again 2")
+    done = await made.run()
+    assert "again" not in done.out
+    assert "no agent" not in done.out
+    assert done.texts[-1] == "kubelet has no log of others from 00:00:09.999 to 00:00:10.999 UTC"
+
+
 async def test_who_only_listens_has_said_nothing() -> None:
     """A group of one has no others."""
     made = await failed(2)

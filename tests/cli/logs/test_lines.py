@@ -118,8 +118,8 @@ def test_the_last_lines_keep_both_bounds() -> None:
     last = LastLines(3, 2 * 300)
     for size in (1, 1, 1, 1, 100, 10_000):
         last.append(LogLine(size, b"x" * size))
-    assert [line.at_ns for line in last.of_epoch(2)] == [10_000]
+    assert [line.at_ns for line in last.all()] == [10_000]
     last = LastLines(3, MIB)
     for number in range(9):
         last.append(LogLine(number, b""))
-    assert [(line.at_ns, line.epoch) for line in last.of_epoch(2)] == [(6, 2), (7, 2), (8, 2)]
+    assert [line.at_ns for line in last.all()] == [6, 7, 8]
