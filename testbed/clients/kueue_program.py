@@ -36,7 +36,15 @@ class Kueue(ClientProgram):
 
     async def installed(self) -> None:
         """Apply its default manifests."""
-        await self.install(kustomized(self._sources / "config/default"))
+        await self.install(self._manifests())
+
+    async def removed(self) -> None:
+        """End it and take its webhooks away; what it made stays."""
+        await self.stop()
+        await self.remove_webhooks(self._manifests())
+
+    def _manifests(self) -> list[dict[str, Any]]:
+        return kustomized(self._sources / "config/default")
 
     def _configuration(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         (configuration,) = documents((self._sources / CONFIGURATION).read_text())
@@ -61,4 +69,4 @@ async def running_kueue(plane: ControlPlane, **settings: Any) -> AsyncIterator[K
         await program.run(**settings)
         yield program
     finally:
-        await program.stop()
+        await program.removed()

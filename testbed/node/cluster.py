@@ -101,10 +101,30 @@ class Cluster:
         conditions = {each["type"]: each["status"] for each in stored["status"].get("conditions", ())}
         return conditions.get("Ready") == "True" and not stored["spec"].get("taints")
 
-    def _controller_command(self) -> tuple[str, ...]:
+    @asynccontextmanager
+    async def controller_with(self, *flags: str) -> AsyncIterator[None]:
+        """Run our controller with more flags; afterwards it is the one of before."""
+        before = self.controller
+        await before.stop()
+        self.controller = Component("inplace-controller", self._controller_command(*flags), self.folder)
+        self.controller.start()
+        try:
+            yield
+        finally:
+            await self.controller.stop()
+            self.controller = before
+            self.controller.start()
+
+    def _controller_command(self, *more: str) -> tuple[str, ...]:
         probes, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
         ports = (f"--probe-bind-address={probes}", f"--metrics-bind-address={metrics}")
-        flags = (f"--kubeconfig={self.plane.kubeconfig}", "--no-leader-elect", "--agent-image=inplace-agent", *ports)
+        flags = (
+            f"--kubeconfig={self.plane.kubeconfig}",
+            "--no-leader-elect",
+            "--agent-image=inplace-agent",
+            *ports,
+            *more,
+        )
         return (sys.executable, "-P", "-m", "inplace.controller", *flags)
 
 

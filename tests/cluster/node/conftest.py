@@ -58,6 +58,14 @@ async def second(cluster: Cluster) -> AsyncIterator[Node]:
     await cluster.lose(node)
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def third(cluster: Cluster, second: Node) -> AsyncIterator[Node]:
+    """Give a third node, after the second one."""
+    node = await cluster.add_node()
+    yield node
+    await cluster.lose(node)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session", params=MODES)
 async def group(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[Group]:
     """Run a group that a module's tests restart one after the other, each from the epoch that the last one left."""

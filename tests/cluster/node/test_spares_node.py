@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from inplace.common.kube.resources import KubeObject
 from testbed.node import manifests
@@ -20,14 +18,6 @@ from tests.cluster.node.test_bad_node import announced
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
 PODS = 2  # of three nodes, each of which takes one Pod
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def third(cluster: Cluster, second: Node) -> AsyncIterator[Node]:
-    """Give a third node, after the second one."""
-    node = await cluster.add_node()
-    yield node
-    await cluster.lose(node)
 
 
 def with_spare(jobset: KubeObject) -> None:
