@@ -194,7 +194,7 @@ def train(seed: int) -> Outcome:
             ended_s = run.failed_s if pod == 0 and not hangs else seen_s + rng.uniform(0.01, 0.3)
             text, progress = pod_tells(run, job, rng, ended_s, epoch)
             bytes_max = max(bytes_max, len(text))
-            silence.note(f"pod-{pod}", progress)
+            silence.note(f"pod-{pod}", "", progress)
         silent = silence.result()
         goodput = after_run(goodput, silent.progress if silent else None, BEGAN_S + seen_s, epoch)
         assert goodput is not None

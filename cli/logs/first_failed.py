@@ -27,7 +27,8 @@ from inplace.common.bare.record import record
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.causes import unix_time
+from inplace.controller.spec.causes import Trigger, unix_time
+from inplace.controller.spec.furthest_behind import silent_of_entry, silent_text
 
 LAST_LINES: Final = 200
 BEFORE_S: Final = 1
@@ -66,6 +67,8 @@ def failure_of_status(raw: KubeObject) -> Failed | None:
     led_to = entry.get("epoch")
     at_s = unix_time(found.get("finishedAt")) or unix_time(entry.get("startedAt"))
     epoch = led_to - 1 if isinstance(led_to, int) and led_to > 1 else None
+    if entry.get("trigger") == Trigger.STALLED.value and (silent := silent_of_entry(entry)) is not None and silent.only:
+        return Failed(silent.only, "", epoch, at_s, silent_text(silent, Trigger.STALLED.value, found))
     return Failed(found["pod"], str(found.get("container") or ""), epoch, at_s, failure_text(found))
 
 

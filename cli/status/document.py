@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from inplace.cli.group.state import GroupState, ScopeState
+from inplace.cli.group.state import GroupState, LastRestart, ScopeState
 from inplace.common.wire import names as wire
+from inplace.controller.spec.causes import Trigger
+from inplace.controller.spec.furthest_behind import silent_text
 from inplace.controller.spec.scopes import fields_of_scope
 
 if TYPE_CHECKING:
@@ -94,6 +96,16 @@ def recreated_text(state: GroupState) -> str:
     return ""
 
 
+def blame_text(last: LastRestart) -> str:
+    """Return whose failure began a restart, in one line; "" if that is not known.
+
+    Of a hang that is the Pod that was silent first, as soon as the others have told their steps.
+    """
+    if last.trigger == Trigger.STALLED.value and last.first_silent is not None:
+        return silent_text(last.first_silent, last.trigger, last.first_failure)
+    return failure_text(last.first_failure) if last.first_failure else ""
+
+
 def failure_text(failure: Any, *, explained: bool = False) -> str:
     """Return the first failure in one line, with its last line; `explained`: also with its message."""
     who = f"Pod {failure['pod']}" if failure.get("pod") else "an unknown Pod"
@@ -105,6 +117,7 @@ def failure_text(failure: Any, *, explained: bool = False) -> str:
         what.append(f"({failure['reason']})")
     if failure.get("reason") == STALLED:
         what.append(str(failure.get("message") or ""))
-    said = [str(failure["message"])] if explained and failure.get("message") else []
+    is_said = failure.get("reason") == STALLED
+    said = [str(failure["message"])] if explained and failure.get("message") and not is_said else []
     said += [str(failure["lastLine"])] if failure.get("lastLine") else []
     return ": ".join([" ".join(what), *said])

@@ -117,7 +117,7 @@ def headline(state: GroupState, *, loops: bool = False) -> str:
         case GroupPhase.RUNNING:
             epochs = ", ".join(str(scope.synced) for scope in state.scopes)
             if idle := sum(len(scope.idle) for scope in state.scopes):
-                return f"all {pods} are at epoch {epochs}; the workers of {count_text(idle, 'Pod')} have not started"
+                return f"all {pods} are at epoch {epochs}; kubelet does not report the workers of {idle:,} yet"
             if loops:
                 return f"all {pods} are at epoch {epochs}, after failures without progress"
             return f"it trains: all {pods} are at epoch {epochs}"
@@ -141,8 +141,9 @@ def _moments(facts: Facts) -> Iterator[Moment]:
     last = facts.state.last
     failure = last.first_failure if last is not None else None
     began_s = unix_time(last.started_at) if last is not None else None
-    if failure:
-        yield Moment(began_s, f"first failure: {failure_text(failure, explained=True)}")
+    if last is not None and failure:
+        what = "first to tell of the hang" if last.trigger == Trigger.STALLED.value else "first failure"
+        yield Moment(began_s, f"{what}: {failure_text(failure, explained=True)}")
     elif (last is None or last.trigger in FAILURES) and (seen := first_failure(facts.pods)) is not None:
         yield Moment(seen.at_s, f"first failure, guessed from the Pods: {failure_text(seen.as_data())}")
     if last is not None:
@@ -307,12 +308,12 @@ def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
 
 
 def _of_idle(state: GroupState) -> Iterator[Obstacle]:
-    """Yield the Pods that reached the epoch and whose workers were not started."""
+    """Yield the Pods that reached the epoch and whose workers kubelet does not report: it looks every 10 s."""
     names = tuple(name for scope in state.scopes for name in scope.idle)
     if names:
-        text = f"{count_text(len(names), 'Pod')}: the epoch runs, and the worker has not started"
+        text = f"{count_text(len(names), 'Pod')}: the epoch runs, and kubelet does not report its worker yet"
         advice = (
-            "wait some seconds; if this stays, see whether its guard waits for a file, or for an agent of its version: "
+            "wait 10 s; if this stays, see whether its guard waits for a file, or for an agent of its version: "
             f"kubectl logs {names[0]} -n {state.namespace} --all-containers --ignore-errors"
         )
         yield Obstacle("NotStarted", text, advice, names)

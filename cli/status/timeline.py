@@ -16,7 +16,7 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.state import ENDED, GroupState, LastRestart, group_state
 from inplace.cli.refusal import RefusalError
-from inplace.cli.status.document import TRIGGERS, failure_text
+from inplace.cli.status.document import TRIGGERS, blame_text, failure_text
 from inplace.cli.status.history import find_restart, past_data
 from inplace.cli.status.restart_timeline import (
     STAGE_WORDS,
@@ -124,8 +124,8 @@ def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodF
         parts.append(f"in {duration_text(last.seconds)}")
     if last is not None:
         parts.append(TRIGGERS.get(last.trigger or "", "cause unknown"))
-    if last is not None and last.first_failure:
-        parts.append(failure_text(last.first_failure))
+    if last is not None and (blame := blame_text(last)):
+        parts.append(blame)
     elif last is None and (seen := first_failure(pods)) is not None:
         parts.append(f"probably {failure_text(seen.as_data())}")
     return ", ".join(parts)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from inplace.cli.group.state import ENDED, GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Why
-from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
+from inplace.cli.status.document import TRIGGERS, blame_text, recreated_text
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.visible import one_line
 from inplace.controller.spec.causes import unix_time
@@ -134,8 +134,8 @@ def _history(state: GroupState, now_s: float) -> Iterator[str]:
     began, ended = unix_time(last.started_at), unix_time(last.synced_at)
     whose = f" of scope {last.scope}" if last.scope else ""
     line = f"last restart{whose}: {TRIGGERS.get(last.trigger or '', last.trigger or 'cause unknown')}"
-    if last.first_failure:
-        line += f", {failure_text(last.first_failure)}"
+    if blame := blame_text(last):
+        line += f", {blame}"
     if began is not None:
         line += (
             f", {duration_text(now_s - began)} ago"

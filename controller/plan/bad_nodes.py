@@ -24,7 +24,8 @@ from inplace.controller.spec.bad_nodes import (
     forgiven,
     records_of,
 )
-from inplace.controller.spec.causes import BLAMING, Cause, Failure
+from inplace.controller.spec.causes import Cause, Failure, Trigger
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.kinds import HOSTNAME, Pod
 from inplace.controller.spec.marked_nodes import STAYS
 from inplace.controller.spec.node_taints import is_moved_by_queue
@@ -52,13 +53,29 @@ def avoid_bad_nodes(draft: Draft) -> bool:
 
 
 def note_first_failure(draft: Draft, cause: Cause | None) -> bool:
-    """Remember on which node a restart's first failure was, in the write that begins the restart.
+    """Remember on which node the first worker ended, in the write that begins the restart.
 
     Returns:
         That Pods are to leave the node.
     """
-    policy, failure = draft.jobset.bad_nodes, cause.failure if cause is not None else None
-    if policy is None or cause is None or failure is None or not failure.node or cause.trigger not in BLAMING:
+    if cause is None or cause.failure is None or cause.trigger is not Trigger.WORKER_EXIT:
+        return False
+    return _note_failure(draft, cause.failure)
+
+
+def note_hang(draft: Draft, cause: Cause, silent: FurthestBehind | None) -> None:
+    """Remember on which node the one Pod was that hung, in the write that ends the restart.
+
+    Its peers wait for it, and any of them may be the first to tell of the hang.
+    """
+    if cause.trigger is Trigger.STALLED and silent is not None and silent.hang is not None:
+        _note_failure(draft, silent.hang)
+
+
+def _note_failure(draft: Draft, failure: Failure) -> bool:
+    """Count a failure of a node; say whether the node is avoided then."""
+    policy = draft.jobset.bad_nodes
+    if policy is None or not failure.node:
         return False
     records = records_of(draft.status, policy, draft.observed.now)
     changed = after_failure(records, policy, failure, draft.observed.now, _job_uid(draft, failure))

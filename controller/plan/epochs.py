@@ -9,6 +9,7 @@ from inplace.common.protocol.errors import InvariantError
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob
+from inplace.controller.plan.bad_nodes import note_hang
 from inplace.controller.plan.crash_loop import lead_on, pace
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.escalation import climb
@@ -178,6 +179,7 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool, is_decided: bool
         decided = {"deprecatedAt": now} if is_decided else {}
         draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, scope, cause, now) | decided
         return
+    note_hang(draft, cause, silent)
     entry = ended(draft.status, scope, cause, now, silent)
     note_past_restart(draft, scope, entry or begun(draft.status, scope, cause, now) | {"syncedAt": now})
     if entry is not None:

@@ -26,9 +26,8 @@ def note_past_restart(draft: Draft, scope: Scope, entry: Mapping[str, Any]) -> N
         scope: before this write.
         entry: of the restart, as status.lastGroupRestart has it.
     """
-    silent = draft.observed.silent.get(scope.name)
-    step = silent.progress.step if silent is not None else None
-    history = with_restart(history_of(draft.status), past_restart(entry, step))
+    past = past_restart(entry, draft.observed.silent.get(scope.name))
+    history = with_restart(history_of(draft.status), past)
     goodput = goodput_of(fields_of_scope(draft.status, scope))
     if goodput is not None and goodput.newest is not None and goodput.newest.epoch == scope.synced:
         history = with_cost(history, scope.name, goodput.newest)

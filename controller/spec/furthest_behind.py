@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from inplace.common.bare.record import record
 from inplace.common.protocol.stall import LastProgress
-from inplace.controller.spec.causes import Trigger
+from inplace.controller.spec.causes import Failure, Trigger
 
 NAMED_MAX: Final = 5  # Pods; it goes into every copy of the JobSet
 
@@ -25,11 +25,33 @@ class FurthestBehind:
         pods: names, at most NAMED_MAX, the longest silence first.
         count: how many Pods had that step.
         progress: of the first of them.
+        node: of the first of them; "" if that is not known.
     """
 
     pods: tuple[str, ...]
     count: int
     progress: LastProgress
+    node: str = ""
+
+    @property
+    def only(self) -> str:
+        """Return the one Pod that was silent first; "" where steps cannot tell."""
+        return self.pods[0] if self.count == 1 else ""
+
+    @property
+    def hang(self) -> Failure | None:
+        """Return the failure of the one Pod that was silent first; None where steps cannot tell.
+
+        The others wait for it, and any of them may be the first to tell.
+        """
+        if not self.only:
+            return None
+        return Failure(self.only, self.node, reason=Trigger.STALLED.reason, message=f"silent first, {self.where}")
+
+    @property
+    def where(self) -> str:
+        """Return the step of these Pods, in words."""
+        return "before any step" if self.progress.step is None else f"at step {self.progress.step}"
 
     def fields(self) -> dict[str, Any]:
         """Return status.lastGroupRestart.firstSilent."""
@@ -64,11 +86,10 @@ def silent_text(silent: FurthestBehind | None, trigger: str | None, failed: Mapp
     """
     if silent is None or (trigger != Trigger.STALLED.value and (failed or {}).get("pod") in silent.pods):
         return ""
-    step = "before any step" if silent.progress.step is None else f"at step {silent.progress.step}"
     quiet_s = f"{silent.progress.quiet_s:.1f} s"
-    if silent.count == 1:
-        return f"pod {silent.pods[0]} was silent first: {step}, quiet for {quiet_s}"
+    if silent.only:
+        return f"pod {silent.only} was silent first: {silent.where}, quiet for {quiet_s}"
     return (
-        f"{silent.count:,} pods were furthest behind, {step}: steps cannot tell which of them was silent first; "
-        f"pod {silent.pods[0]} was quiet longest, {quiet_s}"
+        f"{silent.count:,} pods were furthest behind, {silent.where}: steps cannot tell which of them was silent "
+        f"first; pod {silent.pods[0]} was quiet longest, {quiet_s}"
     )

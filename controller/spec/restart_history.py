@@ -14,7 +14,8 @@ import msgspec
 from msgspec import field
 from msgspec.structs import replace
 
-from inplace.controller.spec.causes import REASON_CHARS_MAX, failure_of_entry, unix_time
+from inplace.controller.spec.causes import REASON_CHARS_MAX, Trigger, failure_of_entry, trigger_of, unix_time
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.goodput import RestartCost
 from inplace.controller.spec.last_restart import seconds_of
 from inplace.controller.spec.status_record import StatusRecord
@@ -38,7 +39,8 @@ class PastRestart(StatusRecord, frozen=True):
         took_ms: until every Pod was at `epoch`; None if that never came.
         decided_ms: of these, until the old epoch was deprecated: the failure was noticed and judged.
         request: the id, where a person asked for it.
-        pod, node, exit_code, reason, last_line: of the first failure, as far as known.
+        pod, node, exit_code, reason, last_line: of the first failure, as far as known; of a hang, the one Pod that was
+            silent first.
         last_step: the last one of the Pod that was furthest behind when the old epoch ended.
         lost_steps, cost_ms: steps made again after it, and the time that it cost in all; None while nobody knows.
     """
@@ -60,14 +62,16 @@ class PastRestart(StatusRecord, frozen=True):
     cost_ms: int | None = field(default=None, name="costMs")
 
 
-def past_restart(entry: Mapping[str, Any], last_step: int | None) -> PastRestart:
+def past_restart(entry: Mapping[str, Any], silent: FurthestBehind | None) -> PastRestart:
     """Return the record of a restart that `status.lastGroupRestart` tells of.
 
     Args:
         entry: with syncedAt, or without if the JobSet fails instead.
-        last_step: of the epoch that ended; None if nobody knows.
+        silent: the Pods that were furthest behind when the old epoch ended; None if no Pod told.
     """
     failure, seconds = failure_of_entry(entry), seconds_of(entry)
+    if trigger_of(entry) is Trigger.STALLED:  # any Pod may be the first to tell
+        failure = silent.hang if silent is not None else None
     began_s, decided_s = unix_time(entry.get("startedAt")), unix_time(entry.get("deprecatedAt"))
     waited = None if began_s is None or decided_s is None else max(0, round((decided_s - began_s) * 1000))
     past = PastRestart(
@@ -78,7 +82,7 @@ def past_restart(entry: Mapping[str, Any], last_step: int | None) -> PastRestart
         None if seconds is None else round(seconds * 1000),
         waited,
         str(entry.get("request") or "")[:LABEL_CHARS_MAX],
-        last_step=last_step,
+        last_step=silent.progress.step if silent is not None else None,
     )
     if failure is None:
         return past

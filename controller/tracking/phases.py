@@ -65,7 +65,7 @@ class PhaseReader:
             return
         with suppress(RemoteProtocolError):  # counted with the phases
             if (progress := parse_last_progress(text)) is not None:
-                home.silence.note(pod.metadata.name, progress)
+                home.silence.note(pod.metadata.name, pod.spec.node_name or "", progress)
 
     def count(self) -> None:
         """Count what was told since the last time."""

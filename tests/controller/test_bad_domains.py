@@ -319,20 +319,24 @@ async def test_one_failure_is_one_use_of_the_escalation(rig: Rig) -> None:
 
 
 async def test_a_running_group_is_left_alone(rig: Rig) -> None:
-    """After a hang all had announced at once, so the epoch began: the Job is recreated in the next restart only."""
+    """Who hung is known when all have announced, as the epoch begins: the Job is recreated in the next restart only."""
     crew = await started(rig, racks())
     before = await crew.job_uids()
     for epoch, index in ((2, 1), (3, 2)):
         told = failure_text(WorkerFailure(epoch - 1, None, rig.clock.wall_s(), stalled_s=9))
-        await crew.annotate(crew.pods[FIRST, index], {wire.WORKER_FAILED: told})
+        await crew.annotate(crew.pods[OTHER, index], {wire.WORKER_FAILED: told})
         await rig.settle(0.2)
-        if epoch == 2:
-            await rig.run_epoch(crew, epoch)
+        for pod in crew.pods.values():
+            step = 29 if pod == crew.pods[FIRST, index] else 30
+            await crew.annotate(pod, wire.epoch_annotations(epoch) | {wire.PHASES: f"v1,view=9,quiet=9000,step={step}"})
+        await rig.run_epoch(crew, epoch)
+    assert await restarts_of(crew) == ([0, 0], [0, 0])
+    await fail(rig, crew, FIRST, 0)
     assert await restarts_of(crew) == ([1, 0], [1, 0])
     assert (await crew.job_uids())[OTHER] == before[OTHER]
     await renewed(rig, crew, "c")
-    await rig.run_epoch(crew, 3)
-    assert (await crew.epochs(), budget(rig)) == ((3, 2), 7)
+    await rig.run_epoch(crew, 4)
+    assert (await crew.epochs(), budget(rig)) == ((4, 3), 6)
 
 
 async def test_a_leader_that_crashed_after_the_write_is_followed_up() -> None:

@@ -153,6 +153,18 @@ async def test_containers_that_kubelet_has_removed_have_not_been_silent() -> Non
     assert done.code == CliExit.NOT_DONE
 
 
+async def test_of_a_hang_the_pod_that_was_silent_first_is_read() -> None:
+    """Another one told of it first."""
+    status = restarted(finishedAt=at(10), reason="Stalled", message="silent for 6 s at step 30", exitCode=None)
+    status[wire.LAST_GROUP_RESTART] |= {
+        "trigger": "stalled",
+        "firstSilent": {"pods": ["train-big-job-0-2"], "count": 1, "step": 29, "quietMilliseconds": 6100},
+    }
+    done = await (await failed(status=status)).run()
+    assert done.out.startswith("first failure: pod train-big-job-0-2 was silent first: at step 29, quiet for 6.1 s")
+    assert done.texts[2:6] == ["step 0 of 2", "step 1 of 2", "step 2 of 2", "late of 2"]
+
+
 async def test_containers_that_started_in_the_second_of_the_failure_are_of_the_next_epoch() -> None:
     """The status has whole seconds, and a restart takes less: neither their marks nor their words come before it."""
     made = await room()

@@ -44,8 +44,8 @@ def test_a_guard_that_started_no_worker_does_not_train() -> None:
         ["train-workers-0-1"],
     )
     text = text_of(explanation_of(state, pods))
-    assert "all 2 Pods are at epoch 2; the workers of 1 Pod have not started" in text
-    assert "1 Pod: the epoch runs, and the worker has not started" in text
+    assert "all 2 Pods are at epoch 2; kubelet does not report the workers of 1 yet" in text
+    assert "1 Pod: the epoch runs, and kubelet does not report its worker yet" in text
     assert "kubectl logs train-workers-0-1" in text
     assert "it trains" not in text
     assert "Nothing keeps it from training" not in text

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
+from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.goodput import RestartCost
 from inplace.controller.spec.restart_history import (
     BYTES_MAX,
@@ -137,6 +139,24 @@ def test_the_history_is_bounded(entries: list[PastRestart]) -> None:
         assert len(history) <= ENTRIES_MAX
         assert len(msgspec.json.encode(fields_of(history))) <= BYTES_MAX
         assert history[-1] == entry
+
+
+HUNG = FurthestBehind(("q",), 1, LastProgress(29, 6.0), "n2")
+TIED = FurthestBehind(("q", "p"), 2, LastProgress(30, 6.0), "n2")
+
+
+@pytest.mark.parametrize(
+    ("silent", "kept"),
+    [(HUNG, ("q", "n2", "Stalled", 29)), (TIED, ("", "", "", 30)), (None, ("", "", "", None))],
+)
+def test_a_hang_is_that_of_the_pod_that_was_silent_first(
+    silent: FurthestBehind | None, kept: tuple[str, str, str, int | None]
+) -> None:
+    """The Pod that told of it may be any of those that wait; where steps cannot tell, nobody is named."""
+    failure = {"pod": "p", "node": "n1", "reason": "Stalled", "message": "silent for 6 s at step 30"}
+    entry = {"epoch": 2, "trigger": "stalled", "startedAt": "2026-01-01T00:00:00.5Z", "firstFailure": failure}
+    past = past_restart(entry, silent)
+    assert (past.pod, past.node, past.reason, past.last_step) == kept
 
 
 @pytest.mark.parametrize("spoiled", [None, 7, "x", {}, [7], [{"epoch": "two"}], [{"epoch": 0}]])

@@ -30,11 +30,15 @@ def test_the_fold_is_what_sorting_them_all_says(progresses: list[LastProgress]) 
     silence = LastSteps()
     pods = {f"p{number:02}": progress for number, progress in enumerate(progresses)}
     for pod, progress in pods.items():
-        silence.note(pod, progress)
+        silence.note(pod, f"node-of-{pod}", progress)
     steps = [progress.step for progress in progresses if progress.step is not None]
     lowest = [pod for pod, progress in pods.items() if progress.step == min(steps, default=None)]
     lowest.sort(key=lambda pod: (-pods[pod].quiet_s, pod))
-    expected = FurthestBehind(tuple(lowest[:NAMED_MAX]), len(lowest), pods[lowest[0]]) if lowest else None
+    expected = (
+        FurthestBehind(tuple(lowest[:NAMED_MAX]), len(lowest), pods[lowest[0]], f"node-of-{lowest[0]}")
+        if lowest
+        else None
+    )
     assert silence.result() == expected
 
 
