@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
-
-from rich.table import Table
 
 from inplace.cli.connection import Target, connected
 from inplace.cli.group.read import read_jobset
@@ -14,7 +12,7 @@ from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.status.listing import phase_of_status
 from inplace.cli.terminal.moments import count_text, duration_text
-from inplace.cli.terminal.screen import Output, print_data, run_command, show
+from inplace.cli.terminal.screen import Output, print_data, run_command
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -29,7 +27,8 @@ NO_FIELD: Final = (
     f"its status has no {FIELD}: the controller or the CustomResourceDefinition is older than this command. Update "
     f"both ({CRD_CURE}); restarts from then on are kept"
 )
-COLUMNS: Final = ("EPOCH", "BEGAN (UTC)", "TOOK", "AT STEP", "COST", "WHY")
+COLUMNS: Final = ("EPOCH", "BEGAN (UTC)", "TOOK", "AT STEP", "COST")
+INDENT: Final = 7  # of the reason
 
 
 def run_history(name: str, target: Target, *, output: Output) -> int:
@@ -42,7 +41,7 @@ def run_history(name: str, target: Target, *, output: Output) -> int:
         if output != "table":
             print_data(data, output)
         elif data["restarts"]:
-            show(history_picture(data["restarts"]))
+            print(*history_lines(data["restarts"]), sep="\n")
             if words := repeats_text(history_of(raw.get("status") or {})):
                 print(words)
         if lines:
@@ -102,22 +101,27 @@ def past_data(past: PastRestart) -> PastRestartFields:
     }
 
 
-def history_picture(rows: Iterable[PastRestartFields]) -> Table:
-    """Return the table of what `past_data` returned."""
-    table = Table(box=None, pad_edge=False)
-    for name in COLUMNS:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        epoch = str(row["epoch"]) + (f" of {row['scope']}" if row["scope"] else "")
-        took = duration_text(row["seconds"]) if row["seconds"] is not None else "never came"
+def history_lines(rows: Iterable[PastRestartFields]) -> Iterator[str]:
+    """Yield what `past_data` returned: a line with the numbers of each restart, below it the reason."""
+    rows = list(rows)
+    table = [COLUMNS, *map(_numbers, rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    texts = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+    yield texts[0]
+    for row, text in zip(rows, texts[1:], strict=True):
         why = TRIGGERS.get(row["trigger"], row["trigger"])
         why += f" (request {row['request']})" if row["request"] else ""
         why += f": {failure_text(row['firstFailure'])}" if row["firstFailure"] else ""
-        step = "-" if row["lastStep"] is None else f"{row['lastStep']:,}"
-        began = row["startedAt"].replace("T", " ").removesuffix("Z")
-        cells = (epoch, began, took, step, _cost(row), why)
-        table.add_row(*map(one_line, cells))
-    return table
+        yield text
+        yield f"{' ' * INDENT}{one_line(why)}"
+
+
+def _numbers(row: PastRestartFields) -> tuple[str, ...]:
+    epoch = str(row["epoch"]) + (f" of {row['scope']}" if row["scope"] else "")
+    took = duration_text(row["seconds"]) if row["seconds"] is not None else "never came"
+    step = "-" if row["lastStep"] is None else f"{row['lastStep']:,}"
+    began = row["startedAt"].replace("T", " ").removesuffix("Z")
+    return tuple(map(one_line, (epoch, began, took, step, _cost(row))))
 
 
 def _cost(row: PastRestartFields) -> str:

@@ -11,10 +11,9 @@ import pytest
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import explain
-from inplace.cli.status.history import history_data, history_picture, repeats_text, why_empty
+from inplace.cli.status.history import history_data, history_lines, repeats_text, why_empty
 from inplace.cli.status.restart import request_restart
 from inplace.cli.status.timeline import past_timeline, timeline_lines, timeline_title
-from inplace.cli.terminal.console import VisibleConsole
 from inplace.common.wire import names as wire
 from inplace.controller.spec.restart_history import FIELD, PastRestart, fields_of, history_of
 from inplace.simulator.cluster.cluster import Cluster
@@ -36,13 +35,10 @@ KEPT = (
 )  # fmt: skip
 
 
-def shown(*kept: PastRestart, columns: int = 150) -> str:
+def shown(*kept: PastRestart) -> str:
     """Return the lines that the command prints of these restarts."""
     raw = jobset(4, status=wire.status_of_epochs(5, 4) | {FIELD: fields_of(kept)})
-    console = VisibleConsole(width=columns)
-    with console.capture() as captured:
-        console.print(history_picture(history_data(raw)["restarts"]))
-    lines = [line.rstrip() for line in captured.get().splitlines()]
+    lines = history_lines(history_data(raw)["restarts"])
     return "\n".join([*lines, *filter(None, [repeats_text(kept)])])
 
 
