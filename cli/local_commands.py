@@ -72,7 +72,9 @@ def demo(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask before the commands of --file run on this machine.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Decides which workers die; with --runtime model, everything.")] = 1,
+    seed: Annotated[
+        int, typer.Option(help="Selects the workers that die; with --runtime model, all random choices.")
+    ] = 1,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the cluster running and print its KUBECONFIG.")] = False,
     compare: Annotated[

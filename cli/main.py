@@ -121,26 +121,24 @@ def logs(
         bool,
         typer.Option(
             "--first-failed",
-            help="The last 200 lines of the Pod that failed first, then what the others said in the second before. "
+            help="The last 200 lines of the Pod that failed first, then the others' lines of the second before. "
             "This is the default after a failure.",
         ),
     ] = False,
     everything: Annotated[bool, typer.Option("--all", help="All lines, also after a failure.")] = False,
-    epoch: Annotated[
-        int | None, typer.Option(min=1, max=2**31 - 1, metavar="N", help="Lines of epoch N alone.")
-    ] = None,
+    epoch: Annotated[int | None, typer.Option(min=1, max=2**31 - 1, metavar="N", help="Only lines of epoch N.")] = None,
     rank: Annotated[
         list[str] | None,
-        typer.Option(metavar="RANKS", help="Lines of these Pods alone, such as 3, 0-7 or 0-7,12."),
+        typer.Option(metavar="RANKS", help="Only lines of these Pods, such as 3, 0-7 or 0-7,12."),
     ] = None,
     grep: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Lines in which a regular expression is found alone.")
+        str | None, typer.Option(metavar="REGEX", help="Only lines that match a regular expression.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Lines of the last 30s, 10m or 1h30m alone.")
+        str | None, typer.Option(metavar="DURATION", help="Only lines of the last 30s, 10m or 1h30m.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, over restarts and new Pods.")
+        bool, typer.Option("--follow", "-f", help="Print new lines as they come, also after restarts and of new Pods.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each line.")] = False,
     namespace: NamespaceOption = None,
@@ -172,7 +170,7 @@ def stacks(
     jobset: JobSetName,
     rank: Annotated[
         list[str] | None,
-        typer.Option(metavar="RANKS", help="Of these Pods alone, such as 3, 0-7 or 0-7,12."),
+        typer.Option(metavar="RANKS", help="Only ranks of these Pods, such as 3, 0-7 or 0-7,12."),
     ] = None,
     last: Annotated[
         bool,
@@ -186,8 +184,9 @@ def stacks(
 ) -> None:
     """Print where every rank is now.
 
-    Equal stacks are one group; the few that differ come first. Ranks that import inplace answer by themselves. Others
-    are looked at by py-spy where it is there, else through the kernel. No rank ends or stops because it is asked.
+    Equal stacks are one group, and the ranks that differ come first. Ranks that import inplace write their own stacks.
+    py-spy reads the stacks of other ranks. Without py-spy their place in the kernel is shown. The request ends or stops
+    no rank.
     """
     from inplace.cli.logs.logs import chosen_ranks
     from inplace.cli.stacks.stacks import StacksOptions, run_stacks
@@ -247,14 +246,14 @@ def timeline(
 def restart(
     jobset: JobSetName,
     wait: Annotated[bool, typer.Option("--wait", help="Return when every Pod has reached the next epoch.")] = False,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds after which --wait gives up.")] = 600,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds after which --wait fails.")] = 600,
     save: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=3600,
             metavar="SECONDS",
-            help="Let the workers save first, for at most SECONDS; they end by themselves.",
+            help="Let the workers save and end first, for at most SECONDS.",
         ),
     ] = None,
     namespace: NamespaceOption = None,
@@ -263,7 +262,7 @@ def restart(
 ) -> None:
     """Restart a JobSet in place now.
 
-    This does not count against maxRestarts.
+    This restart does not count towards maxRestarts.
     """
     from inplace.cli.status.restart import run_restart
 

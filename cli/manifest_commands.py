@@ -34,21 +34,21 @@ def inject(
     barrier: Annotated[
         Literal["guard", "probe"],
         typer.Option(
-            help="Sidecar mode: what holds the worker back. guard: a parent process of the worker, which also tells at "
-            "once how it ended. probe: the agent's startup probe."
+            help="Sidecar mode: how the worker waits for its group. guard: below a parent process, which also reports "
+            "its exit at once. probe: by the agent's startup probe."
         ),
     ] = "guard",
     restart: Annotated[
         Literal["containers", "process"] | None,
         typer.Option(
-            help="With guards: what a group restart starts anew. process: the worker's process, by its guard (the "
-            "default). containers: all, by kubelet. Written into the JobSet as the annotation inplace.dev/restart."
+            help="With guards: the scope of a group restart in a Pod. process: the guard restarts the worker's process "
+            "(the default). containers: kubelet restarts all containers. Sets the annotation inplace.dev/restart."
         ),
     ] = None,
     restart_rule: Annotated[
         Literal["on", "off"],
         typer.Option(
-            help="Supervisor mode: kubelet starts the container anew when its worker fails again and again. off: no "
+            help="Supervisor mode: kubelet recreates the container when its worker fails again and again. off: no "
             "restartPolicyRules, for Kubernetes before 1.35."
         ),
     ] = "on",
@@ -60,10 +60,10 @@ def inject(
     ] = None,
     before_announce_unanswered: Annotated[
         Literal["join", "leave"] | None,
-        typer.Option(help="What a Pod does whose check hangs or cannot be run [default: join]."),
+        typer.Option(help="Whether a Pod joins if its check hangs or cannot run [default: join]."),
     ] = None,
     save_within: Annotated[
-        int, typer.Option(min=0, max=3600, help="Seconds for workers to save before a planned stop; 0: not asked.")
+        int, typer.Option(min=0, max=3600, help="Seconds for workers to save before a planned stop; 0: off.")
     ] = 0,
     fence_after: Annotated[
         str | None,
@@ -73,30 +73,32 @@ def inject(
     ] = None,
     bad_nodes: Annotated[
         str | None,
-        typer.Option(metavar="FAILURES/SECONDS[/PERCENT]", help="When new Pods avoid a node, such as 2/3600."),
+        typer.Option(
+            metavar="FAILURES/SECONDS[/PERCENT]", help="Failures after which new Pods avoid a node, such as 2/3600."
+        ),
     ] = None,
     spares: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Placeholder Pods that hold room for replaced Pods, up to the group's."),
+        typer.Option(
+            metavar="N", min=0, help="Placeholder Pods that hold room for replacement Pods, up to the group's number."
+        ),
     ] = None,
     clean: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH|ipc|off", help="What is removed after each run, beside the worker's /dev/shm."),
+        typer.Option(metavar="PATH|ipc|off", help="Path to clear after each run, beside the worker's /dev/shm."),
     ] = None,
     worker: Annotated[
         list[str] | None,
         typer.Option("--worker", help="Name of the worker's container, if there are several containers."),
     ] = None,
     service_account: Annotated[
-        str | None, typer.Option(help="Account of Pods that name none [default: inplace-agent].")
+        str | None, typer.Option(help="Account of Pods without one [default: inplace-agent].")
     ] = None,
     rbac: Annotated[
         Literal["both", "none", "only"],
-        typer.Option(help="Print the agents' account and rights before the manifest (both), not at all, or alone."),
+        typer.Option(help="Agents' account and rights: print them before the manifest (both), not at all, or alone."),
     ] = "both",
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
-    ] = "default",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of JobSets without one.")] = "default",
     exit_code: Annotated[
         int | None, typer.Option(min=1, max=255, help="Exit code with which the agent restarts its Pod [default: 88].")
     ] = None,
@@ -160,9 +162,7 @@ def lint(
     kubeconfig: Annotated[
         str | None, typer.Option(help="Path of the kubeconfig [default: $KUBECONFIG, then ~/.kube/config].")
     ] = None,
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Namespace of JobSets that name none.")
-    ] = "default",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of JobSets without one.")] = "default",
 ) -> None:
     """Check a JobSet manifest.
 

@@ -38,9 +38,7 @@ def history(
 def report(
     selector: Annotated[
         str | None,
-        typer.Option(
-            "--selector", "-l", metavar="LABELS", help="JobSets with these labels alone, such as team=vision."
-        ),
+        typer.Option("--selector", "-l", metavar="LABELS", help="Only JobSets with these labels, such as team=vision."),
     ] = None,
     all_namespaces: Annotated[
         bool, typer.Option("--all-namespaces", "-A", help="The JobSets of all namespaces.")
