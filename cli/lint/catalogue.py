@@ -107,7 +107,7 @@ RULES: Final[Mapping[str, LintRule]] = {
     ),
     "host-network": _warning("two Pods on one node cannot both listen on the barrier's port"),
     "active-deadline": _warning(
-        "restarts that recreate Jobs begin this time anew, restarts in place do not: it bounds the whole run"
+        "restarts that recreate Jobs begin this time again, restarts in place do not: it bounds the whole run"
     ),
     "init-not-repeatable": _warning(
         "a restart in place runs init containers again over kept volumes; one that fails then ends the Pod"

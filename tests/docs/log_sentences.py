@@ -81,7 +81,7 @@ SENTENCES: Final = {
     ),
     "leadership_lost": "another replica may lead: this one writes nothing any more, and ends",
     "leadership_not_acquired": "the Lease could not be read or written, and is tried again",
-    "leadership_not_released": "it could not; the Lease runs out by itself",
+    "leadership_not_released": "it could not; the Lease expires",
     "leadership_not_renewed": "the same for the leader: for how many seconds it still leads",
     "leadership_released": "the leader gave its Lease back at its end, so that another replica leads at once",
     "leadership_won": "this replica leads now",

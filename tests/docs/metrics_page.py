@@ -58,7 +58,7 @@ _VALUES: Final = """
 |---|---|
 """
 _TRIGGERS: Final[dict[Trigger, str]] = {
-    Trigger.WORKER_EXIT: "a container failed, or a Pod announced the next epoch by itself",
+    Trigger.WORKER_EXIT: "a container failed, or a Pod announced the next epoch without a request",
     Trigger.STALLED: "a worker hangs, as its agent told ([hangs.md](hangs.md))",
     Trigger.POD_LOST: "a Pod was deleted or evicted, or its node is gone",
     Trigger.COMPLETED_EARLY: "a worker completed, then one that went on failed; the failure names the first",

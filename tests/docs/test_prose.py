@@ -22,12 +22,18 @@ _CODE: Final = re.compile(r"```.*?```|`[^`\n]*`|^    [^\n]*$|\]\([^)\s]*\)", re.
 _HIDES_THE_SUBJECT: Final = re.compile(
     r"\b(nobody|somebody|anybody|whoever|whom|so many|(?:that|those|one) who (?:is|are))\b", re.IGNORECASE
 )
+_UNUSUAL: Final = re.compile(r"\b(anew|by itself|by themselves|as ever|of yours)\b", re.IGNORECASE)  # better: again
 GLOSSARY_WORDS_MAX: Final = 40
 
 
 def found(text: str) -> list[str]:
     """Return the phrases of a text that hide the subject, without code and link targets."""
     return _HIDES_THE_SUBJECT.findall(_CODE.sub(" ", text))
+
+
+def unusual(text: str) -> list[str]:
+    """Return the phrases of a text for which most readers know a simpler word, without code and link targets."""
+    return _UNUSUAL.findall(_CODE.sub(" ", text))
 
 
 def helps() -> Iterator[tuple[str, str]]:
@@ -45,11 +51,17 @@ def test_a_page_names_its_subjects(page: Path) -> None:
     assert found(page.read_text()) == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_uses_usual_words(page: Path) -> None:
+    """A page says `recreated` and `again` where a translation would say other words."""
+    assert unusual(page.read_text()) == []
+
+
 def test_help_names_its_subjects() -> None:
     """So does the help of each command, and that of the agent."""
     texts = dict(helps())
     assert {"explain", "demo", "inject"} <= set(texts)
-    assert {name: found(text) for name, text in texts.items() if found(text)} == {}
+    assert {name: said for name, text in texts.items() if (said := found(text) + unusual(text))} == {}
     assert found(USAGE) == []
 
 
@@ -75,3 +87,8 @@ def test_a_meaning_is_short() -> None:
 def test_such_a_phrase_is_found(text: str, said: list[str]) -> None:
     """Phrases in sentences are found; names in code, commands and links are not."""
     assert found(text) == said
+
+
+def test_an_unusual_word_is_found() -> None:
+    """In sentences, in any case; not in code."""
+    assert unusual("Anew, and by itself: `anew`.") == ["Anew", "by itself"]
