@@ -67,7 +67,7 @@ def run_inject(
         print(f"inplace inject: {stream.source}: {GENERATED}", file=sys.stderr)
     edited = with_documents(stream, documents, first)
     if not edited.keeps_comments:
-        print(f"inplace inject: {stream.source}: written anew without its comments: its layout", file=sys.stderr)
+        print(f"inplace inject: {stream.source}: rewritten without its comments: its layout", file=sys.stderr)
     is_shown = (diff or not quiet) and len(edited.text.splitlines()) <= DIFF_LINES_MAX
     if (diff or not quiet) and not is_shown:
         note = (

@@ -54,12 +54,12 @@ def check_supervisor(member: Member, agent: Container, group_pods: int) -> Itera
 
 
 def _container_restart(member: Member, agent: Container) -> Iterator[Finding]:
-    """Yield a supervisor without a rule that starts its container anew, or without the exit code of that rule."""
+    """Yield a supervisor without a rule that starts its container again, or without the exit code of that rule."""
     text = agent.values.get(CONTAINER_RESTART)
     if text is None and ExitCode.RESTART_IN_PLACE in final_codes(member.job_spec, agent.name):
         return  # the Pod ends at nearly every failure, and `inject` adds nothing
     if text is None:
-        needed = "the exit code after which kubelet starts the container anew"
+        needed = "the exit code after which kubelet starts the container again"
         fix = "`inplace inject --mode supervisor` adds it, and a rule with action Restart (Kubernetes 1.35)"
         yield Finding("supervisor-restarts", agent.path_of(CONTAINER_RESTART), "nothing", needed, fix)
         return

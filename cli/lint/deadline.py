@@ -1,7 +1,7 @@
 """
 Find time limits of Jobs and Pods that were set for one attempt, and bound a whole run in place. Pure.
 
-A restart that recreates Jobs begins these limits anew. A restart in place keeps the Job and its Pods, and so their
+A restart that recreates Jobs begins these limits again. A restart in place keeps the Job and its Pods, and so their
 limits run on.
 """
 
@@ -17,7 +17,7 @@ _FIELD = "activeDeadlineSeconds"
 
 
 def check_deadlines(member: Member) -> Iterator[Finding]:
-    """Yield limits that restarts in place do not begin anew."""
+    """Yield limits that restarts in place do not begin again."""
     for path, kind, seconds in _limits(member):
         fix = f"allow for the whole run, or remove it; spec.{_FIELD} of the JobSet bounds a run as well"
         found = f"{duration(seconds)} from the {kind}'s start, which go on through every restart in place"
@@ -28,7 +28,7 @@ def deadline_sentence(member: Member) -> str:
     """Say when the Job or the Pods end whatever happens; "" for never."""
     ends = [
         f"Each {kind} ends {duration(seconds)} after its start with the reason DeadlineExceeded; restarts in place do "
-        f"not begin this time anew ({_FIELD})."
+        f"not begin this time again ({_FIELD})."
         for _, kind, seconds in _limits(member)
     ]
     return " ".join(ends)

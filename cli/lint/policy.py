@@ -22,8 +22,8 @@ from inplace.controller.spec.topology import finds_domain
 DONE: Final[Mapping[str, str]] = {
     IN_PLACE: "all workers restart in their Pods",
     REPLACE_POD: "the Pod that failed first is replaced, and the others restart in place",
-    RECREATE_JOB: "the Job of the Pod that failed first is deleted and created anew, and the others restart in place",
-    RECREATE_JOBS: "all Jobs are deleted and created anew",
+    RECREATE_JOB: "the Job of the Pod that failed first is deleted and created again, and the others restart in place",
+    RECREATE_JOBS: "all Jobs are deleted and created again",
 }
 _SCOPES: Final = {
     BY_GROUP: "Each groupName restarts for itself; maxRestarts and the rungs count for all together.",
@@ -117,7 +117,7 @@ def _node_sentences(jobset: JobSet) -> Iterator[str]:
     yield "A Pod whose failure makes its node bad is replaced. If no other node is free, it may return there."
     if any(finds_domain(jobset, job) for job in jobset.replicated_jobs if not job.has_opted_out):
         yield (
-            "A Job with a domain of its own is created anew if a bad node cannot be avoided there: more than "
+            "A Job with its own domain is recreated if a bad node cannot be avoided there: more than "
             f"{jobset.bad_nodes.percent} % of its nodes are bad (one always may be), or the domain has no other node."
         )
 

@@ -175,7 +175,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield Obstacle("ManagedByAnother", text, "look at that controller; ours ignores this JobSet")
     if "Unreadable" in conditions:
         advice = (
-            f"correct the field, or create the JobSet anew where it cannot change: "
+            f"correct the field, or recreate the JobSet if the field is immutable: "
             f"kubectl edit jobset {state.name} -n {state.namespace}"
         )
         yield Obstacle("Unreadable", conditions["Unreadable"]["message"], advice)
@@ -246,8 +246,12 @@ def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     log = log_advice(last.first_failure if last is not None else None, facts.pods, facts.state.namespace)
     for waits, words in crash_loops(facts.state, now_s):
         text = f"{words}; its workers fail without a step of progress"
-        then = f"it tries again by itself; {wire.CRASH_LOOP_BACKOFF} sets how soon" if waits else "it tries right now"
-        yield Obstacle("CrashLoop", text, f"{then}; mend what fails: {log}")
+        then = (
+            f"it tries again without your help; {wire.CRASH_LOOP_BACKOFF} sets how soon"
+            if waits
+            else "it tries again now"
+        )
+        yield Obstacle("CrashLoop", text, f"{then}; correct the cause: {log}")
 
 
 def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:
@@ -267,9 +271,7 @@ def _of_fenced(fenced: Mapping[str, float], now_s: float) -> Iterator[Obstacle]:
         text = (
             f"{count_text(len(fenced), 'Pod')} on a node that does not answer; the lease of its worker ends the worker"
         )
-        advice = (
-            f"wait about {left}, until that is sure ({wire.FENCE_AFTER}); a new leader of the controller counts anew"
-        )
+        advice = f"wait about {left}, until that is sure ({wire.FENCE_AFTER}); a new leader of the controller starts this count again"
         yield Obstacle("Fenced", text, advice, tuple(sorted(fenced)))
 
 

@@ -51,13 +51,15 @@ def why_failed(
     if reason != "ReachedMaxRestarts":
         job = failed_job(state)
         look = f"see what failed (kubectl describe job {job} -n {state.namespace}); " if job else ""
-        return Obstacle(reason or "Failed", message, f"{look}remove the cause, and create the JobSet anew")
+        return Obstacle(reason or "Failed", message, f"{look}remove the cause, and recreate the JobSet")
     last = state.last.first_failure if state.last is not None else None
     cause = f"; the last failure was {failure_text(last)}" if last else ""
     text = f"maxRestarts is {state.allowed}, and one more failure happened{cause}"
     if state.jobset is not None and (again := repeats_text(history_of(state.jobset.status))):
         text += f"; {again} (inplace history {state.name} -n {state.namespace})"
-    advice = f"{log_advice(last, pods, state.namespace)}; mend what ends the workers, and create the JobSet anew"
+    advice = (
+        f"{log_advice(last, pods, state.namespace)}; correct the cause of the workers' end, and recreate the JobSet"
+    )
     return Obstacle(reason, text, advice)
 
 

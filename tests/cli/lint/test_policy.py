@@ -43,7 +43,7 @@ def test_an_escalation_is_told_step_by_step() -> None:
     assert list(policy_sentences(manifest)[:5]) == [
         "After a failure all workers restart in their Pods: up to 3 times in any 6 h.",
         "Beyond that the Pod that failed first is replaced, and the others restart in place: once in any 90 s.",
-        "Beyond that all Jobs are deleted and created anew: once in any 1 d.",
+        "Beyond that all Jobs are deleted and created again: once in any 1 d.",
         "Beyond that the JobSet fails, with the reason RestartLimitExceeded.",
         "After 100 restarts in all (maxRestarts) it fails at the next failure, whatever the windows say.",
     ]
@@ -105,7 +105,7 @@ def test_other_strategies_are_told() -> None:
             "so does the annotation inplace.dev/restart-in-place."
         ),
         "If a Job fails, the rules of the failurePolicy come first; what follows is for Jobs that fit none.",
-        "After a failure all Jobs are deleted and created anew: once in the JobSet's life (maxRestarts).",
+        "After a failure all Jobs are deleted and created again: once in the JobSet's life (maxRestarts).",
         "The next failure fails the JobSet, with the reason ReachedMaxRestarts.",
     )
     manifest["spec"]["failurePolicy"] = {"maxRestarts": 0}
@@ -206,7 +206,7 @@ def test_that_a_job_leaves_its_domain_is_told(strategy: str | None) -> None:
     """Where the scheduler finds a domain for each Job, and bad nodes are asked for."""
     strategies = {} if strategy is None else {"NODE_SELECTOR_STRATEGY": strategy}
     sentences = policy_sentences(annotated(BAD_NODES="2/3600/20", EXCLUSIVE_TOPOLOGY="rack", **strategies))
-    told = [one for one in sentences if one.startswith("A Job with a domain of its own is created anew")]
+    told = [one for one in sentences if one.startswith("A Job with its own domain is recreated")]
     assert bool(told) is (strategy is None)
     assert all("more than 20 % of its nodes are bad (one always may be)" in one for one in told)
 
@@ -289,5 +289,5 @@ def test_the_limit_of_a_run_is_told() -> None:
     job(document)["activeDeadlineSeconds"] = 14400
     assert (
         "Each Job ends 4 h after its start with the reason DeadlineExceeded; restarts in place do not begin this time "
-        "anew (activeDeadlineSeconds)."
+        "again (activeDeadlineSeconds)."
     ) in policy_sentences(document)
