@@ -34,8 +34,8 @@ ADVICE: Final[dict[Why, str]] = {
     Why.RESTARTING: "wait; if this stays, check its node's kubelet: kubectl describe pod {pod}",
     Why.CREATING: "wait; if this stays, check volumes, network and image pull: kubectl describe pod {pod}",
     Why.NO_AGENT: "nothing in the Pod can announce an epoch: the controller has no --agent-image, or --agent-opt-in "
-    "and neither the JobSet nor its namespace says inplace.dev/agent: on, or its Event AgentNotAdded says why; recreate "
-    "the JobSet when inplace lint -f FILE --cluster finds nothing",
+    "and neither the JobSet nor its namespace says inplace.dev/agent: on, or its Event AgentNotAdded says why; "
+    "recreate the JobSet when inplace lint -f FILE --cluster finds nothing",
     Why.SILENT: "wait some seconds; if this stays, read its agent's log (no rights? no API server?): "
     "kubectl logs {pod} --all-containers --ignore-errors",
     Why.AHEAD: "a person wrote the annotation, or the status was lost; if this stays: kubectl delete pod {pod}",

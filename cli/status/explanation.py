@@ -271,7 +271,7 @@ def _of_fenced(fenced: Mapping[str, float], now_s: float) -> Iterator[Obstacle]:
         text = (
             f"{count_text(len(fenced), 'Pod')} on a node that does not answer; the lease of its worker ends the worker"
         )
-        advice = f"wait about {left}, until that is sure ({wire.FENCE_AFTER}); a new leader of the controller starts this count again"
+        advice = f"wait about {left}, until that is sure ({wire.FENCE_AFTER}); a new leader starts this count again"
         yield Obstacle("Fenced", text, advice, tuple(sorted(fenced)))
 
 
