@@ -1,9 +1,9 @@
 """
 A demo with failures that a real Prometheus scrapes, to try the dashboards on.
 
-The embedded cluster with the real controller and real agents: JobSet train loses workers and a Pod and is restarted by
-hand, JobSet wide waits for a Pod that fits nowhere. Beside it, on request, a real kube-apiserver with deploy/apf and a
-small herd that lists, patches and watches, for the panels about the API server.
+The embedded cluster with the real controller and real agents: JobSet train loses workers and a Pod, hangs once, is
+restarted by hand, and finds a node bad; JobSet wide waits for a Pod that fits nowhere. Beside it, on request, a real
+kube-apiserver with deploy/apf and a small herd that lists, patches and watches, for the panels about the API server.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
@@ -23,6 +24,7 @@ from typing import Final
 from grafana.build import RULES
 from grafana.herd import AGENTS, PRIORITY, SERVER
 from grafana.shared import WITHOUT_ESCALATION
+from inplace import examples
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
@@ -38,7 +40,9 @@ STEP_S_MAX: Final = 120.0  # a start or a restart of four Pods takes some second
 TRAINS_S: Final = 6.0  # between failures, so that a rate has samples on both sides
 AGENT_PORT: Final = 8080
 ESCALATION: Final = "InPlace=8/3600"  # room for every failure of the scene, so that each uses it
-STALL_AFTER_S: Final = 60.0  # nobody hangs; but a watchdog sees the steps, which goodput is made of
+BAD_NODES: Final = "2/3600"  # the second failure of the first Pod's worker
+STALL_AFTER_S: Final = 10.0  # longer than a step on a busy machine
+TRAIN: Final = Path(examples.__file__).parent / "train.yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +114,9 @@ async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
 
 
 async def _play(cluster: Cluster, agents: Path, say: Callable[[str], None]) -> None:
-    manifest = read_demo_manifest(None, PODS_OF_TRAIN, len(_FAILURES), "guarded", STALL_AFTER_S)
-    train = next(each for each in manifest.documents if each["kind"] == "JobSet")
-    train["metadata"].setdefault("annotations", {})[wire.ESCALATION] = ESCALATION
+    manifest = read_demo_manifest(TRAIN, PODS_OF_TRAIN, len(_FAILURES), None, STALL_AFTER_S)
+    train = manifest.jobset
+    train["metadata"]["annotations"] |= {wire.ESCALATION: ESCALATION, wire.BAD_NODES: BAD_NODES}
     await cluster.apply(manifest.documents)
     say(f"JobSet train starts with {PODS_OF_TRAIN} Pods")
     await _trains(cluster, 1)
@@ -148,8 +152,9 @@ async def _kill_first(cluster: Cluster) -> None:
     cluster.kill_worker("default", _train_pods(cluster)[0], supervised=True)
 
 
-async def _kill_last(cluster: Cluster) -> None:
-    cluster.kill_worker("default", _train_pods(cluster)[-1], supervised=True)
+async def _stop_last(cluster: Cluster) -> None:
+    pod = _train_pods(cluster)[-1]
+    cluster.kill_worker("default", pod, signal_number=signal.SIGSTOP, supervised=True)
 
 
 async def _delete_pod(cluster: Cluster) -> None:
@@ -163,10 +168,10 @@ async def _ask(cluster: Cluster) -> None:
 
 _FAILURES: Final = (
     ("the worker of the first Pod is killed", _kill_first),
-    ("the worker of the last Pod is killed", _kill_last),
+    ("the worker of the last Pod is stopped, and hangs", _stop_last),
     ("a Pod is deleted", _delete_pod),
     ("somebody asks for a restart", _ask),
-    ("the worker of the first Pod is killed once more", _kill_first),
+    ("the worker of the first Pod is killed once more: its node is bad", _kill_first),
 )
 
 
