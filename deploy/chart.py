@@ -241,7 +241,7 @@ TABLE: Final = (
     Template("overlays/taints/taints.yaml", condition="taintBadNodes", namespaces=2),
     Template("overlays/podmonitor/podmonitor.yaml", condition="podMonitor", namespaces=1),
     Template("overlays/servicemonitor/servicemonitor.yaml", condition="serviceMonitor", namespaces=1),
-    Template("overlays/prometheusrule/prometheusrule.yaml", condition="prometheusRule", namespaces=1, has_braces=True),
+    Template("overlays/prometheusrule/prometheusrule.yaml", condition="prometheusRule", namespaces=5, has_braces=True),
 )
 
 

@@ -19,12 +19,13 @@ def controller() -> Board:
         "inplace-controller",
         "inplace / Controller",
         "Is the controller there, is it behind, does it see what happens, and what does it use?",
+        "1h",  # its alerts look at 10 minutes at most: an hour has the moment before, and a point for each scrape
         (shared.CLUSTERS,),
         (
             Row("Is it there?", (shared.leaders(), _replicas(), _versions()), height=4),
             Row("Is it behind?", (_depth(), _waits(), _longest(), _pauses())),
             Row("What it does", (_reconciles(), _durations(), _workers())),
-            Row("Does it see what happens?", (shared.staleness(), _endings(), shared.requests())),
+            Row("Does it see what happens?", (shared.staleness(), shared.requests())),
             Row("What it uses", (_cpu(), _memory(), _oddities())),
         ),
     )
@@ -160,22 +161,6 @@ def _workers() -> Panel:
             Query(f"sum {ours(f'controller_runtime_active_workers{{{CLUSTER}}}')}", "busy"),
             Query(f"sum {ours(f'controller_runtime_max_concurrent_reconciles{{{CLUSTER}}}')}", "there are"),
         ),
-    )
-
-
-def _endings() -> Panel:
-    return Panel(
-        "timeseries",
-        "Watch endings",
-        "By kind and how; closed is the server's ordinary time-out, expired means that the history was too short.",
-        "ops",
-        "InplaceWatchStale",
-        (
-            Query(
-                f"sum by (kind, ending) (rate(inplace_watch_endings_total{{{CLUSTER}}}[{RATE}]))", "{{kind}} {{ending}}"
-            ),
-        ),
-        empty="no watch has ended",
     )
 
 

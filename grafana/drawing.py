@@ -34,8 +34,18 @@ class Box:
     height: float
 
 
-def draw(board: Board, answers: Answers, start_s: float, end_s: float) -> str:
-    """Return a board as SVG."""
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a time axis shows: a range, and the moments in it that are marked (Unix time)."""
+
+    start_s: float
+    end_s: float
+    marks: Sequence[float] = ()
+
+
+def draw(board: Board, answers: Answers, start_s: float, end_s: float, marks: Sequence[float] = ()) -> str:
+    """Return a board as SVG, with a line in each time series at the moments that are marked (Unix time)."""
+    span = Span(start_s, end_s, marks)
     panels = {panel.title: panel for panel in board.panels}
     body = [theme.text(12, 26, board.title, size=18), theme.text(12, 44, board.description, fill=theme.FAINT)]
     bottom = 56.0
@@ -49,13 +59,13 @@ def draw(board: Board, answers: Answers, start_s: float, end_s: float) -> str:
             body.append(theme.text(box.x + 6, box.y + 18, placed["title"], size=13))
         else:
             panel = panels[placed["title"]]
-            body += _panel(panel, box, answers[panel.title], (start_s, end_s))
+            body += _panel(panel, box, answers[panel.title], span)
     width, height = 24.0 * COLUMN, bottom + 8
     background = svg.rect(0.0, 0.0, width, height, theme.BACKGROUND)
     return svg.document(width, height, [background, *body], font_family=theme.FONT)
 
 
-def _panel(panel: Panel, box: Box, found: Sequence[list[Series]], span: tuple[float, float]) -> list[str]:
+def _panel(panel: Panel, box: Box, found: Sequence[list[Series]], span: Span) -> list[str]:
     title = theme.text(box.x + 8, box.y + 16, theme.fitting(panel.title, box.width - 12, 12), size=12)
     frame = [svg.rect(box.x, box.y, box.width, box.height, theme.PANEL), title]
     inner = Box(box.x + 8, box.y + 24, box.width - 16, box.height - 30)
@@ -71,8 +81,6 @@ def _panel(panel: Panel, box: Box, found: Sequence[list[Series]], span: tuple[fl
             return frame + _bars(panel, inner, series)
         case "table":
             return frame + _table(panel, inner, found)
-        case "heatmap":
-            return frame + _heatmap(panel, inner, series, span)
         case "timeseries":
             return frame + _lines(panel, inner, series, span)
 
@@ -142,16 +150,16 @@ class _Axes:
     """Where a time and a value are in a box."""
 
     box: Box
-    span: tuple[float, float]
+    span: Span
     top: float
 
     def at(self, moment: float, value: float) -> tuple[float, float]:
-        start, end = self.span
-        x = self.box.x + (moment - start) / max(end - start, 1.0) * self.box.width
+        seconds = max(self.span.end_s - self.span.start_s, 1.0)
+        x = self.box.x + (moment - self.span.start_s) / seconds * self.box.width
         return x, self.box.y + self.box.height * (1 - value / self.top)
 
 
-def _lines(panel: Panel, box: Box, series: list[Series], span: tuple[float, float]) -> list[str]:
+def _lines(panel: Panel, box: Box, series: list[Series], span: Span) -> list[str]:
     legends = min(len(series), _LEGENDS_MAX)
     plot = Box(box.x + 44, box.y + 4, box.width - 48, box.height - 24 - legends * _LINE)
     layers = (
@@ -161,6 +169,9 @@ def _lines(panel: Panel, box: Box, series: list[Series], span: tuple[float, floa
     limit = panel.limit if panel.limit is not None and panel.limit < 4 * max(tops) else 0.0
     axes = _Axes(plot, span, max(*tops, limit, 0.0) * 1.05 or 1.0)
     drawn = _grid(axes, panel.unit)
+    for moment in span.marks:
+        ends = [axes.at(moment, 0.0), axes.at(moment, axes.top)]
+        drawn.append(svg.polyline(ends, theme.MARK, "1", stroke_dasharray="2 2"))
     for index, (each, under) in enumerate(layers):
         colour = _series_colour(panel, each, index)
         for stretch in _unbroken(each, under):
@@ -170,7 +181,7 @@ def _lines(panel: Panel, box: Box, series: list[Series], span: tuple[float, floa
                 drawn.append(svg.element("polygon", points=edge, fill=colour, fill_opacity="0.45"))
             drawn.append(svg.polyline(above, colour, theme.STROKE))
     if limit:
-        ends = [axes.at(span[0], limit), axes.at(span[1], limit)]
+        ends = [axes.at(span.start_s, limit), axes.at(span.end_s, limit)]
         drawn.append(svg.polyline(ends, theme.RED, theme.STROKE, stroke_dasharray="4 3"))
     y = box.y + box.height - legends * _LINE + 8
     for index, each in enumerate(series[:legends]):
@@ -209,7 +220,7 @@ def _stacked(series: list[Series]) -> list[tuple[Series, tuple[tuple[float, floa
 
 
 def _grid(axes: _Axes, unit: str) -> list[str]:
-    start, end = axes.span
+    start, end = axes.span.start_s, axes.span.end_s
     drawn = []
     for share in (0.0, 0.5, 1.0):
         x, y = axes.at(start, axes.top * share)
@@ -219,31 +230,4 @@ def _grid(axes: _Axes, unit: str) -> list[str]:
         )
     x, y = axes.at(end, 0.0)
     drawn.append(theme.text(x, y + 11, f"{end - start:.0f} s", size=9, fill=theme.FAINT, anchor="end"))
-    return drawn
-
-
-def _heatmap(panel: Panel, box: Box, series: list[Series], span: tuple[float, float]) -> list[str]:
-    """Draw the counts between two neighbouring edges, from Prometheus' cumulative buckets."""
-    ordered = sorted(series, key=lambda each: float(each.labels["le"]))
-    cells: list[tuple[float, int, float]] = []
-    below: dict[float, float] = {}
-    for row, each in enumerate(ordered):
-        cells += [(at, row, value - below.get(at, 0.0)) for at, value in each.points]
-        below = dict(each.points)
-    full = [cell for cell in cells if cell[2] > 0]
-    most = max((count for _, _, count in full), default=1.0)
-    plot = Box(box.x + 44, box.y + 4, box.width - 48, box.height - 24)
-    height = plot.height / len(ordered)
-    width = plot.width / max(len({at for at, _, _ in cells}), 1)
-    axes = _Axes(plot, span, float(len(ordered)))
-    drawn = []
-    for row in range(0, len(ordered), 3):
-        x, y = axes.at(span[0], row + 1)
-        edge = ordered[row].labels["le"]
-        words = with_unit(float(edge), panel.unit) if edge != "+Inf" else edge
-        drawn.append(theme.text(x - 4, y + 4, words, size=9, fill=theme.FAINT, anchor="end"))
-    for at, row, count in full:
-        x, y = axes.at(at, row + 1)
-        opacity = f"{0.25 + 0.75 * count / most:.2f}"
-        drawn.append(svg.rect(x - width / 2, y, width, height, theme.COLOURS[3], fill_opacity=opacity))
     return drawn

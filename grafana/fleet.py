@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from grafana import shared
-from grafana.links import JOBSET_ROW
 from grafana.panels import Board, Panel, Query, Row, amount
-from grafana.promql import BY_JOBSET, JOBSET, RANGE, restarts
+from grafana.promql import BY_JOBSET, JOBSET, RANGE, none_if_absent, restarts
 
 
 def fleet() -> Board:
@@ -14,6 +13,7 @@ def fleet() -> Board:
         "inplace-fleet",
         "inplace / Fleet",
         "All JobSets: which of them train, what the others wait for, who failed first, and what it cost.",
+        "6h",  # the window of the alerts on nodes, hangs and rungs: a board opened from one shows all that it counted
         (*shared.JOBSETS, amount("price", "Price of a Pod-hour", "16.8")),
         (
             Row("Is everything training?", _counts(), height=4),
@@ -21,12 +21,15 @@ def fleet() -> Board:
             Row("What is waited for", (shared.pods_by_state(), _waits())),
             Row("Who failed, and why", (shared.first_failures(), _nodes())),
             Row(
-                "How often, and how long",
-                (shared.restarts_by_trigger(), shared.duration_quantiles(), shared.duration_heatmap()),
+                "When restarting in place is not enough",
+                (shared.escalation_steps(), shared.node_verdicts(), shared.budget()),
             ),
-            Row("When restarting in place is not enough", (shared.escalation_steps(), shared.node_verdicts())),
-            Row("Where the time goes, and what is left", (shared.duration_by_phase(), shared.budget())),
+            Row(
+                "How often, and how long",
+                (shared.restarts_by_trigger(), shared.duration_quantiles(), shared.duration_by_phase()),
+            ),
         ),
+        annotations=(shared.group_restarts(shown=False),),  # a fleet has too many
     )
 
 
@@ -45,7 +48,7 @@ def _counts() -> tuple[Panel, ...]:
             "All their Pods run at the running epoch.",
             "short",
             "InplaceBarrierStuck",
-            (Query(f"count({running} >= ({expected} > 0)) or vector(0)", "train"),),
+            (Query(none_if_absent(f"count({running} >= ({expected} > 0))"), "train"),),
         ),
         Panel(
             "stat",
@@ -53,16 +56,8 @@ def _counts() -> tuple[Panel, ...]:
             "At least one Pod is not running: they start, restart, or wait.",
             "short",
             "InplaceBarrierStuck",
-            (Query(f"count({running} < {expected}) or vector(0)", "do not train"),),
+            (Query(none_if_absent(f"count({running} < {expected})"), "do not train"),),
             limit=1,
-        ),
-        Panel(
-            "stat",
-            "Restarting now",
-            "Group restarts in progress.",
-            "short",
-            "InplaceBarrierStuck",
-            (Query(f"sum(inplace_restart_in_progress{{{JOBSET}}})", "restarting"),),
         ),
         Panel(
             "stat",
@@ -101,7 +96,7 @@ def _table() -> Panel:
             Query(largest("inplace_last_restart_duration_seconds"), "last restart (s)", never),
             Query(f"time() - {largest('inplace_last_restart_timestamp_seconds')}", "ago (s)", never),
         ),
-        link=JOBSET_ROW,
+        names_jobsets=True,
     )
 
 
@@ -119,6 +114,7 @@ def _waits() -> Panel:
             ),
         ),
         limit=120,
+        names_jobsets=True,
     )
 
 
@@ -130,5 +126,5 @@ def _nodes() -> Panel:
         "short",
         "InplaceNodeFailsFirst",
         (Query(f'topk(10, count by (node) (inplace_first_failure_info{{{JOBSET},node!=""}}))', "{{node}}"),),
-        empty="no node has failed first since the controller started",
+        empty="no container failed first in any JobSet's last group restart",
     )

@@ -22,13 +22,14 @@ def herd() -> Board:
         "inplace-herd",
         "inplace / Agent herd",
         "What a group restart asks of agents, kubelets and the API server, which thousands of Pods ask at once.",
+        "30m",  # the window of InplaceRestartSlow; a restart's load lasts seconds, which a longer range hides
         (shared.CLUSTERS,),
         (
-            Row("Pods, as their agents announced it", (_phases(), _slowest(), _starts())),
-            Row("Agents that are scraped", (_agent_requests(), _agent_retries(), _watch_endings())),
+            Row("Pods, as their agents announced it", (_phases(), _slowest())),
+            Row("Agents that are scraped", (_agent_requests(), _agent_retries())),
             Row("API server: what the herd asks", (_server_requests(), _server_latency(), _watchers())),
             Row("API server: priority level inplace-agents", (_queue(), _queue_wait(), _rejected())),
-            Row("API server: what a status write costs", (_watch_bytes(), shared.requests(), _conflicts())),
+            Row("API server: what a status write costs", (_watch_bytes(), shared.requests())),
         ),
     )
 
@@ -58,18 +59,6 @@ def _slowest() -> Panel:
     )
 
 
-def _starts() -> Panel:
-    only = f'{CLUSTER},phase="view"'
-    return Panel(
-        "heatmap",
-        "Agents' starts: process to view",
-        "From the start of the process to the view from which it chose its epoch, the slot of a large group included.",
-        "s",
-        "InplaceApiThrottled",
-        (Query(f"sum by (le) (increase({POD_PHASES}_bucket{{{only}}}[{RATE}]))", "{{le}}"),),
-    )
-
-
 def _agent_requests() -> Panel:
     return Panel(
         "timeseries",
@@ -95,18 +84,6 @@ def _agent_retries() -> Panel:
             Query(f"sum(inplace_agent_retries_total{{{CLUSTER}}})", "tried again", empty="nothing was tried again"),
         ),
         empty=AGENTS,
-    )
-
-
-def _watch_endings() -> Panel:
-    return Panel(
-        "timeseries",
-        "Agents: watch endings",
-        "By cause; closed is the server's ordinary time-out.",
-        "short",
-        "InplaceWatchStale",
-        (Query(f"sum by (cause) (inplace_agent_watch_endings_total{{{CLUSTER}}})", "{{cause}}"),),
-        empty=f"no agent's watch has ended, or {AGENTS}",
     )
 
 
@@ -190,15 +167,16 @@ def _queue_wait() -> Panel:
 
 
 def _rejected() -> Panel:
-    expr = f"sum by (reason) (rate(apiserver_flowcontrol_rejected_requests_total{{{_LEVEL}}}[{RATE}]))"
+    rejected = f"sum(rate(apiserver_flowcontrol_rejected_requests_total{{{_LEVEL}}}[{RATE}]))"
+    none = f"0 * sum(apiserver_flowcontrol_current_limit_seats{{{_LEVEL}}})"
     return Panel(
         "timeseries",
         "Rejected",
         "Requests of the agents that were answered 429. The agents send them again later; the restart takes longer.",
         "reqps",
         "InplaceApiThrottled",
-        (Query(expr, "{{reason}}"),),
-        empty="nothing was rejected, or the API server's metrics are not in this Prometheus",
+        (Query(f"{rejected} or {none}", "rejected"),),
+        empty=PRIORITY,
     )
 
 
@@ -212,22 +190,4 @@ def _watch_bytes() -> Panel:
         "InplaceApiThrottled",
         (Query(f"sum(rate(apiserver_watch_events_sizes_sum{{{only}}}[{RATE}]))", "bytes"),),
         empty=SERVER,
-    )
-
-
-def _conflicts() -> Panel:
-    return Panel(
-        "timeseries",
-        "Controller: lost races",
-        "Status writes that met a newer version, and watches that ended, by how.",
-        "short",
-        "InplaceApiThrottled",
-        (
-            Query(f"sum(rate(inplace_api_conflicts_total{{{CLUSTER}}}[{RATE}]))", "conflicts"),
-            Query(
-                f"sum by (kind, ending) (rate(inplace_watch_endings_total{{{CLUSTER}}}[{RATE}]))",
-                "{{kind}} {{ending}}",
-                empty="no watch has ended",
-            ),
-        ),
     )

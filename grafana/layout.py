@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from grafana.panels import DATASOURCE_VARIABLE, LINKS, Board, Json, Row
+from grafana.panels import DATASOURCE_VARIABLE, LINKS, REFRESH, Board, Json, Row
 
 _WIDTH: Final = 24  # Grafana's grid has 24 columns
 
@@ -20,8 +20,8 @@ def render(board: Board) -> Json:
         "schemaVersion": 39,
         "editable": True,
         "graphTooltip": 1,  # one crosshair for all panels, to compare one moment
-        "refresh": "10s",
-        "time": {"from": "now-1h", "to": "now"},
+        "refresh": REFRESH,
+        "time": {"from": f"now-{board.since}", "to": "now"},
         "timezone": "browser",
         "links": LINKS,
         "annotations": {"list": list(board.annotations)},

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Final
 
 DOCS_URL: Final = "http://127.0.0.1:8000"
-JOBSET_ROW: Final = (  # from a row of a table that has these two labels
-    "/d/inplace-jobset?${datasource:queryparam}&${cluster:queryparam}&${__url_time_range}"
-    "&var-namespace=${__data.fields.namespace}&var-jobset=${__data.fields.jobset}"
-)
+_JOBSET: Final = "/d/inplace-jobset?${datasource:queryparam}&${cluster:queryparam}&${__url_time_range}"
+JOBSET_ROW: Final = f"{_JOBSET}&var-namespace=${{__data.fields.namespace}}&var-jobset=${{__data.fields.jobset}}"
+JOBSET_SERIES: Final = f"{_JOBSET}&var-namespace=${{__field.labels.namespace}}&var-jobset=${{__field.labels.jobset}}"
+"""From a row of a table, and from a series, that have these two labels: data source, cluster and range go along."""
 
 
 def runbook_url(alert: str) -> str:

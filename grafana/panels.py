@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from grafana.links import DOCS_URL, runbook_url
+from grafana.links import DOCS_URL, JOBSET_ROW, JOBSET_SERIES, runbook_url
 
 Json = dict[str, Any]
-Kind = Literal["timeseries", "stat", "heatmap", "table", "bargauge"]
+Kind = Literal["timeseries", "stat", "table", "bargauge"]
 
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 NO_DATA: Final = "no data: does Prometheus scrape the controller?"  # where there must be some
+REFRESH: Final = "30s"  # how often Prometheus usually scrapes: more often shows the same samples, and costs queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Query:
 
     Args:
         legend: Grafana's format, "{{label}}"; of a table the column's title.
-        empty: why it may return nothing; "" says that it must return something wherever a JobSet was restarted.
+        empty: why it may return nothing while the panel's other queries do not; "" when it may not.
     """
 
     expr: str
@@ -41,10 +42,10 @@ class Panel:
     Args:
         unit: a Grafana unit id ("s", "short", "reqps", "bytes", "percentunit").
         runbook: the alert whose page says what to do about what is seen here.
-        empty: why no query of it needs to return anything; shown in place of the data.
+        empty: why all its queries may return nothing where all is well; shown in place of the data.
         limit: where the line is drawn that should not be crossed.
         stacked: the series are parts of a whole.
-        link: of a table: where a row leads, see `links`.
+        names_jobsets: each row or series is of one JobSet, and leads to its board.
         colours: of series, by the name that the legend gives them; the others get whatever comes next.
     """
 
@@ -57,12 +58,8 @@ class Panel:
     empty: str = ""
     limit: float | None = None
     stacked: bool = False
-    link: str = ""
+    names_jobsets: bool = False
     colours: Mapping[str, str] = field(default_factory=dict)
-
-    def may_be_empty(self, query: Query) -> str:
-        """Return why a query may return nothing, "" when it may not."""
-        return query.empty or self.empty
 
     def render(self) -> Json:
         """Return the panel as Grafana reads it, without its place."""
@@ -82,14 +79,13 @@ class Panel:
         return panel
 
     def _target(self, query: Query, index: int) -> Json:
-        shape = {"table": "table", "heatmap": "heatmap"}.get(self.kind, "time_series")
         at_once = self.kind in ("table", "stat", "bargauge")
         return {
             "refId": chr(ord("A") + index),
             "datasource": DATASOURCE,
             "expr": query.expr,
             "legendFormat": query.legend,
-            "format": shape,
+            "format": "table" if self.kind == "table" else "time_series",
             "instant": at_once,
             "range": not at_once,
         }
@@ -105,8 +101,9 @@ class Panel:
                 defaults["custom"]["stacking"] = {"mode": "normal", "group": "A"}
             if self.limit is not None:
                 defaults["custom"]["thresholdsStyle"] = {"mode": "line"}
-        if self.link:
-            defaults["links"] = [{"title": "Open", "url": self.link}]
+        if self.names_jobsets:
+            url = JOBSET_ROW if self.kind == "table" else JOBSET_SERIES
+            defaults["links"] = [{"title": "Open the JobSet's board", "url": url}]
         return defaults
 
     def _overrides(self) -> list[Json]:
@@ -122,8 +119,6 @@ class Panel:
         match self.kind:
             case "timeseries":
                 return {"legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"]}}
-            case "heatmap":
-                return {"calculate": False, "yAxis": {"unit": self.unit}, "cellGap": 1}
             case "stat":
                 return {"reduceOptions": {"calcs": ["lastNotNull"]}, "textMode": "auto", "graphMode": "none"}
             case "bargauge":
@@ -163,6 +158,7 @@ class Board:
 
     Args:
         uid: fixed, for links lead here.
+        since: how long the range is at first, as Grafana writes it: "6h".
         variables: see `variable` and `amount`, in the order in which they depend on each other.
         annotations: what is marked on every time axis, see `mark`.
     """
@@ -170,6 +166,7 @@ class Board:
     uid: str
     title: str
     description: str
+    since: str
     variables: tuple[Json, ...]
     rows: tuple[Row, ...]
     annotations: tuple[Json, ...] = ()
@@ -203,14 +200,18 @@ def amount(name: str, label: str, value: str) -> Json:
     return {"name": name, "label": label, "type": "textbox", "query": value, "current": current, "options": [current]}
 
 
-def mark(name: str, expr: str, title: str, text: str) -> Json:
-    """Return an annotation at the moments (Unix milliseconds) that are the values of `expr`."""
+def mark(name: str, expr: str, title: str, text: str, *, shown: bool) -> Json:
+    """Return an annotation at the moments (Unix milliseconds) that are the values of `expr`.
+
+    It is `shown` at first or not; a switch at the top of the board changes that.
+    """
     return {
         "name": name,
         "datasource": DATASOURCE,
-        "enable": True,
+        "enable": shown,
         "iconColor": "orange",
         "expr": expr,
+        "step": "60s",
         "titleFormat": title,
         "textFormat": text,
         "useValueForTime": True,
@@ -232,5 +233,6 @@ LINKS: Final[list[Json]] = [
         "keepTime": True,
         "asDropdown": False,
     },
+    {"title": "On call", "type": "link", "url": f"{DOCS_URL}/on-call.html", "targetBlank": True},
     {"title": "What answers what", "type": "link", "url": f"{DOCS_URL}/observability.html", "targetBlank": True},
 ]

@@ -17,7 +17,7 @@ from grafana.build import BOARDS, FOLDER
 from grafana.drawing import draw
 from grafana.panels import Board
 from grafana.series import Series, read
-from testbed.grafana.evaluate import ask, program
+from testbed.grafana.evaluate import ask, marks, program
 from testbed.grafana.scene import Played, scene
 
 _OF_ONE: Final = {"inplace-jobset": "train"}  # boards that are looked at with one JobSet chosen
@@ -35,7 +35,8 @@ async def _draw(path: str, folder: Path, *, with_api_server: bool) -> None:
         for board in (build() for build in BOARDS):
             chosen = replace(played, jobset=_OF_ONE.get(board.uid, played.jobset))
             file = folder / f"{board.uid}.svg"
-            file.write_text(draw(board, await _answers(chosen, board), played.start_s, played.end_s))
+            marked = [mark.at_s for mark in await marks(chosen, board)] if board.uid in _OF_ONE else []
+            file.write_text(draw(board, await _answers(chosen, board), played.start_s, played.end_s, marked))
             print(file)
 
 

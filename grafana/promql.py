@@ -58,9 +58,17 @@ def counted(counter: str, window: str) -> str:
     return f"((increase({counter}[{window}]) and {counter} offset {window}) or {counter})"
 
 
+def none_if_absent(expr: str) -> str:
+    """Return 0 where an expression without labels is empty but there are JobSets.
+
+    `or vector(0)` would also say 0 when Prometheus reaches no controller, which looks as if all were well.
+    """
+    return f"({expr} or 0 * sum(inplace_pods_expected{{{JOBSET}}}))"
+
+
 def lost_seconds() -> str:
-    """Return how many Pod-seconds group restarts took from training in the board's range."""
-    return f"sum({counted(f'inplace_lost_pod_seconds_total{{{JOBSET}}}', RANGE)})"
+    """Return how many Pod-seconds group restarts took from training in the board's range: 0 where nothing restarted."""
+    return none_if_absent(f"sum({counted(f'inplace_lost_pod_seconds_total{{{JOBSET}}}', RANGE)})")
 
 
 def lost_share() -> str:

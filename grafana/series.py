@@ -37,11 +37,12 @@ def read(query: Query, answer: list[Any]) -> list[Series]:
         values = series["values"] if "values" in series else [series["value"]]
         points = tuple((float(at), number) for at, text in values if math.isfinite(number := float(text)))
         if points:
-            found.append(Series(_legend(query.legend, labels), labels, points))
+            found.append(Series(legend(query.legend, labels), labels, points))
     return found
 
 
-def _legend(pattern: str, labels: dict[str, str]) -> str:
+def legend(pattern: str, labels: dict[str, str]) -> str:
+    """Return a text with labels in it, as Grafana writes it; an absent label is empty."""
     return re.sub(r"\{\{(\w+)\}\}", lambda name: labels.get(name[1], ""), pattern).strip(" /")
 
 

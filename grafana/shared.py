@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from grafana.panels import Json, Panel, Query, variable
+from grafana.panels import Json, Panel, Query, mark, variable
 from grafana.promql import (
     BY_JOBSET,
     CLUSTER,
@@ -27,6 +27,7 @@ _STATES: Final = {
     "expected": "#8e8e9c",
 }
 PROMISE_S: Final = 10.0  # a group restart in place at 5,000 Pods
+_FAILURE: Final = "pod, node, container, reason, exit_code"
 _FINISHED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="finished"}}'
 _EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}'
 QUIET: Final = "no group restart in this range"
@@ -38,6 +39,27 @@ JOBSETS: Final[tuple[Json, ...]] = (
     variable("namespace", "Namespace", f"label_values(inplace_pods_expected{{{CLUSTER}}}, namespace)"),
     variable("jobset", "JobSet", f'label_values(inplace_pods_expected{{{CLUSTER},namespace=~"$namespace"}}, jobset)'),
 )
+
+
+def group_restarts(*, shown: bool) -> Json:
+    """Return the marks of the group restarts: when each ended, and what failed first in it.
+
+    Time and failure come from one entry of the JobSet's status, so they belong together at every moment. The trigger is
+    the label of a counter alone, and would not. Grafana writes a label's name where the label is absent, so the texts
+    are joined here, where an absent label is empty.
+    """
+    ended = f"max by ({BY_JOBSET}) (inplace_last_restart_timestamp_seconds{{{JOBSET}}})"
+    failed = f"max by ({BY_JOBSET}, {_FAILURE}) (topk by ({BY_JOBSET}) (1, inplace_first_failure_info{{{JOBSET}}}))"
+    otherwise = f'label_replace({ended}, "pod", "no failure known", "", "")'
+    moments = f"({failed} * on ({BY_JOBSET}) group_left () {ended}) or on ({BY_JOBSET}) {otherwise}"
+    labels = ", ".join(f'"{label}"' for label in _FAILURE.split(", "))
+    return mark(
+        "Group restarts",
+        f'1000 * label_join({moments}, "what", " ", {labels})',
+        "Group restart of {{namespace}}/{{jobset}}",
+        "{{what}}",
+        shown=shown,
+    )
 
 
 def duration_quantiles() -> Panel:
@@ -57,19 +79,6 @@ def duration_quantiles() -> Panel:
         ),
         empty=QUIET,
         limit=PROMISE_S,
-    )
-
-
-def duration_heatmap() -> Panel:
-    """Return the heatmap of the durations of restarts."""
-    expr = f"sum by (le) (increase(inplace_group_restart_duration_seconds_bucket{{{CLUSTER}}}[{RATE}]))"
-    return Panel(
-        "heatmap",
-        "Restart duration, each of them",
-        "Each group restart counts in one cell. One slow JobSet among many is seen here, but not in a quantile.",
-        "s",
-        "InplaceRestartSlow",
-        (Query(expr, "{{le}}"),),
     )
 
 
@@ -133,7 +142,7 @@ def pods_by_state() -> Panel:
 
 def first_failures() -> Panel:
     """Return the panel of first failures."""
-    by = f"{BY_JOBSET}, pod, node, container, reason, exit_code"
+    by = f"{BY_JOBSET}, {_FAILURE}"
     return Panel(
         "table",
         "Who failed first, and why",
@@ -148,7 +157,8 @@ def first_failures() -> Panel:
                 "age",
             ),
         ),
-        empty="nothing has failed since the controller started",
+        empty="no container failed first in any JobSet's last group restart",
+        names_jobsets=True,
     )
 
 
@@ -191,6 +201,7 @@ def first_silent() -> Panel:
         "InplaceWorkersHang",
         (Query(f"max by ({BY_JOBSET}, pod) (inplace_first_silent_seconds{{{JOBSET}}})", "silent"),),
         empty=UNWATCHED,
+        names_jobsets=True,
     )
 
 
@@ -208,6 +219,7 @@ def budget() -> Panel:
                 "{{namespace}}/{{jobset}}",
             ),
         ),
+        names_jobsets=True,
     )
 
 
@@ -222,6 +234,7 @@ def escalation_steps() -> Panel:
         "InplaceLastRung",
         (Query(f"topk(10, sum by ({BY_JOBSET}, rung) ({uses}) > 0)", "{{namespace}}/{{jobset}} {{rung}}"),),
         empty=WITHOUT_ESCALATION,
+        names_jobsets=True,
     )
 
 
@@ -237,6 +250,7 @@ def node_verdicts() -> Panel:
         "InplaceNodesAvoided",
         (Query(f"topk(10, sum by ({BY_JOBSET}, verdict) ({verdicts}) > 0)", "{{namespace}}/{{jobset}} {{verdict}}"),),
         empty="no node was found bad, or no JobSet has inplace.dev/bad-nodes",
+        names_jobsets=True,
     )
 
 

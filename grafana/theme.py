@@ -13,6 +13,7 @@ GRID: Final = "#2c3235"
 INK: Final = "#ccccdc"
 FAINT: Final = "#8e8e9c"
 RED: Final = "#f2495c"
+MARK: Final = "#ff9830"  # of an annotation
 GREEN: Final = "#73bf69"
 COLOURS: Final = ("#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#b877d9", "#8ab8ff", "#f2495c", "#96d98d", "#ffb357")
 STROKE: Final = "1.5"  # width of a line

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from grafana.build import RULES
-from grafana.herd import AGENTS, PRIORITY, SERVER
-from grafana.shared import WITHOUT_ESCALATION
+from grafana.herd import PRIORITY, SERVER
 from inplace import examples
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
@@ -51,14 +50,14 @@ class Played:
 
     Args:
         start_s, end_s: Unix time of its begin and end.
-        no_excuse: reasons for an empty panel that do not hold here.
+        holds: reasons for an empty panel that hold here; a panel that is empty for another reason is a fault.
         jobset: the chosen JobSet at the top of a board.
     """
 
     prometheus: Prometheus
     start_s: float
     end_s: float
-    no_excuse: frozenset[str]
+    holds: frozenset[str] = frozenset()
     jobset: str = ".*"
 
     @property
@@ -97,8 +96,8 @@ async def scene(program: str, say: Callable[[str], None], *, with_api_server: bo
         running = await stack.enter_async_context(prometheus(program, folder, config))
         start_s = time.time()
         await _play(cluster, folder / "agents.json", say)
-        no_excuse = {AGENTS, WITHOUT_ESCALATION, *((SERVER, PRIORITY) if with_api_server else ())}
-        yield Played(running, start_s, time.time(), frozenset(no_excuse))
+        holds = () if with_api_server else (SERVER, PRIORITY)
+        yield Played(running, start_s, time.time(), frozenset(holds))
 
 
 async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
@@ -114,7 +113,7 @@ async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
 
 
 async def _play(cluster: Cluster, agents: Path, say: Callable[[str], None]) -> None:
-    manifest = read_demo_manifest(TRAIN, PODS_OF_TRAIN, len(_FAILURES), None, STALL_AFTER_S)
+    manifest = read_demo_manifest(TRAIN, PODS_OF_TRAIN, len(FAILURES), None, STALL_AFTER_S)
     train = manifest.jobset
     train["metadata"]["annotations"] |= {wire.ESCALATION: ESCALATION, wire.BAD_NODES: BAD_NODES}
     await cluster.apply(manifest.documents)
@@ -123,7 +122,7 @@ async def _play(cluster: Cluster, agents: Path, say: Callable[[str], None]) -> N
     await cluster.apply([_wide(train)])
     say("JobSet wide waits for a Pod that fits nowhere")
     _write_targets(cluster, agents)
-    for epoch, (what, fail) in enumerate(_FAILURES, 2):
+    for epoch, (what, fail) in enumerate(FAILURES, 2):
         await asyncio.sleep(TRAINS_S)
         say(what)
         await fail(cluster)
@@ -166,7 +165,7 @@ async def _ask(cluster: Cluster) -> None:
     await cluster.client().patch(JOBSETS, "default", "train", patch)
 
 
-_FAILURES: Final = (
+FAILURES: Final = (
     ("the worker of the first Pod is killed", _kill_first),
     ("the worker of the last Pod is stopped, and hangs", _stop_last),
     ("a Pod is deleted", _delete_pod),

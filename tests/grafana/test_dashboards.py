@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -83,7 +84,7 @@ def test_closed_sets_are_exposed_from_the_start() -> None:
     assert found == {"detect", "deprecate", "announce", "sync", "lift"}
 
 
-def rules() -> list[dict[str, str]]:
+def rules() -> list[dict[str, Any]]:
     """Return every rule."""
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
@@ -143,6 +144,12 @@ def test_a_panel_explains_itself(panel: Panel) -> None:
     assert (ROOT / "docs" / f"{page}.md").is_file()
 
 
+@pytest.mark.parametrize("panel", PANELS)
+def test_one_query_of_a_panel_always_answers(panel: Panel) -> None:
+    """A panel whose queries may all be empty would be empty without words for it: then the panel gives the reason."""
+    assert not all(query.empty for query in panel.queries)
+
+
 @boards
 def test_places_do_not_overlap(board: Board) -> None:
     """Ids and titles are unique, and no cell of the grid belongs to two panels or lies outside of it."""
@@ -178,6 +185,53 @@ def test_boards_lead_to_each_other(board: Board) -> None:
     assert {tag for link in drawn["links"] for tag in link.get("tags", [])} <= set(drawn["tags"])
     named = set(re.findall(r'"/d/([\w-]+)', path_of(board).read_text()))
     assert named <= {each.uid for each in ALL_BOARDS}
+
+
+@boards
+def test_a_board_leads_to_the_page_for_the_one_on_call(board: Board) -> None:
+    """The links at the top lead to existing pages, On call first, and keep range and variables between boards."""
+    links = json.loads(path_of(board).read_text())["links"]
+    between = next(link for link in links if link["type"] == "dashboards")
+    assert between["includeVars"]
+    assert between["keepTime"]
+    pages = [link["url"].removeprefix(f"{DOCS_URL}/").removesuffix(".html") for link in links if link["type"] == "link"]
+    assert pages[0] == "on-call"
+    assert all((ROOT / "docs" / f"{page}.md").is_file() for page in pages)
+
+
+@boards
+def test_what_names_a_jobset_leads_to_its_board(board: Board) -> None:
+    """A row or series of a JobSet opens its board, with data source, cluster and range of the board that it is on."""
+    (target,) = (each for each in ALL_BOARDS if each.uid == "inplace-jobset")
+    known = {each["name"] for each in target.variables}
+    for panel in board.panels:
+        legends = " ".join(query.legend for query in panel.queries)
+        per_jobset = "{{namespace}}/{{jobset}}" in legends or (
+            panel.kind == "table" and "namespace" in panel.queries[0].expr
+        )
+        assert panel.names_jobsets == per_jobset, panel.title
+        for link in panel.render()["fieldConfig"]["defaults"].get("links", []):
+            path, _, parameters = link["url"].partition("?")
+            assert path == f"/d/{target.uid}"
+            assert set(re.findall(r"var-(\w+)=", parameters)) == {"namespace", "jobset"} <= known
+            assert {"${datasource:queryparam}", "${cluster:queryparam}", "${__url_time_range}"} <= set(
+                parameters.split("&")
+            )
+
+
+@boards
+def test_a_board_opens_with_a_range_that_has_the_alerts_window(board: Board) -> None:
+    """A board that an alert leads to shows at first all that the alert has counted; none asks Prometheus too often."""
+    drawn = json.loads(path_of(board).read_text())
+    assert drawn["time"] == {"from": f"now-{board.since}", "to": "now"}
+    assert _seconds(drawn["refresh"]) >= 30
+    leading = [rule for rule in rules() if f"/d/{board.uid}" in rule.get("annotations", {}).get("dashboard_url", "")]
+    windows = [window for rule in leading for window in re.findall(r"\[(\w+)\]|count(\d+m)|p99_(\d+m)", rule["expr"])]
+    assert all(_seconds("".join(window)) <= _seconds(board.since) for window in windows)
+
+
+def _seconds(duration: str) -> int:
+    return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
 
 
 @pytest.mark.parametrize("kind", ["podmonitor", "servicemonitor"])

@@ -34,15 +34,15 @@ class Canned(Prometheus):
         return self._told
 
 
-def played(*series: Any, told: list[Any] | None = None, no_excuse: str = "") -> Played:
+def played(*series: Any, told: list[Any] | None = None, holds: str = "") -> Played:
     """Return a scene that ends with these series."""
-    return Played(Canned(list(series), told), 0.0, 60.0, frozenset({no_excuse}))
+    return Played(Canned(list(series), told), 0.0, 60.0, frozenset({holds}))
 
 
-async def fault(scene: Played, expr: str, empty: str = "") -> str:
+async def fault(scene: Played, expr: str, *, query_empty: str = "", panel_empty: str = "") -> str:
     """Return the fault of a query of a stat panel."""
-    query = Query(expr, "x", empty)
-    panel = Panel("stat", "Panel", "It is a test.", "s", "InplaceRestartSlow", (query,))
+    query = Query(expr, "x", query_empty)
+    panel = Panel("stat", "Panel", "It is a test.", "s", "InplaceRestartSlow", (query,), panel_empty)
     return (await verdict_on(scene, "board: Panel", panel, query)).fault
 
 
@@ -61,15 +61,20 @@ async def test_nothing_without_a_reason_is_wrong(series: tuple[Any, ...]) -> Non
     assert (await fault(played(*series), "up")).startswith("EMPTY")
 
 
-async def test_a_reason_excuses_only_where_it_holds() -> None:
-    """A reason excuses an empty panel only where it applies: no rejection excuses no other API server panel."""
-    assert await fault(played(), "up", "no server") == ""
-    assert (await fault(played(no_excuse="no server"), "up", "no server")).startswith("EMPTY")
+async def test_a_panels_reason_excuses_only_where_it_holds() -> None:
+    """The reason of a panel excuses it only where the scene says that it holds."""
+    assert await fault(played(holds="no server"), "up", panel_empty="no server") == ""
+    assert (await fault(played(holds="no agent"), "up", panel_empty="no server")).startswith("EMPTY")
+
+
+async def test_a_querys_own_reason_excuses_everywhere() -> None:
+    """The reason of one query among others, such as "no error", holds in every scene."""
+    assert await fault(played(), "up", query_empty="no error") == ""
 
 
 async def test_a_refused_query_is_wrong() -> None:
     """A refused query is a fault with Prometheus' message."""
-    assert await fault(played(), "refuse", "may be empty") == "REFUSED: parse error"
+    assert await fault(played(), "refuse", query_empty="may be empty") == "REFUSED: parse error"
 
 
 @pytest.mark.parametrize(

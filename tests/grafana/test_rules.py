@@ -20,6 +20,9 @@ TESTS = FOLDER / "rules" / "tests.yaml"
 GROUPS = yaml.safe_load(RULES.read_text())["groups"]
 ALERTS: dict[str, Any] = {rule["alert"]: rule for group in GROUPS for rule in group["rules"] if "alert" in rule}
 
+NAMESPACE = "{{ $labels.namespace }}"
+JOBSET = "{{ $labels.jobset }}"
+
 alerts = pytest.mark.parametrize("name", ALERTS)
 
 
@@ -63,11 +66,11 @@ def test_an_alert_is_tested_firing_and_silent(name: str) -> None:
 
 @alerts
 def test_an_alert_says_what_to_do(name: str) -> None:
-    """Severity, summary, description, and links to a runbook and a board that exist."""
+    """Severity, summary, description, a command, and links to a runbook and a board that exist."""
     rule = ALERTS[name]
     assert rule["labels"]["severity"] in ("warning", "critical")
     said = rule["annotations"]
-    assert set(said) == {"summary", "description", "runbook_url", "dashboard_url"}
+    assert set(said) == {"summary", "description", "runbook_url", "command", "dashboard_url"}
     assert said["runbook_url"] == runbook_url(name)
     board = re.match(r"/d/([\w-]+)", said["dashboard_url"])
     assert board is not None
@@ -76,19 +79,32 @@ def test_an_alert_says_what_to_do(name: str) -> None:
 
 @alerts
 def test_a_runbook_is_written_for_three_in_the_morning(name: str) -> None:
-    """A runbook has the alert's meaning, commands of kubectl or ours, and the actions."""
+    """A runbook has commands of kubectl or ours, the alert's own first; then the alert's meaning, and the actions."""
     text = (RUNBOOKS / f"{name}.md").read_text()
     assert re.findall(r"^#+ .*", text, re.MULTILINE) == [
         f"# {name}",
-        "## What it means",
         "## What to run",
+        "## What it means",
         "## What to do",
     ]
     block = re.search(r"## What to run\n(.*?)\n## ", text, re.DOTALL)
     assert block is not None
-    commands = re.findall(r"^    (\w+)", block[1], re.MULTILINE)
-    assert commands
-    assert set(commands) <= {"kubectl", "inplace"}
+    commands = re.findall(r"^    (.+)", block[1], re.MULTILINE)
+    assert commands[0] == re.sub(
+        r"{{ \$labels\.(\w+) }}", lambda label: label[1].upper(), ALERTS[name]["annotations"]["command"]
+    )
+    assert {command.split()[0] for command in commands} <= {"kubectl", "inplace"}
+
+
+@alerts
+def test_an_alert_of_a_jobset_names_it_everywhere(name: str) -> None:
+    """An alert whose labels name a JobSet has it in its command, and leads to its board with cluster and namespace."""
+    rule = ALERTS[name]
+    said = rule["annotations"]
+    named = re.search(r"by \(cluster, namespace, jobset\b", rule["expr"]) is not None
+    assert said["command"].endswith(f"-n {NAMESPACE} {JOBSET}") == named
+    assert said["dashboard_url"].startswith(f"/d/inplace-jobset?var-namespace={NAMESPACE}&var-jobset={JOBSET}") == named
+    assert ("{{ with $labels.cluster }}" in said["dashboard_url"]) == (name != "InplaceControllerDown")  # has no labels
 
 
 @pytest.mark.parametrize("page", [*(f"runbooks/{name}.md" for name in ALERTS), "observability.md"])

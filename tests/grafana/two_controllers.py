@@ -1,7 +1,7 @@
 """
 Prometheus' targets in the seconds after a leader change: two controllers with series of the same JobSet.
 
-A query with a join can fail then (many-to-many); no other test would notice that.
+A query with a join can fail then (many-to-many); no other test would notice that. Quiet ones have restarted nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from typing import Any
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.kube.clock import LoopClock
+from inplace.common.protocol.decision import PodCounts
 from inplace.common.wire.phases import RestartPhase
+from inplace.controller.metrics import LiveCollector, Metrics
 from inplace.controller.serving.pages import Answer, Page, PageServer
 from inplace.controller.serving.scrapes import METRICS
+from inplace.controller.tracking.counts import GroupCount, JobSetCount
 from testbed.ports import LOOPBACK, free_ports
 from tests.grafana.test_dashboards import controller_metrics
 
@@ -39,6 +42,8 @@ def busy_controller() -> Callable[[], bytes]:
 
     def text() -> bytes:
         metrics.restart_seconds.labels("worker_exit").observe(4.0)
+        metrics.restart_phase_seconds.labels("sync").observe(1.0)
+        metrics.pod_phase_seconds.labels("view").observe(0.1)
         metrics.reconcile_seconds.labels("jobset").observe(0.01)
         metrics.queue.queue_duration(0.001)
         metrics.loop_pause_seconds.observe(0.001)
@@ -56,11 +61,35 @@ def page(text: Callable[[], bytes]) -> Page:
     return answer
 
 
+def quiet_controller() -> Callable[[], bytes]:
+    """Return the metrics of a controller that has looked at a JobSet, and restarted nothing."""
+    metrics = Metrics()
+    whole = JobSetCount("ns", "train", 3, 3, None, None)
+    count = GroupCount("ns", "train", "", 8, PodCounts(8, 0, 0, 0), 1, 0, 0.0, whole)
+    metrics.registry.register(LiveCollector(lambda: [count], list, lambda: [("pods", 0.0)]))
+    metrics.is_leader.labels("x").set(1)
+    metrics.active_workers.labels("jobset").set(0)
+    metrics.workers_max.labels("jobset").set(4)
+    passes = metrics.reconciles.labels("jobset", "success")
+    requests = metrics.requests.labels("200", "GET", "server")
+
+    def text() -> bytes:
+        passes.inc()
+        requests.inc()
+        metrics.reconcile_seconds.labels("jobset").observe(0.01)
+        metrics.queue.queue_duration(0.001)
+        metrics.loop_pause_seconds.observe(0.001)
+        return metrics.text()
+
+    return text
+
+
 @asynccontextmanager
-async def exposed() -> AsyncIterator[list[dict[str, Any]]]:
-    """Serve the metrics; yield Prometheus' scrape jobs."""
+async def exposed(*, quiet: bool = False) -> AsyncIterator[list[dict[str, Any]]]:
+    """Serve the metrics of two controllers, busy or `quiet`; yield Prometheus' scrape jobs."""
     ports = free_ports(3)
-    texts = [busy_controller(), busy_controller(), agent_text]
+    controller = quiet_controller if quiet else busy_controller
+    texts = [controller(), controller(), agent_text]
     async with asyncio.TaskGroup() as group:
         servers = [
             group.create_task(PageServer(LOOPBACK, port, {"/metrics": page(text)}, LoopClock()).run())
