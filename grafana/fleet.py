@@ -19,7 +19,7 @@ def fleet() -> Board:
             Row("Is everything training?", _counts(), height=4),
             Row("Every JobSet; a row leads to its board", (_table(),), height=7),
             Row("What is waited for", (shared.pods_by_state(), _waits())),
-            Row("Who failed, and why", (shared.first_failures(), _nodes())),
+            Row("Who failed, and why", (shared.first_failures(), _nodes()), height=7),
             Row(
                 "When restarting in place is not enough",
                 (shared.escalation_steps(), shared.node_verdicts(), shared.budget()),

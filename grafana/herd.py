@@ -63,7 +63,8 @@ def _agent_requests() -> Panel:
     return Panel(
         "timeseries",
         "Agents: requests by outcome",
-        "A start needs one list, one patch and one watch. All other requests mean that something went wrong.",
+        "A start needs one list, one patch and one watch; restarts beside an agent that stays need more patches. More "
+        "lists and watches mean that something went wrong.",
         "short",
         "InplaceApiThrottled",
         (Query(f"sum by (verb, outcome) (inplace_agent_requests_total{{{CLUSTER}}})", "{{verb}} {{outcome}}"),),

@@ -18,18 +18,14 @@ def jobset() -> Board:
         (
             Row("Is it training, and what did it cost?", _answers(), height=4),
             Row("What it waits for", (shared.pods_by_state(), _wait())),
-            Row(
-                "Who failed first, and why",
-                (shared.first_failures(), shared.first_silent(), shared.restarts_by_trigger()),
-            ),
+            Row("Who failed first, and why", (shared.first_failures(), shared.first_silent()), height=4),
             Row(
                 "When restarting in place is not enough",
                 (shared.escalation_steps(), shared.node_verdicts(), shared.budget()),
+                height=4,
             ),
-            Row(
-                "What restarts cost in training time",
-                (_last_durations(), shared.training_time(), shared.training_time_lost()),
-            ),
+            Row("How often, and how long", (shared.restarts_by_trigger(), _last_durations())),
+            Row("What restarts cost in training time", (shared.training_time(), shared.training_time_lost())),
         ),
         annotations=(shared.group_restarts(shown=True),),
     )
