@@ -7,6 +7,8 @@ A queue of keys to reconcile.
 * Once: a key is never processed twice at the same time. A key that is added several times before it is processed is
   processed once. A key that is added while it is processed is processed again.
 * Delays and per-key exponential backoff use the same entry.
+* A key that failed is not processed again before its pause is over, whatever asks for it. In client-go an event cuts
+  the backoff short, so each event of a large group is a retry against a server that is in trouble.
 
 Source of the semantics: k8s.io/client-go/util/workqueue; the metrics hooks carry its metrics' names.
 """
@@ -28,6 +30,7 @@ K = TypeVar("K", bound=Hashable)
 BACKOFF_BASE_S = 0.005  # client-go's; the first retry is for conflicts and comes at once
 BACKOFF_CAP_S = 60.0  # client-go says 1000 s; no user expects to wait a quarter of an hour
 _DOUBLINGS_MAX = 30
+PAUSE_S_MAX = 0.1  # what no event cuts short; an event may be a worker's death, so it does not wait for a long backoff
 URGENT_RUN_MAX = 16  # urgent keys before an ordinary one: an ordinary key waits at most 16 times as long as alone
 
 
@@ -80,6 +83,7 @@ class WorkQueue(Generic[K]):
         self._due_s: dict[K, float] = {}  # the earliest time at which a delayed key is due
         self._sequence = 0
         self._failures: dict[K, int] = {}
+        self._paused_until_s: dict[K, float] = {}  # the keys that failed, and those whose pause is over as well
         self._shut_down = False
         self._ready = asyncio.Event()  # something changed for those who wait in `get`
         self._rescheduled = asyncio.Event()  # something changed for the one who waits in `run_delays`
@@ -100,6 +104,9 @@ class WorkQueue(Generic[K]):
             if key in self._ordinary and self._is_urgent(key):
                 del self._ordinary[key]
                 self._enqueue(key)
+            return
+        if key not in self._started_s and (pause_s := self._pause_s(key)) > 0:
+            self.add_after(key, pause_s)
             return
         self._added_s[key] = self._clock.monotonic_s()
         self._metrics.adds()
@@ -124,11 +131,18 @@ class WorkQueue(Generic[K]):
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._metrics.retries()
-        self.add_after(key, floor_s + min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2.0 ** min(failures, _DOUBLINGS_MAX)))
+        backoff_s = min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2.0 ** min(failures, _DOUBLINGS_MAX))
+        self._paused_until_s[key] = self._clock.monotonic_s() + min(PAUSE_S_MAX, backoff_s)
+        self.add_after(key, floor_s + backoff_s)
 
     def forget(self, key: K) -> None:
         """Reset the backoff of `key`, after a success."""
         self._failures.pop(key, None)
+        self._paused_until_s.pop(key, None)
+
+    def _pause_s(self, key: K) -> float:
+        """Return for how long nothing brings a key back that failed; 0 or less for no time."""
+        return self._paused_until_s.get(key, 0.0) - self._clock.monotonic_s()
 
     def shut_down(self) -> None:
         """Take no more keys and give out no more; what is being processed may finish."""
@@ -171,7 +185,12 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         """Say that processing `key` is over; if it was added meanwhile it is queued again."""
         self._metrics.work_duration(self._clock.monotonic_s() - self._started_s.pop(key))
-        if key in self._added_s:
+        if key not in self._added_s:
+            return
+        if (pause_s := self._pause_s(key)) > 0:
+            del self._added_s[key]
+            self.add_after(key, pause_s)
+        else:
             self._enqueue(key)
 
     async def work(self, process: Callable[[K], Awaitable[None]], *, workers: int, reserved: int = 0) -> None:

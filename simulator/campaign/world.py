@@ -259,7 +259,8 @@ class World:
         if node in self._unheard:
             self._unheard[node][pod["metadata"]["uid"]] = event_type, pod
         elif (kubelet := self.kubelets.get(node)) is not None:
-            kubelet.pod_changed(event_type, pod)
+            # Whoever wrote the Pod may die the moment after: what kubelet starts now must not die with it.
+            outside().run(kubelet.pod_changed, event_type, pod)
 
     def delay_garbage(self, delay_s: float) -> None:
         """Delay the garbage collector until faults are over."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import pytest
@@ -14,6 +14,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.workqueue import (
     BACKOFF_BASE_S,
     BACKOFF_CAP_S,
+    PAUSE_S_MAX,
     URGENT_RUN_MAX,
     QueueMetrics,
     ShutDownError,
@@ -174,6 +175,55 @@ async def test_backoff_doubles_per_key_up_to_its_cap_and_is_forgotten_after_succ
     assert waits_s[-2:] == [BACKOFF_CAP_S] * 2
     assert seen["bad"] == pytest.approx([*accumulate(waits_s, initial=0.0), 400.0 + BACKOFF_BASE_S])
     assert seen["good"] == [0.0]
+
+
+async def test_no_event_cuts_the_pause_after_a_failure_short() -> None:
+    """A hundred events a second while a key fails: ten tries a second; after a success it is at once."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = queue_of(clock)
+    seen: list[float] = []
+
+    async def process(key: str) -> None:
+        seen.append(clock.monotonic_s())
+        if clock.monotonic_s() < 10.0:
+            await clock.sleep(0.015)  # an event comes meanwhile
+            queue.add_rate_limited(key)
+        else:
+            queue.forget(key)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(queue.work(process, workers=2))
+        for _ in range(1000):
+            queue.add("bad")
+            await clock.sleep(0.01)
+        await clock.sleep(1.0)
+        assert queue.processing() == {}
+        tries = len(seen)
+        queue.add("bad")
+        await clock.sleep(0.001)
+        queue.shut_down()
+    assert tries < 10.0 / PAUSE_S_MAX + 10
+    assert all(after - before >= PAUSE_S_MAX for before, after in pairwise(seen[8:tries]))
+    assert len(seen) == tries + 1
+
+
+async def test_an_event_does_not_wait_for_a_long_backoff() -> None:
+    """It may be a worker's death: what waits a minute for a right is looked at within a tenth of a second."""
+    clock = LoopClock()
+    queue: WorkQueue[str] = queue_of(clock)
+    seen: list[float] = []
+    for _ in range(20):
+        queue.add_rate_limited("a", 30.0)
+
+    async def process(key: str) -> None:
+        seen.append(clock.monotonic_s())
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(queue.work(process, workers=1))
+        queue.add("a")
+        await clock.sleep(1.0)
+        queue.shut_down()
+    assert seen == pytest.approx([PAUSE_S_MAX])
 
 
 async def test_a_floor_is_waited_for_beside_the_backoff() -> None:

@@ -8,7 +8,10 @@ import gc
 import pytest
 from anyio import create_task_group
 
-from inplace.simulator.campaign.process import Process, drive
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.campaign.process import Process, current_process, drive
+from inplace.simulator.campaign.run import run_seed
+from inplace.simulator.cluster.kubelet import Kubelet
 from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
 
 pytestmark = pytest.mark.virtual_time
@@ -37,3 +40,17 @@ async def test_a_killed_process_leaves_no_coroutine_behind() -> None:
     assert running.cancelled()
     assert steps == []
     gc.collect()  # an unawaited coroutine would warn, and a warning is an error here
+
+
+def test_what_a_kubelet_starts_does_not_die_with_whoever_wrote_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller set activeDeadlineSeconds and died the moment after: the kubelet's timer died with it."""
+    owners: set[Process | None] = set()
+    before = Kubelet.pod_changed
+
+    def pod_changed(self: Kubelet, event_type: str, pod: KubeObject) -> None:
+        owners.add(current_process())
+        before(self, event_type, pod)
+
+    monkeypatch.setattr(Kubelet, "pod_changed", pod_changed)
+    run_seed(1)
+    assert owners == {None}
