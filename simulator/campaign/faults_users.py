@@ -26,9 +26,9 @@ async def _recreated(world: World, rng: Random, name: str) -> None:
     uid = world.jobset["metadata"]["uid"]
     world.delay_garbage(rng.choice((0.0, rng.uniform(0.5, GARBAGE_S_MAX))))
     try:
-        await world.client("user").delete(JOBSETS, NAMESPACE, JOBSET, propagation=policy)
+        await world.client("user").delete(JOBSETS, NAMESPACE, JOBSET, propagation=policy, uid=uid)
     except ApiError:
-        return
+        return  # another user recreated it: to delete that one, and to wait for the old one, would leave none
     while world.jobset.get("metadata", {}).get("uid") == uid:
         await world.clock.sleep(0.1)
     await world.clock.sleep(rng.choice((0.0, rng.uniform(0.0, 2.0))))
