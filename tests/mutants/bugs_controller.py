@@ -265,7 +265,7 @@ BUDGET = (
         "a new leader forgets the restarts of the old one",
         Area.BUDGET,
         (instead_of(Ledger.decide, _forgets),),
-        "Kubeflow trainer #3779: an object that is made anew begins with a full budget",
+        "Kubeflow trainer #3779: a recreated object begins with a full budget",
         faults=(
             "controllers-crash",
             "controller-crash",
