@@ -176,7 +176,7 @@ async def _last_lines(connection: Connection, instance: Instance, failed: Failed
 async def _said(
     log: ContainerLog, failed: Failed, until_ns: int | None, last: LastLines, reader: Reader
 ) -> Sequence[LogLine] | None:
-    """Return what was said in the failed epoch until a moment; None where no log tells of it."""
+    """Return the lines of the failed epoch up to a moment; None if the log has no part of that epoch."""
     epoch = None
     began_s = log.instance.began_s
     is_new = began_s is not None and failed.at_s is not None and began_s >= int(failed.at_s)

@@ -17,7 +17,7 @@ async def is_allowed(client: KubeClient, attributes: Mapping[str, str]) -> bool:
     """Say whether a request would be allowed.
 
     Args:
-        client: of the user who is meant.
+        client: its user is the one whose right is asked for.
         attributes: resourceAttributes of the review; empty ones are left out.
 
     Raises:

@@ -38,12 +38,12 @@ def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProces
     )
 
 
-def printed_by(kubeconfig: str, *arguments: str) -> str:
-    """Run a command that succeeds on a cluster; return what it printed."""
+def printed_by(kubeconfig: str, *arguments: str, columns: str = "") -> str:
+    """Run a command that succeeds on a cluster; return what it printed, so many columns wide if that is said."""
     return subprocess.run(
         command(*arguments),
         cwd=REPOSITORY,
-        env=os.environ | {"KUBECONFIG": kubeconfig},
+        env=os.environ | {"KUBECONFIG": kubeconfig} | ({"COLUMNS": columns} if columns else {}),
         capture_output=True,
         text=True,
         timeout=RUN_S_MAX,

@@ -13,7 +13,6 @@ import asyncio
 import os
 import re
 import shlex
-import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command
+from tests.cli.command import REPOSITORY, printed_by
 
 PAGE: Final = REPOSITORY / "docs" / "one-night.md"
 PODS: Final = 16
@@ -147,17 +146,8 @@ def _write_batches(data: Path) -> None:
 
 
 def _printed(cluster: Cluster, line: str, folder: Path) -> str:
-    arguments = (*shlex.split(line), "--kubeconfig", str(cluster.kubeconfig("admin")))
-    done = subprocess.run(
-        command(*arguments),
-        cwd=REPOSITORY,
-        env=os.environ | {"COLUMNS": COLUMNS},
-        capture_output=True,
-        text=True,
-        timeout=RUN_S_MAX,
-        check=True,
-    )
-    lines = (done.stdout + done.stderr).replace(str(folder), "/app").replace(str(folder)[1:], "app").splitlines()
+    printed = printed_by(str(cluster.kubeconfig("admin")), *shlex.split(line), columns=COLUMNS)
+    lines = printed.replace(str(folder), "/app").replace(str(folder)[1:], "app").splitlines()
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 
