@@ -149,7 +149,8 @@ class Watchdog:
             epoch: of the worker; None where in-place restart is off.
             runs: the worker started without a limit, and there is one now.
         """
-        self._is_on = self._has_begun = False
+        self._is_on = self._has_begun = self._is_seen = False
+        self._see_s = 0.0  # the pace is that of one worker: restarts are bounded
         if epoch is None or not self.limits.are_set:
             return
         self._epoch, found = epoch, list[str]()

@@ -1,9 +1,9 @@
 """
 Write where the worker's ranks are to its log, beside the worker: a process of its own does it (`agent.stacks.look`).
 
-So a /proc that hangs delays nothing, and a guard stays small. There is one such process at a time, one begins at most
-each ANSWER_S_MIN, and after STACKS_S_MAX it is killed. Of requests that wait for that the newest is answered: whoever
-asked before sees the same stacks. docs/adr/0099
+So a /proc that hangs delays nothing, and a guard stays small. There is one such process at a time, one for the same
+worker begins at most each ANSWER_S_MIN, and after STACKS_S_MAX it is killed. Of requests that wait for that the newest
+is answered: whoever asked before sees the same stacks. docs/adr/0099
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class StacksCommand:
         self._log = log
         self._request = SILENCE  # that is being answered
         self._wanted: int | None = None
+        self._main = 0  # that was asked last
         self._next_s = 0.0  # before, nothing is begun
         self._why = ""  # it was killed
         self.pid = 0
@@ -54,6 +55,8 @@ class StacksCommand:
             own: what the present run's environment has beside the container's.
         """
         now_s = time.monotonic()
+        if main != self._main:
+            self._main, self._next_s = main, 0.0
         if request == SILENCE and (self.pid or now_s < self._next_s):
             return
         self._wanted = request

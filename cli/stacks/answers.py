@@ -81,9 +81,11 @@ class Answer:
         is_whole: its last line came.
         problem: why nobody could be asked; "" if somebody was.
         ranks: by process id.
+        epoch: of the worker, or a later one of before its restart; None if no mark in the log says it.
     """
 
     request: int
+    epoch: int | None = None
     at_ns: int = 0
     is_whole: bool = False
     problem: str = ""
@@ -101,6 +103,7 @@ class Answers:
     def __init__(self, instance: Instance, request: int | None) -> None:
         self.instance = instance
         self._request = request
+        self._epoch: int | None = None  # of the last line
         self._found: list[Answer] = []
 
     def whole(self) -> Answer | None:
@@ -113,6 +116,10 @@ class Answers:
 
     def take(self, line: LogLine) -> None:
         """Take in a line of the log."""
+        if line.epoch is not None and self._epoch is None:
+            for one in self._found:  # the first mark; what comes before it is of an earlier epoch
+                one.epoch = line.epoch - 1
+        self._epoch = line.epoch
         if not line.text.startswith(_BEGINS) or not any(words in line.text[:200] for words in _HAS):
             return
         try:
@@ -134,7 +141,7 @@ class Answers:
     def _answer(self, request: int) -> Answer:
         """Return the answer whose lines come now."""
         if not self._found or self._found[-1].is_whole or self._found[-1].request != request:
-            self._found.append(Answer(request))
+            self._found.append(Answer(request, self._epoch))
             del self._found[:-ANSWERS_MAX]
         return self._found[-1]
 

@@ -12,11 +12,12 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.state import GroupPhase, group_state
 from inplace.cli.logs.container_log import ContainerLog
@@ -85,7 +86,8 @@ async def print_stacks(connection: Connection, name: str, options: StacksOptions
     raw = await read_jobset(connection, name)
     request = None if options.last else await _ask(connection, raw, now_s)
     rank, _ = ranks_of(raw)
-    instances = instances_of((await read_pods(connection, name)).pods, rank, options.ranks)
+    pods = (await read_pods(connection, name)).pods
+    instances = instances_of(pods, rank, options.ranks)
     if request is not None:
         instances = [one for one in instances if one.ended_s is None]
     asked = bounded(instances)
@@ -102,7 +104,7 @@ async def print_stacks(connection: Connection, name: str, options: StacksOptions
     progress.notes(())
     found = {each.instance: answer for each in answers.values() if (answer := each.newest()) is not None}
     if request is None:
-        found = _of_one_moment(found)
+        found = _of_one_moment(found, _scopes(raw, pods))
     unanswered = _unanswered(asked, found) if request is not None else {}
     ranks = [one for answer in found.values() for one in answer.ranks.values()]
     _print(name, request, ranks, found, unanswered, as_json=options.as_json)
@@ -168,10 +170,27 @@ def _last_since_s(raw: KubeObject, now_s: float) -> float:
     return now_s - LAST_S if began_s is None else began_s - BEFORE_S
 
 
-def _of_one_moment(found: Mapping[Instance, Answer]) -> dict[Instance, Answer]:
-    """Return the newest answer of each Pod, as far as it is of the newest moment."""
+def _scopes(raw: KubeObject, pods: Iterable[PodFact]) -> Mapping[str, str]:
+    """Return the scope of each Pod whose labels say it: the Pods that restart together."""
+    jobset = group_state(raw, (), named_max=0).jobset
+    jobs = {} if jobset is None else {job.name: jobset.scope_name(job) for job in jobset.replicated_jobs}
+    slots = {pod.name: pod.slot for pod in pods}
+    return {name: jobs[slot.replicated_job] for name, slot in slots.items() if slot and slot.replicated_job in jobs}
+
+
+def _of_one_moment(found: Mapping[Instance, Answer], scopes: Mapping[str, str]) -> dict[Instance, Answer]:
+    """Return the newest answer of each Pod, as far as it is of the newest moment, and of its scope's newest epoch."""
     newest_ns = max((answer.at_ns for answer in found.values()), default=0)
-    return {one: answer for one, answer in found.items() if answer.at_ns >= newest_ns - TOGETHER_S * NS}
+    epochs: dict[str | None, int] = {}
+    for one, answer in found.items():
+        scope = scopes.get(one.pod)
+        epochs[scope] = max(epochs.get(scope, 0), answer.epoch or 0)
+    return {
+        one: answer
+        for one, answer in found.items()
+        if answer.at_ns >= newest_ns - TOGETHER_S * NS
+        and (answer.epoch is None or answer.epoch >= epochs[scopes.get(one.pod)])
+    }
 
 
 def _unanswered(asked: Sequence[Instance], found: Mapping[Instance, Answer]) -> dict[str, list[str]]:
@@ -232,5 +251,9 @@ def _moment(found: Sequence[Answer], name: str) -> str:
         return f"no stacks of JobSet {name} are in its logs of that time"
     times = [answer.at_ns / NS for answer in found]
     first, last = clock_text(min(times)), clock_text(max(times))
+    when = f"at {first}" if first == last else f"from {first} to {last}"
+    epochs = {answer.epoch for answer in found}
+    known = epochs.pop() if len(epochs) == 1 else None  # scopes have epochs of their own
+    epoch = "" if known is None else f" in epoch {known}"
     why = "ranks were silent" if any(is_of_watchdog(answer) for answer in found) else "a person asked"
-    return f"taken {f'at {first}' if first == last else f'from {first} to {last}'} UTC, because {why}"
+    return f"taken {when} UTC{epoch}, because {why}"

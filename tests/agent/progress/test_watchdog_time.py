@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -61,3 +62,42 @@ def test_a_worker_that_never_begins_is_found_within_two_looks(starts_s: float) -
     (found,) = run(watched(starts_s, 1e9))
     assert found.epoch == 3
     assert 10 <= found.silent_s <= 11
+
+
+class SlowFiles:
+    """A rank whose every step takes `step_s` of the loop's time."""
+
+    def __init__(self, step_s: float) -> None:
+        self.step_s = step_s
+        self._step = 0
+        self._epoch = 0
+
+    def begin(self, epoch: int | None, *, runs: bool = False) -> str:
+        """Mark nothing."""
+        self._epoch = epoch or 0
+        return ""
+
+    def look(self) -> Look:
+        """Return the rank and its step."""
+        step, before = int(asyncio.get_running_loop().time() / self.step_s), self._step
+        self._step = step
+        return Look(self._epoch, (RankLook("rank-0", changed=step != before, step=step),))
+
+
+async def stacks_of(epochs_s: list[float]) -> list[int]:
+    """Return how often each of several workers with slow steps was looked at, one after the other."""
+    found, files, limits = list[int](), SlowFiles(9.0), StallSettings(10.0, 10.0)
+    watchdog = Watchdog(limits, lambda: files, clock=LoopClock(), log=NotedLog(), run=lambda work: LateWork(work, 0.0))
+    for epoch, lasts_s in enumerate(epochs_s, 3):
+        taken = list[int]()
+        watchdog.begin(epoch)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(lasts_s):
+                await watchdog.watch(lambda _: None, take_stacks=taken.append)
+        found.append(len(taken))
+    return found
+
+
+def test_each_worker_is_looked_at_once_a_minute() -> None:
+    """One that is slow in each of its steps once a minute; the next one has a pace of its own."""
+    assert run(stacks_of([50.0, 50.0, 90.0])) == [1, 1, 2]

@@ -128,6 +128,10 @@ def _has_said(owner: Owner, answers: int) -> bool:
     return len(owner.log.of("stacks_taken")) == answers
 
 
+def _has_heard(owner: Owner, words: int) -> bool:
+    return len(owner.heard) == words
+
+
 def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """One process looks at a time, and the next one begins after ANSWER_S_MIN, for the newest request."""
     monkeypatch.setattr(stacks_command, "ANSWER_S_MIN", 1.5)
@@ -150,6 +154,26 @@ def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.
     assert began[1][0] - began[0][0] >= 1.5
     owner.host.signal(signal.SIGKILL)
     owner.until(lambda: len(owner.heard) == 2)
+
+
+def test_the_next_worker_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It hangs too, seconds after the first one: the pace is that of one worker."""
+    began = list[str]()
+
+    def spawn(command: list[str], _env: object) -> int:
+        began.append(command[-1])
+        return os.posix_spawn("/bin/true", ["true"], {})
+
+    monkeypatch.setattr(stacks_command, "spawn", spawn)
+    owner = Owner(RunOptions(("/bin/sh", "-c", "exec sleep 1267")))
+    for restarts in (1, 2):
+        owner.host.start({})
+        for _ in range(2):
+            owner.host.take_stacks(SILENCE)
+            owner.until(partial(_is_past, time.monotonic() + 0.1))
+        owner.host.signal(signal.SIGKILL)
+        owner.until(partial(_has_heard, owner, 2 * restarts))
+    assert began == [str(SILENCE)] * 2
 
 
 def test_what_looks_is_killed_when_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:

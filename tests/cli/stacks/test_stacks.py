@@ -175,7 +175,7 @@ async def test_the_stacks_before_a_restart_can_still_be_read() -> None:
         made.mark(pod, 205, "worker_starting", epoch=2)
     done = await run(made, last=True, now_s=START_S + 4_000)
     assert done.out.splitlines()[:2] == [
-        "taken at 00:03:10 UTC, because ranks were silent",
+        "taken at 00:03:10 UTC in epoch 1, because ranks were silent",
         "2 of 2 ranks in read() of dataset.py:88 at step 812",
     ]
     assert await requested(made) is None
@@ -183,6 +183,23 @@ async def test_the_stacks_before_a_restart_can_still_be_read() -> None:
     made, _ = await group(1)
     done = await run(made, last=True)
     assert (done.code, done.out) == (CliExit.NOT_DONE, "no stacks of JobSet train are in its logs of that time\n")
+
+
+async def test_answers_of_two_hangs_are_not_mixed() -> None:
+    """The second one came soon after the first, and one Pod had nothing to say of it: it is left out."""
+    last = {"epoch": 3, "trigger": "stalled", "startedAt": at(200)}
+    made, pods = await group(2, wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last})
+    for pod in pods:
+        answer(made, pod, 150, stack(request=SILENCE, frames=LOADER), taken(request=SILENCE))
+        made.mark(pod, 160, "worker_starting", epoch=2)
+    answer(made, pods[0], 190, stack(request=SILENCE), taken(request=SILENCE))
+    for pod in pods:
+        made.mark(pod, 205, "worker_starting", epoch=3)
+    done = await run(made, last=True)
+    assert done.out.splitlines()[:2] == [
+        "taken at 00:03:10 UTC in epoch 2, because ranks were silent",
+        "1 of 1 rank in all_reduce() of distributed_c10d.py:2219 at step 812",
+    ]
 
 
 @pytest.mark.parametrize("what", ["jobsets", "pods/log"])
