@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -50,6 +51,8 @@ PODS = 4
 KILLS = 3  # of one group, one after the other
 STEPS_BETWEEN = 10  # of each rank, after a restart and before the next kill
 POLL_S = 0.005
+RESTARTS_MAX = 1000
+NOTHING: Mapping[str, str] = MappingProxyType({})
 RUN_S_MAX = 120.0  # a start or a restart that takes longer failed
 _RESUMED = re.compile(rb"^rank=\d+ .*goes on from step \d+$", re.MULTILINE)
 _STEP = re.compile(rb"^step=\d+ ", re.MULTILINE)
@@ -64,11 +67,13 @@ class Group:
         module: the training script.
         marker: NAME=value that stands in the environment of all its processes.
         logs: returns for each rank the files that have its output, the oldest first.
+        cluster: that runs it; None without Kubernetes.
     """
 
     module: str
     marker: str
     logs: Callable[[], list[list[Path]]]
+    cluster: Cluster | None = None
     resumed: int = 0  # ranks that ended their first collective, over all runs
     steps: int = 0  # of all ranks, since the last of these
     standbys_mb: list[float] = field(default_factory=list)  # resident memory of each that got ready, over all runs
@@ -181,11 +186,17 @@ async def by_hand(folder: Path) -> AsyncIterator[Group]:
 
 @asynccontextmanager
 async def in_pods(
-    folder: Path, *, framework: str, example: str, mode: str = "supervisor", options: Sequence[str] = ()
+    folder: Path,
+    *,
+    framework: str,
+    example: str,
+    mode: str = "supervisor",
+    options: Sequence[str] = (),
+    annotations: Mapping[str, str] = NOTHING,
 ) -> AsyncIterator[Group]:
     """Start an example's group on the embedded Kubernetes, below supervisors or guards with these options."""
     file = folder / "manifest.yaml"
-    file.write_text(_for_measuring(example, mode, free_ports(1)[0], options))
+    file.write_text(_for_measuring(example, mode, free_ports(1)[0], options, annotations))
     manifest = read_demo_manifest(file, PODS, KILLS, mode)
     cluster = Cluster(
         nodes=2,
@@ -204,17 +215,19 @@ async def in_pods(
         runtime = cluster._runtime  # noqa: SLF001 - a benchmark kills where no command would
         assert isinstance(runtime, ProcessRuntime)
         marker = f"{CLUSTER_MARKER}={runtime.marker[CLUSTER_MARKER]}"
-        yield Group(f"inplace.examples.{framework}_train", marker, logs)
+        yield Group(f"inplace.examples.{framework}_train", marker, logs, cluster)
 
 
-def _for_measuring(example: str, mode: str, port: int, options: Sequence[str] = ()) -> str:
+def _for_measuring(
+    example: str, mode: str, port: int, options: Sequence[str] = (), annotations: Mapping[str, str] = NOTHING
+) -> str:
     """Return a manifest with one rank in each Pod, a port that is free, enough restarts, and options of the agent."""
     text = yaml.safe_dump_all(documents_of(EXAMPLES / f"{example}.yaml", mode, options))
     text = text.replace("--nproc-per-node=2", "--nproc-per-node=1").replace("29500", str(port))
     documents = list(yaml.safe_load_all(text))
-    documents[-1]["metadata"].setdefault("annotations", {})[wire.CRASH_LOOP_BACKOFF] = "0"
+    documents[-1]["metadata"].setdefault("annotations", {}).update({wire.CRASH_LOOP_BACKOFF: "0", **annotations})
     spec = documents[-1]["spec"]
-    spec["failurePolicy"]["maxRestarts"] = 10 * KILLS
+    spec["failurePolicy"]["maxRestarts"] = RESTARTS_MAX
     return yaml.safe_dump_all(documents)
 
 

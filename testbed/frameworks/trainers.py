@@ -7,7 +7,7 @@ from pathlib import Path
 from inplace.simulator.cluster import reaper
 from testbed.process_age import in_order_of_start
 
-LAUNCHERS = ("torchrun", "inplace-agent")
+LAUNCHERS = ("torchrun", "inplace-agent", "guard")
 
 
 def trainers(marker: str, module: str) -> list[list[int]]:
