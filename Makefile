@@ -27,7 +27,7 @@ LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes
 SEARCHES := soak-seeds soak-plans soak-properties soak-http
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster test-hostile node test-node test-frameworks docs dashboards-test docs-images
+.PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster test-hostile node test-node first-cluster test-frameworks docs dashboards-test docs-images
 .PHONY: sim soak $(SEARCHES) mutants bench demo image audit sbom release man check clean rewrite
 
 help:  ## list the commands
@@ -88,6 +88,9 @@ node: cluster  ## build containerd, runc and the images for the tests on a real 
 
 test-node: node  ## restart groups with real kubelets and containers; the workers' own records judge each restart
 	$(BIN)/python -m testbed.node.capsule $(BIN)/python -m pytest -q $(NODE_TESTS)
+
+first-cluster: node  ## follow docs/first-cluster.md from an empty folder to an empty cluster, and print how long each step takes
+	$(BIN)/python -m benchmarks.first_cluster
 
 test-frameworks: $(STAMP)  ## train with users' frameworks (JAX, ...) in the demo and under random kills; FRAMEWORKS names them
 	$(BIN)/python -m testbed.frameworks.venv $(FRAMEWORKS)

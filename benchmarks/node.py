@@ -129,7 +129,7 @@ async def measure(
     images = [*archives.build(), *([archives.build_upstream_agent()] if upstream else [])]
     programs = RUNTIME.build()
     async with running_cluster(
-        find_binaries(), programs=programs, images=images, folder=folder, upstream=upstream
+        find_binaries(), programs=programs, images=images, folder=folder, installed="upstream" if upstream else "ours"
     ) as cluster:
         return {mode: await _measure_mode(cluster, mode, pods, rounds, change, rng, number) for mode in modes}
 

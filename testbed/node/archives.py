@@ -168,7 +168,7 @@ def _make_strangers(buildah: Buildah, folder: Path) -> None:
     for path in (loader, *libraries):
         shutil.copy(path.resolve(), context / path.name)
     files = {
-        BUSYBOX_IMAGE: 'COPY busybox /bin/busybox\nRUN ["/bin/busybox", "--install", "/bin"]\n',
+        BUSYBOX_IMAGE: 'COPY busybox /bin/busybox\nRUN ["/bin/busybox", "--install", "/bin"]\nENV PATH=/bin\n',
         MUSL_IMAGE: f"COPY pause /pause\nCOPY {loader.name} {loader}\n",
         GLIBC_IMAGE: "COPY worker /worker\n"
         + "".join(f"COPY {path.name} {path}\n" for path in libraries)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import yaml
 
@@ -130,11 +131,16 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(
-    binaries: Binaries, *, programs: Path, images: Sequence[Path], folder: Path, upstream: bool = False
+    binaries: Binaries,
+    *,
+    programs: Path,
+    images: Sequence[Path],
+    folder: Path,
+    installed: Literal["ours", "upstream", "nothing"] = "ours",
 ) -> AsyncIterator[Cluster]:
     """Run a cluster with one node; end it in order, so that every program's last words are in its log.
 
-    With `upstream` its CRD, webhooks and controller take the place of ours.
+    `installed` says whose CRD and controller are there; upstream's has webhooks too.
     """
     network.set_up()
     async with AsyncExitStack() as ending:
@@ -142,9 +148,9 @@ async def running_cluster(
         transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
         ending.push_async_callback(transport.close)
         client = KubeClient(transport, user_agent="inplace-test", field_manager="inplace-test")
-        if upstream:
+        if installed == "upstream":
             controller = await ending.enter_async_context(upstream_controller(plane))
-        else:
+        elif installed == "ours":
             await install_crd(client)
             for path, resource in NEEDED.items():
                 for document in yaml.safe_load_all((DEPLOY / path).read_text()):
@@ -152,9 +158,9 @@ async def running_cluster(
         await ending.enter_async_context(names.answering(client, network.GATEWAY))
         kubelet = binaries.command("kubelet")
         cluster = Cluster(plane, client, folder, programs=programs, kubelet=kubelet, images=images)
-        if upstream:
+        if installed == "upstream":
             cluster.controller = controller
-        else:
+        elif installed == "ours":
             cluster.controller.start()
             ending.push_async_callback(cluster.controller.stop)
         ending.push_async_callback(_power_off, cluster)

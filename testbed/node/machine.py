@@ -182,10 +182,17 @@ class Node:
     async def load(self, images: Sequence[Path]) -> None:
         """Give the runtime these images; it pulls none."""
         for image in images:
-            words = self._inside(f"{self._programs}/ctr", "-n", "k8s.io", "images", "import", str(image))
-            done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise self._containerd.failure(f"expected it to import {image}, saw {done.stderr.strip()}")
+            await self._images("import", str(image))
+
+    async def tag(self, image: str, name: str) -> None:
+        """Give an image of the runtime another name."""
+        await self._images("tag", image, name)
+
+    async def _images(self, *words: str) -> None:
+        command = self._inside(f"{self._programs}/ctr", "-n", "k8s.io", "images", *words)
+        done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise self._containerd.failure(f"expected to {' '.join(words)}, saw {done.stderr.strip()}")
 
     def _containerd_flags(self) -> tuple[str, ...]:
         return (f"--config={self._folder}/containerd.toml",)

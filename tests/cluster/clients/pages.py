@@ -22,7 +22,12 @@ def page(name: str) -> str:
 
 def blocks(name: str) -> list[str]:
     """Return a page's indented blocks."""
-    found = re.findall(r"(?:^    .*\n(?:^\n(?=    ))*)+", page(name), re.MULTILINE)
+    return blocks_of(page(name))
+
+
+def blocks_of(text: str) -> list[str]:
+    """Return the indented blocks of a text."""
+    found = re.findall(r"(?:^    .*\n(?:^\n(?=    ))*)+", text, re.MULTILINE)
     return [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in found]
 
 
