@@ -28,7 +28,7 @@ UPSTREAM_PROGRAM: Final = "in-place-restart-agent"
 RUN: Final = "run"
 REMOVED: Final = "wait"  # a guard does what it did (docs/adr/0062)
 REMOVED_FIX: Final = (
-    "write the worker's command alone and remove the agent's container: `inplace inject` then adds both anew, with a "
+    "write the worker's command alone and remove the agent's container: `inplace inject` then adds both again, with a "
     "guard and its LINK_FILE"
 )
 # What kubelet would make of a field, for one Pod among many.

@@ -103,7 +103,7 @@ def _restart_in_time(draft: Draft, scope: Scope, saving: Saving) -> None:
 
 def _why_not(draft: Draft) -> str:
     if draft.jobset.suspended:
-        return "the jobset is suspended, and starts anew when it is resumed"
+        return "the jobset is suspended, and starts again when it is resumed"
     if not any(scope.synced for scope in draft.jobset.scopes.values()):
         return "the group has not started yet"
     return "a restart is under way already"

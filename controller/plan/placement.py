@@ -55,7 +55,7 @@ def _lift(draft: Draft, job: Job, key: str, pods: list[Pod]) -> None:
         draft.warn(
             "ExclusivePlacementFailed",
             f"job {job.metadata.name}: expected its pods to wait for nodes of {key}={domain}, where their leader runs, "
-            "saw some that wait for the domain that it has left: the job is created anew",
+            "saw some that wait for the domain that it has left: the job is recreated",
         )
         draft.delete(job, DeleteJob.ASTRAY)
         return

@@ -71,7 +71,7 @@ def delete_previous(draft: Draft) -> bool:
         draft.warn(
             "UnreadableJob",
             f"job {job.metadata.name} has no readable restart-attempt or job-restart-attempt, neither as label nor as "
-            "annotation: it is deleted and created anew",
+            "annotation: it is recreated",
         )
     for job in draft.buckets.previous:
         draft.delete(job, DeleteJob.PREVIOUS)

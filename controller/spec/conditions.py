@@ -117,7 +117,7 @@ def no_progress(message: str) -> Condition:
 NO_EPOCH_LEFT: Final = failed(
     "NoEpochLeft",
     f"no group restart is possible: expected an epoch after status.syncedEpoch, saw it at {INT32_MAX}, the largest "
-    "int32; no group gets there by itself, so a person wrote the status; create the JobSet anew",
+    "int32; no group gets there by itself, so a person wrote the status; recreate the JobSet",
 )
 
 

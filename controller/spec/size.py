@@ -18,7 +18,7 @@ SLOTS_MAX: Final = 100_000  # of the groups of one JobSet: what Kubernetes allow
 ANNOTATION_BYTES_MAX: Final = 252 * 1024  # of a template: the API takes 256 KiB, and ours are up to 4 KiB of them
 ETCD_BYTES_MAX: Final = 1_536 * 1024  # of one object, by etcd's default; a JobSet of the user's is below it
 TEMPLATE_BYTES_MAX: Final = ETCD_BYTES_MAX - 48 * 1024  # of JSON; labels, annotations and an agent are added to the Job
-CURE: Final = "nothing is done for this jobset; create it anew, smaller, or divide it into several"
+CURE: Final = "nothing is done for this jobset; recreate it smaller, or divide it into several"
 
 
 def oversize(replicated_jobs: Sequence[ReplicatedJob], *, in_place: bool) -> Iterator[str]:

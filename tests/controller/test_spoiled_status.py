@@ -78,7 +78,7 @@ def test_without_an_epoch_left_the_jobset_fails_and_says_so(synced: int) -> None
     (failed,) = [each for each in world.status["conditions"] if each["type"] == "Failed"]
     assert failed["status"] == "True"
     assert "2147483647" in failed["message"]
-    assert "create the JobSet anew" in failed["message"]
+    assert "recreate the JobSet" in failed["message"]
 
 
 async def test_a_running_group_without_an_epoch_left_fails(rig: Rig) -> None:

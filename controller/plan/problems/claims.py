@@ -70,7 +70,7 @@ def other_claims(jobset: JobSet, claims: Mapping[str, PersistentVolumeClaim]) ->
         if not claim.retained:
             yield (
                 f"{where} exists and is not of this jobset: retentionPolicy must be retain when PVC exists, saw "
-                "Delete; it is used and will not be deleted; create the jobset anew with whenDeleted Retain, or delete "
+                "Delete; it is used and will not be deleted; recreate the jobset with whenDeleted Retain, or delete "
                 "the claim first"
             )
         for path, wanted, seen in _differences(claim.template().get("spec") or {}, present.spec, "spec"):

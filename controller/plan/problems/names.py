@@ -19,13 +19,13 @@ def bad_names(jobset: JobSet) -> Iterator[str]:
     if not _HOST.fullmatch(jobset.name):
         yield (
             "metadata.name: expected lower-case letters, digits and '-', beginning with a letter, as in a host name, "
-            f"saw {jobset.name!r}; the API refuses what is created for it; create the jobset anew under another name"
+            f"saw {jobset.name!r}; the API refuses what is created for it; recreate the jobset under another name"
         )
     subdomain = jobset.network.subdomain
     if subdomain and not (_HOST.fullmatch(subdomain) and len(subdomain) <= NAME_CHARACTERS_MAX):
         yield (
             f"spec.network.subdomain: expected a host name of at most {NAME_CHARACTERS_MAX} characters, saw "
-            f"{subdomain!r}; the API refuses the service and the jobs; create the jobset anew with another subdomain"
+            f"{subdomain!r}; the API refuses the service and the jobs; recreate the jobset with another subdomain"
         )
     for job in jobset.replicated_jobs:
         yield from _bad_names_of(jobset, job)
@@ -36,7 +36,7 @@ def _bad_names_of(jobset: JobSet, job: ReplicatedJob) -> Iterator[str]:
     if not (_HOST.fullmatch(job.group_name) and len(job.group_name) <= NAME_CHARACTERS_MAX):
         yield (
             f"{where}.groupName: expected a host name of at most {NAME_CHARACTERS_MAX} characters, for a label, "
-            f"saw {job.group_name!r}; the API refuses the jobs; create the jobset anew with another groupName"
+            f"saw {job.group_name!r}; the API refuses the jobs; recreate the jobset with another groupName"
         )
     if job.replicas == 0:
         return
@@ -48,6 +48,6 @@ def _bad_names_of(jobset: JobSet, job: ReplicatedJob) -> Iterator[str]:
             yield (
                 f"{where}: JobSet name is too long, {kind} names generated for this JobSet will exceed "
                 f"{NAME_CHARACTERS_MAX} characters: found {longest} ({len(longest)}); the API refuses the {kind}s; "
-                "create the jobset anew with a shorter name of its own or of the replicatedJob"
+                "recreate the jobset with a shorter name of its own or of the replicatedJob"
             )
             return

@@ -23,7 +23,7 @@ JOB_FAILURE_REASONS: Final = (
     "MaxFailedIndexesExceeded",
     "PodFailurePolicy",
 )
-ANEW: Final = "create the jobset anew with"  # both policies are immutable
+ANEW: Final = "recreate the jobset with"  # both policies are immutable
 
 
 def bad_success_policy(jobset: JobSet) -> Iterator[str]:

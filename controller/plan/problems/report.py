@@ -67,20 +67,20 @@ def bad_order(jobset: JobSet) -> Iterator[str]:
     for name, dependency in broken_dependencies(jobset):
         yield (
             f"dependsOn of replicatedJob {name}: expected the name of a replicatedJob before it, saw {dependency!r}; "
-            f"{name} never starts; create the jobset anew with the replicatedJobs in the order of their start"
+            f"{name} never starts; recreate the jobset with the replicatedJobs in the order of their start"
         )
     for job in jobset.replicated_jobs:
         for entry in job.depends_on:
             if entry.get("status") not in ("Ready", "Complete"):
                 yield (
                     f"dependsOn of replicatedJob {job.name}: expected status Ready or Complete, saw "
-                    f"{entry.get('status')!r}; it waits for Ready; create the jobset anew with one of the two"
+                    f"{entry.get('status')!r}; it waits for Ready; recreate the jobset with one of the two"
                 )
     order = ((jobset.raw.get("spec") or {}).get("startupPolicy") or {}).get("startupPolicyOrder")
     if order not in (None, "AnyOrder", "InOrder"):
         yield (
             f"spec.startupPolicy.startupPolicyOrder: expected AnyOrder or InOrder, saw {order!r}; all replicatedJobs "
-            "start at once; create the jobset anew with one of the two"
+            "start at once; recreate the jobset with one of the two"
         )
 
 
@@ -122,7 +122,7 @@ def bad_scope(jobset: JobSet) -> Iterator[str]:
     elif wanted != jobset.restart_scope and "restarts" in jobset.status:
         yield (
             f"{where}: expected {jobset.restart_scope}, with which the jobset began, saw {wanted}: it has no effect; "
-            "create the jobset anew"
+            "recreate the jobset"
         )
 
 

@@ -67,7 +67,7 @@ def test_a_jobset_that_is_too_large_gets_a_sentence_and_nothing_else(
     (condition,) = planned.status["conditions"]
     assert (condition["type"], condition["status"]) == ("SpecProblem", "True")
     assert words in condition["message"]
-    assert "create it anew, smaller" in condition["message"]
+    assert "recreate it smaller" in condition["message"]
     assert (planned.actions, set(planned.status)) == ((), {"conditions"})
     world.carry_out(planned)
     assert world.plan().status == {}
