@@ -93,7 +93,7 @@ async def follow(cluster: Cluster, folder: Path, way: str) -> Seconds:
 
 
 async def _carry_out(cluster: Cluster, folder: Path, command: str) -> str:
-    """Run a command of the page; what a program does that only exists beside a container engine, is done without it."""
+    """Run a command of the page; return what it printed. kind needs a container engine: its work is done without it."""
     if command.startswith(CLUSTER):
         return ""
     if command.startswith(LOAD):
