@@ -81,7 +81,7 @@ class Answer:
         is_whole: its last line came.
         problem: why nobody could be asked; "" if somebody was.
         ranks: by process id.
-        epoch: of the worker, or a later one of before its restart; None if no mark in the log says it.
+        epoch: of the worker. Where the log begins behind the worker's mark, the one before the next mark; None without.
     """
 
     request: int
@@ -116,9 +116,9 @@ class Answers:
 
     def take(self, line: LogLine) -> None:
         """Take in a line of the log."""
-        if line.epoch is not None and self._epoch is None:
-            for one in self._found:  # the first mark; what comes before it is of an earlier epoch
-                one.epoch = line.epoch - 1
+        if line.epoch is not None and self._epoch is None:  # the first mark: what came before is of an earlier epoch
+            for one in self._found:
+                one.epoch = line.epoch - 1 if one.epoch is None else one.epoch
         self._epoch = line.epoch
         if not line.text.startswith(_BEGINS) or not any(words in line.text[:200] for words in _HAS):
             return

@@ -186,7 +186,10 @@ async def test_the_stacks_before_a_restart_can_still_be_read() -> None:
 
 
 async def test_answers_of_two_hangs_are_not_mixed() -> None:
-    """The second one came soon after the first, and one Pod had nothing to say of it: it is left out."""
+    """The second one came soon after the first, and one Pod had nothing to say of it: it is left out.
+
+    Its first answer comes before any mark in what is read of its log.
+    """
     last = {"epoch": 3, "trigger": "stalled", "startedAt": at(200)}
     made, pods = await group(2, wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last})
     for pod in pods:
