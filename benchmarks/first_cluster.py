@@ -8,7 +8,8 @@ The newest commit is cloned into an empty folder, and the page's first commands 
 for kind, then those for a registry. What differs from the page: the cluster is there before, containerd imports the
 archives that `kind load` gives it, and the registry has no TLS. pip and debootstrap find the machine's caches.
 
-A command that fails ends the run; so do new Pods after the kill, and a command that does not name what was killed.
+The run fails if a command fails, if the Pods after the kill are not those of before, or if `inplace status` and
+`inplace explain` do not show the kill.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ async def follow(cluster: Cluster, folder: Path, way: str) -> Seconds:
 
 
 async def _carry_out(cluster: Cluster, folder: Path, command: str) -> str:
-    """Run a command of the page; return what it printed. kind needs a container engine: its work is done without it."""
+    """Run a command of the page; return what it printed. In place of `kind`, containerd imports the archives."""
     if command.startswith(CLUSTER):
         return ""
     if command.startswith(LOAD):

@@ -5,16 +5,16 @@ Usage: python -m testbed.crane      (prints the path of the binary as its last l
 
 from __future__ import annotations
 
-import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir, run_nicely
-from testbed.go_module import HOW_TO_GET_GO
+from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir
+from testbed.go_module import go_install
 
 VERSION: Final = "v0.20.8"
-PACKAGE: Final = "github.com/google/go-containerregistry/cmd/crane"
+PACKAGE: Final = f"github.com/google/go-containerregistry/cmd/crane@{VERSION}"
 
 
 def crane() -> Path:
@@ -24,18 +24,8 @@ def crane() -> Path:
         MissingComponent: there is no Go to build it with.
         BuildFailed: the compiler refused; its output went to stderr.
     """
-    return build_once(cache_dir() / "crane" / VERSION, _install) / "crane"
-
-
-def _install(folder: Path) -> None:
-    """Put the binary into `folder`."""
-    if shutil.which("go") is None:
-        raise MissingComponent(f"expected the Go compiler `go` on PATH, found none. {HOW_TO_GET_GO}.")
-    run_nicely(
-        ("go", "install", "-trimpath", "-ldflags=-s -w", f"{PACKAGE}@{VERSION}"),
-        directory=folder,
-        environment={"CGO_ENABLED": "0", "GOBIN": str(folder), "GOFLAGS": "-mod=mod"},
-    )
+    install = partial(go_install, package=PACKAGE, linker_flags="-s -w")
+    return build_once(cache_dir() / "crane" / VERSION, install) / "crane"
 
 
 if __name__ == "__main__":

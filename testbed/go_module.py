@@ -7,6 +7,7 @@ here now; the rest is `images.build_once`'s.
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,6 +47,29 @@ def module_folder(directory: Path, module: str) -> Path:
     if said.returncode != 0:
         raise BuildFailed(f"expected {' '.join(command)} to succeed in {directory}: {said.stdout}{said.stderr}")
     return Path(json.loads(said.stdout)["Dir"])
+
+
+def go_install(folder: Path, package: str, linker_flags: str, *, expected: str = "the Go compiler `go`") -> None:
+    """
+    Build one program of a public module into a folder; Go's checksum database vouches for it.
+
+    Args:
+        folder: for the program.
+        package: `PATH@VERSION`.
+        linker_flags: as `go build -ldflags` has them.
+        expected: on PATH; the error without Go says it.
+
+    Raises:
+        MissingComponent: Go is absent.
+        BuildFailed: the compiler refused; its output went to stderr.
+    """
+    if shutil.which("go") is None:
+        raise MissingComponent(f"expected {expected} on PATH, found none. {HOW_TO_GET_GO}.")
+    run_nicely(
+        ("go", "install", "-trimpath", f"-ldflags={linker_flags}", package),
+        directory=folder,
+        environment={"CGO_ENABLED": "0", "GOBIN": str(folder), "GOFLAGS": "-mod=mod"},
+    )
 
 
 @dataclass(frozen=True, slots=True)

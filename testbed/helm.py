@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir, run_nicely
-from testbed.go_module import HOW_TO_GET_GO
+from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir
+from testbed.go_module import go_install
 
 VERSION: Final = "v3.22.0"
 KUBERNETES_MINOR: Final = "36"  # what `helm template` takes the cluster for; Helm's own releases set it like this
@@ -34,16 +34,10 @@ def helm() -> Path:
 
 def _install(folder: Path) -> None:
     """Put the binary into `folder`."""
-    if shutil.which("go") is None:
-        raise MissingComponent(f"expected `helm` or the Go compiler `go` on PATH, found neither. {HOW_TO_GET_GO}.")
     print(f"helm: building {folder} ({COST})", file=sys.stderr, flush=True)
     package = "helm.sh/helm/v3/pkg/chartutil"
     linker = f"-s -w -X {package}.k8sVersionMajor=1 -X {package}.k8sVersionMinor={KUBERNETES_MINOR}"
-    run_nicely(
-        ("go", "install", "-trimpath", f"-ldflags={linker}", f"helm.sh/helm/v3/cmd/helm@{VERSION}"),
-        directory=folder,
-        environment={"CGO_ENABLED": "0", "GOBIN": str(folder), "GOFLAGS": "-mod=mod"},
-    )
+    go_install(folder, f"helm.sh/helm/v3/cmd/helm@{VERSION}", linker, expected="`helm` or the Go compiler `go`")
 
 
 if __name__ == "__main__":

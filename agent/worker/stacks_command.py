@@ -1,9 +1,9 @@
 """
 Write where the worker's ranks are to its log, beside the worker: a process of its own does it (`agent.stacks.look`).
 
-So a /proc that hangs delays nothing, and a guard stays small. There is one such process at a time, one for the same
-worker begins at most each ANSWER_S_MIN, and after STACKS_S_MAX it is killed. Of requests that wait for that the newest
-is answered: whoever asked before sees the same stacks. docs/adr/0099
+So a /proc that hangs delays nothing, and a guard stays small. At most one such process runs, and STACKS_S_MAX after its
+start it is killed. For the same worker the next one begins ANSWER_S_MIN later at the earliest. If several requests
+wait for it, it answers the newest one. docs/adr/0099
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Answer:
         is_whole: its last line came.
         problem: why nobody could be asked; "" if somebody was.
         ranks: by process id.
-        epoch: of the worker. Where the log begins behind the worker's mark, the one before the next mark; None without.
+        epoch: of the worker. If no mark stands before the answer: one less than that of the next mark, None without.
     """
 
     request: int
@@ -116,7 +116,7 @@ class Answers:
 
     def take(self, line: LogLine) -> None:
         """Take in a line of the log."""
-        if line.epoch is not None and self._epoch is None:  # the first mark: what came before is of an earlier epoch
+        if line.epoch is not None and self._epoch is None:  # this is the first mark
             for one in self._found:
                 one.epoch = line.epoch - 1 if one.epoch is None else one.epoch
         self._epoch = line.epoch

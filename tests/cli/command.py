@@ -39,7 +39,7 @@ def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProces
 
 
 def printed_by(kubeconfig: str, *arguments: str, columns: str = "") -> str:
-    """Run a command that succeeds on a cluster; return what it printed, so many columns wide if that is said."""
+    """Run a command that succeeds on a cluster; return what it printed. `columns` is the terminal's width."""
     return subprocess.run(
         command(*arguments),
         cwd=REPOSITORY,

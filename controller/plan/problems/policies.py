@@ -23,7 +23,7 @@ JOB_FAILURE_REASONS: Final = (
     "MaxFailedIndexesExceeded",
     "PodFailurePolicy",
 )
-ANEW: Final = "recreate the jobset with"  # both policies are immutable
+CURE: Final = "recreate the jobset with"  # both policies are immutable
 
 
 def bad_success_policy(jobset: JobSet) -> Iterator[str]:
@@ -32,13 +32,13 @@ def bad_success_policy(jobset: JobSet) -> Iterator[str]:
     if policy.operator not in OPERATORS:
         yield (
             f"spec.successPolicy.operator: expected {_either(OPERATORS)}, saw {policy.operator!r}; All is applied; "
-            f"{ANEW} one of them"
+            f"{CURE} one of them"
         )
     if unknown := _unknown(jobset, sorted(policy.targets)):
         none = len(unknown) == len(policy.targets)
         yield (
             f"spec.successPolicy.targetReplicatedJobs: {unknown} does not appear in .spec.ReplicatedJobs; "
-            f"{'the first job that succeeds completes the jobset' if none else 'it is ignored'}; {ANEW} names that do"
+            f"{'the first job that succeeds completes the jobset' if none else 'it is ignored'}; {CURE} names that do"
         )
 
 
@@ -51,14 +51,14 @@ def bad_failure_policy(jobset: JobSet) -> Iterator[str]:
     if policy.strategy not in STRATEGIES:
         yield (
             f"{where}.restartStrategy: expected {_either(STRATEGIES)}, saw {policy.strategy!r}; Recreate is applied; "
-            f"{ANEW} one of them"
+            f"{CURE} one of them"
         )
     names = Counter(rule_name(rule, index) for index, rule in enumerate(policy.rules))
     for name, count in names.items():
         if count > 1:
             yield (
                 f"{where}.rules: rule names are not unique, {count} rules have the same name {name!r}; conditions do "
-                f"not tell them apart; {ANEW} other names"
+                f"not tell them apart; {CURE} other names"
             )
     for index, (rule, patterns) in enumerate(zip(policy.rules, patterns_of(policy.rules), strict=True)):
         yield from _bad_rule(jobset, rule, index, f"{where}.rules[{index}]")
@@ -71,34 +71,34 @@ def _bad_rule(jobset: JobSet, rule: Mapping[str, Any], index: int, where: str) -
         yield (
             f"{where}.name: invalid failure policy rule name {_cut(name)!r}: expected at most {REASON_CHARS_MAX} "
             "letters, digits, '_', ',' and ':', beginning with a letter, as in a condition's reason; conditions say "
-            f"{rule_name(rule, index)}; {ANEW} such a name"
+            f"{rule_name(rule, index)}; {CURE} such a name"
         )
     if (reason := rule.get("setConditionReason")) and not is_reason(reason):
         yield (
             f"{where}.setConditionReason: expected at most {REASON_CHARS_MAX} letters, digits, '_', ',' and ':', "
-            f"beginning with a letter, saw {_cut(reason)!r}; conditions have the action's own reason; {ANEW} such a "
+            f"beginning with a letter, saw {_cut(reason)!r}; conditions have the action's own reason; {CURE} such a "
             "reason"
         )
     if action not in ACTIONS:
-        yield f"{where}.action: expected {_either(ACTIONS)}, saw {action!r}; {RESTART} is applied; {ANEW} one of them"
+        yield f"{where}.action: expected {_either(ACTIONS)}, saw {action!r}; {RESTART} is applied; {CURE} one of them"
     if action in WIDER:
         for job in jobset.replicated_jobs:
             if job.replicas > JOB_COUNTERS_MAX:
                 yield (
                     f"{where}.action: {action} cannot be used with a replicated job with replicas > "
                     f"{JOB_COUNTERS_MAX}: found {job.replicas} in replicatedJob {job.name}; beyond that index "
-                    f"{WIDER[action]} is applied; {ANEW} fewer replicas or another action"
+                    f"{WIDER[action]} is applied; {CURE} fewer replicas or another action"
                 )
     for reason in rule.get("onJobFailureReasons") or ():
         if reason not in JOB_FAILURE_REASONS:
             yield (
                 f"{where}.onJobFailureReasons: invalid job failure reason {reason!r} is not a recognized job failure "
-                f"reason: expected {_either(JOB_FAILURE_REASONS)}; no job fails with it; {ANEW} one of them"
+                f"reason: expected {_either(JOB_FAILURE_REASONS)}; no job fails with it; {CURE} one of them"
             )
     if unknown := _unknown(jobset, rule.get("targetReplicatedJobs") or ()):
         yield (
             f"{where}.targetReplicatedJobs: {unknown} does not appear in .spec.ReplicatedJobs; no job of it fails; "
-            f"{ANEW} names that do"
+            f"{CURE} names that do"
         )
 
 
@@ -108,7 +108,7 @@ def _bad_patterns(rule: Mapping[str, Any], patterns: Sequence[Pattern], index: i
         if pattern.problem:
             yield (
                 f"{where}.onJobFailureMessagePatterns[{position}] of rule {rule_name(rule, index)}: expected an RE2 "
-                f"regular expression, saw {_cut(text)!r} ({_cut(pattern.problem)}); it matches no failure; {ANEW} a "
+                f"regular expression, saw {_cut(text)!r} ({_cut(pattern.problem)}); it matches no failure; {CURE} a "
                 "pattern that compiles"
             )
 
