@@ -42,6 +42,10 @@ MODE: Final = "guarded_process"  # what the controller adds by default
 DRAINED: Final = 4
 """Pods of one Job that are deleted at once, of twice as many."""
 
+CALM_S: Final = 5.0
+"""From the last Pod's readiness to what is measured: kubelet writes the statuses of Pods that start one by one, and the
+training that loses its place has started long ago."""
+
 REPLACED_S_MAX: Final = 180.0
 """For what waits for the Job controller: a plain Job that loses four Pods waits for 80 s."""
 
@@ -72,6 +76,7 @@ async def plain_job(cluster: Cluster) -> Moments:
     await cluster.client.create(JOBS, namespace, job | {"spec": spec | {"template": {"spec": pod}}})
     try:
         before = await _until_live(cluster, namespace, pods, set())
+        await asyncio.sleep(CALM_S)
         began_s = time.monotonic()
         await asyncio.gather(
             *(cluster.client.delete(PODS, namespace, name) for name in sorted(before.values())[:DRAINED])
@@ -177,6 +182,7 @@ async def _until_ready(group: Group) -> None:
         )
 
     await until(holds, "all Pods are Ready", timeout_s=SETTLED_S_MAX, also=group.state)
+    await asyncio.sleep(CALM_S)
 
 
 def _pods_on(group: Group, node: Node) -> list[KubeObject]:
