@@ -59,6 +59,7 @@ DISABLE: Final = "jobset.sigs.k8s.io/disable-in-place-restart"
 PHASES: Final = "inplace.dev/phases"  # its grammar is common/wire/phases.py's
 WORKER_FAILED: Final = "inplace.dev/worker-failed"  # its grammar is common/wire/worker_failure.py's
 LAST_LINE: Final = "inplace.dev/last-line"  # its grammar is common/wire/last_line.py's
+NOTICE: Final = "inplace.dev/notice"  # its grammar is common/wire/notice.py's
 GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
 GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
 
@@ -87,6 +88,9 @@ NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help:
 # Ours, on the JobSet (docs/adr/0060): the watchdog's limits in seconds, for agents whose own settings have none.
 STALL_AFTER: Final = "inplace.dev/stall-after"
 START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
+
+# Ours, on the JobSet (docs/adr/0104): which kinds of notices restart the group; none by default.
+RESTART_ON: Final = "inplace.dev/restart-on"  # its grammar is controller/spec/notices.py's
 
 # Ours, on the JobSet (docs/adr/0099): ask every worker once for its stacks; the value is the Unix time in milliseconds.
 STACKS_REQUESTED: Final = "inplace.dev/stacks-requested"  # its grammar is common/wire/stacks.py's
@@ -156,6 +160,7 @@ NO_PROGRESS_FIELD: Final = "noProgress"  # ours: the highest step, and the epoch
 CRASH_LOOP: Final = "crashLoop"  # ours, docs/adr/0021: failures in a row without progress, and the wait
 RECREATIONS: Final = "recreations"  # ours, docs/adr/0021: of Jobs for a barrier that waits, which no budget counts
 LAST_RESTART_REQUEST: Final = "lastRestartRequest"  # ours: the restart-requested that was carried out last
+NOTICES: Final = "notices"  # ours, docs/adr/0104: what Pods tell of the workers that run
 SAVING: Final = "saving"  # ours, docs/adr/0069: the epoch whose workers are asked to save, and until when
 
 # Status fields of upstream beside the protocol.
@@ -179,6 +184,7 @@ COLUMN_SCOPED: Final = "ScopedEpochs"  # JSON, as the server prints a list
 COLUMN_STALL_AFTER: Final = "StallAfter"
 COLUMN_START_STALL_AFTER: Final = "StartStallAfter"
 COLUMN_STACKS: Final = "Stacks"
+COLUMN_NOTICES: Final = "Notices"  # JSON, as the server prints a list
 
 # Kubernetes' own, on a Pod of a Job with backoffLimitPerIndex: how often its index failed before it, and how often of
 # that the Job's podFailurePolicy ignored it. Its replacement waits 10 s x 2^n (docs/adr/0091).
