@@ -1,0 +1,120 @@
+"""
+What the group's Pods tell of workers that run: `status.notices`, and which kinds restart the group.
+
+    inplace.dev/restart-on: "loss,slow"     kinds of common/wire/notice.py but busy; unset: a notice restarts nothing
+
+Only notices of running epochs are listed, at most LISTED_MAX of a kind in each scope, those of the lowest step first.
+Agents read the list: a busy rank excuses its whole scope, and whoever would be one more tells nothing. docs/adr/0104.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from inplace.common.kube.timestamps import precise_time
+from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire import names as wire
+from inplace.common.wire.notice import BUSY, KINDS, LISTED_MAX, LOSS, SLOW, STEPS, Notice
+from inplace.controller.spec.status_record import StatusRecord
+
+RESTARTING: Final = tuple(kind for kind in KINDS if kind != BUSY)
+
+
+class GroupNotice(StatusRecord, frozen=True):
+    """One entry of status.notices.
+
+    Args:
+        kind, epoch, value, rank, step: see `common.wire.notice`.
+        scope: the Pod's; "" where the JobSet restarts as a whole.
+        pod, node: who tells.
+        at: RFC 3339, by the node's clock.
+    """
+
+    kind: str = ""
+    epoch: int = 0
+    scope: str = ""
+    value: int = 0
+    rank: str = ""
+    step: int | None = None
+    pod: str = ""
+    node: str = ""
+    at: str = ""
+
+    @property
+    def who(self) -> str:
+        """Name the rank and its Pod."""
+        kind, _, number = self.rank.partition("-")
+        rank = f"rank {number}" if kind in ("rank", "jax") and number.isdigit() else f"rank {self.rank}"
+        return f"{rank} ({self.pod})"
+
+    def __str__(self) -> str:
+        """Say it for a person."""
+        times = f"{self.value / 100:.1f} times as long as before"
+        since = "" if self.step is None else f" at step {self.step}"
+        match self.kind:
+            case "loss":
+                from_step = "" if self.step is None else f" from step {self.step} on"
+                return f"{self.who}: the loss is no finite number{from_step}, {self.value} steps in a row or more"
+            case "slow":
+                return f"{self.who}: its own work on a step takes {times}{since}"
+            case "steps":
+                return f"{self.who}: steps take {times}{since}; which rank is slow, steps alone cannot tell"
+            case "busy":
+                return f"{self.who} is busy: for {self.value} s no silence of its group is a stall"
+        return f"{self.who}: {self.kind}"
+
+
+def group_notice(notice: Notice, *, scope: str, pod: str, node: str) -> GroupNotice:
+    """Return the entry for what a Pod tells."""
+    at = precise_time(notice.at_s)
+    return GroupNotice(notice.kind, notice.epoch, scope, notice.value, notice.rank, notice.step, pod, node, at)
+
+
+def listed(notices: Iterable[GroupNotice]) -> tuple[GroupNotice, ...]:
+    """Return those that the status lists, in its order."""
+    kept: dict[tuple[str, str], list[GroupNotice]] = {}
+    for notice in sorted(notices, key=_order):
+        of_kind = kept.setdefault((notice.scope, notice.kind), [])
+        if len(of_kind) < LISTED_MAX:
+            of_kind.append(notice)
+    return tuple(notice for of_kind in kept.values() for notice in of_kind)
+
+
+def notices_of(status: Mapping[str, Any]) -> tuple[GroupNotice, ...]:
+    """Read status.notices; what another program spoiled is passed over."""
+    found = status.get(wire.NOTICES)
+    entries = found if isinstance(found, list) else ()
+    return tuple(one for one in map(GroupNotice.read, entries) if one.epoch > 0 and one.kind in KINDS)
+
+
+def read_restart_on(annotations: Mapping[str, Any]) -> frozenset[str]:
+    """Return the kinds of notices that restart the group.
+
+    Raises:
+        RemoteProtocolError: it cannot be read.
+    """
+    text = annotations.get(wire.RESTART_ON)
+    if text is None:
+        return frozenset()
+    kinds = frozenset(word.strip() for word in str(text).split(",")) - {""}
+    if unknown := sorted(kinds - set(RESTARTING)):
+        raise RemoteProtocolError(
+            f"metadata.annotations[{wire.RESTART_ON}]: expected some of {', '.join(RESTARTING)}, saw "
+            f"{unknown[0][:40]!r}; a notice restarts nothing; correct it"
+        )
+    return kinds
+
+
+def restart_on(annotations: Mapping[str, Any]) -> frozenset[str]:
+    """Return the same; none where the annotation cannot be read (controller/plan/problems tells)."""
+    try:
+        return read_restart_on(annotations)
+    except RemoteProtocolError:
+        return frozenset()
+
+
+def _order(notice: GroupNotice) -> tuple[object, ...]:
+    step = notice.step if notice.step is not None else -1
+    return notice.scope, KINDS.index(notice.kind), step if notice.kind in (LOSS, SLOW, STEPS) else 0, notice.at
