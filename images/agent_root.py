@@ -51,7 +51,15 @@ COMPILE: Final = (
 HOW_TO_GET_A_COMPILER: Final = "expected gcc on PATH, found none: apt-get install --no-install-recommends gcc"
 
 TRAIN: Final = "train"
-FOR_SCRIPTS: Final = ("__init__.py", "last_words.py", "rank_file.py", "rank_stacks.py", "saving.py", "standby.py")
+FOR_SCRIPTS: Final = (
+    "__init__.py",
+    "last_words.py",
+    "rank_file.py",
+    "rank_numbers.py",
+    "rank_stacks.py",
+    "saving.py",
+    "standby.py",
+)
 
 _MAIN: Final = "from inplace.agent.main import main\n"
 PROGRAMS: Final = {

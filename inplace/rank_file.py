@@ -5,14 +5,15 @@
 
     for step in range(steps):
         ...
-        inplace.progress(step)
+        inplace.progress(step, loss=loss, waited_s=waited_s)  # the two numbers may be left out
         with inplace.busy("checkpoint", up_to_s=600):
             save()
 
 The file lies in the folder INPLACE_PROGRESS_DIR; without that variable nothing is written, so that the script runs
-anywhere. At its first step a process also writes `.NAME`, once, so that the agent learns when that was.
-Its name is the first of rank-RANK, local-LOCAL_RANK, jax-JAX_PROCESS_ID and pid-PID that there is: processes
-of one name share a file. Its content is common/wire/progress.py's. Folder and names are read at a process's first call.
+anywhere. At its first step a process also writes `.NAME`, once, so that the agent learns when that was, and once a
+second at most `.NAME.numbers` (inplace/rank_numbers.py). Its name is the first of rank-RANK, local-LOCAL_RANK,
+jax-JAX_PROCESS_ID and pid-PID that there is: processes of one name share a file. Its content is
+common/wire/progress.py's. Folder and names are read at a process's first call.
 
 What goes wrong with the file never reaches the training loop: one line on stderr says it, once a process. Every call
 makes sure that its descriptor is still the file's, because a program may close descriptors that are not its own. A call
@@ -20,13 +21,16 @@ does wait for a file system that hangs; the folder is an emptyDir, which is loca
 
 In a standby (`inplace.ready`) nothing is written before its release, and a step then ends the process.
 
-This module needs os and sys alone and runs under Python 3.8, so that any training image can import it.
+This module needs os, sys and time alone and runs under Python 3.8, so that any training image can import it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
+
+from inplace.rank_numbers import RankNumbers
 
 LINE_BYTES = 64  # one line, padded: each write overwrites all of the last one
 STEP_MAX = 10**12 - 1  # 31 years at 1,000 steps a second
@@ -55,9 +59,10 @@ class RankFile:
         self._has_begun = False  # its first step is written
         self._count = 0  # of this process's steps, as far as the agent's standby wants to know it
         self._phases: list[BusyPhase] = []  # the innermost is last
+        self._numbers = RankNumbers()
 
-    def step(self, number: int) -> None:
-        """Write a step."""
+    def step(self, number: int, waited_s: float | None = None, loss: float | None = None) -> None:
+        """Write a step, and its numbers where they are news."""
         if _STANDBY in os.environ:
             self._tell()
         try:
@@ -69,17 +74,23 @@ class RankFile:
         self.write()
         if not self._has_begun:
             self._write_first()
+        waited_s, loss = self._number("waited_s", waited_s), self._number("loss", loss)
+        numbers = self._numbers.step(self._step, time.monotonic(), waited_s, loss)
+        if numbers is not None:
+            self._write_beside(".numbers", b"%s %s" % (self._head, numbers))
 
     def enter(self, phase: BusyPhase) -> None:
         """Write that a busy phase began."""
         self._phases.append(phase)
         del self._phases[:-PHASES_MAX]
+        self._numbers.pause()
         self.write()
 
     def leave(self, phase: BusyPhase) -> None:
         """Write that a busy phase ended, once; the one around it goes on, with its whole limit anew."""
         if phase in self._phases:
             self._phases.remove(phase)
+            self._numbers.pause()
             self.write()
 
     def write(self, state: bytes = b"") -> None:
@@ -111,17 +122,31 @@ class RankFile:
     def _write_first(self) -> None:
         """Leave the first step's line in a file of its own, which no later one overwrites."""
         self._has_begun = True
-        if self._fd < 0:
+        self._write_beside("", b"%s %s %d\n" % (self._head, self._step, self._pid))
+
+    def _write_beside(self, suffix: str, line: bytes) -> None:
+        """Write a line into a hidden file beside this rank's; what goes wrong costs no more than this line."""
+        if self._fd < 0 or self._is_off:
             return
         try:
-            fd = os.open(self._path(f".{file_name(os.environ, self._pid)}"), _FLAGS | os.O_TRUNC, 0o644)
+            fd = os.open(self._path(f".{file_name(os.environ, self._pid)}{suffix}"), _FLAGS | os.O_TRUNC, 0o644)
             try:
-                os.write(fd, b"%s %s %d\n" % (self._head, self._step, self._pid))
+                os.write(fd, line)
                 os.fchmod(fd, 0o644)
             finally:
                 os.close(fd)
-        except (OSError, ValueError):  # the agent then takes the first step that it sees
+        except (OSError, ValueError):
             pass
+
+    def _number(self, name: str, value: float | None) -> float | None:
+        """Return a number as a float; None where it is none, which is said once."""
+        if value is None:
+            return None
+        try:
+            return float(value)
+        except Exception as error:  # noqa: BLE001 - it may be any framework's object, and training must go on
+            self._warn(f"{name}: expected a number, saw {type(value).__name__} ({error})")
+            return None
 
     def end(self) -> None:
         """Write that this rank's process exits by itself, so that nobody waits for its next step."""
@@ -138,6 +163,7 @@ class RankFile:
             atexit.register(self.end)  # a forked child has it already
         else:
             self._phases.clear()  # the parent's
+            self._numbers = RankNumbers()
         self._fd, self._pid, self._has_begun = -1, os.getpid(), False
         if "INPLACE_EPOCH" in os.environ:
             from inplace.rank_stacks import answer_questions
@@ -216,12 +242,19 @@ class BusyPhase:
         self.end()
 
 
-def progress(step: int) -> None:
+def progress(step: int, *, loss: float | None = None, waited_s: float | None = None) -> None:
     """Say that this rank reached `step`, an int from 0 to STEP_MAX; anything else counts as a step without number.
 
-    A tensor on a device makes the call wait for that device: pass the loop's own counter.
+    A tensor on a device makes the call wait for that device: pass the loop's own counter, and a float of the loss that
+    the script has anyway.
+
+    Args:
+        step: the newest step.
+        loss: of this step, as this rank sees it. The agent tells of one that is no finite number for many steps.
+        waited_s: of the seconds since the last call, how long this rank waited for others, in collectives for example.
+            With it the agent can tell a rank that got slower from those that wait for it.
     """
-    _FILE.step(step)
+    _FILE.step(step, waited_s, loss)
 
 
 def busy(name: str, *, up_to_s: float) -> BusyPhase:

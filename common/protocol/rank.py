@@ -50,6 +50,25 @@ class StallSettings:
 
 
 @record
+class RankNumbers:
+    """What a rank's script says of its steps; see common.wire.rank_numbers.
+
+    Args:
+        bad: so many steps in a row, >= 0, had a loss that is no finite number.
+        bad_since: the first of them; None when unknown.
+        recent_s: what a step took lately, > 0; None when unknown.
+        before_s: what one took earlier in this run, > 0; None when unknown.
+        waits: these times leave out what the rank waited for others.
+    """
+
+    bad: int = 0
+    bad_since: int | None = None
+    recent_s: float | None = None
+    before_s: float | None = None
+    waits: bool = False
+
+
+@record
 class RankLook:
     """One rank at one look.
 
@@ -60,6 +79,7 @@ class RankLook:
         modified_s: when its file changed last, by that file's own time; None when unknown.
         first: the first step of this run that is known; None when there is none.
         first_s: when that was made, by the time of a file beside it.
+        numbers: of its steps; None when it tells none.
     """
 
     name: str
@@ -73,6 +93,7 @@ class RankLook:
     modified_s: float | None = None
     first: int | None = None
     first_s: float | None = None
+    numbers: RankNumbers | None = None
 
 
 @record

@@ -233,7 +233,14 @@ print(json.dumps([sorted(found) for found in names]))
     assert done.stderr == ""
     imported, used = json.loads(done.stdout)
     assert imported == ["inplace"]
-    assert set(used) <= {"__future__", "atexit", "inplace", "inplace.last_words", "inplace.rank_file"}
+    assert set(used) <= {
+        "__future__",
+        "atexit",
+        "inplace",
+        "inplace.last_words",
+        "inplace.rank_file",
+        "inplace.rank_numbers",
+    }
 
 
 def test_an_exit_after_the_folder_is_silent(tmp_path: Path) -> None:
