@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from inplace.agent.announce.announcer import Announcer
 from inplace.agent.announce.failure_reporter import FailureReporter
 from inplace.agent.announce.jobset_watch import JobSetWatch
+from inplace.agent.announce.notice_sender import NoticeSender
 from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
@@ -104,6 +105,7 @@ class Agent:
         self._reminder: asyncio.Task[None] | None = None
         self._ordered_s: float | None = None  # when a view made the whole group announce again
         self._worker = worker
+        self._notices = NoticeSender(config, deps, epoch=lambda: self.state.epoch, start_task=self.start_task)
         self.keeper = WorkerKeeper(
             deps,
             worker,
@@ -114,6 +116,7 @@ class Agent:
             take=self.take,
             start_task=self.start_task,
             end=self.end,
+            on_look=self._notices.take_look,
         )
         self._machine = _first_state(config, options, self.keeper.failures)
         self._lease_keeper: LeaseKeeper | None = None
@@ -134,6 +137,7 @@ class Agent:
             on_limits=deps.stalls.take_limits if deps.stalls is not None else lambda _: None,
             on_saving=self._ask_to_save,
             on_stacks=worker.take_stacks,
+            on_notices=self._notices.take_listed,
             on_problem=lambda problem: self._note_problem("watch", problem),
             before_watch=self._until_announced,
         )
@@ -189,6 +193,7 @@ class Agent:
     def end(self, code: int) -> None:
         """End the agent with this exit code, unless it has an end. What still would be told, kubelet shows."""
         self._reporter.drop()
+        self._notices.drop()
         self.keeper.leave()
         if not self._exit.done():
             self._exit.set_result(code)
@@ -203,11 +208,8 @@ class Agent:
         self._send_report()
         async with asyncio.TaskGroup() as self._tasks:
             watching = self._tasks.create_task(self._watch.run())
-            keeping = (
-                [self._tasks.create_task(work) for work in self._lease_keeper.work()]
-                if self._lease_keeper is not None
-                else []
-            )
+            of_lease = self._lease_keeper.work() if self._lease_keeper is not None else ()
+            keeping = [self._tasks.create_task(work) for work in of_lease]
             code = await self._exit
             watching.cancel()
             for task in (self._announcing, self._reminder, *keeping):

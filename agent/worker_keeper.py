@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from inplace.agent.start.arguments import RunOptions
     from inplace.agent.worker.outside_signals import OutsideSignals
     from inplace.agent.worker.save_requests import SaveRequests
+    from inplace.common.protocol.stall import StallState
 
 
 class WorkerKeeper:
@@ -53,6 +54,7 @@ class WorkerKeeper:
         take: advances the machine by an event.
         start_task: starts a task that the agent's end waits for.
         end: ends the agent with an exit code.
+        on_look: told what is known of the worker's ranks after each look at them.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class WorkerKeeper:
         take: Callable[[Event], None],
         start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         end: Callable[[int], None],
+        on_look: Callable[[StallState], object] | None = None,
     ) -> None:
         self._worker = worker
         self._options = options
@@ -81,6 +84,7 @@ class WorkerKeeper:
         self._take = take
         self._start_task = start_task
         self._end = end
+        self._on_look = on_look
         failures = self._recall_failures()
         self.failures = failures.count
         self.last_line = ""  # the annotation's value, once a worker ended by itself with a code other than 0
@@ -132,7 +136,7 @@ class WorkerKeeper:
         self._seeing_off = self._start_task(self._see_off())
         if self._stalls is not None:
             worker = self._worker
-            watching = self._stalls.watch(self._take, worker.runs, worker.examine, worker.take_stacks)
+            watching = self._stalls.watch(self._take, worker.runs, worker.examine, worker.take_stacks, self._on_look)
             self._watching = self._start_task(watching)
         return True
 

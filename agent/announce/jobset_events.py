@@ -52,6 +52,7 @@ class Seen:
         status: the protocol's fields under their wire names.
         limits: the texts of the watchdog's two limits, between steps and for the start; None is no annotation.
         stacks: the text of the last request for stacks; None is no annotation.
+        notices: status.notices as it is; None where there are none.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Seen:
     in_place: bool
     limits: tuple[str | None, str | None] = (None, None)
     stacks: str | None = None
+    notices: Any = None
 
 
 @record
@@ -154,7 +156,7 @@ class JobSetEvents:
                 wire.DEPRECATED_EPOCH: cells[at[wire.COLUMN_DEPRECATED]],
                 wire.CURRENT_ATTEMPT: cells[at[wire.COLUMN_CURRENT]],
                 wire.PREVIOUS_ATTEMPT: cells[at[wire.COLUMN_PREVIOUS]],
-                wire.SCOPED_EPOCHS: _scoped(cells[at[wire.COLUMN_SCOPED]]) if wire.COLUMN_SCOPED in at else None,
+                wire.SCOPED_EPOCHS: _list(cells[at[wire.COLUMN_SCOPED]]) if wire.COLUMN_SCOPED in at else None,
             },
             in_place=_in_place(
                 cells[at[wire.COLUMN_STRATEGY]],
@@ -163,6 +165,7 @@ class JobSetEvents:
             ),
             limits=_limits(*(cells[at[name]] if name in at else None for name in _LIMIT_COLUMNS)),
             stacks=_text(cells[at[wire.COLUMN_STACKS]] if wire.COLUMN_STACKS in at else None),
+            notices=_list(cells[at[wire.COLUMN_NOTICES]]) if wire.COLUMN_NOTICES in at else None,
         )
 
 
@@ -212,7 +215,7 @@ def _how_to_name_the_scope(status: dict[str, Any], scope: str) -> str:
     )
 
 
-def _scoped(cell: str | None) -> Any:
+def _list(cell: str | None) -> Any:
     """Read the cell of a list, which a Table has as JSON."""
     return json.loads(cell) if cell else None
 
@@ -231,6 +234,7 @@ def _plain(obj: dict[str, Any]) -> Seen:
         ),
         limits=_limits(annotations.get(wire.STALL_AFTER), annotations.get(wire.START_STALL_AFTER)),
         stacks=_text(annotations.get(wire.STACKS_REQUESTED)),
+        notices=(obj.get("status") or {}).get(wire.NOTICES),
     )
 
 

@@ -19,6 +19,7 @@ from inplace.common.wire.names import (
     FENCED_WITHIN,
     FIELD_MANAGER_AGENT,
     LAST_LINE,
+    NOTICE,
     PHASES,
     WORKER_FAILED,
     epoch_annotations,
@@ -89,6 +90,11 @@ def announcement_request(config: AgentConfig, epoch: int, phases: str = "", last
 def failure_request(config: AgentConfig, failure: str, last_line: str = "") -> Request:
     """Return the patch that tells how our Pod's worker died; `failure` is a text of `common.wire.worker_failure`."""
     return _annotate(config, {WORKER_FAILED: failure} | ({LAST_LINE: last_line} if last_line else {}))
+
+
+def notice_request(config: AgentConfig, notice: str) -> Request:
+    """Return the patch that tells of our Pod's worker while it runs; `notice` is a text of `common.wire.notice`."""
+    return _annotate(config, {NOTICE: notice})
 
 
 def _annotate(config: AgentConfig, annotations: dict[str, str]) -> Request:

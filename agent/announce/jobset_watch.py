@@ -10,7 +10,7 @@ Between the list and the watch comes the announcement: the watch, which never en
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from random import Random
 from typing import Final, NoReturn
@@ -58,6 +58,7 @@ class JobSetWatch:
         on_limits: called BEFORE each view with the texts of the watchdog's limits.
         on_saving: called AFTER a view with the epoch whose workers are asked to save, if it says one.
         on_stacks: called with the id of a request for stacks that came after the first view.
+        on_notices: called AFTER a view with what other Pods tell of their workers, where that is news.
         on_problem: called with the words of what is wrong, None when it works again.
         before_watch: awaited before each watch; returns when no other request needs the connection.
     """
@@ -76,6 +77,7 @@ class JobSetWatch:
         on_limits: Callable[[tuple[str | None, str | None]], None],
         on_saving: Callable[[int], object],
         on_stacks: Callable[[int], object],
+        on_notices: Callable[[Sequence[object]], object],
         on_problem: Callable[[str | None], None],
         before_watch: Callable[[], Awaitable[None]],
     ) -> None:
@@ -89,11 +91,13 @@ class JobSetWatch:
         self._on_limits = on_limits
         self._on_saving = on_saving
         self._on_stacks = on_stacks
+        self._on_notices = on_notices
         self._on_problem = on_problem
         self._before_watch = before_watch
         self._budget = budget
         self._uid = config.jobset_uid
         self._stacks: str | None = None  # the last request's text
+        self._notices: list[object] = []  # the last view's
         self._has_seen = False  # one view; its request for stacks is older than this process
         self._version = ""  # resume from here; "" begins anew
         self._consistent = begins_consistent(config)  # the next list is, or the last one was, a consistent read
@@ -235,6 +239,10 @@ class JobSetWatch:
         if (epoch := saving_epoch_of(seen, self._config.restart_scope)) is not None:
             self._on_saving(epoch)
         self._note_stacks(seen.stacks)
+        notices = seen.notices if isinstance(seen.notices, list) else []
+        if notices != self._notices:
+            self._notices = notices
+            self._on_notices(notices)
 
     def _note_stacks(self, text: str | None) -> None:
         """Take a request for stacks, once; one that is older than this process asked the worker before."""

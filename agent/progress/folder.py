@@ -9,7 +9,8 @@ Progress belongs to an epoch. `begin` is called BEFORE the worker starts: it rem
 keeps a mark of every other one. A file counts when it changed since, and names the epoch that began, or none. Its
 modification time is compared with its own last one, never with a clock.
 
-Beside its file a rank of `inplace.progress` leaves `.NAME` at its first step, once: with that step, and its time.
+Beside its file a rank of `inplace.progress` leaves `.NAME` at its first step, once: with that step, and its time. Its
+numbers are in `.NAME.numbers`.
 """
 
 from __future__ import annotations
@@ -30,10 +31,17 @@ from inplace.agent.progress.entries import (
     open_folder,
     read_start,
 )
-from inplace.agent.progress.rank_files import folder_problem, forget_steps, is_rank_file, make_folder
-from inplace.common.protocol.rank import RankLook
+from inplace.agent.progress.rank_files import (
+    NUMBERS_SUFFIX,
+    folder_problem,
+    forget_steps,
+    is_rank_file,
+    make_folder,
+)
+from inplace.common.protocol.rank import RankLook, RankNumbers
 from inplace.common.protocol.stall import RANKS_MAX, Look
 from inplace.common.wire.progress import LINE_BYTES_MAX, UNKNOWN, ProgressLine, parse_progress
+from inplace.common.wire.rank_numbers import parse_rank_numbers
 
 NAME_CHARACTERS_MAX: Final = 64  # of a rank, in log lines and metrics
 DEPTH_MAX: Final = 4  # parts of a pattern from its first wildcard on
@@ -44,8 +52,9 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._/-]")
 _DIGITS: Final = re.compile(r"([0-9]{1,10})")
 Content = tuple[Mark, bytes]
 First = tuple[int, float]  # a rank's first step, and when it was made by its file's time
-Rank = tuple[str, ProgressLine, bool, float, First | None]
-"""Path below the folder, what it says, whether it changed since the last look, when by its own time, its first step."""
+Rank = tuple[str, ProgressLine, bool, float, First | None, RankNumbers | None]
+"""Path below the folder, what it says, whether it changed since the last look, when by its own time, its first step,
+its numbers."""
 
 
 class ProgressFolder:
@@ -196,7 +205,9 @@ class _EpochFiles:
                 changed_s = mark.modified_ns / 1e9
                 if path not in self._firsts and line.step is not None:
                     self._firsts[path] = self._first(folder, path) or (line.step, changed_s)
-                yield path, line, last.get(path) != (mark, text), changed_s, self._firsts.get(path)
+                changed = last.get(path) != (mark, text)
+                numbers = self._numbers(folder, path) if changed else None
+                yield path, line, changed, changed_s, self._firsts.get(path), numbers
 
     def _first(self, folder: int, path: str) -> First | None:
         """Return what a rank of `inplace.progress` left at its first step."""
@@ -206,6 +217,14 @@ class _EpochFiles:
             line = parse_progress(read_start(folder, f".{path}", LINE_BYTES_MAX))
             if line.step is not None and line.epoch in (None, self._epoch):
                 return line.step, modified_s(folder, f".{path}")
+        return None
+
+    def _numbers(self, folder: int, path: str) -> RankNumbers | None:
+        """Return what a rank of `inplace.progress` counted; None where there is nothing of this epoch."""
+        if not is_rank_file(path):
+            return None
+        with suppress(OSError):
+            return parse_rank_numbers(read_start(folder, f".{path}{NUMBERS_SUFFIX}", LINE_BYTES_MAX), self._epoch)
         return None
 
     def _changed(self, marks: Mapping[str, Mark]) -> Iterator[str]:
@@ -234,7 +253,8 @@ def _read(folder: int, paths: Sequence[str], marks: Mapping[str, Mark]) -> Itera
 
 
 def _rank_look(rank: Rank, is_alive: Callable[[int], bool]) -> RankLook:
-    path, line, changed, changed_s, first = rank
+    path, line, changed, changed_s, first, numbers = rank
+    first_step, first_s = first or (None, None)
     return RankLook(
         rank_name(path),
         changed,
@@ -245,7 +265,9 @@ def _rank_look(rank: Rank, is_alive: Callable[[int], bool]) -> RankLook:
         line.busy_s_max,
         line.ended or (line.pid is not None and not is_alive(line.pid)),
         changed_s,
-        *(first or (None, None)),
+        first_step,
+        first_s,
+        numbers,
     )
 
 

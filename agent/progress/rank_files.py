@@ -11,6 +11,7 @@ import os
 
 NAMES_MAX = 1_024  # that one look reads; a folder with more is somebody's mistake, and the rest is left out
 ERROR_SUFFIX = ".error"  # of what inplace/last_words.py leaves
+NUMBERS_SUFFIX = ".numbers"  # of what inplace/rank_numbers.py counts
 ELASTIC_FILE = ".torchelastic.error"
 _KINDS = ("rank", "local", "jax", "pid")  # inplace/rank_file.py
 _DIGITS_MAX = 10
@@ -20,8 +21,8 @@ FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CL
 
 
 def is_rank_file(name: str) -> bool:
-    """Say whether `inplace` names a rank's files like this, those of first steps and of errors included."""
-    return is_rank_name(name.removeprefix(".").removesuffix(ERROR_SUFFIX))
+    """Say whether `inplace` names a rank's files like this, those of first steps, errors and numbers included."""
+    return is_rank_name(name.removeprefix(".").removesuffix(ERROR_SUFFIX).removesuffix(NUMBERS_SUFFIX))
 
 
 def is_rank_name(name: str) -> bool:

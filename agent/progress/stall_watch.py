@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from inplace.agent.progress.watch_settings import WatchSettings
     from inplace.agent.progress.watchdog import Examine, Watchdog
     from inplace.common.protocol.rank import StallSettings
+    from inplace.common.protocol.stall import StallState
 
 PREPARE_S_MAX: Final = 1.0  # the worker's start waits this long for its folder
 Texts = tuple[str | None, str | None]  # of the annotations stall-after and start-stall-after; None where there is none
@@ -114,6 +115,7 @@ class StallWatch:
         runs: Callable[[], bool] = lambda: True,
         examine: Examine | None = None,
         take_stacks: Callable[[int], object] | None = None,
+        on_look: Callable[[StallState], object] | None = None,
     ) -> None:
         """Look at the worker of `begin`, once there is a limit, until it stalls; see `Watchdog.watch`."""
         if not self._is_watched:
@@ -121,9 +123,16 @@ class StallWatch:
             assert self._watchdog is not None
             self._watchdog.begin(self._epoch, runs=True)
         assert self._watchdog is not None
-        from inplace.agent.progress.watchdog import examine_nothing, take_nothing
+        from inplace.agent.progress.watchdog import examine_nothing, see_nothing, take_nothing
 
-        await self._watchdog.watch(on_stall, runs, examine or examine_nothing, take_stacks or take_nothing)
+        await self._watchdog.watch(
+            on_stall, runs, examine or examine_nothing, take_stacks or take_nothing, on_look or see_nothing
+        )
+
+    def excuse(self, for_s: float) -> None:
+        """Let no silence of the worker count for so many seconds: a rank of another Pod is busy."""
+        if self._watchdog is not None:
+            self._watchdog.excuse(for_s)
 
     def finish(self) -> str:
         """Look once more at the worker that ends; return how far it was, "" if nobody knows. See `Watchdog.finish`."""

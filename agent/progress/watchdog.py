@@ -23,6 +23,7 @@ from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.protocol.stall import (
     LATE_PERIODS,
+    Excused,
     LimitsChanged,
     LimitTooShort,
     Look,
@@ -93,6 +94,10 @@ def open_files(settings: WatchSettings, *, are_pids_ours: bool) -> Files:
     return ProgressFolder(settings.folder, _is_alive) if are_pids_ours else ProgressFolder(settings.folder)
 
 
+def see_nothing(_state: StallState) -> None:
+    """Take no notice of the ranks."""
+
+
 def take_nothing(_request: int) -> None:
     """Take no stacks, where no guard or supervisor can."""
 
@@ -139,6 +144,10 @@ class Watchdog:
         self.limits = limits
         self._state, _ = step(self._state, LimitsChanged(limits))
 
+    def excuse(self, for_s: float) -> None:
+        """Let no silence of the worker count for so many seconds: a rank of another Pod is busy."""
+        self._state, _ = step(self._state, Excused(self._clock.monotonic_s(), for_s))
+
     def begin(self, epoch: int | None, *, runs: bool = False) -> None:
         """Forget the last worker's progress BEFORE the next one starts; None is a worker that nobody restarts in place.
 
@@ -170,6 +179,7 @@ class Watchdog:
         runs: Callable[[], bool] = lambda: True,
         examine: Examine = examine_nothing,
         take_stacks: Callable[[int], object] = take_nothing,
+        on_look: Callable[[StallState], object] = see_nothing,
     ) -> None:
         """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends.
 
@@ -178,6 +188,7 @@ class Watchdog:
             runs: says whether the worker runs now. While it does not, time does not count: its image may be on its way.
             examine: runs a command, if there is one, BEFORE the stall is told.
             take_stacks: lets where the ranks are be written to the log, once in each long silence.
+            on_look: told what is known after each look.
         """
         ran = runs()
         while self._is_on:
@@ -190,6 +201,7 @@ class Watchdog:
             self._note(look.problem)
             self._state, actions = step(self._state, Looked(self._clock.monotonic_s(), look))
             self._see(take_stacks)
+            on_look(self._state)
             for action in actions:
                 if isinstance(action, LimitTooShort):
                     self._advise(action)

@@ -95,6 +95,15 @@ class _AgentCollector(Collector):
             "Resident memory of the process that waits for the next lift, when it got ready; 0 without one.",
             value=metrics.standby_rss_bytes,
         )
+        if metrics.ranks_work_s:
+            work = GaugeMetricFamily(
+                "inplace_agent_rank_work_seconds",
+                "What a rank's own work on a step takes lately, without its waits for others.",
+                labels=["rank"],
+            )
+            for rank, work_s in metrics.ranks_work_s.items():
+                work.add_metric([rank], work_s)
+            yield work
         if metrics.heard_s is not None and self._now_s is not None:
             yield GaugeMetricFamily(
                 "inplace_agent_view_staleness_seconds",

@@ -48,6 +48,7 @@ class AgentMetrics:
         lifted: the barrier is lifted.
         rejected: answers 429 and 5xx while it was not.
         standby_rss_bytes: the resident memory of the process that waits for the next lift, 0 without one.
+        ranks_work_s: what its own work on a step takes, seconds, by rank; only of ranks that say how long they wait.
         heard_s: when the server last spoke of the JobSet (list, event, bookmark), on the agent's clock; None before.
         durations: by phase, all that this process measured.
         ended: the newest duration of each phase that ended since an announcement was last built, in seconds.
@@ -55,7 +56,7 @@ class AgentMetrics:
 
     __slots__ = (
         *("requests", "retries", "throttled", "throttled_wait_s", "watch_endings", "epoch", "synced", "deprecated"),
-        *("lifted", "rejected", "heard_s", "durations", "ended", "standby_rss_bytes"),
+        *("lifted", "rejected", "heard_s", "durations", "ended", "standby_rss_bytes", "ranks_work_s"),
     )
 
     def __init__(
@@ -78,6 +79,7 @@ class AgentMetrics:
         self.lifted = lifted
         self.rejected = 0
         self.standby_rss_bytes = 0
+        self.ranks_work_s: dict[str, float] = {}
         self.heard_s = heard_s
         self.durations: dict[RestartPhase, Durations] = {}
         self.ended: dict[RestartPhase, float] = {}

@@ -89,6 +89,14 @@ class LimitsChanged:
 
 
 @record
+class Excused:
+    """Another Pod has a busy rank, so silence counts from `for_s` seconds from now on at the earliest."""
+
+    now_s: float
+    for_s: float
+
+
+@record
 class Looked:
     """A look was taken; one of another epoch's files is passed over."""
 
@@ -137,7 +145,7 @@ class LimitTooShort:
     limit_s: float
 
 
-Event = WorkerStarted | WorkerEnded | LimitsChanged | Looked | StallCommandEnded
+Event = WorkerStarted | WorkerEnded | LimitsChanged | Excused | Looked | StallCommandEnded
 Action = RunStallCommand | Stalled | LimitTooShort
 
 
@@ -152,6 +160,7 @@ class StallState:
         was_heard: some rank changed since the start.
         has_advised: LimitTooShort was said.
         ran: the worker ran before it was watched.
+        excused_until_s: no silence before this moment of the machine's clock counts: a rank of another Pod is busy.
         found: the stall that is reported once its command is over.
     """
 
@@ -164,6 +173,7 @@ class StallState:
     was_heard: bool = False
     has_advised: bool = False
     ran: bool = False
+    excused_until_s: float = 0.0
     ranks: tuple[RankState, ...] = ()
     found: Stalled | None = None
 
@@ -203,6 +213,9 @@ def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...
             return replace(_advance(state, now_s), phase=StallPhase.OFF, found=None), ()
         case LimitsChanged(settings):
             return replace(state, settings=settings, has_advised=False), ()
+        case Excused(now_s, for_s) if state.phase is not StallPhase.OFF:
+            until_s = state.watched_s + max(0.0, now_s - state.looked_s) + for_s
+            return replace(state, excused_until_s=max(state.excused_until_s, until_s)), ()
         case StallCommandEnded() if state.phase is StallPhase.ASKING and state.found is not None:
             return replace(state, phase=StallPhase.STALLED, found=None), (state.found,)
         case Looked(now_s, look) if state.phase is not StallPhase.OFF and look.epoch == state.epoch:
@@ -216,12 +229,9 @@ def nears_stall(state: StallState) -> bool:
         return False
     if not state.was_heard:
         start_s = state.settings.start_stall_after_s
-        return start_s is not None and state.watched_s > NEAR * start_s
+        return start_s is not None and state.watched_s - state.excused_until_s > NEAR * start_s
     limits = ((rank, limit_s(rank, state.settings, state.watched_s)) for rank in state.ranks)
-    return any(
-        allowed_s is not None and state.watched_s - max(rank.changed_s, rank.excused_s) > NEAR * allowed_s
-        for rank, allowed_s in limits
-    )
+    return any(allowed_s is not None and _silent_s(state, rank) > NEAR * allowed_s for rank, allowed_s in limits)
 
 
 def last_progress(state: StallState, wall_s: float | None = None) -> LastProgress | None:
@@ -249,6 +259,12 @@ def _quiet_s(state: StallState, rank: RankState, wall_s: float | None) -> float:
     file_s = wall_s - rank.seen.modified_s
     latest_s = looks_s + LATE_PERIODS * state.settings.period_s  # it changed up to one late look before it was seen
     return file_s if looks_s - PERIOD_S_MIN <= file_s <= latest_s else looks_s
+
+
+def _silent_s(state: StallState, rank: RankState) -> float:
+    """Return how long a rank's silence has lasted, as far as it counts; one in a busy phase waits for nobody."""
+    since_s = rank.changed_s if rank.seen.busy else max(rank.changed_s, rank.excused_s, state.excused_until_s)
+    return state.watched_s - since_s
 
 
 def _looked(state: StallState, now_s: float, look: Look) -> tuple[StallState, tuple[Action, ...]]:
@@ -317,13 +333,13 @@ def _find_stall(state: StallState, look: Look) -> Stalled | None:
     """Return the stall that this look shows, if any."""
     start_s = state.settings.start_stall_after_s
     if not state.was_heard:
-        if start_s is None or look.left_out or state.watched_s <= start_s:
+        if start_s is None or look.left_out or state.watched_s - state.excused_until_s <= start_s:
             return None
         return Stalled("", None, state.watched_s, start_s)
     over = []
     for rank in state.ranks:
         allowed_s = limit_s(rank, state.settings, state.watched_s)
-        if allowed_s is not None and state.watched_s - max(rank.changed_s, rank.excused_s) > allowed_s:
+        if allowed_s is not None and _silent_s(state, rank) > allowed_s:
             over.append((rank, allowed_s))
     if not over:
         return None

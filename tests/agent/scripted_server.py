@@ -233,6 +233,7 @@ def jobset(
     limits: tuple[str | None, str | None] | None = None,
     saving: int | None = None,
     stacks: str | None = None,
+    notices: list[dict[str, Any]] | None = None,
 ) -> Step:
     """Show the JobSet, as an event or a list: a Table row, or a whole object when no Table was asked for.
 
@@ -260,6 +261,10 @@ def jobset(
             row["columnDefinitions"].append({"name": wire.COLUMN_STACKS})
             row["rows"][0]["cells"].append(stacks)
             whole["metadata"]["annotations"][wire.STACKS_REQUESTED] = stacks
+        if notices is not None:
+            row["columnDefinitions"].append({"name": wire.COLUMN_NOTICES})
+            row["rows"][0]["cells"].append(json.dumps(notices))
+            whole["status"][wire.NOTICES] = notices
         if not exchange.request.is_list:
             await exchange.chunk(line(kind, row if exchange.wants_table else whole))
         elif exchange.wants_table:

@@ -43,6 +43,9 @@ DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nnote('main')\nwhile True:
 
 Limits = tuple[str | None, str | None] | None  # the JobSet's annotations stall-after and start-stall-after
 
+View = tuple[int, int, Limits, int | None, str | None, list[dict[str, Any]] | None]
+"""Synced and deprecated epoch, limits, saving epoch, request for stacks, notices."""
+
 
 @dataclass
 class Supervised:
@@ -51,16 +54,17 @@ class Supervised:
     folder: Path
     server: ScriptedServer
     child: asyncio.subprocess.Process
-    views: asyncio.Queue[tuple[int, int, Limits, int | None, str | None]]
+    views: asyncio.Queue[View]
     limits: Limits = None
     saving: int | None = None  # the epoch whose workers are asked to save
     stacks: str | None = None  # the last request for stacks
+    notices: list[dict[str, Any]] | None = None  # what other Pods tell
     patched: int = 0
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def show(self, synced: int, deprecated: int) -> None:
         """Let the open watch show a status."""
-        self.views.put_nowait((synced, deprecated, self.limits, self.saving, self.stacks))
+        self.views.put_nowait((synced, deprecated, self.limits, self.saving, self.stacks, self.notices))
 
     async def announced(self) -> int:
         """Wait for the next announcement; return its epoch."""
@@ -137,14 +141,15 @@ async def supervised(
         stacks: a request for stacks that is there before the agent is.
         env: of the supervisor.
     """
-    views: asyncio.Queue[tuple[int, int, Limits, int | None, str | None]] = asyncio.Queue()
+    views: asyncio.Queue[View] = asyncio.Queue()
 
     async def follow(exchange: Exchange) -> None:
         version = 10
         while True:
-            synced, deprecated, limits, saving, stacks = await views.get()
+            synced, deprecated, limits, saving, stacks, notices = await views.get()
             version += 1
-            await jobset(synced, deprecated, rv=version, limits=limits, saving=saving, stacks=stacks)(exchange)
+            show = jobset(synced, deprecated, rv=version, limits=limits, saving=saving, stacks=stacks, notices=notices)
+            await show(exchange)
 
     (folder / "notes").mkdir(exist_ok=True)
     command = [sys.executable, "-c", PRELUDE + worker] if isinstance(worker, str) else worker

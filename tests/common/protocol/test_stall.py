@@ -16,6 +16,7 @@ from inplace.common.protocol.rank import PERIOD_S_MAX, PERIOD_S_MIN, RankLook, S
 from inplace.common.protocol.stall import (
     RANKS_MAX,
     Action,
+    Excused,
     LastProgress,
     LimitsChanged,
     LimitTooShort,
@@ -354,6 +355,53 @@ def test_a_busy_rank_excuses_within_its_limit_alone() -> None:
         took_s, actions = watchdog.until(replace(busy, changed=False), replace(waits, changed=False), looks_max=200)
         assert [found.rank for found in actions if isinstance(found, Stalled)] == [named]
         assert took_s < 65.0
+
+
+def excuse(watchdog: Watchdog, for_s: float) -> None:
+    """Let a rank of another Pod be busy."""
+    watchdog.state, _ = step(watchdog.state, Excused(watchdog.now_s, for_s))
+
+
+def test_a_busy_rank_of_another_pod_excuses_for_as_long_as_it_says() -> None:
+    """Then the limit begins; the newest excuse wins only where it lasts longer."""
+    watchdog = Watchdog()
+    for number in range(10):
+        watchdog.look(rank(number=number))
+    excuse(watchdog, 30.0)
+    excuse(watchdog, 5.0)
+    after_s, (found,) = watchdog.until(rank(number=9, changed=False))
+    assert isinstance(found, Stalled)
+    assert 40.0 < after_s <= 41.0
+    assert found.silent_s == pytest.approx(after_s)
+
+
+def test_a_busy_rank_of_another_pod_excuses_a_start_too() -> None:
+    """Its peers may load nothing before it has."""
+    watchdog = Watchdog(StallSettings(start_stall_after_s=20.0))
+    watchdog.look()
+    excuse(watchdog, 60.0)
+    assert not nears_stall(watchdog.state)
+    after_s, (found,) = watchdog.until()
+    assert found == Stalled("", None, pytest.approx(after_s + 1.0), 20.0)
+    assert 80.0 < after_s <= 82.0
+
+
+def test_nobody_excuses_a_busy_rank() -> None:
+    """It said itself how long it takes, and waits for no other."""
+    watchdog = Watchdog()
+    watchdog.look(rank())
+    watchdog.look(rank(busy="checkpoint", busy_s_max=15))
+    excuse(watchdog, 600.0)
+    after_s, (found,) = watchdog.until(rank(changed=False, busy="checkpoint", busy_s_max=15))
+    assert isinstance(found, Stalled)
+    assert found.busy == "checkpoint"
+    assert 15.0 < after_s <= 16.0
+
+
+def test_without_a_worker_there_is_nobody_to_excuse() -> None:
+    """The news came late, or early: the next worker has its whole limit anyway."""
+    state, actions = step(StallState(TEN), Excused(5.0, 60.0))
+    assert (state, actions) == (StallState(TEN), ())
 
 
 def test_a_limit_for_a_worker_that_hangs_holds_at_once() -> None:

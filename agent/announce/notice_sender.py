@@ -1,0 +1,137 @@
+"""
+Tell the group of a worker that runs with one PATCH of this Pod, and hear from the status what other Pods tell.
+
+`agent.progress.rank_notices` says what there is to tell. A Pod tells each kind once in an epoch, and that it is busy
+again and again while that lasts. When a loss stops being a number, it does so in all Pods: so a Pod waits for a moment
+of its own (`agent.announce.report_delay`), and tells nothing that the status lists often enough by then. Nothing waits
+for the PATCH, and whatever becomes of it, training goes on. docs/adr/0104
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from inplace.agent.announce.jobset_requests import notice_request
+from inplace.agent.announce.report_delay import report_delay_s
+from inplace.agent.announce.retry_causes import cause_of, words_of
+from inplace.agent.deps import AgentDeps
+from inplace.agent.start.config import AgentConfig
+from inplace.common.kube.errors import ApiError, Forbidden, Invalid, check_answer
+from inplace.common.kube.http.request import TransportError
+from inplace.common.kube.watch import ending_of
+
+if TYPE_CHECKING:
+    from inplace.common.protocol.stall import StallState
+    from inplace.common.wire.notice import Notice
+
+SEND_S_MAX: Final = 5.0
+AGAIN_S: Final = 30.0  # after a PATCH that got lost
+NEVER_S: Final = float("inf")
+ANEW_SHARE: Final = 0.5  # of what a busy notice excuses: then the next one is due
+
+
+class NoticeSender:
+    """One agent's notices.
+
+    Args:
+        epoch: returns the epoch that this Pod announced last.
+        start_task: starts a task that the agent's end waits for.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        deps: AgentDeps,
+        *,
+        epoch: Callable[[], int],
+        start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._config = config
+        self._transport = deps.transport
+        self._clock = deps.clock
+        self._rng = deps.rng
+        self._log = deps.log
+        self._metrics = deps.metrics
+        self._stalls = deps.stalls
+        self._epoch = epoch
+        self._start_task = start_task
+        self._listed: list[Mapping[str, Any]] = []  # status.notices, this Pod's scope alone
+        self._busy: object = None  # the newest busy entry that was obeyed
+        self._excused_until_s = 0.0
+        self._not_before_s: dict[tuple[int, str], float] = {}  # by epoch and kind
+        self._task: asyncio.Task[None] | None = None
+
+    def take_listed(self, entries: Sequence[object]) -> None:
+        """Take the status's notices; what another program spoiled there is passed over."""
+        self._listed = [
+            entry
+            for entry in entries
+            if isinstance(entry, Mapping) and entry.get("scope", "") == self._config.restart_scope
+        ]
+        for entry in self._of_kind("busy"):
+            value = entry.get("value")
+            which = (entry.get("epoch"), entry.get("pod"), entry.get("at"))
+            if which != self._busy and isinstance(value, int) and value > 0:
+                self._busy = which
+                self._excused_until_s = max(self._excused_until_s, self._clock.monotonic_s() + value)
+                if self._stalls is not None:
+                    self._stalls.excuse(float(value))
+
+    def take_look(self, state: StallState) -> None:
+        """Begin to tell what the ranks give reason for, one thing at a time."""
+        from inplace.agent.progress.rank_notices import notices_of, work_s_of
+
+        self._metrics.ranks_work_s = work_s_of(state)
+        if self._task is not None and not self._task.done():
+            return
+        now_s = self._clock.monotonic_s()
+        for notice in notices_of(state, self._clock.wall_s()):
+            if now_s >= self._not_before_s.get((notice.epoch, notice.kind), 0.0) and not self._is_known(notice):
+                self._task = self._start_task(self._tell(notice))
+                return
+
+    def drop(self) -> None:
+        """Stop, whatever is under way: this process ends."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _of_kind(self, kind: str) -> list[Mapping[str, Any]]:
+        epoch = self._epoch()
+        return [entry for entry in self._listed if (entry.get("kind"), entry.get("epoch")) == (kind, epoch)]
+
+    def _is_known(self, notice: Notice) -> bool:
+        """Say whether the group knows enough of this already, or the notice's epoch is over."""
+        from inplace.common.wire.notice import BUSY, LISTED_MAX
+
+        if notice.epoch != self._epoch():
+            return True
+        if notice.kind == BUSY:
+            return self._excused_until_s - self._clock.monotonic_s() > ANEW_SHARE * notice.value
+        listed = self._of_kind(notice.kind)
+        return len(listed) >= LISTED_MAX or any(entry.get("pod") == self._config.pod_name for entry in listed)
+
+    async def _tell(self, notice: Notice) -> None:
+        from inplace.common.wire.notice import BUSY, notice_text
+
+        await self._clock.sleep(report_delay_s(self._config.herd.size, self._rng.random()))
+        if self._is_known(notice):
+            return
+        text = notice_text(notice)
+        self._log.warning("notice", epoch=notice.epoch, kind=notice.kind, rank=notice.rank, step=notice.step, text=text)
+        next_s = ANEW_SHARE * notice.value if notice.kind == BUSY else NEVER_S
+        try:
+            request = notice_request(self._config, text)
+            check_answer(await self._transport.request(request, timeout_s=SEND_S_MAX))
+            self._metrics.requests["patch", "ok"] += 1
+        except (ApiError, TransportError) as error:
+            ending = ending_of(error)
+            self._metrics.requests["patch", cause_of(ending)] += 1
+            is_refused = isinstance(error, Forbidden | Invalid)  # deploy/admission is older than this agent
+            next_s = NEVER_S if is_refused else AGAIN_S
+            then = "it is told no more" if is_refused else f"it is told again in {AGAIN_S:g} s"
+            self._log.warning("notice_not_told", kind=notice.kind, message=words_of(ending), then=then)
+        self._not_before_s = {key: at_s for key, at_s in self._not_before_s.items() if key[0] == notice.epoch} | {
+            (notice.epoch, notice.kind): self._clock.monotonic_s() + next_s
+        }

@@ -1,0 +1,198 @@
+"""A Pod tells each thing once, and nothing that the group knows; a busy rank of another Pod excuses its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from inplace.agent.announce.notice_sender import AGAIN_S, NoticeSender
+from inplace.agent.deps import AgentDeps
+from inplace.agent.report.metrics import AgentMetrics
+from inplace.agent.start.config import AgentConfig
+from inplace.common.bare.record import replace
+from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.http.request import Request, Response, TransportError
+from inplace.common.protocol.rank import RankLook, RankNumbers, RankState, StallSettings
+from inplace.common.protocol.stall import StallPhase, StallState
+from inplace.common.wire.names import NOTICE
+from inplace.common.wire.notice import BUSY, LISTED_MAX, LOSS, SLOW, Notice, parse_notice
+from inplace.simulator.campaign.containers import QUIET
+from inplace.simulator.cluster.model_agent import ModelBarrier
+
+ENV = {"NAMESPACE": "ns", "POD_NAME": "p-3", "JOBSET_NAME": "train"}
+BAD = RankNumbers(bad=20, bad_since=1200)
+SLOWER = RankNumbers(recent_s=3.1, before_s=1.0, waits=True)
+STALL_S = 60.0
+pytestmark = pytest.mark.virtual_time
+
+
+class Excused:
+    """The watchdog's end."""
+
+    def __init__(self) -> None:
+        self.for_s: list[float] = []
+
+    def excuse(self, for_s: float) -> None:
+        """Note it."""
+        self.for_s.append(for_s)
+
+
+class Server:
+    """Answers each PATCH with the next code; None is a lost connection."""
+
+    def __init__(self, *codes: int | None) -> None:
+        self.codes = list(codes)
+        self.told: list[tuple[float, Notice]] = []
+
+    async def request(self, request: Request, *, timeout_s: float) -> Response:
+        """Take a PATCH of this Pod's annotation."""
+        annotations = json.loads(request.body)["metadata"]["annotations"]
+        assert request.path.startswith("/api/v1/namespaces/ns/pods/p-3?")
+        assert list(annotations) == [NOTICE]
+        self.told.append((asyncio.get_running_loop().time(), parse_notice(annotations[NOTICE])))
+        code = self.codes.pop(0) if self.codes else 200
+        if code is None:
+            raise TransportError("no route", sent=True)
+        return Response(code, {}, b"{}")
+
+
+class Scene:
+    """One agent's sender in epoch 3."""
+
+    def __init__(self, server: Server, scope: str = "") -> None:
+        self.server, self.stalls, self.metrics, self.epoch = server, Excused(), AgentMetrics(), 3
+        config = replace(AgentConfig.from_env(ENV), restart_scope=scope)
+        deps = AgentDeps(
+            transport=server,  # type: ignore[arg-type]
+            clock=LoopClock(),
+            rng=Random(1),
+            barrier=ModelBarrier(),
+            log=QUIET,
+            metrics=self.metrics,
+            stalls=self.stalls,  # type: ignore[arg-type]
+        )
+        start = asyncio.get_running_loop().create_task
+        self.sender = NoticeSender(config, deps, epoch=lambda: self.epoch, start_task=start)
+
+    def look(self, numbers: RankNumbers | None = None, *, busy_for_s: float = 0.0) -> None:
+        """Take a look at one rank."""
+        seen = RankLook("rank-17", changed=True, step=1300, numbers=numbers)
+        if busy_for_s:
+            seen = replace(seen, busy="checkpoint", busy_s_max=600)
+        state = StallState(
+            StallSettings(STALL_S), StallPhase.WATCHING, epoch=3, watched_s=busy_for_s, ranks=(RankState(seen, 0.0),)
+        )
+        self.sender.take_look(state)
+
+    async def after(self, seconds: float) -> Sequence[Notice]:
+        """Return what was told so far, some time later."""
+        await asyncio.sleep(seconds)
+        return [notice for _, notice in self.server.told]
+
+
+def entry(kind: str, pod: str = "p-9", value: int = 60, **fields: Any) -> dict[str, Any]:
+    """Return an entry of status.notices."""
+    return {
+        "kind": kind,
+        "epoch": 3,
+        "pod": pod,
+        "value": value,
+        "rank": "rank-0",
+        "at": "2026-01-01T00:00:00Z",
+    } | fields
+
+
+async def test_each_kind_is_told_once_in_an_epoch() -> None:
+    """However often it is seen; with the rank and the step."""
+    scene = Scene(Server())
+    for _ in range(3):
+        scene.look(replace(BAD, recent_s=3.1, before_s=1.0, waits=True))
+        await scene.after(1.0)
+    told = await scene.after(1.0)
+    assert [(notice.kind, notice.value, notice.rank, notice.step) for notice in told] == [
+        (LOSS, 20, "rank-17", 1200),
+        (SLOW, 310, "rank-17", 1300),
+    ]
+    assert scene.metrics.ranks_work_s == {"rank-17": 3.1}
+    assert scene.metrics.requests["patch", "ok"] == 2
+
+
+async def test_what_the_status_lists_often_enough_is_not_told() -> None:
+    """When a loss stops being a number, it does so in every Pod of the group."""
+    scene = Scene(Server())
+    scene.sender.take_listed([entry(LOSS, f"p-{number}") for number in range(10, 10 + LISTED_MAX)])
+    scene.look(BAD)
+    assert await scene.after(1.0) == []
+    scene.sender.take_listed([entry(LOSS), entry(LOSS, epoch=2), entry(SLOW), "garbage", entry(LOSS, scope="b")])
+    scene.look(BAD)
+    assert len(await scene.after(1.0)) == 1
+
+
+async def test_what_became_known_during_the_wait_is_not_told() -> None:
+    """The news of another Pod comes before this Pod's moment; and so may the end of the epoch."""
+    scene = Scene(Server())
+    scene.sender._config = replace(scene.sender._config, herd=replace(scene.sender._config.herd, size=5_000))
+    scene.look(BAD)
+    scene.sender.take_listed([entry(LOSS, f"p-{number}") for number in range(10, 10 + LISTED_MAX)])
+    assert await scene.after(1.0) == []
+    scene.sender.take_listed([])
+    scene.look(BAD)
+    scene.epoch = 4
+    assert await scene.after(1.0) == []
+
+
+@pytest.mark.parametrize(("code", "again"), [(None, True), (503, True), (403, False), (422, False)])
+async def test_a_notice_that_was_lost_is_told_again(code: int | None, again: bool) -> None:
+    """Not at once, and never where the cluster's admission policy does not know it."""
+    scene = Scene(Server(code))
+    for _ in range(3):
+        scene.look(BAD)
+        await scene.after(1.0)
+    assert len(scene.server.told) == 1
+    await scene.after(AGAIN_S)
+    for _ in range(3):
+        scene.look(BAD)
+        await scene.after(1.0)
+    assert len(scene.server.told) == 1 + again
+
+
+async def test_a_busy_rank_is_told_of_again_while_it_is_busy() -> None:
+    """Each time at half of what the last notice excused; what another Pod's notice excuses need not be told."""
+    scene = Scene(Server())
+    for second in range(30, 150):
+        scene.look(busy_for_s=float(second))
+        await scene.after(1.0)
+    told_s = [at_s for at_s, _ in scene.server.told]
+    assert len(told_s) == 4
+    assert all(later_s - told_s[number] <= STALL_S / 2 + 2.0 for number, later_s in enumerate(told_s[1:]))
+    assert {notice.kind for _, notice in scene.server.told} == {BUSY}
+    quiet = Scene(Server())
+    for second in range(30, 150):
+        if second % 20 == 10:
+            quiet.sender.take_listed([entry(BUSY, at=f"{second}")])
+        quiet.look(busy_for_s=float(second))
+        await quiet.after(1.0)
+    assert quiet.server.told == []
+
+
+async def test_a_busy_rank_of_another_pod_excuses_this_one_once() -> None:
+    """A status is seen again and again; only a newer notice is news. Another scope and epoch are not meant."""
+    scene = Scene(Server(), scope="a")
+    for entries in (
+        [entry(BUSY, scope="a", at="1")],
+        [entry(BUSY, scope="a", at="1"), entry(LOSS, scope="a")],
+        [entry(BUSY, scope="b", at="2")],
+        [entry(BUSY, scope="a", at="3", epoch=2)],
+        [entry(BUSY, scope="a", at="4", value="60")],
+        [entry(BUSY, scope="a", at="5", value=-1)],
+        [],
+        [entry(BUSY, scope="a", at="6", value=30)],
+    ):
+        scene.sender.take_listed(entries)
+    assert scene.stalls.for_s == [60.0, 30.0]
+    scene.sender.drop()
