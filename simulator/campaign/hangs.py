@@ -1,15 +1,24 @@
-"""Hangs in a watched group: some while faults strike, and one without faults, which must be over within a bound."""
+"""Hangs in a watched group: some while faults strike, and one without faults, which must be over within a bound.
+
+And a save without faults, for which all ranks of the group wait longer than their limit: nobody may be called hung.
+"""
 
 from __future__ import annotations
+
+import asyncio
 
 from inplace.agent.announce.failure_reporter import REPORT_S_MAX
 from inplace.agent.start.arguments import GRACE_S
 from inplace.common.protocol.stall import LATE_PERIODS
+from inplace.common.wire import names as wire
+from inplace.common.wire.notice import BUSY
 from inplace.simulator.campaign.judge import ViolationError
-from inplace.simulator.campaign.liveness import TOGETHER_S, epochs_of, is_together, terminal, until
-from inplace.simulator.campaign.ranks import HANGS, JUMPS, WatchedPods
+from inplace.simulator.campaign.liveness import TOGETHER_S, all_watch, epochs_of, is_together, terminal, until
+from inplace.simulator.campaign.network import Ending
+from inplace.simulator.campaign.ranks import HANGS, JUMPS, OURS, SAVES, WatchedPods
 from inplace.simulator.campaign.world import World
 
+L8 = "L8 a worker was called hung that waited for a busy rank of another Pod"
 L7 = "L7 a worker that hung was not ended within its limit"
 HANGS_MAX, JUMPS_MAX = 2, 2
 FROM_S = 2.0
@@ -17,6 +26,7 @@ JUMP_S = 3600.0
 LATE_S_MAX = 4.0  # of a look, at a file system that hangs for a while
 TOLD_S_MAX = REPORT_S_MAX + GRACE_S + 0.5  # PATCH, SIGTERM and SIGKILL, and the way of all that
 STEADY_S_MAX = 1_000.0
+SAVE_SHARES = (1.5, 4.0)  # of the limit, that a save takes
 
 
 async def disturb(world: World, watched: WatchedPods, until_s: float) -> None:
@@ -40,6 +50,30 @@ async def disturb(world: World, watched: WatchedPods, until_s: float) -> None:
             training.hang()
 
 
+async def save_once(world: World, watched: WatchedPods) -> None:
+    """Let one rank save without other faults while all ranks of the group wait; the group must go on in its epoch.
+
+    Raises:
+        ViolationError: it restarts.
+    """
+    watched.late_s_max = 0.0
+    await world.clock.sleep(LATE_S_MAX)  # the last late look is over
+    is_heard = all_watch(world) and not any(stream.ending is Ending.SILENT for stream in world.network.streams)
+    if watched.kind != OURS or terminal(world) or not is_together(world) or not is_heard:
+        return
+    epoch, limit_s = epochs_of(world)[0], watched.limits.stall_after_s
+    assert limit_s is not None
+    took_s, now_s = limit_s * world.random("save").uniform(*SAVE_SHARES), asyncio.get_running_loop().time()
+    for number, training in enumerate(list(world.machine.workers.values())):
+        assert training.ranks is not None
+        training.ranks.hold(now_s + took_s, 0 if number else round(took_s) + 1)
+    watched.count[SAVES] += 1
+    await world.clock.sleep(took_s + limit_s)
+    synced, deprecated = epochs_of(world)
+    if not terminal(world) and not deprecated < synced == epoch:
+        raise ViolationError(L8, f"a save of {took_s:.1f} s and a limit of {limit_s:g} s ended epoch {epoch}")
+
+
 async def hang_once(world: World, watched: WatchedPods) -> None:
     """Let one worker of a group that runs hang without other faults; it must end in time, and the group come back.
 
@@ -60,7 +94,9 @@ async def hang_once(world: World, watched: WatchedPods) -> None:
     victim.hang()
     limits = watched.limits
     assert limits.stall_after_s is not None
-    within_s = limits.stall_after_s + LATE_PERIODS * limits.period_s + TOLD_S_MAX
+    notices = (world.jobset.get("status") or {}).get(wire.NOTICES) or ()
+    excused_s = limits.stall_after_s if any(notice["kind"] == BUSY for notice in notices) else 0.0  # and no longer
+    within_s = excused_s + limits.stall_after_s + LATE_PERIODS * limits.period_s + TOLD_S_MAX
     await until(world, victim.ended.done, within_s, L7, every_s=0.05)
     back = lambda: (is_together(world) and epochs_of(world)[0] > epoch) or bool(terminal(world))  # noqa: E731
     await until(world, back, TOGETHER_S, L7)

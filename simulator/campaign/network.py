@@ -20,6 +20,7 @@ import msgspec
 
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.common.wire.names import NOTICE
 from inplace.simulator.apiserver import ApiServer, StreamingResponse
 from inplace.simulator.apiserver.memory import WholeStream
 from inplace.simulator.campaign.disturbance import ON_REQUESTS, Disturbance, DisturbanceKind, refusal
@@ -28,6 +29,7 @@ from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.timings import Delay
 
 NEVER_S = 1e9
+_NOTICE = f'"{NOTICE}"'.encode()
 
 
 class Ending(Enum):
@@ -86,7 +88,7 @@ class Network:
     streams: list[OpenStream] = field(default_factory=list)
     routes: dict[str, int] = field(default_factory=dict)
     pins: dict[str, int] = field(default_factory=dict)  # clients that always go to the same server
-    requests: dict[tuple[str, str], int] = field(default_factory=dict)  # by (client, method); a watch is a WATCH
+    requests: dict[tuple[str, str], int] = field(default_factory=dict)  # by (client, method); a watch is a WATCH, a notice a NOTICE
 
     def transport(self, client: str, user: str) -> NetworkTransport:
         """Return a client's connections."""
@@ -196,6 +198,7 @@ class NetworkTransport:
         if process is not None and not process.alive:
             raise TransportError("the process is dead", sent=False)
         method = "WATCH" if "watch=" in request.path else request.method
+        method = "NOTICE" if method == "PATCH" and _NOTICE in request.body else method
         network.requests[client, method] = network.requests.get((client, method), 0) + 1
         network.on_send(request)
         disturbance = network.caught(client, request, server, delivery=False)

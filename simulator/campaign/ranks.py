@@ -37,6 +37,7 @@ STEADY_STEPS: Final = 2 * FIRST_STEPS  # after so many that looks tell apart, th
 UNLIMITED_START: Final = 6  # of the limit between steps: as long as a start takes where nobody limits it
 STEPS, COMPILATIONS, CHECKPOINTS, AT_LIMIT = "steps", "compilations", "checkpoints", "pauses up to their limit"
 STALE, LATE, JUMPS, HANGS = "starts beside stale files", "late looks", "clock jumps", "hangs"
+SAVES = "saves that all others wait for"
 OURS, NUMBER, TOUCH = "ours", "number", "touch"  # inplace.progress; a step alone; a modification time alone
 
 
@@ -79,6 +80,8 @@ class Ranks:
         self._steady_s = [0.0] * len(self._counts)  # from when on the rank's first steps are over
         self._fast = [False] * len(self._counts)  # a step was well below the limit, so nothing doubles it
         self._busy = [True] * len(self._counts)
+        self._steps = [b"?"] * len(self._counts)  # that each rank wrote last
+        self._held_until_s = 0.0  # every rank waits for one that saves, maybe in another Pod
         self.excused_s = 0.0  # until then some rank was in a busy phase, for which others may have waited
         watched.count[STALE] += any(folder.glob("*"))
         for number in range(len(self._counts)):
@@ -91,6 +94,13 @@ class Ranks:
     def end(self) -> None:
         """End with the worker; the files stay."""
         self._has_ended = True
+
+    def hold(self, until_s: float, busy_s_max: int = 0) -> None:
+        """Make a step in every rank, and then none until a moment of the loop's; the first one may say that it saves."""
+        self._held_until_s = until_s
+        for number in range(len(self._counts)):
+            state = b"save %d" % busy_s_max if busy_s_max and not number else b""
+            self._write(number, self._steps[number], state)
 
     def count_anew(self) -> None:
         """Be steady only after further steps: the agent may have missed those so far."""
@@ -119,7 +129,8 @@ class Ranks:
     def _go_on(self, number: int, life: Iterator[float]) -> None:
         """Live until the next write, unless the worker hangs or ended."""
         if not (self.is_hung or self._has_ended):
-            wait_s = next(life)
+            now_s = asyncio.get_running_loop().time()
+            wait_s = self._held_until_s - now_s if now_s < self._held_until_s else next(life)
             asyncio.get_running_loop().call_later(wait_s, self._go_on, number, life, context=outside())
 
     def _life(self, number: int) -> Iterator[float]:
@@ -172,6 +183,7 @@ class Ranks:
 
     def _write(self, number: int, step: bytes, state: bytes = b"") -> None:
         """Overwrite the rank's file, and give it the time of the node's clock."""
+        self._steps[number] = step
         now_s = self._wrote_s[number] = asyncio.get_running_loop().time()
         kind = self._watched.kind
         name = f"rank-{number}" if kind == OURS else str(number)

@@ -206,6 +206,7 @@ async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Sche
     await liveness.converge(world)
     world.restart_s = await liveness.restart_cheaply(world)
     if world.machine.watched is not None:
+        await hangs.save_once(world, world.machine.watched)
         await hangs.hang_once(world, world.machine.watched)
     if world.scenario.completes:
         await liveness.complete(world)
