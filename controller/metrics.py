@@ -26,6 +26,7 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.serving.exposition import pieces
 from inplace.controller.spec import conditions
@@ -105,6 +106,11 @@ class Metrics:
             "inplace_node_verdicts",
             "Nodes that replaced Pods avoid from then on, and verdicts that were taken back, by the Event's reason.",
             (*NAMES, "verdict"),
+        )
+        self.notices = counter(
+            "inplace_notices",
+            "Notices that status.notices got: busy (a rank), loss (no finite number), slow (a rank), steps.",
+            (*NAMES, "kind"),
         )
         self.node_reads = counter(
             "inplace_node_reads",
@@ -194,6 +200,8 @@ class Metrics:
             self.restarts.remove(namespace, jobset, outcome, trigger.value)
         for verdict in (AVOIDED, TAKEN_BACK):
             self.node_verdicts.remove(namespace, jobset, verdict)
+        for kind in KINDS:
+            self.notices.remove(namespace, jobset, kind)
         for step in (*STEP_NAMES, FAIL):
             self.escalation_steps.remove(namespace, jobset, step)
         for metric in (self.last_restart_seconds, self.lost_pod_seconds, self.deadlines, self.barrier_recreations):

@@ -77,6 +77,7 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
             wire.LAST_GROUP_RESTART,
             wire.LAST_RESTART_REQUEST,
             wire.SAVING,
+            wire.NOTICES,
             wire.NODE_FAILURES,
             wire.ESCALATION_USES,
             wire.NO_PROGRESS_FIELD,

@@ -57,6 +57,7 @@ from inplace.controller.spec.stored import JOBSET_CODEC
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Key
 from inplace.controller.tracking.membership import Membership
+from inplace.controller.tracking.notice_teller import NoticeTeller
 from inplace.controller.tracking.phases import PhaseReader
 from inplace.controller.tracking.restart_timer import RestartTimer
 
@@ -163,6 +164,7 @@ class Term:
                 self.recorder.emit_notes,
                 metrics.count_status,
                 RestartTimer(self.recorder.emit, metrics, log).note_status,
+                NoticeTeller(self.recorder.emit, metrics, log).note_status,
             ),
             refused_pods=RefusedPods(client, membership, self.recorder, settings, clock, log),
             settings=settings,

@@ -11,7 +11,6 @@ from inplace.common.kube.informer import Informer
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.node_marks import NodeMarksReader, Question
 from inplace.controller.plan.barrier import WaitingBarrier
-from inplace.controller.spec.causes import BLAMING
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.spec.marked_nodes import STAYS, MarkedPod, Toleration
 from inplace.controller.spec.node_taints import is_moved_by_queue
@@ -51,7 +50,7 @@ class NodeQuestions:
 
     def _suspects(self, group: Group, scope_ledger: ScopeLedger, barrier: WaitingBarrier | None) -> Iterator[Pod]:
         cause = scope_ledger.cause
-        if cause is not None and cause.failure is not None and cause.trigger in BLAMING:
+        if cause is not None and cause.failure is not None and cause.may_be_of_the_node:
             pod = self.pods.get(group.jobset.namespace, cause.failure.pod)
             if pod is not None and self.membership.home_of(pod.metadata.uid) is scope_ledger:
                 yield pod

@@ -191,6 +191,8 @@ class Reconciler:
             blocked=group.blocked.causes(lambda name: self.pods.get(jobset.namespace, name)),
             blocked_s=group.blocked.lasts_s(self.clock.monotonic_s()),
             reported_s=None if group.reported_s is None else self.clock.monotonic_s() - group.reported_s,
+            notices=group.notices(),
+            noticed_s=None if group.noticed_s is None else self.clock.monotonic_s() - group.noticed_s,
             now_micro=micro_time(self.clock),
             matches=self._matches(group),
             gated=group.nodes.gated,
@@ -281,6 +283,8 @@ class Reconciler:
         group.dirty_since_s = None
         if "conditions" in planned.status:
             group.reported_s = self.clock.monotonic_s()
+        if wire.NOTICES in planned.status:
+            group.noticed_s = self.clock.monotonic_s()
         after = replace(jobset, status=written.get("status") or {})
         accepted = AcceptedStatus(group, jobset, after, planned, causes, due_since_s, self.clock.monotonic_s())
         for read in self.readers:

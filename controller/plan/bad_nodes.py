@@ -53,12 +53,12 @@ def avoid_bad_nodes(draft: Draft) -> bool:
 
 
 def note_first_failure(draft: Draft, cause: Cause | None) -> bool:
-    """Remember on which node the first worker ended, in the write that begins the restart.
+    """Remember on which node the first worker ended, or was slow, in the write that begins the restart.
 
     Returns:
         That Pods are to leave the node.
     """
-    if cause is None or cause.failure is None or cause.trigger is not Trigger.WORKER_EXIT:
+    if cause is None or cause.failure is None or not cause.is_of_the_pod:
         return False
     return _note_failure(draft, cause.failure)
 

@@ -14,7 +14,14 @@ from inplace.controller.spec.causes import Trigger, unix_time
 from inplace.controller.spec.crash_loop import CrashLoop, after_failure, backoff_of, crash_loop_of
 from inplace.controller.spec.scopes import Scope, fields_of_scope, write_scope
 
-OWN_FAULTS: Final = (Trigger.WORKER_EXIT, Trigger.STALLED, Trigger.COMPLETED_EARLY, Trigger.JOB_FAILED)
+OWN_FAULTS: Final = (
+    Trigger.WORKER_EXIT,
+    Trigger.STALLED,
+    Trigger.LOSS_NOT_FINITE,
+    Trigger.SLOW,
+    Trigger.COMPLETED_EARLY,
+    Trigger.JOB_FAILED,
+)
 CURES: Final = (Trigger.MANUAL, Trigger.RESUME)  # a person did something: what fails next fails for the first time
 
 

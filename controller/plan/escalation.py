@@ -233,13 +233,13 @@ def _is_undecided(draft: Draft, use: Use) -> bool:
 
 
 def _failed_place(draft: Draft, scope: Scope) -> Place | None:
-    """Return the place of the Job whose worker exited first; None if it is not known.
+    """Return the place of the Job whose worker exited first, or is slow; None if it is not known.
 
     After a hang the Pod that told first is as likely healthy, and a Pod that is lost has a replacement already. A Job
     of an index beyond the counters cannot restart alone.
     """
     cause = draft.causes.get(scope.name)
-    if cause is None or cause.failure is None or cause.trigger is not Trigger.WORKER_EXIT:
+    if cause is None or cause.failure is None or not cause.is_of_the_pod:
         return None
     job_name, *rest = cause.failure.pod.rsplit("-", 2)  # JOB-INDEX-SUFFIX; the Pod itself may be gone
     place = draft.jobset.places.find(job_name) if len(rest) == 2 else None

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob, DeleteJobSet
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.history import note_last_failure
@@ -59,11 +60,13 @@ def fail(draft: Draft, condition: conditions.Condition, failure: Failure | None 
 
 
 def end_waiting(draft: Draft) -> None:
-    """End the conditions of restarts and waiting barriers, in the write that says why."""
+    """End the conditions of restarts and waiting barriers, and drop all notices, in the write that says why."""
     draft.turn_false(conditions.IN_PLACE_RESTARTING)
     draft.turn_false(conditions.BARRIER_WAITING)
     draft.turn_false(conditions.START_WAITING)
     draft.turn_false(conditions.CONTAINERS_BLOCKED)
+    if wire.NOTICES in draft.status:
+        draft.status[wire.NOTICES] = None
 
 
 def delete_active_when_finished(draft: Draft) -> bool:

@@ -16,6 +16,7 @@ from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.marked_nodes import MarkedPod
+from inplace.controller.spec.notices import GroupNotice
 from inplace.controller.spec.service import Service
 
 
@@ -65,6 +66,8 @@ class Observed:
         blocked: why kubelet cannot start containers of its Pods, most Pods first.
         blocked_s: since how many seconds some Pod is blocked.
         reported_s: how many seconds ago the conditions were written; None before the first write.
+        notices: what Pods tell of their workers, in epochs that may be over.
+        noticed_s: how many seconds ago the list of them was written; None before the first write.
         gated: Pods that wait until it is said which nodes they avoid.
         node_signs: what was seen of the nodes.
         index_failures: Pods that joined, and that their Jobs would replace late because their indexes failed before.
@@ -103,3 +106,5 @@ class Observed:
     blocked: Sequence[BlockedCause] = ()
     blocked_s: float = 0.0
     reported_s: float | None = None
+    notices: Sequence[GroupNotice] = ()
+    noticed_s: float | None = None

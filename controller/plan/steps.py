@@ -29,6 +29,7 @@ from inplace.controller.plan.index_resets import reset_index_backoff
 from inplace.controller.plan.layout import create_missing_jobs
 from inplace.controller.plan.manual import restart_on_request
 from inplace.controller.plan.never_joined import fail_never_joined
+from inplace.controller.plan.notices import list_notices
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.placement import lift_gates
 from inplace.controller.plan.problems.report import refuse_oversize, report_problems
@@ -108,6 +109,7 @@ STEPS: Final[tuple[Step, ...]] = (
     lift_gates,
     restart_on_request,
     decide_epochs,
+    list_notices,
     replace_pods,
     reset_index_backoff,
     tell_blocked,

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from inplace.common.wire.notice import LOSS, SLOW, STEPS
 from inplace.controller.spec.status_record import StatusRecord
 
 MESSAGE_CHARS_MAX: Final = 512  # of a failure; it goes into every copy of the JobSet, and kubelet allows 4096
@@ -27,6 +28,8 @@ class Trigger(Enum):
 
     WORKER_EXIT = "worker_exit"  # a worker ended, or announced the next epoch by itself
     STALLED = "stalled"  # a worker hangs: its agent told
+    LOSS_NOT_FINITE = "loss_not_finite"  # of a worker that runs, as its agent told
+    SLOW = "slow"  # steps got slower, as the agent of one Pod told
     POD_LOST = "pod_lost"  # deleted, evicted, or its node is gone
     COMPLETED_EARLY = "completed_early"  # a worker completed, and those that went on failed
     JOB_FAILED = "job_failed"  # the failure policy recreates Jobs
@@ -42,6 +45,8 @@ class Trigger(Enum):
         return self in (
             Trigger.WORKER_EXIT,
             Trigger.STALLED,
+            Trigger.LOSS_NOT_FINITE,
+            Trigger.SLOW,
             Trigger.POD_LOST,
             Trigger.JOB_FAILED,
             Trigger.COMPLETED_EARLY,
@@ -53,8 +58,12 @@ class Trigger(Enum):
         return self.value.title().replace("_", "")
 
 
-BLAMING: Final = (Trigger.WORKER_EXIT, Trigger.STALLED)
-"""Triggers that say something of the node: a Pod that was deleted or evicted does not."""
+OF_NOTICES: Final[Mapping[str, tuple[Trigger, str]]] = {
+    LOSS: (Trigger.LOSS_NOT_FINITE, Trigger.LOSS_NOT_FINITE.reason),
+    SLOW: (Trigger.SLOW, Trigger.SLOW.reason),
+    STEPS: (Trigger.SLOW, "SlowSteps"),
+}
+"""By kind of notice: what a restart because of it is for, and the reason of its first failure."""
 
 
 class Failure(StatusRecord, frozen=True):
@@ -113,6 +122,21 @@ class Cause:
     detected_after_s: float | None = None
     request: str = ""
 
+    @property
+    def is_of_the_pod(self) -> bool:
+        """Say whether it was the worker of the Pod that is named: it exited, or is slow in its own work.
+
+        Any Pod of a group may be the first to tell that steps are slow, that the loss is bad, or that a peer hangs.
+        """
+        if self.trigger is Trigger.SLOW and self.failure is not None:
+            return self.failure.reason == Trigger.SLOW.reason
+        return self.trigger is Trigger.WORKER_EXIT
+
+    @property
+    def may_be_of_the_node(self) -> bool:
+        """Say whether it says something of the node: a Pod that was deleted or evicted does not."""
+        return self.is_of_the_pod or self.trigger is Trigger.STALLED
+
     def __str__(self) -> str:
         """Say it in one line."""
         words = _WORDS[self.trigger]
@@ -124,6 +148,8 @@ class Cause:
 _WORDS: Final[Mapping[Trigger, str]] = {
     Trigger.WORKER_EXIT: "a worker exited",
     Trigger.STALLED: "a worker hangs",
+    Trigger.LOSS_NOT_FINITE: "the loss is no finite number",
+    Trigger.SLOW: "steps got slower",
     Trigger.POD_LOST: "a pod was lost",
     Trigger.COMPLETED_EARLY: "a worker completed while others went on",
     Trigger.JOB_FAILED: "a job failed",

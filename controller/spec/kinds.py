@@ -157,6 +157,7 @@ class PodAnnotations(
         "phases": wire.PHASES,
         "worker_failed": wire.WORKER_FAILED,
         "last_line": wire.LAST_LINE,
+        "notice": wire.NOTICE,
         "fenced_within": wire.FENCED_WITHIN,
         "index_failures": wire.INDEX_FAILURES,
         "index_failures_ignored": wire.INDEX_FAILURES_IGNORED,
@@ -170,6 +171,7 @@ class PodAnnotations(
     phases: str | None = None
     worker_failed: str | None = None
     last_line: str | None = None
+    notice: str | None = None
     fenced_within: str | None = None
     index_failures: str | None = None
     index_failures_ignored: str | None = None

@@ -3,7 +3,8 @@ What the group's Pods tell of workers that run: `status.notices`, and which kind
 
     inplace.dev/restart-on: "loss,slow"     kinds of common/wire/notice.py but busy; unset: a notice restarts nothing
 
-Only notices of running epochs are listed, at most LISTED_MAX of a kind in each scope, those of the lowest step first.
+Only notices of running epochs are listed, at most LISTED_MAX of a kind in each scope: the newest busy ones, and of the
+other kinds those of the lowest step. A Pod has one entry of a kind: its newest busy one, and its first of another kind.
 Agents read the list: a busy rank excuses its whole scope, and whoever would be one more tells nothing. docs/adr/0104.
 Pure.
 """
@@ -13,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.common.wire.notice import BUSY, KINDS, LISTED_MAX, LOSS, SLOW, STEPS, Notice
+from inplace.common.wire.notice import BUSY, KINDS, LISTED_MAX
 from inplace.controller.spec.status_record import StatusRecord
 
 RESTARTING: Final = tuple(kind for kind in KINDS if kind != BUSY)
+NO_KINDS: Final[frozenset[str]] = frozenset()
+ENTRIES_MAX: Final = 64  # of the list, as the CRD has it, which would refuse the whole write, with S in it
 
 
 class GroupNotice(StatusRecord, frozen=True):
@@ -66,20 +68,23 @@ class GroupNotice(StatusRecord, frozen=True):
         return f"{self.who}: {self.kind}"
 
 
-def group_notice(notice: Notice, *, scope: str, pod: str, node: str) -> GroupNotice:
-    """Return the entry for what a Pod tells."""
-    at = precise_time(notice.at_s)
-    return GroupNotice(notice.kind, notice.epoch, scope, notice.value, notice.rank, notice.step, pod, node, at)
-
-
 def listed(notices: Iterable[GroupNotice]) -> tuple[GroupNotice, ...]:
     """Return those that the status lists, in its order."""
-    kept: dict[tuple[str, str], list[GroupNotice]] = {}
-    for notice in sorted(notices, key=_order):
-        of_kind = kept.setdefault((notice.scope, notice.kind), [])
-        if len(of_kind) < LISTED_MAX:
-            of_kind.append(notice)
-    return tuple(notice for of_kind in kept.values() for notice in of_kind)
+    places: dict[tuple[str, str], int] = {}
+    kept: list[tuple[int, GroupNotice]] = []
+    for notice in in_order(notices):
+        place = places[notice.scope, notice.kind] = places.get((notice.scope, notice.kind), -1) + 1
+        if place < LISTED_MAX:
+            kept.append((place, notice))
+    if len(kept) > ENTRIES_MAX:  # then every scope has its first ones, of the busy ranks above all
+        kept = sorted(kept, key=lambda one: (one[0], KINDS.index(one[1].kind)))[:ENTRIES_MAX]
+    return in_order(notice for _, notice in kept)
+
+
+def in_order(notices: Iterable[GroupNotice]) -> tuple[GroupNotice, ...]:
+    """Return the same in the order of the list, in which the last of a kind has to go first."""
+    newest_first = sorted(notices, key=lambda notice: (notice.at, notice.pod), reverse=True)
+    return tuple(sorted(newest_first, key=_order))
 
 
 def notices_of(status: Mapping[str, Any]) -> tuple[GroupNotice, ...]:
@@ -97,7 +102,7 @@ def read_restart_on(annotations: Mapping[str, Any]) -> frozenset[str]:
     """
     text = annotations.get(wire.RESTART_ON)
     if text is None:
-        return frozenset()
+        return NO_KINDS
     kinds = frozenset(word.strip() for word in str(text).split(",")) - {""}
     if unknown := sorted(kinds - set(RESTARTING)):
         raise RemoteProtocolError(
@@ -112,9 +117,11 @@ def restart_on(annotations: Mapping[str, Any]) -> frozenset[str]:
     try:
         return read_restart_on(annotations)
     except RemoteProtocolError:
-        return frozenset()
+        return NO_KINDS
 
 
 def _order(notice: GroupNotice) -> tuple[object, ...]:
-    step = notice.step if notice.step is not None else -1
-    return notice.scope, KINDS.index(notice.kind), step if notice.kind in (LOSS, SLOW, STEPS) else 0, notice.at
+    group = notice.scope, KINDS.index(notice.kind)
+    if notice.kind == BUSY:
+        return group
+    return *group, notice.step if notice.step is not None else -1, notice.at, notice.pod

@@ -31,6 +31,7 @@ OF_GROUPS: Final = (
     wire.ESCALATION,
     wire.NO_PROGRESS,
     wire.CRASH_LOOP_BACKOFF,
+    wire.RESTART_ON,
     wire.AGENT,
     wire.AGENT_RESOURCES,
     wire.WORKERS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.escalation import pod_leaving, use_of_restart
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.group import Group, ScopeLedger
@@ -15,8 +14,8 @@ def failed_pods(
 ) -> dict[str, Pod]:
     """Return them by scope.
 
-    A Pod that is being replaced comes first. Else a Pod counts if its worker was seen to exit first and it still lives,
-    unless the restart has taken another step. After a hang the Pod that told first is as
+    A Pod that is being replaced comes first. Else a Pod counts if its worker was seen to exit first, or is slow, and it
+    still lives, unless the restart has taken another step. After a hang the Pod that told first is as
     likely healthy, and a Pod that is lost has a replacement already.
 
     Args:
@@ -29,8 +28,7 @@ def failed_pods(
         uses, epoch = jobset.escalation_uses, jobset.scopes[name].synced + 1
         leaving, use = pod_leaving(uses, name, epoch), use_of_restart(uses, name, epoch)
         cause = scope_ledger.cause
-        has_exited = cause is not None and cause.trigger is Trigger.WORKER_EXIT
-        failure = cause.failure if cause is not None and has_exited else None
+        failure = cause.failure if cause is not None and cause.is_of_the_pod else None
         candidate = failure.pod if failure is not None and use is None else ""
         pod = pod_named(leaving.pod if leaving is not None else candidate)
         if pod is None or home_of(pod.metadata.uid) is not scope_ledger:

@@ -14,6 +14,7 @@ from inplace.controller.spec.furthest_behind import FurthestBehind, silent_of_en
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.spec.last_restart import cause_of
+from inplace.controller.spec.notices import GroupNotice, notices_of
 from inplace.controller.spec.rules import Matches
 from inplace.controller.spec.scopes import Scope
 from inplace.controller.tracking.blocked_pods import BlockedPods
@@ -23,6 +24,7 @@ from inplace.controller.tracking.last_steps import LastSteps
 from inplace.controller.tracking.marked_pods import MarkedPods
 from inplace.controller.tracking.never_joined import EarlyEnds
 from inplace.controller.tracking.node_watch import NodeWatch
+from inplace.controller.tracking.notice_board import NoticeBoard
 
 Key = tuple[str, str]
 """Namespace and name of a JobSet."""
@@ -54,6 +56,7 @@ class ScopeLedger:
         fences: which Pods leave although nobody can say that their workers have ended.
         early_ends: which Pods start again and again before they join.
         marked: which Pods are on marked nodes, since the last sync.
+        notices: what its Pods tell of the workers that run.
     """
 
     jobset_uid: str
@@ -70,6 +73,7 @@ class ScopeLedger:
     fences: Fences = field(default_factory=Fences)
     early_ends: EarlyEnds = field(default_factory=EarlyEnds)
     marked: MarkedPods = field(default_factory=MarkedPods)
+    notices: NoticeBoard = field(default_factory=NoticeBoard)
 
     def note_status(self, scope: Scope) -> None:
         """Take in a status that the ledger has learnt."""
@@ -104,6 +108,7 @@ class Group:
             with which nothing can be complete too early.
         left: (replicatedJob, job index) of the Jobs in them that no barrier waits for: they failed, and stay so.
         reported_s: when conditions were last written.
+        noticed_s: when the list of notices was last written.
         dirty_since_s: since when counters wait to be written; None while none do.
         nodes: what the Pods say of their nodes.
         index_failures: by UID, the Pods that joined, and whose index had lost Pods before.
@@ -116,6 +121,7 @@ class Group:
     expected: frozenset[str] | None = None
     left: frozenset[tuple[str, int]] = frozenset()
     reported_s: float | None = None
+    noticed_s: float | None = None
     dirty_since_s: float | None = None
     nodes: NodeWatch = field(default_factory=NodeWatch)
     index_failures: dict[str, Pod] = field(default_factory=dict)
@@ -141,6 +147,9 @@ class Group:
                 cause = cause_of(self.jobset.status, scope)
                 self.ledgers[name] = ScopeLedger(self.jobset.uid, name, ledger, cause=cause)
                 self.ledgers[name].note_status(scope)
+            for notice in notices_of(self.jobset.status):
+                if (scope_ledger := self.ledgers.get(notice.scope)) is not None:
+                    scope_ledger.notices.put(notice)
 
     def learn(self) -> None:
         """Tell every ledger what the status says now."""
@@ -194,6 +203,10 @@ class Group:
         """Return who was silent first in each scope that restarts, as far as its Pods told."""
         found = {name: scope_ledger.silence.result() for name, scope_ledger in self.ledgers.items()}
         return {name: silent for name, silent in found.items() if silent is not None}
+
+    def notices(self) -> tuple[GroupNotice, ...]:
+        """Return what Pods tell of the workers that run; none where nobody tells, as nearly always."""
+        return tuple(notice for scope_ledger in self.ledgers.values() for notice in scope_ledger.notices.entries())
 
     def note_causes(self, causes: Mapping[str, Cause], now_s: float) -> None:
         """Take in what the planner knows of why scopes restart."""

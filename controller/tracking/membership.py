@@ -26,9 +26,11 @@ from inplace.controller.spec.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.last_restart import synced_at_of
 from inplace.controller.spec.note import Note
+from inplace.controller.spec.notices import NO_KINDS, restart_on
 from inplace.controller.spec.service import Service
 from inplace.controller.tracking.completions import blame_completed, blame_late, completed_pods
 from inplace.controller.tracking.counts import GroupCount
+from inplace.controller.tracking.deciding_parts import current, division, readable, side
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
 from inplace.controller.tracking.name_references import NameReferences
@@ -132,12 +134,12 @@ class Membership:
             self._jobs[uid] = new
             if owner is not None:
                 self._jobs_of.setdefault(owner, {})[job.metadata.name] = new
-        if old is None or new is None or _side(old) != _side(new):
+        if old is None or new is None or side(old) != side(new):
             self._read_pods_of(uid)
         if former != owner and (group := self._owned_by(former)) is not None:
             self.wake(group.key, 0.0)  # its Job was taken away
         if (group := self._owned_by(owner)) is not None:
-            only_counters = old is not None and new is not None and _side(old) == _side(new)
+            only_counters = old is not None and new is not None and side(old) == side(new)
             self.wake(group.key, COUNTERS_HOLD_S if only_counters else 0.0)
 
     def service_changed(self, old: Service | None, new: Service | None) -> None:
@@ -165,7 +167,7 @@ class Membership:
         if group is None or scope_ledger is None:
             return
         self._note_sign(scope_ledger, old, new, lived=lived)
-        if problem and (old is None or _readable(old) != _readable(new)):
+        if problem and (old is None or readable(old) != readable(new)):
             message = f"pod {new.metadata.name}: {problem}; a value that cannot be read counts as absent"
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
         if moved:
@@ -203,12 +205,12 @@ class Membership:
     def _follow(self, group: Group, jobset: JobSet) -> None:
         """Take in a new version of a known JobSet."""
         old, group.jobset = group.jobset, jobset
-        if _division(old) != _division(jobset):
+        if division(old) != division(jobset):
             self._open_ledgers(group)
             return
         group.learn()
         group.reshape()
-        if _current(old) != _current(jobset):
+        if current(old) != current(jobset):
             self._read_all_pods(group)
         self._note_due(group, *group.ledgers.values())
 
@@ -227,6 +229,8 @@ class Membership:
         for pod in self._pods_of.get(job_uid, {}).values():
             group, scope_ledger, *_ = self._read(pod, job_uid)
             if group is not None and scope_ledger is not None:
+                if scope_ledger.ledger.has_died(pod.metadata.uid):  # since a notice of its kind restarts the group
+                    self._note_sign(scope_ledger, pod, pod, lived=True)
                 self._wake_if_due(group, scope_ledger)
 
     def _read(self, pod: Pod, job_uid: str) -> tuple[Group | None, ScopeLedger | None, str, bool]:
@@ -241,7 +245,7 @@ class Membership:
         home = self._home_of.get(uid)
         moved = home is not scope_ledger or reading.view is None
         if home is not None and moved:
-            self._evict(uid)
+            self._evict(pod)
         if scope_ledger is None or group is None:
             return None, None, "", False
         if group.nodes.note(pod):
@@ -258,15 +262,21 @@ class Membership:
                 self.wake(group.key, 0.0)
             if scope_ledger.fences.note_pod(uid, fenced_within_s(pod)) and group is not None:
                 self.wake(group.key, 0.0)  # the pass looks again when the promise is kept
+        if reading.view is not None and (notice := reading.notice) is not None:
+            name, synced = scope_ledger.name, scope_ledger.ledger.synced
+            if scope_ledger.notices.note(pod, notice, scope=name, synced=synced):
+                self.wake(group.key, 0.0)
         return group, scope_ledger, reading.problem, moved
 
-    def _evict(self, pod_uid: str, *, vanished: bool = False) -> ScopeLedger | None:
+    def _evict(self, pod: Pod, *, vanished: bool = False) -> ScopeLedger | None:
         """Take a Pod out of the ledger it is in; return that."""
+        pod_uid = pod.metadata.uid
         home = self._home_of.pop(pod_uid, None)
         if home is not None:
             home.fences.forget(pod_uid)
             home.early_ends.forget(pod_uid)
-            is_news = home.marked.forget(pod_uid)
+            is_news = home.notices.forget(pod.metadata.name)
+            is_news |= home.marked.forget(pod_uid)
             if (group := self._groups.get(home.jobset_uid)) is not None:
                 group.index_failures.pop(pod_uid, None)
                 if is_news:
@@ -291,8 +301,10 @@ class Membership:
         place = group.jobset.places.get(job.metadata.name, NOWHERE)
         if place[0] in group.jobset.opted_out:
             return group, None, Reading(None)
-        current = is_current(group.jobset, job) and pod.metadata.uid not in group.jobset.replaced_pods
-        return group, group.ledger_of(place[0]), read_pod(pod, place, current=current)
+        jobset, uid = group.jobset, pod.metadata.uid
+        counts = is_current(jobset, job) and uid not in jobset.replaced_pods
+        reading = read_pod(pod, place, current=counts, annotations=jobset.annotations)
+        return group, group.ledger_of(place[0]), reading
 
     def _assign_by_label(self, pod: Pod) -> tuple[Group | None, ScopeLedger | None, Reading]:
         """Find them for a Pod whose Job is unknown; it is in no slot."""
@@ -322,7 +334,7 @@ class Membership:
         if not pods:
             self._pods_of.pop(job_uid, None)
         lived = self._lives(pod)
-        home = self._evict(pod.metadata.uid, vanished=vanished)
+        home = self._evict(pod, vanished=vanished)
         if home is not None:
             self._note_sign(home, pod, None, lived=lived)
         group = self._groups.get(home.jobset_uid) if home is not None else None
@@ -346,7 +358,9 @@ class Membership:
                 scope_ledger.cause = blame_late(cause, group.jobset, scope_ledger.name, job, new)
             return
         synced_at = synced_at_of(group.jobset.status) if group is not None else ""
-        if (sign := sign_of(old, new, scope_ledger.ledger, lived=lived, synced_at=synced_at)) is None:
+        kinds = restart_on(group.jobset.annotations) if group is not None else NO_KINDS
+        sign = sign_of(old, new, scope_ledger.ledger, lived=lived, synced_at=synced_at, restart_on=kinds)
+        if sign is None:
             return
         trigger, failure = sign
         if group is not None:
@@ -373,27 +387,6 @@ def _owner_of(job: Job | None) -> _Owner | None:
     """Return the JobSet that a Job claims for its controller."""
     uid = job.owner_uid if job is not None else None
     return None if job is None or uid is None else (job.metadata.namespace, uid)
-
-
-def _division(jobset: JobSet) -> tuple[object, ...]:
-    """Return what decides how many ledgers there are."""
-    return jobset.is_in_place, jobset.is_ours, not jobset.oversize, jobset.scopes.keys()
-
-
-def _current(jobset: JobSet) -> tuple[object, ...]:
-    """Return what decides which Pods are current."""
-    return jobset.restarts, jobset.job_restarts, jobset.replaced_pods
-
-
-def _side(job: Job) -> tuple[object, ...]:
-    """Return what decides where a Job stands; the rest are counters."""
-    finished = job.condition("Failed") is not None, job.condition("Complete") is not None
-    meta = job.metadata
-    return job.owner_uid, job.is_leaving, finished, meta.labels, meta.annotations, job.spec.suspend
-
-
-def _readable(pod: Pod) -> tuple[object, object]:
-    return pod.metadata.labels, pod.metadata.annotations
 
 
 def _name(obj: KubeObject) -> dict[str, str]:

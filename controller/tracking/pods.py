@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MIN, promised_s
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
 from inplace.common.protocol.slot import Slot
 from inplace.common.wire import names as wire
+from inplace.common.wire.notice import Notice, parse_notice
 from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
 from inplace.controller.spec.kinds import Pod
+from inplace.controller.spec.notices import restart_on
 
 NOWHERE = ("", -1)  # the place of a Pod whose Job is unknown; no shape expects it
+_NONE: Final[Mapping[str, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +27,23 @@ class Reading:
     Args:
         view: for the ledger; None when the Pod no longer matters.
         problem: the broken fields, in words; "" for none. The other fields were read.
+        notice: what its worker's agent tells of the epoch that the Pod announced; None for nothing.
     """
 
     view: PodView | None
     problem: str = ""
+    notice: Notice | None = None
 
 
-def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
-    """Read one Pod, whose Job is in `place` (replicatedJob, job index).
+def read_pod(pod: Pod, place: tuple[str, int], *, current: bool, annotations: Mapping[str, Any] = _NONE) -> Reading:
+    """Read one Pod.
 
-    `current` says whether that Job belongs to the group as it should be now; a Pod of another Job only
-    matters while its containers may still run.
+    Args:
+        pod: as the API server has it.
+        place: (replicatedJob, job index) of its Job.
+        current: that Job belongs to the group as it should be now; a Pod of another Job only matters while its
+            containers may still run.
+        annotations: of the JobSet: they say which notices are failures.
     """
     life = life_of(pod, current=current)
     if not current and life is not PodLife.LEAVING:
@@ -53,11 +64,20 @@ def read_pod(pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
     except RemoteProtocolError as error:
         problems.append(str(error))
         failure = None
+    try:
+        notice = notice_told(pod)
+    except RemoteProtocolError as error:
+        problems.append(str(error))
+        notice = None
+    if notice is not None and (notice.epoch != epoch or life is not PodLife.LIVE):
+        notice = None  # of a worker that is gone
     failed_epoch = failure.epoch if failure is not None else None
+    if notice is not None and notice.kind in restart_on(annotations):
+        failed_epoch = notice.epoch
     given_up = pod.is_given_up and fenced_within_s(pod) is not None
     slot, name = Slot(*place, index), pod.metadata.name
     view = PodView(pod.metadata.uid, slot, epoch, life, worker_of(pod), name, failed_epoch, given_up)
-    return Reading(view, "; ".join(problems))
+    return Reading(view, "; ".join(problems), notice)
 
 
 def life_of(pod: Pod, *, current: bool) -> PodLife:
@@ -124,6 +144,16 @@ def failure_told(pod: Pod) -> WorkerFailure | None:
     """
     keys = pod.metadata.annotations
     return None if keys is None or keys.worker_failed is None else parse_failure(keys.worker_failed)
+
+
+def notice_told(pod: Pod) -> Notice | None:
+    """Read the newest notice of a Pod's worker, of whichever epoch; None when its agent told none.
+
+    Raises:
+        RemoteProtocolError: the annotation is unreadable.
+    """
+    keys = pod.metadata.annotations
+    return None if keys is None or keys.notice is None else parse_notice(keys.notice)
 
 
 def fenced_within_s(pod: Pod) -> int | None:

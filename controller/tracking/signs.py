@@ -13,10 +13,12 @@ from inplace.common.protocol.ledger import Ledger
 from inplace.common.wire.last_line import clean_line, last_line_of, told_line_of
 from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import WorkerFailure
-from inplace.controller.spec.causes import MESSAGE_CHARS_MAX, Cause, Failure, Trigger, unix_time
+from inplace.controller.spec.causes import MESSAGE_CHARS_MAX, OF_NOTICES, Cause, Failure, Trigger, unix_time
 from inplace.controller.spec.containers import InitStatus
 from inplace.controller.spec.kinds import Pod
-from inplace.controller.tracking.pods import failure_told, known_epoch
+from inplace.controller.spec.notices import NO_KINDS
+from inplace.controller.tracking.notice_board import entry_of
+from inplace.controller.tracking.pods import failure_told, known_epoch, notice_told
 
 SKEW_S_MAX = 60.0  # between a container's end and its sign here: beyond this a clock is wrong, or kubelet was away
 WHOLE_SECONDS = len("2026-01-01T00:00:00")  # of a time, which is all that kubelet keeps
@@ -30,7 +32,15 @@ UNSEEN_EXIT = "it announced the next epoch, and no exit code of it was seen"
 Sign = tuple[Trigger, Failure | None]
 
 
-def sign_of(old: Pod | None, new: Pod | None, ledger: Ledger, *, lived: bool, synced_at: str = "") -> Sign | None:
+def sign_of(
+    old: Pod | None,
+    new: Pod | None,
+    ledger: Ledger,
+    *,
+    lived: bool,
+    synced_at: str = "",
+    restart_on: frozenset[str] = NO_KINDS,
+) -> Sign | None:
     """Return what a Pod event says of the running epoch; None when it says nothing new.
 
     Args:
@@ -39,12 +49,14 @@ def sign_of(old: Pod | None, new: Pod | None, ledger: Ledger, *, lived: bool, sy
         ledger: that took the event in.
         lived: the Pod counted as live before the event.
         synced_at: when the running epoch was synced; "" for the first one, or if it is unknown.
+        restart_on: kinds of notices that restart the group.
     """
     pod = new if new is not None else old
     if pod is None or not ledger.synced > ledger.deprecated:
         return None
     if ledger.has_died(pod.metadata.uid) and not pod.is_disrupted:
-        return _stall_of(pod, ledger.synced) or (Trigger.WORKER_EXIT, _death_of(pod, ledger.synced))
+        told = _stall_of(pod, ledger.synced) or _notice_of(pod, ledger.synced, restart_on)
+        return told or (Trigger.WORKER_EXIT, _death_of(pod, ledger.synced))
     if lived and (new is None or not ledger.lives(pod.metadata.uid)):
         return _end_of_pod(pod)
     if new is None or known_epoch(new) <= ledger.synced:
@@ -81,6 +93,21 @@ def _stall_of(pod: Pod, epoch: int) -> tuple[Trigger, Failure] | None:
         reason="Stalled",
         message=f"silent for {told.stalled_s} s{where}",
         finished_at=precise_time(told.at_s),
+    )
+
+
+def _notice_of(pod: Pod, epoch: int, restart_on: frozenset[str]) -> Sign | None:
+    """Say what is wrong with a worker that runs, as the Pod's agent told, where that restarts the group."""
+    try:
+        notice = notice_told(pod)
+    except RemoteProtocolError:
+        return None
+    if notice is None or notice.epoch != epoch or notice.kind not in restart_on:
+        return None
+    trigger, reason = OF_NOTICES[notice.kind]
+    entry = entry_of(pod, notice)
+    return trigger, Failure(
+        entry.pod, entry.node, _only_worker(pod), reason=reason, message=str(entry), finished_at=entry.at
     )
 
 

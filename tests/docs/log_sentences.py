@@ -110,6 +110,7 @@ SENTENCES: Final = {
         "restarts in place ([nodes.md](nodes.md#marked-nodes))"
     ),
     "node_tainted": "a bad node was tainted, so that Kueue moves its Pod (`--taint-bad-nodes`)",
+    "notice_listed": "a Pod told of its worker, which runs on, and `status.notices` lists it",
     "node_untainted": "a taint of ours was removed from a node",
     "node_not_untainted": "a taint of ours could not be removed from a node; it is tried again",
     "tainted_nodes_not_read": "the nodes that are tainted could not be listed; until then no node is tainted",

@@ -14,6 +14,7 @@ from inplace.controller.spec.escalation import read_escalation
 from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.marked_nodes import read_marked_nodes
 from inplace.controller.spec.no_progress import read_no_progress
+from inplace.controller.spec.notices import read_restart_on
 from inplace.controller.spec.requests import read_deadline, read_fence, read_request
 from inplace.controller.spec.settings import read_settings
 from inplace.controller.spec.spares import is_placed_by_queue, largest, read_spares
@@ -28,6 +29,7 @@ READERS: Final = (
     read_escalation,
     read_no_progress,
     read_backoff,
+    read_restart_on,
 )
 
 
