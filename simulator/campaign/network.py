@@ -88,7 +88,9 @@ class Network:
     streams: list[OpenStream] = field(default_factory=list)
     routes: dict[str, int] = field(default_factory=dict)
     pins: dict[str, int] = field(default_factory=dict)  # clients that always go to the same server
-    requests: dict[tuple[str, str], int] = field(default_factory=dict)  # by (client, method); a watch is a WATCH, a notice a NOTICE
+    requests: dict[tuple[str, str], int] = field(
+        default_factory=dict
+    )  # by (client, method); a watch is a WATCH, a notice a NOTICE
 
     def transport(self, client: str, user: str) -> NetworkTransport:
         """Return a client's connections."""

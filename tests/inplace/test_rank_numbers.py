@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -202,6 +203,7 @@ def test_a_script_leaves_them_beside_its_rank(
     assert seen.waits
     assert parse_rank_numbers((tmp_path / ".rank-3.numbers").read_bytes(), 8) is None
     assert capsys.readouterr().err == ""
-    inplace.progress(1, loss="much")  # type: ignore[arg-type] - scripts do
-    inplace.progress(2, loss=object())  # type: ignore[arg-type] - scripts do
+    strange: Any = ("much", object())
+    for number, loss in enumerate(strange):
+        inplace.progress(number, loss=loss)
     assert capsys.readouterr().err.count("loss: expected a number, saw str") == 1

@@ -95,7 +95,7 @@ class Scene:
         return [notice for _, notice in self.server.told]
 
 
-def entry(kind: str, pod: str = "p-9", value: int = 60, **fields: Any) -> dict[str, Any]:
+def entry(kind: str, pod: str = "p-9", value: object = 60, **fields: Any) -> dict[str, Any]:
     """Return an entry of status.notices."""
     return {
         "kind": kind,
