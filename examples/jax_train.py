@@ -23,7 +23,6 @@ import pickle
 import socket
 import sys
 import time
-import traceback
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -336,8 +335,8 @@ def main() -> None:
     except CheckpointError as error:
         say(f"rank={settings.rank}: {error}")
         end_now(NO_CHECKPOINT)
-    except Exception:  # noqa: BLE001 - a lost peer, a mixed step: whatever it is, the group restarts
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - a lost peer, a mixed step: whatever it is, the group restarts
+        sys.excepthook(type(error), error, error.__traceback__)  # it prints, and leaves the line for the agent
         end_now(1)
 
 
