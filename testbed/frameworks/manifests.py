@@ -1,4 +1,4 @@
-"""Give a framework's example, which is in supervisor mode, also below a guard."""
+"""Give a framework's example, which is in supervisor mode, also below a guard, and without an agent."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from inplace.common.wire.barrier import OUR_PORT
 from inplace.controller.injection.agent_pieces import variables
 
 MODES = ("supervisor", "guarded", "process")
+ADDED = "added"
+"""One more mode: the manifest has no agent, and the controller adds it to the Pods."""
+
 EXAMPLES = Path(examples.__file__).parent
 GUARDED = EXAMPLES / "train.yaml"
 AGENTS = {entry["name"] for entry in variables(exit_code=None, port=OUR_PORT)}
@@ -25,10 +28,12 @@ def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dic
 
     Args:
         file: the manifest.
-        mode: one of MODES.
-        options: of `inplace-agent run`, or of `inplace-agent guard`.
+        mode: one of MODES, or ADDED.
+        options: of `inplace-agent run`, or of `inplace-agent guard`; ADDED has none.
     """
     supervised = list(yaml.safe_load_all(file.read_text()))
+    if mode == ADDED:
+        return [_without_agent(supervised[-1])]
     _job(supervised[-1])["template"]["spec"]["containers"][0]["command"][2:2] = options  # behind: inplace-agent run
     if mode == "supervisor":
         return supervised
@@ -46,6 +51,26 @@ def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dic
     if mode == "guarded":
         guarded[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
     return guarded
+
+
+def _without_agent(jobset: dict[str, Any]) -> dict[str, Any]:
+    """Take from a supervisor's JobSet all that is the agent's: what is left is what a user has to say."""
+    job = _job(jobset)
+    pod = job["template"]["spec"]
+    (worker,) = pod["containers"]
+    _drop(job, "backoffLimit", "backoffLimitPerIndex", "podReplacementPolicy")
+    _drop(pod, "restartPolicy", "serviceAccountName")
+    _drop(worker, "restartPolicy", "restartPolicyRules")
+    worker["command"] = worker["command"][worker["command"].index("--") + 1 :]
+    worker["env"] = [entry for entry in worker["env"] if entry["name"] not in AGENTS]
+    for entries in (pod["volumes"], worker["volumeMounts"]):
+        entries[:] = [entry for entry in entries if entry["name"] != "agent"]
+    return jobset
+
+
+def _drop(fields: dict[str, Any], *names: str) -> None:
+    for name in names:
+        del fields[name]
 
 
 def _job(jobset: dict[str, Any]) -> dict[str, Any]:

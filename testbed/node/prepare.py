@@ -7,7 +7,7 @@ import sys
 
 from images.build_once import BuildFailed, MissingComponent
 from testbed.binaries import find_binaries
-from testbed.node import archives, host
+from testbed.node import archives, frameworks, host
 from testbed.node.runtime.build import RUNTIME
 
 
@@ -20,10 +20,19 @@ def main() -> int:
         RUNTIME.build()
         archives.build()
         archives.build_jax()
+        _install_torch()
     except (MissingComponent, BuildFailed) as error:
         print(f"node: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _install_torch() -> None:
+    """Install PyTorch, or say why its tests are left out."""
+    try:
+        frameworks.torch_packages()
+    except MissingComponent as error:
+        print(f"node: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":
