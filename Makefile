@@ -83,7 +83,7 @@ test-cluster: cluster  ## run the tests on a real kube-apiserver
 test-hostile: cluster  ## time a restart beside hostile objects on a real kube-apiserver; nothing else may run
 	$(BIN)/python -m pytest -q $(ALONE)
 
-node: cluster  ## build containerd, runc and the images for the tests on a real node (needs root, Go, Debian packages), once
+node: cluster  ## build containerd, runc and the images for the tests on a real node, and install PyTorch (needs root, Go, Debian packages), once
 	$(BIN)/python -m testbed.node.prepare
 
 test-node: node  ## restart groups with real kubelets and containers; the workers' own records judge each restart

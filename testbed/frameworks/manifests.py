@@ -11,7 +11,7 @@ import yaml
 from inplace import examples
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PORT
-from inplace.controller.injection.agent_pieces import variables
+from inplace.controller.injection.agent_pieces import CONTAINER_RESTART, variables
 
 MODES = ("supervisor", "guarded", "process")
 ADDED = "added"
@@ -19,8 +19,8 @@ ADDED = "added"
 
 EXAMPLES = Path(examples.__file__).parent
 GUARDED = EXAMPLES / "train.yaml"
-AGENTS = {entry["name"] for entry in variables(exit_code=None, port=OUR_PORT)}
-"""The variables that an agent reads, which a guard's container does not need."""
+AGENTS = {entry["name"] for entry in variables(exit_code=None, port=OUR_PORT)} | {CONTAINER_RESTART}
+"""The variables that an agent reads, which a worker's container beside it does not need."""
 
 
 def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import yaml
 
 from inplace.cli.demo.manifest import read_demo_manifest
 from testbed.frameworks.kills import ROUNDING_OF
-from testbed.frameworks.manifests import EXAMPLES, MODES, documents_of
+from testbed.frameworks.manifests import ADDED, EXAMPLES, MODES, documents_of
 from testbed.frameworks.worker_lines import Findings, WorkerLines
 
 EXPECTED = {step: f"0.{step}" for step in range(1, 60)}
@@ -104,3 +104,13 @@ def test_an_example_runs_in_each_mode(tmp_path: Path, mode: str) -> None:
     assert manifest.pods == 4
     assert {"checkpoints", "cache"} <= {mount["name"] for mount in worker["volumeMounts"]}
     assert {entry["name"]: entry.get("value") for entry in worker["env"]}["WORLD_SIZE"] == "4"
+
+
+@pytest.mark.parametrize("framework", ["jax", "torch"])
+def test_an_example_without_an_agent_has_nothing_of_it(framework: str) -> None:
+    """What is left of the manifest is what a user says: one JobSet, and in its Pods the worker and its folders."""
+    (jobset,) = documents_of(EXAMPLES / f"{framework}.yaml", ADDED)
+    pod = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["command"] == ["python3", "-m", f"inplace.examples.{framework}_train"]
+    text = yaml.safe_dump(jobset)
+    assert [word for word in ("agent", "inplace.dev/", "EPOCH", "EXIT_CODE", "restartPolicy") if word in text] == []

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.node import host, settings, traces
+from images import debian
+from images.build_once import MissingComponent
+from testbed.node import frameworks, host, settings, traces
 
 SHIM = "containerd-shim-runc-v2"
 
@@ -62,3 +64,13 @@ def test_a_firewall_that_counts_is_no_trace(
 def test_a_library_is_missed_where_its_builder_is_not() -> None:
     """A missing library is found also when pkg-config is installed: the check asks for the library itself."""
     assert host.missing_packages({}, {"no-such-library": "libnone-dev"}) == ["libnone-dev"]
+
+
+def test_another_python_than_the_image_has_leaves_pytorch_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Compiled packages of one Python do not run in another: the two versions are named, and nothing is mounted."""
+    (tmp_path / "image" / "usr/lib/python3.11").mkdir(parents=True)
+    (tmp_path / "torch" / "lib/python3.13/site-packages").mkdir(parents=True)
+    monkeypatch.setattr(debian, "roots", lambda: (tmp_path, tmp_path / "image"))
+    monkeypatch.setattr(frameworks, "environment", tmp_path.joinpath)
+    with pytest.raises(MissingComponent, match=r"expected python3\.11 as in our images, saw python3\.13"):
+        frameworks.torch_packages()
