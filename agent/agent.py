@@ -149,6 +149,7 @@ class Agent:
             log=deps.log,
             metrics=deps.metrics,
             phases=self._phases,
+            pause=deps.patch_pause,
             on_problem=lambda problem: self._note_problem("patch", problem),
             last_line=lambda: self.keeper.last_line,
         )
@@ -157,7 +158,6 @@ class Agent:
             deps,
             take=self.take,
             start_task=self.start_task,
-            hold_back=self._announcer.hold_back,
             last_line=lambda: self.keeper.last_line,
         )
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from inplace.agent.announce.jobset_requests import announcement_request
+from inplace.agent.announce.patch_pause import PatchPause
 from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.announce.retry_causes import cause_of, cure_of, words_of
 from inplace.agent.report.log import Log
@@ -23,7 +24,7 @@ from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Forbidden, Invalid, Throttled, check_answer
 from inplace.common.kube.http.request import Request, Response, Transport, TransportError
-from inplace.common.kube.watch import ending_of
+from inplace.common.kube.watch import Busy, ending_of
 from inplace.common.protocol.agent import Accepted, NotAccepted
 
 ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
@@ -36,6 +37,7 @@ class Announcer:
 
     Args:
         budget: shared with the watch.
+        pause: shared with all PATCHes of this Pod.
         on_problem: called with the words of what is wrong, None when it works again.
         last_line: returns what the worker that failed wrote last, as the annotation has it; "" for nothing.
     """
@@ -50,6 +52,7 @@ class Announcer:
         log: Log,
         metrics: AgentMetrics,
         phases: RestartPhases,
+        pause: PatchPause,
         on_problem: Callable[[str | None], None],
         last_line: Callable[[], str] = str,
     ) -> None:
@@ -64,11 +67,7 @@ class Announcer:
         self._is_line_refused = False
         self._budget = budget
         self._answered = asyncio.Event()
-        self._not_before_s = float("-inf")
-
-    def hold_back(self, after_s: float) -> None:
-        """Send nothing for so many seconds: the server asked for that when it refused another PATCH of this Pod."""
-        self._not_before_s = self._clock.monotonic_s() + after_s
+        self._pause = pause
 
     async def until_answered(self) -> None:
         """Wait until the announcement that was begun has an answer or none is coming: its connection is free then."""
@@ -76,7 +75,7 @@ class Announcer:
 
     async def announce(self, epoch: int) -> Accepted | NotAccepted:
         """Send the announcement once; return its outcome, a failure only after the wait it asks for."""
-        if (wait_s := self._not_before_s - self._clock.monotonic_s()) > 0:
+        if (wait_s := self._pause.left_s) > 0:
             self._log.info("announcement_put_off", epoch=epoch, wait_s=round(wait_s, 3), why="the server asked for it")
             await self._clock.sleep(wait_s)
         phases = self._phases.announcing(epoch)
@@ -124,6 +123,8 @@ class Announcer:
         """Report a failure, and wait."""
         ending = ending_of(error)
         cause = cause_of(ending)
+        if isinstance(ending, Busy):
+            self._pause.hold_back(ending.after_s)
         wait_s = self._budget.wait_s(ending, self._clock.monotonic_s())
         self._metrics.requests["patch", cause] += 1
         self._metrics.wait("patch", cause, wait_s, throttled=isinstance(error, Throttled))

@@ -38,7 +38,6 @@ class FailureReporter:
     Args:
         take: advances the machine by an event.
         start_task: starts a task that the agent's end waits for.
-        hold_back: puts the next announcement off by so many seconds.
         last_line: returns what the worker that failed wrote last, as the annotation has it; "" for nothing.
     """
 
@@ -49,7 +48,6 @@ class FailureReporter:
         *,
         take: Callable[[ReportDue | ReportSent], None],
         start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        hold_back: Callable[[float], None],
         last_line: Callable[[], str] = str,
     ) -> None:
         self._config = config
@@ -60,7 +58,7 @@ class FailureReporter:
         self._metrics = deps.metrics
         self._take = take
         self._start_task = start_task
-        self._hold_back = hold_back
+        self._pause = deps.patch_pause
         self._last_line = last_line
         self._task: asyncio.Task[None] | None = None
         self._sends = False
@@ -94,6 +92,8 @@ class FailureReporter:
         text = failure_text(_written(failure, self._clock.wall_s()))
         line = self._last_line() if isinstance(failure, WorkerFailed) else ""
         try:
+            if (left_s := self._pause.left_s) > 0:
+                await self._until_wanted(left_s)
             try:
                 await self._send(text, line)
             except (Forbidden, Invalid):
@@ -107,8 +107,18 @@ class FailureReporter:
             then = "the group learns of it later, from kubelet or the next announcement"
             self._log.warning("failure_not_told", message=words_of(ending), then=then)
             if isinstance(ending, Busy):
-                self._hold_back(ending.after_s)
+                self._pause.hold_back(ending.after_s)
         self._take(ReportSent())
+
+    async def _until_wanted(self, left_s: float) -> None:
+        """Wait for the moment from which on the server wants a PATCH again.
+
+        Raises:
+            TransportError: it comes too late; kubelet tells earlier.
+        """
+        if left_s > REPORT_S_MAX:
+            raise TransportError(f"the server wants no request of this Pod for {left_s:.1f} s", sent=False)
+        await self._clock.sleep(left_s)
 
     async def _send(self, text: str, line: str) -> None:
         request = failure_request(self._config, text, line)

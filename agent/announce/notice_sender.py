@@ -20,7 +20,7 @@ from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.errors import ApiError, Forbidden, Invalid, check_answer
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.watch import ending_of
+from inplace.common.kube.watch import Busy, ending_of
 
 if TYPE_CHECKING:
     from inplace.common.protocol.stall import StallState
@@ -55,6 +55,7 @@ class NoticeSender:
         self._log = deps.log
         self._metrics = deps.metrics
         self._stalls = deps.stalls
+        self._pause = deps.patch_pause
         self._epoch = epoch
         self._start_task = start_task
         self._listed: list[Mapping[str, Any]] = []  # status.notices, this Pod's scope alone
@@ -84,7 +85,7 @@ class NoticeSender:
         from inplace.agent.progress.rank_notices import notices_of, work_s_of
 
         self._metrics.ranks_work_s = work_s_of(state)
-        if self._task is not None and not self._task.done():
+        if (self._task is not None and not self._task.done()) or self._pause.left_s:
             return
         now_s = self._clock.monotonic_s()
         for notice in notices_of(state, self._clock.wall_s()):
@@ -116,7 +117,7 @@ class NoticeSender:
         from inplace.common.wire.notice import BUSY, notice_text
 
         await self._clock.sleep(report_delay_s(self._config.herd.size, self._rng.random()))
-        if self._is_known(notice):
+        if self._is_known(notice) or self._pause.left_s:
             return
         text = notice_text(notice)
         self._log.warning("notice", epoch=notice.epoch, kind=notice.kind, rank=notice.rank, step=notice.step, text=text)
@@ -128,6 +129,8 @@ class NoticeSender:
         except (ApiError, TransportError) as error:
             ending = ending_of(error)
             self._metrics.requests["patch", cause_of(ending)] += 1
+            if isinstance(ending, Busy):
+                self._pause.hold_back(ending.after_s)
             is_refused = isinstance(error, Forbidden | Invalid)  # deploy/admission is older than this agent
             next_s = NEVER_S if is_refused else AGAIN_S
             then = "it is told no more" if is_refused else f"it is told again in {AGAIN_S:g} s"

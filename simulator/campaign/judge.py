@@ -113,7 +113,7 @@ class Judge(WorkerWatcher):
         self.histories: dict[str, History] = defaultdict(History)
         self.running: dict[str, Running] = {}  # by Pod's uid
         self._epochs: dict[str, int] = {}  # by Pod's uid, as the Pod's agent wrote it
-        self._told: dict[str, str] = {}  # by Pod's uid
+        self._told: dict[tuple[str, str], str] = {}  # by Pod's uid and annotation
         self._lease_tampered_s = float("-inf")
         self._jobsets: dict[str, KubeObject] = {}  # by uid
         self._jobs: dict[str, KubeObject] = {}  # by uid
@@ -316,14 +316,22 @@ class Judge(WorkerWatcher):
 
         A worker that ended is silent as well; its agent may tell of that until it hears of the end.
         """
-        text = (meta.get("annotations") or {}).get(wire.WORKER_FAILED)
-        if text is None or text == self._told.get(meta["uid"]):
+        if self._is_told_anew(meta, wire.NOTICE):
+            return True
+        if not self._is_told_anew(meta, wire.WORKER_FAILED):
             return False
-        self._told[meta["uid"]] = text
+        text = meta["annotations"][wire.WORKER_FAILED]
         failure = parse_failure(text)
         is_silent = failure.epoch in history.hung or (meta["uid"], failure.epoch) in history.dying
         if failure.stalled_s is not None and not is_silent:
             self.breaks(S10, f"{meta['name']}: {text}")
+        return True
+
+    def _is_told_anew(self, meta: KubeObject, annotation: str) -> bool:
+        text, key = (meta.get("annotations") or {}).get(annotation), (meta["uid"], annotation)
+        if text is None or text == self._told.get(key):
+            return False
+        self._told[key] = text
         return True
 
     def _slot_count(self, jobset: KubeObject) -> int:

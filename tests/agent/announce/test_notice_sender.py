@@ -58,7 +58,7 @@ class Server:
         code = self.codes.pop(0) if self.codes else 200
         if code is None:
             raise TransportError("no route", sent=True)
-        return Response(code, {}, b"{}")
+        return Response(code, {"retry-after": "5"} if code == 429 else {}, b"{}")
 
 
 class Scene:
@@ -76,6 +76,7 @@ class Scene:
             metrics=self.metrics,
             stalls=self.stalls,  # type: ignore[arg-type]
         )
+        self.pause = deps.patch_pause
         start = asyncio.get_running_loop().create_task
         self.sender = NoticeSender(config, deps, epoch=lambda: self.epoch, start_task=start)
 
@@ -196,3 +197,22 @@ async def test_a_busy_rank_of_another_pod_excuses_this_one_once() -> None:
         scene.sender.take_listed(entries)
     assert scene.stalls.for_s == [60.0, 30.0]
     scene.sender.drop()
+
+
+async def test_the_server_s_wish_for_no_patch_is_obeyed() -> None:
+    """Whichever PATCH of this Pod was refused with it; then the notice is due."""
+    scene = Scene(Server())
+    scene.pause.hold_back(10.0)
+    scene.look(BAD)
+    assert await scene.after(9.0) == []
+    await scene.after(2.0)
+    scene.look(BAD)
+    assert len(await scene.after(1.0)) == 1
+
+
+async def test_a_refused_notice_holds_the_other_patches_back() -> None:
+    """429 and Retry-After are for the Pod's next announcement as well."""
+    scene = Scene(Server(429))
+    scene.look(BAD)
+    await scene.after(0.1)
+    assert 4.0 < scene.pause.left_s <= 5.0
