@@ -31,7 +31,7 @@ _TICKS_PER_S: Final = 100  # USER_HZ, the same on every architecture that Kubern
 _FILE_BYTES_MAX: Final = TEXT_BYTES_MAX + 64 + 32  # the text, a boot id, a number of seconds
 _START_AGE_S_MAX: Final = 60.0  # a process that is older when it gets here was not started by this restart
 _TOLD: Final = ",quiet="  # begins the text of common.wire.last_progress, which is loaded only where steps are watched
-_TOLD_BYTES_MAX: Final = 64  # of that text; what is longer is not ours
+_TOLD_BYTES_MAX: Final = 88  # of that text; what is longer is not ours
 
 
 def boot_s() -> float:

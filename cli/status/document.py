@@ -17,6 +17,8 @@ STALLED = "Stalled"  # the reason of a worker that hangs; its message has the se
 TRIGGERS = {
     "worker_exit": "a worker ended",
     "stalled": "a worker hung",
+    "loss_not_finite": "the loss was no finite number",
+    "slow": "steps got slower",
     "completed_early": "a worker completed while others went on",
     "pod_lost": "a Pod was lost",
     "job_failed": "a Job failed",

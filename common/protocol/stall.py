@@ -180,19 +180,23 @@ class StallState:
 
 @record
 class LastProgress:
-    """What the Pod's next announcement says of the worker before it: of its rank that was furthest behind.
+    """What the Pod's next announcement says of the worker before it: of its rank that was furthest behind, and slowest.
 
     Args:
         step: its last step, 0 to 10^12 - 1; None when unknown.
         quiet_s: seconds for which it had made no step when the worker ended, >= 0.
         made: steps that it made after its first one, >= 1; None when unknown, or there were none.
         pace_s: seconds that each of them took on average; None with `made`.
+        work_s: the median of the seconds that its slowest rank itself worked on a step, > 0; None when unknown.
+        work_rank: that rank's number, >= 0; None if it has none.
     """
 
     step: int | None
     quiet_s: float
     made: int | None = None
     pace_s: float | None = None
+    work_s: float | None = None
+    work_rank: int | None = None
 
 
 def step(state: StallState, event: Event) -> tuple[StallState, tuple[Action, ...]]:

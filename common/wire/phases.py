@@ -10,11 +10,11 @@ and who was silent first, without scraping 5,000 Pods. Source of the encoding: d
     A name of `RestartPhase` has milliseconds; 9999999 (2 h 46 min) also stands for anything longer.
     at     = when the epoch was chosen, by the node's clock: milliseconds since the Unix epoch, modulo 10^7
     code   = 0 to 255, or 128 + n after signal n: with which a worker of this Pod ended by itself before the restart
-    quiet, step, high, made, pace: common/wire/last_progress.py
+    quiet, step, high, made, pace, work, of: common/wire/last_progress.py
 
 Reading is strict in the form, but passes over names that it does not know: they are a newer agent's. deploy/admission
-has the same form. The writer leaves out phases that do not fit TEXT_BYTES_MAX. This module is pure, and on the agent's
-start path.
+has the same form. The writer leaves out phases that do not fit TEXT_BYTES_MAX or PARTS_MAX. This module is pure, and on
+the agent's start path.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CODE: Final = "code"
 CODE_MAX: Final = 255
 _AT_MS: Final = 10**DIGITS_MAX
 _NAMES: Final = {phase.value: phase for phase in RestartPhase}
-_KNOWN: Final = frozenset({*_NAMES, AT, CODE, "quiet", "step", "high", "made", "pace"})
+_KNOWN: Final = frozenset({*_NAMES, AT, CODE, "quiet", "step", "high", "made", "pace", "work", "of"})
 
 
 def phases_text(
@@ -73,11 +73,12 @@ def phases_text(
         + ("" if code is None else f",{CODE}={code}")
         + told
     )
-    text = VERSION
+    text, room = VERSION, PARTS_MAX - end.count(",")
     for phase, duration_s in seconds.items():
         part = f",{phase.value}={_milliseconds(duration_s)}"
-        if len(text) + len(part) + len(end) <= TEXT_BYTES_MAX:
+        if room > 0 and len(text) + len(part) + len(end) <= TEXT_BYTES_MAX:
             text += part
+            room -= 1
     return text + end
 
 

@@ -184,6 +184,7 @@ class Reconciler:
             causes=group.causes(),
             barriers=barriers,
             silent=group.silent(),
+            works=group.works(),
             failed_pods=self._failed_pods(group),
             marked={name: one.marked.leaving for name, one in group.ledgers.items() if one.marked.leaving},
             asking={name: open_s for name, one in group.ledgers.items() if (open_s := one.marked.open_s(now_s)) > 0.0},

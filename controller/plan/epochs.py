@@ -26,6 +26,7 @@ from inplace.controller.spec.jobset import COUNTERS
 from inplace.controller.spec.kinds import Job
 from inplace.controller.spec.last_restart import UNSEEN, begun, blamed, ended, entry_of
 from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
+from inplace.controller.spec.slow_ranks import slow_ranks
 
 JOBS_NAMED_MAX = 5
 
@@ -180,7 +181,7 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool, is_decided: bool
         draft.status[wire.LAST_GROUP_RESTART] = begun(draft.status, scope, cause, now) | decided
         return
     note_hang(draft, cause, silent)
-    entry = ended(draft.status, scope, cause, now, silent)
+    entry = ended(draft.status, scope, cause, now, silent, slow_ranks(draft.observed.works.get(scope.name, ())))
     note_past_restart(draft, scope, entry or begun(draft.status, scope, cause, now) | {"syncedAt": now})
     if entry is not None:
         draft.status[wire.LAST_GROUP_RESTART] = entry

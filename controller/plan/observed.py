@@ -18,6 +18,7 @@ from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.marked_nodes import MarkedPod
 from inplace.controller.spec.notices import GroupNotice
 from inplace.controller.spec.service import Service
+from inplace.controller.spec.slow_ranks import PodWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Observed:
         causes: by scope, the first sign of its restart, where there is one.
         barriers: by scope, the barriers that wait.
         silent: by scope, who was silent first in the epoch that ended, where Pods told.
+        works: by scope, how long ranks worked on a step in the epoch that ended, where Pods told.
         failed_pods: by scope, the Pod that failed first and lives, or that is being replaced.
         marked: by scope, the Pods that are to leave marked nodes before its next epoch begins.
         asking: by scope, for how many seconds its next epoch waits for the answer whether a Pod leaves.
@@ -90,6 +92,7 @@ class Observed:
     causes: Mapping[str, Cause] = field(default_factory=dict)
     barriers: Mapping[str, WaitingBarrier] = field(default_factory=dict)
     silent: Mapping[str, FurthestBehind] = field(default_factory=dict)
+    works: Mapping[str, Sequence[PodWork]] = field(default_factory=dict)
     failed_pods: Mapping[str, Pod] = field(default_factory=dict)
     marked: Mapping[str, Sequence[MarkedPod]] = field(default_factory=dict)
     asking: Mapping[str, float] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from inplace.controller.spec.causes import Cause, Trigger, failure_of_entry, tri
 from inplace.controller.spec.escalation import step_of_restart, uses_of
 from inplace.controller.spec.furthest_behind import FurthestBehind
 from inplace.controller.spec.scopes import Scope
+from inplace.controller.spec.slow_ranks import SlowRanks
 
 
 @record
@@ -74,7 +75,12 @@ def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> di
 
 
 def ended(
-    status: Mapping[str, Any], scope: Scope, cause: Cause, now: str, silent: FurthestBehind | None = None
+    status: Mapping[str, Any],
+    scope: Scope,
+    cause: Cause,
+    now: str,
+    silent: FurthestBehind | None = None,
+    slow: SlowRanks | None = None,
 ) -> dict[str, Any] | None:
     """Return the entry of a restart that ends; None when the status is about another scope that restarts.
 
@@ -91,6 +97,8 @@ def ended(
         entry = entry | {"firstFailure": cause.failure.fields()}  # with what was seen of it since
     if silent is not None and trigger_of(entry).is_failure:
         entry["firstSilent"] = silent.fields()
+    if slow is not None:
+        entry |= slow.fields()
     return entry | {"syncedAt": now}
 
 

@@ -17,6 +17,7 @@ from inplace.controller.spec.last_restart import cause_of
 from inplace.controller.spec.notices import GroupNotice, notices_of
 from inplace.controller.spec.rules import Matches
 from inplace.controller.spec.scopes import Scope
+from inplace.controller.spec.slow_ranks import PodWork
 from inplace.controller.tracking.blocked_pods import BlockedPods
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 from inplace.controller.tracking.fences import Fences
@@ -57,6 +58,7 @@ class ScopeLedger:
         early_ends: which Pods start again and again before they join.
         marked: which Pods are on marked nodes, since the last sync.
         notices: what its Pods tell of the workers that run.
+        works: by Pod, how long its slowest rank worked on a step in the epoch that ended, as told since the last sync.
     """
 
     jobset_uid: str
@@ -74,6 +76,7 @@ class ScopeLedger:
     early_ends: EarlyEnds = field(default_factory=EarlyEnds)
     marked: MarkedPods = field(default_factory=MarkedPods)
     notices: NoticeBoard = field(default_factory=NoticeBoard)
+    works: dict[str, PodWork] = field(default_factory=dict)
 
     def note_status(self, scope: Scope) -> None:
         """Take in a status that the ledger has learnt."""
@@ -160,7 +163,7 @@ class Group:
                     scope_ledger.marked = MarkedPods()
                     scope_ledger.waits_since_s = scope_ledger.deadline_from_s = None
                     if scope.synced > scope.deprecated:  # else the epoch is skipped, and the restart goes on
-                        scope_ledger.cause, scope_ledger.silence = None, LastSteps()
+                        scope_ledger.cause, scope_ledger.silence, scope_ledger.works = None, LastSteps(), {}
                 scope_ledger.ledger.learn(scope.synced, scope.deprecated)
                 scope_ledger.note_status(scope)
 
@@ -207,6 +210,10 @@ class Group:
     def notices(self) -> tuple[GroupNotice, ...]:
         """Return what Pods tell of the workers that run; none where nobody tells, as nearly always."""
         return tuple(notice for scope_ledger in self.ledgers.values() for notice in scope_ledger.notices.entries())
+
+    def works(self) -> Mapping[str, tuple[PodWork, ...]]:
+        """Return how long ranks worked on a step, by scope, where Pods told; O(Pods), only while a group restarts."""
+        return {name: tuple(one.works.values()) for name, one in self.ledgers.items() if one.works}
 
     def note_causes(self, causes: Mapping[str, Cause], now_s: float) -> None:
         """Take in what the planner knows of why scopes restart."""

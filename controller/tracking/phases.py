@@ -21,6 +21,7 @@ from inplace.common.wire.last_progress import BEGINNING, parse_last_progress
 from inplace.common.wire.phases import RestartPhase, parse_phases
 from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import Pod
+from inplace.controller.spec.slow_ranks import PodWork
 from inplace.controller.tracking.group import ScopeLedger
 from inplace.controller.tracking.pods import known_epoch
 
@@ -65,7 +66,11 @@ class PhaseReader:
             return
         with suppress(RemoteProtocolError):  # counted with the phases
             if (progress := parse_last_progress(text)) is not None:
-                home.silence.note(pod.metadata.name, pod.spec.node_name or "", progress)
+                name, node, labels = pod.metadata.name, pod.spec.node_name or "", pod.metadata.labels
+                home.silence.note(name, node, progress)
+                if progress.work_s is not None:
+                    job = (labels and labels.replicated_job) or ""
+                    home.works[name] = PodWork(name, node, job, progress.work_rank, progress.work_s)
 
     def count(self) -> None:
         """Count what was told since the last time."""

@@ -16,6 +16,7 @@ from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.last_restart import UNSEEN, entry_of_sync, seconds_of
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.scopes import Scope
+from inplace.controller.spec.slow_ranks import slow_ranks_of_entry
 from inplace.controller.tracking.accepted_status import AcceptedStatus
 from inplace.controller.tracking.group import Group, RestartTiming, ScopeLedger
 
@@ -118,6 +119,8 @@ class RestartTimer:
         found = entry or {}
         if silent := silent_text(silent_of_entry(found), found.get("trigger"), found.get("firstFailure")):
             message += f"; {silent}"
+        if (slow := slow_ranks_of_entry(found)) is not None:
+            message += f"; {slow}"
         self.emit(jobset.raw, Note("GroupRestartFinished", message))
 
 

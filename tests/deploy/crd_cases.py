@@ -14,15 +14,20 @@ from typing import Any, Final
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.last_progress import STEP_MAX
+from inplace.common.wire.notice import KINDS, VALUE_MAX
 from inplace.common.wire.phases import MILLISECONDS_MAX
 from inplace.controller.spec.furthest_behind import NAMED_MAX, FurthestBehind
 from inplace.controller.spec.goodput import FIELD, Goodput, RestartCost, Run
+from inplace.controller.spec.notices import ENTRIES_MAX, GroupNotice
+from inplace.controller.spec.slow_ranks import NAMED_MAX as SLOW_MAX
+from inplace.controller.spec.slow_ranks import SlowRank, SlowRanks
 from inplace.simulator.cluster.manifests import custom_resource_definitions
 from testbed.crd import with_opaque_templates
 from tests.controller.manifests import changed, jobset, replicated_job
 
 CRD_FILE: Final = Path(__file__).parents[2] / "deploy" / "crd" / "jobsets.yaml"
 SPEC: Final = "spec.replicatedJobs.0.template.spec"
+LAST_MOMENT: Final = "2286-11-20T17:46:39.999000Z"  # that a notice can have
 INDEXED_PODS_MAX: Final = 100_000
 """Parallelism of an Indexed Job. Source: k8s.io/kubernetes pkg/apis/batch/validation, maxParallelismForIndexedJob."""
 
@@ -320,7 +325,28 @@ STATUSES: Final = (
                     ("p" * 253,) * NAMED_MAX, 100_000, LastProgress(STEP_MAX, MILLISECONDS_MAX / 1000)
                 ).fields(),
             }
+            | SlowRanks((SlowRank("p" * 253, "n" * 253, 9_999_999, 999_999),) * SLOW_MAX, 999_999).fields()
         },
+    ),
+    StatusChange(
+        "the_most_notices",
+        {"syncedEpoch": 2},
+        {"syncedEpoch": 2}
+        | {
+            "notices": [
+                GroupNotice(
+                    kind, 2**31 - 1, "s" * 63, VALUE_MAX, "r" * 32, STEP_MAX, f"{number:0253}", "n" * 253, LAST_MOMENT
+                ).fields()
+                for kind in KINDS
+                for number in range(ENTRIES_MAX // len(KINDS))
+            ]
+        },
+    ),
+    StatusChange(
+        "a_notice_too_many",
+        {"syncedEpoch": 2},
+        {"syncedEpoch": 2, "notices": [GroupNotice("new", 1).fields()] * (ENTRIES_MAX + 1)},
+        ("notices", "64"),
     ),
     StatusChange(
         "the_largest_goodput",

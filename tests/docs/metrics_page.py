@@ -17,6 +17,7 @@ from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.protocol.decision import PodCounts
 from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.metrics import OUTCOMES, LiveCollector, Metrics
 from inplace.controller.serving.exposition import SUFFIXED
@@ -60,6 +61,8 @@ _VALUES: Final = """
 _TRIGGERS: Final[dict[Trigger, str]] = {
     Trigger.WORKER_EXIT: "a container failed, or a Pod announced the next epoch without a request",
     Trigger.STALLED: "a worker hangs, as its agent told ([hangs.md](hangs.md))",
+    Trigger.LOSS_NOT_FINITE: "the loss is no finite number, and `inplace.dev/restart-on` names `loss`",
+    Trigger.SLOW: "a rank, or steps, got slower, and `inplace.dev/restart-on` names it",
     Trigger.POD_LOST: "a Pod was deleted or evicted, or its node is gone",
     Trigger.COMPLETED_EARLY: "a worker completed, then one that went on failed; the failure names the first",
     Trigger.JOB_FAILED: "the failure policy recreated Jobs",
@@ -136,6 +139,7 @@ def _values() -> Iterator[str]:
     triggers = "; ".join(f"`{trigger.value}`: {text}" for trigger, text in _TRIGGERS.items())
     yield f"| `trigger` | {triggers} |\n"
     yield f"| `outcome` of group restarts | {show(OUTCOMES)}: one restart too many |\n"
+    yield f"| `kind` of notices | {show(KINDS)}: see `inplace_notices_total` |\n"
     yield f"| `state` | {show(('running', 'waiting', 'restarting', 'missing'))} |\n"
     yield f"| `which` | {show(('synced', 'deprecated'))}: S and D |\n"
     yield f"| `phase` of group restarts | {show(('detect', 'deprecate', 'announce', 'sync', 'lift'))} |\n"
