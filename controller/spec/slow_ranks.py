@@ -1,11 +1,11 @@
 """
 Which ranks worked much longer on a step than their peers, in the epoch that ended.
 
-The Pods tell it with their announcements (common/wire/last_progress.py): each the median of what its slowest rank itself
-worked, without waiting for others. Pods of one replicatedJob do the same work, so they are compared with each other. A
-Pod is slow if it works 1.5 times as long as half of them, AND if that is far outside of the spread between Pods that
-are well: medians of few steps differ by chance, and to name a healthy node is worse than to name none. docs/adr/0104.
-Pure.
+The Pods tell it with their announcements (common/wire/last_progress.py): each the median of what its slowest rank
+itself worked, without waiting for others. Pods of one replicatedJob do the same work, so they are compared with each
+other. A Pod is slow if it works 1.5 times as long as half of them, AND if that is far outside of the spread between
+Pods that are well: medians of few steps differ by chance, and to name a healthy node is worse than to name none.
+docs/adr/0104. Pure.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PODS_MIN: Final = 4  # fewer say nothing of what is normal
 NAMED_MAX: Final = 5  # it goes into every copy of the JobSet
 SHARE_MAX: Final = 0.25  # of the Pods that told; where more are slow, nobody knows what is normal
 RATIO_MIN: Final = 1.5  # to the median; what is less is not worth a look at the node
-SPREADS_MIN: Final = 6.0  # the logarithm of the ratio, in spreads
-SPREAD_KNOWN: Final = 0.1  # ranks that are well differ by 10 %: as certain as if this many Pods had shown it
-PODS_KNOWN: Final = 8
-TAIL_FACTOR: Final = 1.5  # of squares of the fast three quarters: those of all Pods would be that much larger, or less
+SPREADS_MIN: Final = 6.0  # by which the logarithm of a slow one is above the median's
+SPREAD_KNOWN: Final = 0.1  # ranks that are well differ by some 10 %
+PODS_KNOWN: Final = 8  # that many Pods are as certain about it
+TAIL_FACTOR: Final = 1.5  # for the slow quarter, which is left out of the spread
 
 
 @record
