@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.kube.http.request import Request
+from inplace.common.kube.resources import JOBSETS
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import KINDS, LISTED_MAX, Notice, notice_text
@@ -15,6 +18,7 @@ from inplace.controller.plan.notices import EVERY_S
 from inplace.controller.spec.kinds import POD_CODEC, Pod
 from inplace.controller.spec.notices import ENTRIES_MAX, RESTARTING, GroupNotice, in_order, listed, read_restart_on
 from inplace.controller.tracking.notice_board import NoticeBoard
+from inplace.simulator.apiserver import InMemoryTransport
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -309,6 +313,38 @@ async def test_a_slow_rank_blames_its_node(rig: Rig, kind: str, failures: int) -
     await rig.settle(0.5)
     assert await crew.epochs() == (1, 1)
     assert len((await crew.status()).get(wire.NODE_FAILURES) or ()) == failures
+
+
+@pytest.mark.parametrize(("kind", "replaced"), [("slow", True), ("steps", False), ("loss", False)])
+async def test_a_slow_rank_s_pod_may_be_replaced(rig: Rig, kind: str, replaced: bool) -> None:
+    """The step ReplacePod knows whose Pod it is where the rank told of its own work."""
+    annotations = {wire.RESTART_ON: "loss,slow,steps", wire.ESCALATION: "ReplacePod=1/3600"}
+    crew = await rig.started(jobset(jobs=[replicated_job(pods=2)], annotations=annotations))
+    first, *_ = crew.pods.values()
+    await tell(crew, first, kind)
+    await rig.settle(0.5)
+    (use,) = (await crew.status())[wire.ESCALATION_USES]
+    assert (use["rung"], use.get("pod")) == ("ReplacePod", first if replaced else None)
+
+
+async def test_agents_read_the_list_from_a_column(rig: Rig) -> None:
+    """As JSON, in the Table that they watch; nothing is in it where nobody tells."""
+    crew = await rig.started(GROUP)
+
+    async def column() -> str | None:
+        query = {"includeObject": "None"}
+        accept = {"accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
+        request = Request("GET", JOBSETS.path("default", query=query), accept)
+        answer = await InMemoryTransport(rig.server, user="agent").request(request, timeout_s=5.0)
+        table = json.loads(answer.body)
+        titles = [one["name"] for one in table["columnDefinitions"]]
+        cell: str | None = table["rows"][0]["cells"][titles.index(wire.COLUMN_NOTICES)]
+        return cell
+
+    assert not await column()
+    await tell(crew, next(iter(crew.pods.values())), "busy", value=60)
+    await rig.settle(1.0)
+    assert json.loads(await column() or "") == (await crew.status())[wire.NOTICES]
 
 
 entries = st.builds(
