@@ -22,7 +22,7 @@ from inplace.cli.lint.placeholders import check_placeholders
 from inplace.cli.lint.pod import check_containers, check_pod
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.queue import check_queue
-from inplace.cli.lint.stall import check_no_progress
+from inplace.cli.lint.stall import check_unwatched
 from inplace.cli.lint.subjects import subjects
 from inplace.cli.manifests.documents import Stream, StreamError, read_stream
 from inplace.cli.refusal import RefusalError
@@ -141,7 +141,7 @@ def _findings(jobset: KubeObject, objects: Sequence[KubeObject]) -> Iterator[Fin
     group = group_of(jobset) if is_in_place(jobset) else []
     if is_in_place(jobset):
         yield from check_group(jobset)
-        yield from check_no_progress(jobset)
+        yield from check_unwatched(jobset)
         yield from check_queue(jobset, group) if made.is_added else ()
     size = sum(member.pods for member in group)
     inside = {member.path for member in group}

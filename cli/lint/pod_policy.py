@@ -23,6 +23,7 @@ from inplace.controller.injection.pod_failure_policy import final_codes
 from inplace.controller.injection.pod_roles import Container, Member, group_of
 from inplace.controller.injection.restart_rules import spell
 from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.notices import restart_on
 
 GIVEN_UP_S: Final = 300  # Kubernetes' default toleration of a node that nobody can reach
 
@@ -45,6 +46,8 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     yield from say(lambda member, agent: _hang(member, agent, jobset))
     if is_judging_steps(jobset) and is_unwatched(raw):
         yield f"No Pod tells its steps without a watchdog, so {wire.NO_PROGRESS} has no effect."
+    if restart_on(jobset.annotations) and is_unwatched(raw):
+        yield f"No Pod tells a notice without a watchdog, so {wire.RESTART_ON} has no effect."
     yield from say(_check)
     yield from say(_saving)
     yield from say(lambda member, agent: _dead_node(member, agent, jobset))

@@ -14,8 +14,10 @@ from inplace.cli.lint.stored import UNREADABLE, as_stored
 from inplace.cli.lint.words import absence, duration
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire.notice import LOSS, SLOW, STEPS
 from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOB, RECREATE_JOBS, REPLACE_POD, Escalation
 from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.notices import restart_on
 from inplace.controller.spec.scopes import BY_GROUP, BY_REPLICATED_JOB
 from inplace.controller.spec.topology import finds_domain
 
@@ -24,6 +26,11 @@ DONE: Final[Mapping[str, str]] = {
     REPLACE_POD: "the Pod that failed first is replaced, and the others restart in place",
     RECREATE_JOB: "the Job of the Pod that failed first is deleted and created again, and the others restart in place",
     RECREATE_JOBS: "all Jobs are deleted and created again",
+}
+NOTICES: Final[Mapping[str, str]] = {
+    LOSS: "a loss that is no finite number",
+    SLOW: "a rank whose own work on a step gets slower",
+    STEPS: "steps that get slower",
 }
 _SCOPES: Final = {
     BY_GROUP: "Each groupName restarts for itself; maxRestarts and the rungs count for all together.",
@@ -64,6 +71,7 @@ def _sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     if jobset.wanted_scope in _SCOPES:
         yield _SCOPES[jobset.wanted_scope]
     yield from _progress_sentences(jobset)
+    yield _notice_sentence(jobset)
     yield from _node_sentences(jobset)
     yield _deadline_sentence(jobset)
     yield from pod_sentences(jobset, raw)
@@ -100,6 +108,15 @@ def _progress_sentences(jobset: JobSet) -> Iterator[str]:
     yield f"If {epochs} by a failure and without a higher step than ever before, the JobSet fails: NoProgress."
     if limit.short_s is not None:
         yield f"An epoch whose steps no Pod tells counts as one without progress if it ran less than {limit.short_s} s."
+
+
+def _notice_sentence(jobset: JobSet) -> str:
+    named = restart_on(jobset.annotations)
+    kinds = [words for kind, words in NOTICES.items() if kind in named]
+    if not kinds:
+        unset = absence(jobset, wire.RESTART_ON)
+        return f"A loss that is no finite number, and steps that get slower, restart nothing ({unset})."
+    return f"Failures are also: {', '.join(kinds)} ({wire.RESTART_ON})."
 
 
 def _node_sentences(jobset: JobSet) -> Iterator[str]:

@@ -16,6 +16,7 @@ from inplace.common.wire import names as wire
 from inplace.controller.injection.finding import Finding
 from inplace.controller.injection.pod_roles import Container, Member, group_of
 from inplace.controller.spec.jobset import JobSet
+from inplace.controller.spec.notices import restart_on
 
 SHORT_S: Final = 10.0  # below it an evaluation, a checkpoint or a slow disk is soon a stall
 _ANNOTATIONS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)
@@ -64,14 +65,18 @@ def is_unwatched(jobset: KubeObject) -> bool:
     return not any(stall_limits(member, agent).are_set for member, agent in agents)
 
 
-def check_no_progress(jobset: KubeObject) -> Iterator[Finding]:
-    """Yield a limit on epochs without progress where nobody tells the steps."""
+def check_unwatched(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield what judges steps and their numbers where nobody looks at the ranks."""
     try:
         parsed = as_stored(jobset)
-        is_blind = is_judging_steps(parsed) and is_unwatched(jobset)
+        is_blind = is_unwatched(jobset)
     except UNREADABLE:
         return  # has a finding of its own
-    if is_blind:
+    if is_blind and restart_on(parsed.annotations):
+        path, found = f'metadata.annotations["{wire.RESTART_ON}"]', "kinds of notices, and no watchdog that tells them"
+        fix = f"set {wire.STALL_AFTER} (with 86400 it looks, and ends hardly any worker), or {wire.START_STALL_AFTER}"
+        yield Finding("restart-on-unwatched", path, found, "a watchdog", fix)
+    if is_blind and is_judging_steps(parsed):
         path, found = f'metadata.annotations["{wire.NO_PROGRESS}"]', "a limit, and no watchdog that tells steps"
         fix = f"set {wire.STALL_AFTER}, or add seconds as in 3/600: shorter epochs then count"
         yield Finding("no-progress-unwatched", path, found, "a watchdog, or seconds", fix)

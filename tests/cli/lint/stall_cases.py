@@ -112,6 +112,7 @@ FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
 ]
 _NO_PROGRESS = annotation(wire.NO_PROGRESS)
 _LIMIT = put(metadata, annotations={wire.NO_PROGRESS: "3"})
+_NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss, slow"})
 STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train", limits("120", "900"), "", ""),
     ("train", limits("0"), "", ""),
@@ -124,6 +125,9 @@ STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train", limits("120", "60"), "stall-start", START_STALL),
     ("train", _LIMIT, "no-progress-unwatched", _NO_PROGRESS),
     ("train", both(_LIMIT, limits("120")), "", ""),
+    ("train", _NOTICES, "restart-on-unwatched", annotation(wire.RESTART_ON)),
+    ("train", both(_NOTICES, limits("120")), "", ""),
+    ("train", both(_NOTICES, limits(start="120")), "", ""),
     ("train", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
     ("train-supervisor", limits("120"), "", ""),
     ("train-supervisor", both(limits("120"), env("EPOCH_FILE", of=worker)), "stall-unwatched", STALL),

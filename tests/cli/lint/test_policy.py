@@ -12,7 +12,7 @@ import pytest
 from inplace.cli.lint.jobset import check_jobset
 from inplace.cli.lint.lint import LintOptions, run_lint
 from inplace.cli.lint.policy import policy_sentences
-from inplace.cli.lint.stall import check_no_progress
+from inplace.cli.lint.stall import check_unwatched
 from inplace.cli.lint.words import duration
 from inplace.common.wire import names as wire
 from inplace.controller.injection.as_made import as_made
@@ -56,6 +56,7 @@ def test_where_nothing_is_set_the_defaults_are_told() -> None:
         "After a failure all workers restart in their Pods: up to 10 times in the JobSet's life (maxRestarts).",
         "The next failure fails the JobSet, with the reason ReachedMaxRestarts.",
         f"A failure that comes back at the same step counts as any other ({wire.NO_PROGRESS} is not set).",
+        f"A loss that is no finite number, and steps that get slower, restart nothing ({wire.RESTART_ON} is not set).",
         "A Pod that failed first on a node that is cordoned, tainted or not ready is replaced on another node.",
         f"No node is avoided: a Pod that is replaced may return to its node ({wire.BAD_NODES} is not set).",
         f"A group waits without limit for Pods that are missing ({wire.BARRIER_DEADLINE} is not set).",
@@ -172,7 +173,17 @@ def test_no_progress_is_told_with_what_it_needs() -> None:
     for text, stall, told in (("3", "0", [first, without]), ("3/600", "0", [first, short]), ("3", "120", [first])):
         document = of_example("train", NO_PROGRESS=text, STALL_AFTER=stall)
         assert [one for one in policy_sentences(document) if one in (first, without, short)] == told
-        assert [one.rule for one in check_no_progress(document)] == ["no-progress-unwatched"] * (without in told)
+        assert [one.rule for one in check_unwatched(document)] == ["no-progress-unwatched"] * (without in told)
+
+
+def test_what_restarts_a_group_that_works_is_told() -> None:
+    """Each kind that is named, and that it needs a watchdog."""
+    kinds = "Failures are also: a loss that is no finite number, steps that get slower (inplace.dev/restart-on)."
+    without = f"No Pod tells a notice without a watchdog, so {wire.RESTART_ON} has no effect."
+    for stall, told in (("0", [kinds, without]), ("120", [kinds])):
+        document = of_example("train", RESTART_ON="steps,loss", STALL_AFTER=stall)
+        assert [one for one in policy_sentences(document) if one in (kinds, without)] == told
+        assert [one.rule for one in check_unwatched(document)] == ["restart-on-unwatched"] * (without in told)
 
 
 def test_who_stays_on_marked_nodes_is_told() -> None:
