@@ -10,12 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NotRequired, TypedDict
 
-
-class Restarts(TypedDict):
-    """Restarts that count, and how many may; null where nothing restarts in place."""
-
-    used: int | None
-    max: int | None
+from inplace.cli.status.fields import Restarts, StatusDocument
 
 
 class JobSetRow(TypedDict):
@@ -29,93 +24,6 @@ class JobSetRow(TypedDict):
     jobsReady: int
     restarts: Restarts
     waitsFor: str | None
-
-
-class RunFields(TypedDict):
-    """The run that goodput is told of."""
-
-    firstStep: int
-    lastStep: int
-    stepMicroseconds: int
-    firstStepTime: str
-
-
-class GoodputFields(TypedDict):
-    """What restarts cost a scope in training time; ratio is useful / (useful + lost + restart)."""
-
-    restarts: int
-    usefulMilliseconds: int
-    lostMilliseconds: int
-    restartMilliseconds: int
-    lostSteps: int
-    run: NotRequired[RunFields]
-    ratio: float | None
-
-
-class ScopeFields(TypedDict):
-    """What restarts together; the name is empty for the whole JobSet."""
-
-    name: str
-    phase: str
-    syncedEpoch: int
-    deprecatedEpoch: int
-    targetEpoch: int
-    expected: int
-    arrived: int
-    working: int
-    podsByEpoch: dict[str, int]
-    goodput: GoodputFields | None
-
-
-class StragglerFields(TypedDict):
-    """A slot that its group waits for."""
-
-    slot: str
-    pod: str | None
-    node: str | None
-    epoch: int
-    reason: str
-
-
-class FirstSilent(TypedDict):
-    """The Pods whose workers had the lowest step when their epoch ended."""
-
-    pods: list[str]
-    count: int
-    step: NotRequired[int]
-    quietMilliseconds: int
-
-
-class LastRestartFields(TypedDict):
-    """The last group restart; firstFailure has pod, node, container, exitCode, reason and message, as far as known."""
-
-    epoch: int
-    trigger: str | None
-    rung: str | None
-    startedAt: str | None
-    syncedAt: str | None
-    seconds: float | None
-    firstFailure: dict[str, str | int] | None
-    firstSilent: FirstSilent | None
-
-
-class StatusDocument(TypedDict):
-    """One JobSet: `inplace status JOBSET`."""
-
-    namespace: str
-    name: str
-    phase: str
-    managedBy: str | None
-    pods: int
-    expected: int
-    arrived: int
-    secondsLeft: float | None
-    barrierWaiting: str | None
-    restarts: Restarts
-    conditions: dict[str, str]
-    scopes: list[ScopeFields]
-    stragglers: list[StragglerFields]
-    lastRestart: LastRestartFields | None
 
 
 class Happened(TypedDict):

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
+from inplace.cli.group.notices import running_notices
 from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.slow_ranks import SlowRanks, slow_ranks_of
 from inplace.cli.group.straggler import Straggler, straggler_of
 from inplace.common.bare.record import record
 from inplace.common.kube.resources import KubeObject
@@ -27,6 +29,7 @@ from inplace.controller.spec.furthest_behind import FurthestBehind, silent_of_en
 from inplace.controller.spec.goodput import Goodput
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.spec.last_restart import seconds_of
+from inplace.controller.spec.notices import GroupNotice
 from inplace.controller.spec.saving import Saving
 from inplace.controller.spec.scopes import Scope
 
@@ -102,6 +105,7 @@ class LastRestart:
         first_silent: the Pods whose workers were furthest behind; None if no Pod told.
         escalation_step: that it used; None where the JobSet has no escalation.
         seconds: how long it took; None while it is under way.
+        slow: the ranks that were slow in the run before it; None if nobody was.
     """
 
     epoch: int
@@ -114,6 +118,7 @@ class LastRestart:
     first_silent: FurthestBehind | None = None
     escalation_step: str | None = None
     seconds: float | None = None
+    slow: SlowRanks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,7 @@ class GroupState:
         used: restarts that counted; None where nothing restarts in place.
         not_due: replicatedJobs whose turn to start has not come.
         strays: names of Pods that hold the barriers up although they are in no slot, or beside another Pod in one.
+        notices: what Pods tell of the epochs that run.
     """
 
     namespace: str
@@ -142,6 +148,7 @@ class GroupState:
     managed_by: str | None = None
     not_due: Sequence[str] = ()
     strays: Sequence[str] = ()
+    notices: Sequence[GroupNotice] = ()
 
     @property
     def expected(self) -> int:
@@ -205,6 +212,7 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NA
         managed_by=None if jobset.is_ours else jobset.managed_by,
         not_due=not_due,
         strays=_strays(jobset, own, best) if jobset.is_in_place else (),
+        notices=running_notices(jobset.status, jobset.scopes) if not jobset.is_finished else (),
     )
 
 
@@ -351,6 +359,7 @@ def _last_restart(status: Mapping[str, object]) -> LastRestart | None:
         silent_of_entry(seen),
         str(seen["rung"]) if seen.get("rung") else None,
         seconds_of(seen),
+        slow_ranks_of(seen),
     )
 
 

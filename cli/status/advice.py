@@ -46,7 +46,7 @@ ADVICE: Final[dict[Why, str]] = {
 
 @record
 class Obstacle:
-    """Something that keeps the JobSet from training.
+    """Something that keeps the JobSet from training, or from training well.
 
     Args:
         kind: one word, for programs.

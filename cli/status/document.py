@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from inplace.cli.group.slow_ranks import SlowRank
 from inplace.cli.group.state import GroupState, LastRestart, ScopeState
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.furthest_behind import silent_text
+from inplace.controller.spec.notices import GroupNotice
 from inplace.controller.spec.scopes import fields_of_scope
 
 if TYPE_CHECKING:
-    from inplace.cli.documents import FirstSilent, GoodputFields, LastRestartFields, ScopeFields, StatusDocument
+    from inplace.cli.status.fields import (
+        FirstSilent,
+        GoodputFields,
+        LastRestartFields,
+        NoticeFields,
+        ScopeFields,
+        SlowRankFields,
+        StatusDocument,
+    )
 
-STALLED = "Stalled"  # the reason of a worker that hangs; its message has the seconds, and the step
+SAID = (
+    "Stalled",
+    "LossNotFinite",
+    "Slow",
+    "SlowSteps",
+)  # reasons of workers that go on; the message has step and numbers
 TRIGGERS = {
     "worker_exit": "a worker ended",
     "stalled": "a worker hung",
@@ -50,6 +65,7 @@ def status_data(state: GroupState, left_s: float | None = None) -> StatusDocumen
             for one in state.stragglers
         ],
         "lastRestart": _restart_data(state),
+        "notices": [_notice_data(one) for one in state.notices],
     }
 
 
@@ -70,6 +86,20 @@ def _scope_data(scope: ScopeState) -> ScopeFields:
     }
 
 
+def _notice_data(notice: GroupNotice) -> NoticeFields:
+    return {
+        "kind": notice.kind,
+        "epoch": notice.epoch,
+        "scope": notice.scope,
+        "value": notice.value,
+        "rank": notice.rank,
+        "step": notice.step,
+        "pod": notice.pod,
+        "node": notice.node,
+        "at": notice.at,
+    }
+
+
 def _restart_data(state: GroupState) -> LastRestartFields | None:
     last = state.last
     if last is None:
@@ -83,7 +113,13 @@ def _restart_data(state: GroupState) -> LastRestartFields | None:
         "seconds": last.seconds,
         "firstFailure": dict(last.first_failure) if last.first_failure else None,
         "firstSilent": cast("FirstSilent", last.first_silent.fields()) if last.first_silent is not None else None,
+        "slowRanks": [_slow_data(one) for one in last.slow.ranks] if last.slow is not None else [],
+        "typicalWorkMilliseconds": last.slow.typical_milliseconds if last.slow is not None else None,
     }
+
+
+def _slow_data(slow: SlowRank) -> SlowRankFields:
+    return {"pod": slow.pod, "node": slow.node, "rank": slow.rank, "workMilliseconds": slow.work_milliseconds}
 
 
 def recreated_text(state: GroupState) -> str:
@@ -117,9 +153,9 @@ def failure_text(failure: Any, *, explained: bool = False) -> str:
         what.append(f"with exit code {failure['exitCode']}")
     if failure.get("reason"):
         what.append(f"({failure['reason']})")
-    if failure.get("reason") == STALLED:
-        what.append(str(failure.get("message") or ""))
-    is_said = failure.get("reason") == STALLED
+    is_said = failure.get("reason") in SAID
+    if is_said and failure.get("message"):
+        what.append(str(failure["message"]))
     said = [str(failure["message"])] if explained and failure.get("message") and not is_said else []
     said += [str(failure["lastLine"])] if failure.get("lastLine") else []
     return ": ".join([" ".join(what), *said])

@@ -139,6 +139,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
         lines.append((f"{state.used} of {state.allowed} restarts used", ""))
     lines += [(goodput_text(scope.goodput), "") for scope in state.scopes if scope.goodput and scope.goodput.ratio]
     lines += [(saving_text(scope.saving), "") for scope in state.scopes if scope.saving is not None]
+    lines += [(one_line(line), "") for line in explanation.busy]
     if state.last is not None and state.last.trigger == "stalled":
         lines.append(
             (f"where its ranks were before the restart: inplace stacks {state.name} -n {state.namespace} --last", "")

@@ -20,6 +20,7 @@ from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
 from inplace.cli.status.cluster_events import Subject
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
+from inplace.cli.status.notice_advice import busy_lines, obstacles_of_notices
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
@@ -90,6 +91,7 @@ class Explanation:
     Args:
         avoided: the nodes that new Pods avoid.
         spares: how many spares are ready; None where none is wanted.
+        busy: until when ranks are busy, in words.
     """
 
     facts: Facts
@@ -98,6 +100,7 @@ class Explanation:
     causes: Sequence[Obstacle]
     avoided: Sequence[AvoidedNode] = ()
     spares: Spares | None = None
+    busy: Sequence[str] = ()
 
 
 def explain(facts: Facts, *, now_s: float) -> Explanation:
@@ -105,13 +108,24 @@ def explain(facts: Facts, *, now_s: float) -> Explanation:
     moments = sorted(_moments(facts), key=lambda moment: (moment.at_s is None, moment.at_s or 0.0))
     jobset = facts.state.jobset
     avoided = avoided_nodes(jobset, facts.pods, now_s) if jobset is not None else ()
-    words = headline(facts.state, loops=any(True for _ in crash_loops(facts.state, now_s)))
+    words = headline(
+        facts.state,
+        loops=any(True for _ in crash_loops(facts.state, now_s)),
+        goes_wrong=any(True for _ in obstacles_of_notices(facts.state, now_s)),
+    )
     spares = spares_of(jobset, facts.spares) if jobset is not None else None
-    return Explanation(facts, words, moments[-MOMENTS_MAX:], tuple(_causes(facts, now_s)), avoided, spares)
+    causes, busy = tuple(_causes(facts, now_s)), busy_lines(facts.state, now_s)
+    return Explanation(facts, words, moments[-MOMENTS_MAX:], causes, avoided, spares, busy)
 
 
-def headline(state: GroupState, *, loops: bool = False) -> str:
-    """Return one sentence; `loops`: its workers failed again and again without progress."""
+def headline(state: GroupState, *, loops: bool = False, goes_wrong: bool = False) -> str:
+    """Return one sentence.
+
+    Args:
+        state: how it stands.
+        loops: its workers failed again and again without progress.
+        goes_wrong: its ranks tell of numbers that went wrong.
+    """
     pods = count_text(state.expected, "Pod")
     match state.phase:
         case GroupPhase.RUNNING:
@@ -120,6 +134,8 @@ def headline(state: GroupState, *, loops: bool = False) -> str:
                 return f"all {pods} are at epoch {epochs}; kubelet does not report the workers of {idle:,} yet"
             if loops:
                 return f"all {pods} are at epoch {epochs}, after failures without progress"
+            if goes_wrong:
+                return f"it trains badly: all {pods} are at epoch {epochs}"
             return f"it trains: all {pods} are at epoch {epochs}"
         case GroupPhase.STARTING:
             return f"it starts: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
@@ -159,6 +175,8 @@ def _moments(facts: Facts) -> Iterator[Moment]:
                 yield Moment(began, cost_text(scope.goodput.newest))
         if silent := silent_text(last.first_silent, last.trigger, failure):
             yield Moment(unix_time(last.synced_at), silent)
+        if last.slow is not None:
+            yield Moment(unix_time(last.synced_at), str(last.slow))
         if (ended_s := unix_time(last.synced_at)) is not None:
             took = f", {duration_text(last.seconds)} after the restart began" if last.seconds is not None else ""
             yield Moment(ended_s, f"every Pod{whose} was at epoch {last.epoch}{took}")
@@ -196,6 +214,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield _of_suspension(state, facts.queued)
     elif state.phase is GroupPhase.RUNNING:
         yield from _of_idle(state)
+        yield from obstacles_of_notices(state, now_s)
     elif state.phase is GroupPhase.RECREATING:
         yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
     elif state.phase in (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED):
@@ -206,6 +225,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield from _of_stragglers(facts)
         if not any(waits for waits, _ in crash_loops(state, now_s)):
             yield from _of_counting(state)
+        yield from obstacles_of_notices(state, now_s)
 
 
 def _of_suspension(state: GroupState, queued: Queued | None) -> Obstacle:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from inplace.cli.group.notices import notice_lines
 from inplace.cli.group.state import ENDED, GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.document import TRIGGERS, blame_text, recreated_text
@@ -44,8 +45,10 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
     title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
     title.append(state.phase.value, STYLES.get(state.phase, ""))
     parts: list[RenderableType] = [title, *(Text(one_line(line)) for line in _notes(state))]
-    for scope in state.scopes if state.phase not in (*ENDED, GroupPhase.SUSPENDED) else ():
-        parts += _scope(scope, columns, left_s)
+    if state.phase not in (*ENDED, GroupPhase.SUSPENDED):
+        for scope in state.scopes:
+            parts += _scope(scope, columns, left_s)
+        parts += [Text(one_line(line), "yellow") for line in notice_lines(state.notices, now_s)]
     if state.stuck:
         parts.append(Text(one_line(f"barrier stuck: {state.stuck}"), "red"))
     parts += [Text(one_line(line)) for line in _history(state, now_s)]
@@ -147,3 +150,5 @@ def _history(state: GroupState, now_s: float) -> Iterator[str]:
     yield line
     if words := recreated_text(state):
         yield words
+    if last.slow is not None:
+        yield str(last.slow)

@@ -23,7 +23,7 @@ TRAINS_S_MAX = 60.0
 BUDGETS = (
     (("status", "train"), {"anyio", "yaml"}, 390),
     (("status", "train", "-o", "json"), {"anyio", "rich", "yaml"}, 350),
-    (("explain", "train"), {"anyio", "yaml"}, 425),
+    (("explain", "train"), {"anyio", "yaml"}, 430),
     (("logs", "train"), {"rich", "yaml"}, 430),
     (("version",), {"asyncio", "msgspec", "rich", "ssl", "yaml"}, 190),
 )
