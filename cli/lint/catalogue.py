@@ -187,7 +187,7 @@ RULES: Final[Mapping[str, LintRule]] = {
     ),
     "stall-start": _warning("a rank's first step loads and compiles; it takes longer than the others"),
     "no-progress-unwatched": _warning("without a watchdog no Pod tells its steps, so no epoch is judged by them"),
-    "restart-on-unwatched": _warning("without a watchdog nobody looks at the ranks, so no Pod tells a notice"),
+    "restart-on-unwatched": _warning("without a watchdog no agent looks at its ranks, so no Pod tells a notice"),
     # Saving before a planned stop: cli/lint/saving.py
     "save-grace": _warning("kubelet kills a Pod that is drained before its worker had its time to save"),
     # The check before joining: cli/lint/check.py
