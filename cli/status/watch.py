@@ -26,6 +26,7 @@ from rich.live import Live
 
 from inplace.cli.beside import beside
 from inplace.cli.connection import Connection
+from inplace.cli.group.notices import notice_lines
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact, PodsRead
 from inplace.cli.group.read import pods_selector, read_jobset, read_pods_of
 from inplace.cli.group.state import ENDED, GroupState, group_state
@@ -39,6 +40,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.codec import RAW, Meta
 from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
+from inplace.common.wire.notice import BUSY
 
 REFRESH_S = 0.25  # 5,000 Pods announce within a second or two; more pictures than that nobody sees
 TICK_S = 1.0  # durations in the picture grow although nothing happens
@@ -239,4 +241,6 @@ def watch_line(state: GroupState, output: Output) -> str:
     )
     late = [f"{one.name} ({one.reason})" for one in state.stragglers[:3]]
     waits = f"; waits for {count_text(state.late, 'Pod')}: {', '.join(late)}" if late else ""
-    return one_line(f"{state.phase.value} {epochs}{waits}")
+    lasting = (one for one in state.notices if one.kind != BUSY)
+    told = "".join(f"; {line}" for line in notice_lines(lasting, 0.0)[:3])
+    return one_line(f"{state.phase.value} {epochs}{waits}{told}")

@@ -7,6 +7,7 @@ import pytest
 from inplace.cli.group.notices import ALL_SLOWER, LINES_MAX
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.status.document import TRIGGERS, failure_text, status_data
+from inplace.cli.status.watch import watch_line
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire import names as wire
@@ -48,6 +49,13 @@ def test_status_has_a_line_for_each_notice(kind: str) -> None:
     assert status_data(state)["notices"][0] == notice(kind) | {"scope": ""}
     assert status_data(group())["notices"] == []
     assert "rank" not in drawn(group())
+
+
+def test_the_lines_of_a_watch_tell_three_notices() -> None:
+    """A pipe prints a line when it changes, and a rank that is busy changes its notice again and again."""
+    line = watch_line(group(notice(BUSY), *(notice(LOSS, number) for number in range(4))), "table")
+    assert line.startswith("Running epoch 2: 2 of 2; rank 0 (train-0): the loss is no finite number")
+    assert [f"rank {number} (" in line for number in (*range(4), 17)] == [True, True, True, False, False]
 
 
 def test_a_loss_is_explained() -> None:

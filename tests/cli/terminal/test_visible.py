@@ -6,6 +6,7 @@ import io
 import json
 import re
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -33,7 +34,9 @@ from inplace.cli.terminal.console import VisibleConsole
 from inplace.cli.terminal.screen import print_data, run_command, show
 from inplace.cli.terminal.visible import VisibleText, guard_streams, raw_of, visible
 from inplace.common.wire import names as wire
+from inplace.common.wire.notice import KINDS
 from inplace.controller.api.object_events import Event
+from inplace.controller.spec.notices import GroupNotice
 from tests.cli.command import REPOSITORY, run
 from tests.cli.facts import explanation_of, jobset, pod
 
@@ -77,6 +80,7 @@ def hostile() -> tuple[dict[str, Any], list[PodFact], list[Event]]:
     failure = {"pod": EVIL, "node": EVIL, "container": EVIL, "exitCode": 1, "reason": EVIL, "message": EVIL}
     last = {"epoch": 3, "trigger": EVIL, "startedAt": EVIL, "firstFailure": failure}
     last["firstSilent"] = {"pods": [EVIL], "count": EVIL, "step": EVIL, "quietMilliseconds": EVIL}
+    last["slowRanks"] = [{"pod": EVIL, "node": EVIL, "rank": EVIL, "workMilliseconds": 3100}]
     status = wire.status_of_epochs(2, 2) | {"conditions": conditions, wire.LAST_GROUP_RESTART: last}
     raw = jobset((1, 3), status=status)
     raw["metadata"]["name"] = raw["metadata"]["namespace"] = raw["spec"]["managedBy"] = NAME
@@ -103,7 +107,8 @@ def test_the_drawn_timeline_is_well_formed() -> None:
 def test_every_view_is_harmless(is_terminal: bool) -> None:
     """Status, list, explain, timeline and the watch's lines are harmless on a terminal and in a pipe."""
     raw, pods, events = hostile()
-    state = group_state(raw, pods)
+    notices = [GroupNotice(kind, 2, EVIL, 310, EVIL, None, EVIL, EVIL, EVIL) for kind in KINDS]
+    state = replace(group_state(raw, pods), notices=notices)
     explanation = explanation_of(state, pods, events, {NAME: events}, {NAME: EVIL}, [EVIL])
     screen = VisibleConsole(file=io.StringIO(), width=10_000, highlight=False, force_terminal=is_terminal)
     lines: list[RenderableType] = [line for line, _ in explanation_lines(explanation)]
@@ -115,6 +120,8 @@ def test_every_view_is_harmless(is_terminal: bool) -> None:
     printed = screen.file.getvalue()
     assert is_harmless(STYLE.sub("", printed) if is_terminal else printed)
     assert "\\u001b[2J" in printed
+    assert "310 steps in a row or more" in printed
+    assert "3.1 s of its own work" in printed
     assert not any(line.startswith("Nothing keeps it") for line in printed.splitlines())
 
 
