@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from inplace.cli.terminal.moments import clock_text, count_text
-from inplace.common.wire.notice import BUSY, LISTED_MAX, SLOW
+from inplace.common.wire.notice import BUSY, BUSY_S_MAX, LISTED_MAX, SLOW
 from inplace.controller.spec.causes import unix_time
 from inplace.controller.spec.notices import GroupNotice, notices_of
 from inplace.controller.spec.scopes import Scope
 
 LINES_MAX: Final = 10  # `-o json` has all; the CRD allows 64
+YEAR_10000_S: Final = 253_402_300_800.0  # Unix time; no datetime is later
 ALL_SLOWER: Final = f"{LISTED_MAX} ranks or more got slower: perhaps all did (longer inputs?)"
 
 
@@ -43,9 +44,10 @@ def by_kind(notices: Iterable[GroupNotice], now_s: float) -> Iterator[tuple[str,
 
 
 def busy_until_s(notice: GroupNotice) -> float | None:
-    """Return until when a rank is busy, by its node's clock; None if the notice does not say it."""
+    """Return until when a busy rank excuses its group, by its node's clock; None if the notice does not say it."""
     at_s = unix_time(notice.at) if notice.kind == BUSY else None
-    return None if at_s is None else at_s + notice.value
+    until_s = None if at_s is None else at_s + min(notice.value, BUSY_S_MAX)
+    return until_s if until_s is not None and until_s < YEAR_10000_S else None
 
 
 def names_nobody(kind: str, notices: Sequence[GroupNotice]) -> bool:
@@ -59,11 +61,11 @@ def in_scope(scope: str, words: str) -> str:
 
 
 def busy_text(notice: GroupNotice) -> str:
-    """Say until when a rank is busy."""
+    """Say until when a busy rank excuses its group; its Pod tells it again while the rank is busy."""
     until_s = busy_until_s(notice)
     if until_s is None:
         return str(notice)
-    return f"{notice.who} is busy until about {clock_text(until_s)} UTC: no silence of its group is a stall meanwhile"
+    return f"{notice.who} is busy: no silence of its group is a stall until about {clock_text(until_s)} UTC"
 
 
 def notice_lines(notices: Iterable[GroupNotice], now_s: float) -> list[str]:

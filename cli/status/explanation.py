@@ -91,7 +91,7 @@ class Explanation:
     Args:
         avoided: the nodes that new Pods avoid.
         spares: how many spares are ready; None where none is wanted.
-        busy: until when ranks are busy, in words.
+        busy: until when busy ranks excuse their groups, in words.
     """
 
     facts: Facts

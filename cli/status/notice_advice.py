@@ -1,7 +1,7 @@
 """
 Explain the notices of workers that run on: what is told, why it matters, what to do. Pure.
 
-A rank that is busy is no obstacle; `busy_lines` says until when it is.
+A rank that is busy is no obstacle; `busy_lines` says until when it excuses its group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def obstacles_of_notices(state: GroupState, now_s: float) -> Iterator[Obstacle]:
 
 
 def busy_lines(state: GroupState, now_s: float) -> list[str]:
-    """Return a line for each scope in which a rank is busy, about the one that is busy longest."""
+    """Return a line for each scope in which a rank is busy, about the one that excuses it longest."""
     return [
         in_scope(scope, busy_text(max(ones, key=lambda one: busy_until_s(one) or 0.0)))
         for scope, kind, ones in by_kind(state.notices, now_s)

@@ -112,11 +112,19 @@ def test_many_slow_ranks_are_not_accused() -> None:
 def test_a_busy_rank_is_told_until_its_time_is_over(after_s: int) -> None:
     """It is no obstacle: the group trains, and one line says until when nobody is called silent."""
     state, is_told = group(notice(BUSY, value=600)), after_s < 600
-    words = "rank 17 (train-17) is busy until about 00:10:00 UTC: no silence of its group is a stall meanwhile"
+    words = "rank 17 (train-17) is busy: no silence of its group is a stall until about 00:10:00 UTC"
     text = explained(state, AT_S + after_s)
     assert (words in text, words in drawn(state, now_s=AT_S + after_s)) == (is_told, is_told)
     assert "it trains: all 2 Pods" in text
     assert "Nothing keeps it from training." in text
+
+
+@pytest.mark.parametrize("fields", [{"at": "soon"}, {"at": "9999-12-31T23:59:59Z"}, {"at": "", "value": 2**62}])
+def test_a_busy_rank_whose_time_cannot_be_told_is_told(fields: KubeObject) -> None:
+    """In the notice's own words: no value of another program ends the command."""
+    entry = notice(BUSY, **fields)
+    assert str(GroupNotice.read(entry)) in drawn(group(entry))
+    assert "is busy: no silence" in explained(group(notice(BUSY, value=2**62)))
 
 
 @pytest.mark.parametrize(
@@ -145,7 +153,7 @@ def test_whatever_the_status_says_lines_are_bounded_and_clean() -> None:
     assert "(p q): the loss is no finite number" in text
     many = [notice(kind, number) for kind in KINDS for number in range(16)]
     lines = drawn(group(*many), now_s=AT_S).splitlines()
-    assert sum(" busy " in line or "the loss" in line for line in lines) == LINES_MAX
+    assert sum(" is busy" in line or "the loss" in line for line in lines) == LINES_MAX
     assert any(line.startswith("and ") and line.endswith(" notices more: -o json") for line in lines)
 
 
