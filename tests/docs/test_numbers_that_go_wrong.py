@@ -6,6 +6,8 @@ from inplace.cli.group.slow_ranks import SlowRank, SlowRanks
 from inplace.cli.group.state import group_state
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import KINDS, LISTED_MAX
+from inplace.controller.api.object_events import Event
+from inplace.controller.spec.notices import GroupNotice
 from tests.cli.command import REPOSITORY
 from tests.cli.facts import explanation_of, jobset, pod, text_of
 
@@ -26,7 +28,9 @@ def test_explain_prints_what_the_page_shows() -> None:
         jobset(PODS, status=wire.status_of_epochs(1, 0) | {wire.NOTICES: [entry]}),
         pods := [pod(n, 1) for n in range(PODS)],
     )
-    assert shown(text_of(explanation_of(state, pods))) in PAGE
+    words = str(GroupNotice.read(entry))
+    event = Event(reason="WorkerNotice", message=words, type="Warning", last_timestamp="2026-01-01T02:10:04Z")
+    assert shown(text_of(explanation_of(state, pods, [event]))) in PAGE
 
 
 def test_a_slow_rank_of_the_run_before_is_shown() -> None:
