@@ -112,6 +112,7 @@ FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
 ]
 _NO_PROGRESS = annotation(wire.NO_PROGRESS)
 _LIMIT = put(metadata, annotations={wire.NO_PROGRESS: "3"})
+_BAD_NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss, busy"})
 _NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss, slow"})
 STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train", limits("120", "900"), "", ""),
@@ -127,6 +128,7 @@ STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ("train", both(_LIMIT, limits("120")), "", ""),
     ("train", _NOTICES, "restart-on-unwatched", annotation(wire.RESTART_ON)),
     ("train", both(_NOTICES, limits("120")), "", ""),
+    ("train", _BAD_NOTICES, "spec-problem", f"metadata.annotations[{wire.RESTART_ON}]"),
     ("train", both(_NOTICES, limits(start="120")), "", ""),
     ("train", env("STALL_AFTER_S", value="soon"), "agent-env", _STALL_VARIABLE),
     ("train-supervisor", limits("120"), "", ""),

@@ -76,6 +76,7 @@ def test_every_example_has_a_policy(name: str) -> None:
 WITHOUT_EFFECT = [
     ("ESCALATION", "InPlace=0/5", "The next failure fails the JobSet, with the reason ReachedMaxRestarts."),
     ("NO_PROGRESS", "3/315360000", f"counts as any other ({wire.NO_PROGRESS} has no effect)."),
+    ("RESTART_ON", "loss,slowly", f"restart nothing ({wire.RESTART_ON} has no effect)."),
     ("BAD_NODES", "2/315360000", f"may return to its node ({wire.BAD_NODES} has no effect)."),
     ("MARKED_NODES", "never", "cordoned, tainted or not ready is replaced on another node."),
     ("BARRIER_DEADLINE", "0", f"for Pods that are missing ({wire.BARRIER_DEADLINE} has no effect)."),
@@ -184,6 +185,10 @@ def test_what_restarts_a_group_that_works_is_told() -> None:
         document = of_example("train", RESTART_ON="steps,loss", STALL_AFTER=stall)
         assert [one for one in policy_sentences(document) if one in (kinds, without)] == told
         assert [one.rule for one in check_unwatched(document)] == ["restart-on-unwatched"] * (without in told)
+    document = of_example("train", RESTART_ON="loss", STALL_AFTER="120")
+    document["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"
+    problems = [one for one in check_jobset(document) if one.rule == "spec-problem"]
+    assert f"metadata.annotations[{wire.RESTART_ON}]" in [one.path for one in problems]
 
 
 def test_who_stays_on_marked_nodes_is_told() -> None:
