@@ -8,13 +8,16 @@ from inplace.cli.group.notices import ALL_SLOWER, LINES_MAX
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.status.document import TRIGGERS, failure_text, status_data
 from inplace.cli.status.watch import watch_line
+from inplace.common.kube.resources import PODS as POD_KIND
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire import names as wire
-from inplace.common.wire.notice import BUSY, KINDS, LISTED_MAX, LOSS, SLOW, STEPS
+from inplace.common.wire.notice import BUSY, KINDS, LISTED_MAX, LOSS, SLOW, STEPS, Notice, notice_text
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.notices import GroupNotice
 from tests.cli.facts import drawn, explanation_of, jobset, pod, text_of
+from tests.cli.scenes import explained as explained_by
+from tests.cli.scenes import seen, status, training, until
 
 AT_S = 1_767_225_600.0  # 00:00:00 UTC
 PODS = [pod(0, 2), pod(1, 2)]
@@ -214,3 +217,18 @@ def test_a_restart_because_of_a_notice_is_told(trigger: str, reason: str) -> Non
 def test_every_trigger_has_words() -> None:
     """Status, explain, history, timeline and report say each in the words of one table."""
     assert set(TRIGGERS) >= {trigger.value for trigger in Trigger}
+
+
+@pytest.mark.virtual_time
+async def test_the_notice_of_a_pod_reaches_a_person() -> None:
+    """From the Pod's annotation by the controller into the status: both commands name rank, Pod and node."""
+    async with training() as cluster:
+        victim = sorted(cluster.pods(), key=lambda one: str(one["metadata"]["name"]))[2]
+        name, node = victim["metadata"]["name"], victim["spec"]["nodeName"]
+        text = notice_text(Notice(1, SLOW, 310, "rank-2", 1200, cluster.clock.wall_s()))
+        body = {"metadata": {"annotations": {wire.NOTICE: text}}}
+        await cluster.client().patch(POD_KIND, "default", name, body)
+        await until(cluster, lambda: bool(status(cluster).get(wire.NOTICES)))
+        assert f"\nrank 2 ({name}): its own work on a step takes 3.1 times" in drawn(await seen(cluster))
+        (cause,) = (await explained_by(cluster)).causes
+        assert f"look at node {node} " in cause.advice
