@@ -15,7 +15,6 @@ from itertools import islice
 
 from inplace.cli.group.notices import running_notices
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.slow_ranks import SlowRanks, slow_ranks_of
 from inplace.cli.group.straggler import Straggler, straggler_of
 from inplace.common.bare.record import record
 from inplace.common.kube.resources import KubeObject
@@ -32,6 +31,7 @@ from inplace.controller.spec.last_restart import seconds_of
 from inplace.controller.spec.notices import GroupNotice
 from inplace.controller.spec.saving import Saving
 from inplace.controller.spec.scopes import Scope
+from inplace.controller.spec.slow_ranks import SlowRanks, slow_ranks_of_entry
 
 NAMED_MAX = 10_000  # slots without a Pod that get a name: every slot of the largest group; a spec may ask for 2**62
 
@@ -359,7 +359,7 @@ def _last_restart(status: Mapping[str, object]) -> LastRestart | None:
         silent_of_entry(seen),
         str(seen["rung"]) if seen.get("rung") else None,
         seconds_of(seen),
-        slow_ranks_of(seen),
+        slow_ranks_of_entry(seen),
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from inplace.cli.group.slow_ranks import SlowRank
 from inplace.cli.group.state import GroupState, LastRestart, ScopeState
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.furthest_behind import silent_text
 from inplace.controller.spec.notices import GroupNotice
 from inplace.controller.spec.scopes import fields_of_scope
+from inplace.controller.spec.slow_ranks import NAMED_MAX, SlowRank, SlowRanks
 
 if TYPE_CHECKING:
     from inplace.cli.status.fields import (
@@ -114,12 +114,12 @@ def _restart_data(state: GroupState) -> LastRestartFields | None:
         "firstFailure": dict(last.first_failure) if last.first_failure else None,
         "firstSilent": cast("FirstSilent", last.first_silent.fields()) if last.first_silent is not None else None,
         "slowRanks": [_slow_data(one) for one in last.slow.ranks] if last.slow is not None else [],
-        "typicalWorkMilliseconds": last.slow.typical_milliseconds if last.slow is not None else None,
+        "typicalWorkMilliseconds": last.slow.typical_ms if last.slow is not None else None,
     }
 
 
 def _slow_data(slow: SlowRank) -> SlowRankFields:
-    return {"pod": slow.pod, "node": slow.node, "rank": slow.rank, "workMilliseconds": slow.work_milliseconds}
+    return {"pod": slow.pod, "node": slow.node, "rank": slow.rank, "workMilliseconds": slow.work_ms}
 
 
 def recreated_text(state: GroupState) -> str:
@@ -142,6 +142,19 @@ def blame_text(last: LastRestart) -> str:
     if last.trigger == Trigger.STALLED.value and last.first_silent is not None:
         return silent_text(last.first_silent, last.trigger, last.first_failure)
     return failure_text(last.first_failure) if last.first_failure else ""
+
+
+def slow_text(slow: SlowRanks) -> str:
+    """Return the ranks that were slow in the run before the last restart, in one line."""
+    names = "; ".join(
+        f"{one.who}{f' on {one.node}' if one.node else ''}: {_work_text(one.work_ms)}" for one in slow.ranks[:NAMED_MAX]
+    )
+    half = f"half of the Pods less than {_work_text(slow.typical_ms)}"
+    return f"slow in the run before the last restart: {names} of its own work on a step, {half}"
+
+
+def _work_text(milliseconds: int) -> str:
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:,.1f} s"
 
 
 def failure_text(failure: Any, *, explained: bool = False) -> str:

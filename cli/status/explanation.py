@@ -19,7 +19,7 @@ from inplace.cli.group.state import GroupPhase, GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
 from inplace.cli.status.cluster_events import Subject
-from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text
+from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text, slow_text
 from inplace.cli.status.notice_advice import busy_lines, obstacles_of_notices
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
@@ -176,7 +176,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         if silent := silent_text(last.first_silent, last.trigger, failure):
             yield Moment(unix_time(last.synced_at), silent)
         if last.slow is not None:
-            yield Moment(unix_time(last.synced_at), str(last.slow))
+            yield Moment(unix_time(last.synced_at), slow_text(last.slow))
         if (ended_s := unix_time(last.synced_at)) is not None:
             took = f", {duration_text(last.seconds)} after the restart began" if last.seconds is not None else ""
             yield Moment(ended_s, f"every Pod{whose} was at epoch {last.epoch}{took}")

@@ -12,7 +12,7 @@ from rich.text import Text
 from inplace.cli.group.notices import notice_lines
 from inplace.cli.group.state import ENDED, GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Why
-from inplace.cli.status.document import TRIGGERS, blame_text, recreated_text
+from inplace.cli.status.document import TRIGGERS, blame_text, recreated_text, slow_text
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.visible import one_line
 from inplace.controller.spec.causes import unix_time
@@ -151,4 +151,4 @@ def _history(state: GroupState, now_s: float) -> Iterator[str]:
     if words := recreated_text(state):
         yield words
     if last.slow is not None:
-        yield str(last.slow)
+        yield slow_text(last.slow)

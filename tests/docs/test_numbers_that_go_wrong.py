@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from inplace.cli.group.slow_ranks import SlowRank, SlowRanks
 from inplace.cli.group.state import group_state
+from inplace.cli.status.document import slow_text
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import KINDS, LISTED_MAX
 from inplace.controller.api.object_events import Event
 from inplace.controller.spec.notices import GroupNotice
+from inplace.controller.spec.slow_ranks import SlowRank, SlowRanks
 from tests.cli.command import REPOSITORY
 from tests.cli.facts import explanation_of, jobset, pod, text_of
 
@@ -35,7 +36,7 @@ def test_explain_prints_what_the_page_shows() -> None:
 
 def test_a_slow_rank_of_the_run_before_is_shown() -> None:
     """As status and explain name it after a restart."""
-    assert shown(str(SlowRanks((SlowRank(POD, "n7", 17, 3100),), 1000))) in PAGE
+    assert shown(slow_text(SlowRanks((SlowRank(POD, "n7", 17, 3100),), 1000))) in PAGE
 
 
 def test_every_kind_has_a_row() -> None:

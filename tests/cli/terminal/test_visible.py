@@ -81,6 +81,7 @@ def hostile() -> tuple[dict[str, Any], list[PodFact], list[Event]]:
     last = {"epoch": 3, "trigger": EVIL, "startedAt": EVIL, "firstFailure": failure}
     last["firstSilent"] = {"pods": [EVIL], "count": EVIL, "step": EVIL, "quietMilliseconds": EVIL}
     last["slowRanks"] = [{"pod": EVIL, "node": EVIL, "rank": EVIL, "workMilliseconds": 3100}]
+    last["typicalWorkMilliseconds"] = 1000
     status = wire.status_of_epochs(2, 2) | {"conditions": conditions, wire.LAST_GROUP_RESTART: last}
     raw = jobset((1, 3), status=status)
     raw["metadata"]["name"] = raw["metadata"]["namespace"] = raw["spec"]["managedBy"] = NAME
