@@ -292,7 +292,7 @@ def train(settings: Settings) -> bool:
     state = jax.tree.map(lambda value: jax.make_array_from_process_local_data(everywhere, value), held)
     say(f"rank={settings.rank} world={settings.world} epoch={settings.epoch} goes on from step {step}")
     starting = inplace.busy("compile", up_to_s=COMPILE_S_MAX)
-    program = None
+    program, lost = None, None
     while settings.steps == 0 or step < settings.steps:
         began_s = time.monotonic()
         mark = np.array([[settings.epoch, step, inplace.save_requested()]], np.int32)
@@ -300,13 +300,15 @@ def train(settings: Settings) -> bool:
         shares = [jax.make_array_from_process_local_data(shared, value) for value in local]
         if program is None:
             program = step_program(everywhere, (state, *shares), settings.programs)
-        inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is then the one that is behind
+        # BEFORE the wait for the others: the rank that hangs is then the one that is behind. The loss is the last step's.
+        inplace.progress(step, loss=lost)
         state, loss, marks = program(state, *shares)
         marks = np.asarray(marks)
         check_marks(marks, settings.epoch, step)
         asked = marks[:, 2].any()
         step += 1
-        say(f"step={step} loss={float(loss):.9g} epoch={settings.epoch} rank={settings.rank}")
+        lost = float(loss)
+        say(f"step={step} loss={lost:.9g} epoch={settings.epoch} rank={settings.rank}")
         starting.end()
         if asked or step % settings.checkpoint_every == 0:
             with inplace.busy("checkpoint", up_to_s=CHECKPOINT_S_MAX):

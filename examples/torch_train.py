@@ -177,6 +177,7 @@ class Trainer:
         self._network = nn.Sequential(nn.Linear(FEATURES, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 1))
         self._model = DistributedDataParallel(self._network)
         self._optimizer = torch.optim.SGD(self._network.parameters(), lr=LEARNING_RATE, momentum=0.9)
+        self._waited_s = 0.0  # for the others, in the last step
 
     def resume(self, checkpoints: Checkpoints) -> int:
         """Load the newest checkpoint that any rank can read; return its step."""
@@ -210,8 +211,12 @@ class Trainer:
         samples, targets = self._batch(step)
         self._optimizer.zero_grad()
         loss = nn.functional.mse_loss(self._model(samples).squeeze(1), targets)
-        inplace.progress(step)  # BEFORE the wait for the others: the rank that hangs is then the one that is behind
-        told = self._gather(self._settings.epoch, step, loss.item(), inplace.save_requested())
+        mine = loss.item()
+        # BEFORE the wait for the others: the rank that hangs is then the one that is behind.
+        inplace.progress(step, loss=mine, waited_s=self._waited_s)
+        began_s = time.monotonic()
+        told = self._gather(self._settings.epoch, step, mine, inplace.save_requested())
+        self._waited_s = time.monotonic() - began_s  # of the time until the next call
         for rank, (epoch, at, *_) in enumerate(told):
             if (epoch, at) != (self._settings.epoch, step):
                 raise MixedRunsError(

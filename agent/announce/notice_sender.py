@@ -120,7 +120,8 @@ class NoticeSender:
         if self._is_known(notice) or self._pause.left_s:
             return
         text = notice_text(notice)
-        self._log.warning("notice", epoch=notice.epoch, kind=notice.kind, rank=notice.rank, step=notice.step, text=text)
+        which = {"kind": notice.kind, "rank": notice.rank, "step": notice.step, "value": notice.value}
+        self._log.info("notice_told", epoch=notice.epoch, **which)
         next_s = ANEW_SHARE * notice.value if notice.kind == BUSY else NEVER_S
         try:
             request = notice_request(self._config, text)

@@ -1,4 +1,4 @@
-"""The time for which the server wants no PATCH of this Pod: what one was refused with (429, Retry-After) holds for all."""
+"""For how long the server wants no PATCH of this Pod: what one was refused with (429, Retry-After) holds for all."""
 
 from __future__ import annotations
 

@@ -252,7 +252,18 @@ def last_progress(state: StallState, wall_s: float | None = None) -> LastProgres
         return LastProgress(None, state.watched_s) if waits else None
     rank = min(state.ranks, key=_order)
     made, pace_s = pace(rank.seen)
-    return LastProgress(rank.seen.step, _quiet_s(state, rank, wall_s), made, pace_s)
+    return LastProgress(rank.seen.step, _quiet_s(state, rank, wall_s), made, pace_s, *_most_work(state))
+
+
+def _most_work(state: StallState) -> tuple[float | None, int | None]:
+    """Return what the slowest rank's own work on a step takes, and that rank's number, as far as they are known."""
+    works = [(rank.seen.numbers, rank.seen.name) for rank in state.ranks]
+    told = [(numbers.recent_s, name) for numbers, name in works if numbers and numbers.waits and numbers.recent_s]
+    if not told:
+        return None, None
+    work_s, name = max(told)
+    kind, _, number = name.partition("-")
+    return work_s, int(number) if kind in ("rank", "jax") and number.isdigit() else None
 
 
 def _quiet_s(state: StallState, rank: RankState, wall_s: float | None) -> float:

@@ -96,7 +96,7 @@ class Ranks:
         self._has_ended = True
 
     def hold(self, until_s: float, busy_s_max: int = 0) -> None:
-        """Make a step in every rank, and then none until a moment of the loop's; the first one may say that it saves."""
+        """Make a step in every rank, and then none for a while; the first rank may say that it saves."""
         self._held_until_s = until_s
         for number in range(len(self._counts)):
             state = b"save %d" % busy_s_max if busy_s_max and not number else b""

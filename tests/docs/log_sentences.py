@@ -110,6 +110,8 @@ SENTENCES: Final = {
         "restarts in place ([nodes.md](nodes.md#marked-nodes))"
     ),
     "node_tainted": "a bad node was tainted, so that Kueue moves its Pod (`--taint-bad-nodes`)",
+    "notice_told": "the agent tells the group of a worker that runs on: a busy rank, a bad loss, or slow steps",
+    "notice_not_told": "the PATCH that tells of a worker that runs on was refused or got lost; training goes on",
     "notice_listed": "a Pod told of its worker, which runs on, and `status.notices` lists it",
     "node_untainted": "a taint of ours was removed from a node",
     "node_not_untainted": "a taint of ours could not be removed from a node; it is tried again",

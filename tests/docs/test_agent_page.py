@@ -27,6 +27,7 @@ def listed(title: str) -> set[str]:
 def test_every_metric_is_listed() -> None:
     """The table has exactly the families that an agent exposes."""
     metrics = AgentMetrics()
+    metrics.ranks_work_s = {"rank-0": 1.0}
     metrics.heard_s = 0.0
     _, body = render(metrics, now_s=lambda: 1.0)
     assert listed("Metrics") == set(re.findall(r"^# TYPE (\w+)", body.decode(), re.MULTILINE))

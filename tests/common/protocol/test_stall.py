@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from inplace.common.bare.record import replace
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.rank import PERIOD_S_MAX, PERIOD_S_MIN, RankLook, StallSettings
+from inplace.common.protocol.rank import PERIOD_S_MAX, PERIOD_S_MIN, RankLook, RankNumbers, StallSettings
 from inplace.common.protocol.stall import (
     RANKS_MAX,
     Action,
@@ -404,6 +404,24 @@ def test_without_a_worker_there_is_nobody_to_excuse() -> None:
     """The news came late, or early: the next worker has its whole limit anyway."""
     state, actions = step(StallState(TEN), Excused(5.0, 60.0))
     assert (state, actions) == (StallState(TEN), ())
+
+
+def test_the_last_word_has_the_slowest_rank_s_own_work() -> None:
+    """Of ranks that say how long they wait; the number is that of RANK or JAX_PROCESS_ID."""
+    watchdog = Watchdog()
+    own, steps = (RankNumbers(recent_s=recent_s, waits=waits) for recent_s, waits in ((3.1, True), (9.0, False)))
+    watchdog.look(rank("rank-16", numbers=replace(own, recent_s=1.0)), rank("rank-17", numbers=own), rank("rank-18"))
+    told = last_progress(watchdog.state)
+    assert told is not None
+    assert (told.work_s, told.work_rank) == (3.1, 17)
+    watchdog.look(rank("rank-16", numbers=steps), rank("local-1", 2, numbers=own))
+    told = last_progress(watchdog.state)
+    assert told is not None
+    assert (told.work_s, told.work_rank) == (3.1, None)
+    watchdog.look(rank("rank-16", 3, numbers=steps))
+    told = last_progress(watchdog.state)
+    assert told is not None
+    assert (told.work_s, told.work_rank) == (None, None)
 
 
 def test_a_limit_for_a_worker_that_hangs_holds_at_once() -> None:
