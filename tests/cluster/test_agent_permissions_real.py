@@ -107,7 +107,9 @@ async def test_our_agents_requests_are_allowed(plane: ControlPlane) -> None:
     """List and watch by name; announcements: the first, the same again, with all phases, int32's last; and deaths."""
     async with agent_scene(plane) as scene:
         config = AgentConfig(scene.namespace, OWN, "train", pod_uid=scene.uid)
-        told = last_progress_text(LastProgress(PROGRESS_STEP_MAX, MILLISECONDS_MAX, MILLISECONDS_MAX, 999.9))
+        told = last_progress_text(
+            LastProgress(PROGRESS_STEP_MAX, MILLISECONDS_MAX, MILLISECONDS_MAX, 999.9, 999.9, 9_999_999)
+        )
         longest = phases_text(dict.fromkeys(RestartPhase, MILLISECONDS_MAX), 9_999.999, told)
         await send(scene, list_request(config, as_table=True, consistent=True))
         await send(scene, watch_request(config, as_table=True, resource_version="0", jitter=0.0))

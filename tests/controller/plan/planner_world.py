@@ -33,6 +33,7 @@ from inplace.controller.spec.buckets import Bucket, bucket_of
 from inplace.controller.spec.claim import PersistentVolumeClaim
 from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.spec.notices import GroupNotice
 from inplace.controller.spec.rules import Matches
 from inplace.controller.spec.scopes import WHOLE
 from inplace.controller.spec.service import Service
@@ -60,6 +61,7 @@ class PlannerWorld:
     pods: dict[str, list[KubeObject]] = field(default_factory=dict)
     domains: dict[tuple[str, str], str] = field(default_factory=dict)
     asked_domains: dict[str, str] = field(default_factory=dict)
+    notices: tuple[GroupNotice, ...] = ()
     now: str = NOW
     is_deleted: bool = False
     deleted: list[str] = field(default_factory=list)
@@ -98,6 +100,7 @@ class PlannerWorld:
             domains=self.domains,
             asked_domains=self.asked_domains,
             matches=Matches().look(jobset, failed, lambda: 0.0),
+            notices=self.notices,
         )
 
     def _decisions(self) -> dict[str, Decision]:

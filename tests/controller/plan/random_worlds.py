@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
+from inplace.common.wire.notice import KINDS as NOTICE_KINDS
 from inplace.controller.plan.actions import Plan
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.service import build_service
+from inplace.controller.spec.notices import GroupNotice
 from tests.controller.plan.planner_world import NOW, PlannerWorld, with_identity
 from tests.controller.random_specs import JOBS_MAX, RACK, REASONS, STRATEGIES, manifests
 
@@ -21,6 +23,15 @@ PASSES_MAX = 6 + 2 * JOBS_MAX  # a failed Job costs two at most, its verdict and
 EARLIER = "2025-12-31T00:00:00Z"
 KINDS = ("Completed", "Failed", "Suspended", "RestartingJobSet", "StartupPolicyInProgress", "StartupPolicyCompleted")
 COUNTS = st.integers(0, 3)
+NOTICES = st.builds(
+    GroupNotice,
+    st.sampled_from(NOTICE_KINDS),
+    st.integers(1, 3),
+    st.sampled_from(["", "", "another scope"]),
+    st.just(1),
+    step=st.none() | COUNTS,
+    pod=st.sampled_from("pqrstu"),
+)
 
 
 @st.composite
@@ -45,6 +56,10 @@ def worlds(draw: st.DrawFn, *, strategies: tuple[str | None, ...] = STRATEGIES) 
         _draw_pods(draw, world)
     if jobset.is_in_place:
         world.decision = draw(_decisions(world))
+    world.notices = tuple(draw(st.lists(NOTICES, max_size=6)))
+    if draw(st.integers(0, 3)) == 0:
+        spoiled = draw(st.sampled_from(["x", {}, [None], []]))
+        world.status[wire.NOTICES] = spoiled or [notice.fields() for notice in world.notices[::2]]
     return world
 
 

@@ -25,6 +25,7 @@ from inplace.controller.plan.actions import (
     SuspendJob,
     UpdateService,
 )
+from inplace.controller.spec.notices import notices_of
 from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.plan.random_worlds import PASSES_MAX, advance, is_idle, worlds
 from tests.controller.random_specs import RACK, with_defaults, without_defaults
@@ -385,3 +386,15 @@ def test_fields_of_others_in_the_status_survive(world: PlannerWorld, data: st.Da
     settle(world)
     assert foreign in world.status["conditions"]
     assert world.status["theirs"] == 1
+
+
+@given(worlds())
+def test_only_notices_of_epochs_that_run_are_written(world: PlannerWorld) -> None:
+    """Whatever Pods told, and whatever stood there; the write that ends the JobSet drops them all."""
+    planned = world.plan()
+    world.carry_out(planned)
+    if planned.status.get("terminalState"):
+        assert wire.NOTICES not in world.status
+    elif wire.NOTICES in planned.status:
+        running = {name: scope.synced for name, scope in world.jobset.scopes.items() if scope.is_running}
+        assert all(running.get(one.scope) == one.epoch for one in notices_of(world.status))
