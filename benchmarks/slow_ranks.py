@@ -3,11 +3,12 @@ Slow one rank of real PyTorch down, and see whether the group's notices name it,
 
     python -m benchmarks.slow_ranks [--rounds 5] [--json]
 
-Four Pods of examples/torch.yaml, one rank in each, on the embedded Kubernetes of one machine. Each round kills a rank, so
-that a new run begins, and lets the group train until there is something to compare with. Then a rank is stopped (SIGSTOP)
-for most of each period, so that its steps take some three times as long. All other ranks wait for it. A round ends once
-status.notices names a rank as slow, or after NAMED_S_MAX. Printed: how many rounds named the rank, how many named another
-one as well, how many notices there were while nobody was slow, and the median of the seconds from the first stop on.
+Four Pods of examples/torch.yaml, one rank in each, on the embedded Kubernetes of one machine. Each round kills a rank,
+so that a new run begins, and lets the group train until there is something to compare with. Then a rank is stopped
+(SIGSTOP) for most of each period, so that its steps take some three times as long, and all others wait for it. A round
+ends once status.notices names a rank as slow, or after NAMED_S_MAX. Printed: how many rounds named the rank, how many
+named another one as well, how many notices there were before any rank was slow, and the median of the seconds from the
+first stop on.
 """
 
 from __future__ import annotations

@@ -300,8 +300,8 @@ def train(settings: Settings) -> bool:
         shares = [jax.make_array_from_process_local_data(shared, value) for value in local]
         if program is None:
             program = step_program(everywhere, (state, *shares), settings.programs)
-        # BEFORE the wait for the others: the rank that hangs is then the one that is behind. The loss is the last step's.
-        inplace.progress(step, loss=lost)
+        # BEFORE the wait for the others: the rank that hangs is then the one that is behind.
+        inplace.progress(step, loss=lost)  # the last step's: this one's would be a wait
         state, loss, marks = program(state, *shares)
         marks = np.asarray(marks)
         check_marks(marks, settings.epoch, step)

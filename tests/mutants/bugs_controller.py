@@ -100,8 +100,13 @@ def _counts_namesakes(original: Callable[..., Any], self: Membership, pod: Pod, 
         return original(self, pod, job_uid)
 
 
-def _reads_or_raises(original: Callable[..., Reading], pod: Pod, place: tuple[str, int], *, current: bool) -> Reading:
-    reading = original(pod, place, current=current)
+def _reads_or_raises(
+    original: Callable[..., Reading],
+    pod: Pod,
+    place: tuple[str, int],
+    **rest: Any,
+) -> Reading:
+    reading = original(pod, place, **rest)
     if reading.view is not None:
         epoch_of(pod)
     return reading

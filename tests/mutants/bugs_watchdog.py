@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from inplace.agent.progress.folder import ProgressFolder, _EpochFiles
+from inplace.agent.progress.stall_watch import StallWatch
 from inplace.agent.progress.watchdog import Watchdog
 from inplace.common.bare.record import replace
 from inplace.common.protocol.rank import FIRST_STEPS, RankLook, RankState, changed_rank
@@ -61,5 +62,10 @@ WATCHDOG = (
                 Watchdog.watch, lambda original, self, on_stall, *rest: original(self, lambda stalled: None, *rest)
             ),
         ),
+    ),
+    Mutant(
+        "a busy rank excuses its own Pod alone",
+        Area.WATCHDOG,
+        (instead_of(StallWatch.excuse, lambda original, self, for_s: None),),
     ),
 )

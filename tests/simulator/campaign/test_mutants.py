@@ -24,7 +24,7 @@ MODELLED = 22  # on what happened to other projects
 PLANTED = {
     Area.PROTOCOL: 14,
     Area.AGENT: 6,
-    Area.WATCHDOG: 3,
+    Area.WATCHDOG: 4,
     Area.INFORMER: 5,
     Area.QUEUE: 3,
     Area.LEADER: 4,
