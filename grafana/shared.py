@@ -102,9 +102,9 @@ def restarts_by_trigger() -> Panel:
     return Panel(
         "timeseries",
         "Restarts per hour, by trigger",
-        "worker_exit: a worker ended. stalled: a worker hangs. completed_early: one ended with 0 before the others. "
-        "pod_lost: a Pod or its node went. job_failed: its Job was recreated. manual: somebody "
-        "asked. resize, resume, join: the group changed. exceeded: maxRestarts was used up.",
+        "worker_exit: a worker ended. stalled: a worker hangs. loss_not_finite, slow: a Pod told. completed_early: "
+        "one ended with 0 before the others. pod_lost: a Pod or its node went. job_failed: its Job was recreated. "
+        "manual: somebody asked. resize, resume, join: the group changed. exceeded: maxRestarts was used up.",
         "short",
         "InplaceRestartStorm",
         (

@@ -48,6 +48,7 @@ def controller_metrics() -> Metrics:
     for counter in (metrics.lost_pod_seconds, metrics.deadlines, metrics.barrier_recreations):
         counter.labels("ns", "train").inc()
     metrics.escalation_steps.labels("ns", "train", "InPlace").inc()
+    metrics.notices.labels("ns", "train", "loss").inc()
     metrics.node_verdicts.labels("ns", "train", "NodeAvoided").inc()
     metrics.restart_phase_seconds.labels("sync").observe(1)
     metrics.pod_phase_seconds.labels("view").observe(0.1)

@@ -110,6 +110,18 @@ async def test_they_go_with_their_pod(rig: Rig) -> None:
     assert (await notices(crew), await crew.epochs()) == ([(second, "loss")], (1, 0))
 
 
+async def test_their_count_goes_with_the_jobset(rig: Rig) -> None:
+    """A series of a JobSet that is deleted ends."""
+    crew = await rig.started(GROUP)
+    await tell(crew, next(iter(crew.pods.values())))
+    await rig.settle(2.0)
+    metrics = rig.controllers[0].metrics
+    assert "inplace_notices_total{" in metrics.text().decode()
+    await rig.admin.delete(JOBSETS, "default", "train")
+    await rig.settle(2.0)
+    assert "inplace_notices_total{" not in metrics.text().decode()
+
+
 async def test_they_go_with_the_jobset(rig: Rig) -> None:
     """A JobSet that completed tells nothing of workers that run."""
     crew = await rig.started(GROUP)
