@@ -59,7 +59,7 @@ class NoticeSender:
         self._epoch = epoch
         self._start_task = start_task
         self._listed: list[Mapping[str, Any]] = []  # status.notices, this Pod's scope alone
-        self._busy: object = None  # the newest busy entry that was obeyed
+        self._obeyed: set[str] = set()  # the busy entries of `_listed`
         self._excused_until_s = 0.0
         self._not_before_s: dict[tuple[int, str], float] = {}  # by epoch and kind
         self._task: asyncio.Task[None] | None = None
@@ -71,11 +71,11 @@ class NoticeSender:
             for entry in entries
             if isinstance(entry, Mapping) and entry.get("scope", "") == self._config.restart_scope
         ]
+        obeyed, self._obeyed = self._obeyed, set()
         for entry in self._of_kind("busy"):
-            value = entry.get("value")
-            which = (entry.get("epoch"), entry.get("pod"), entry.get("at"))
-            if which != self._busy and isinstance(value, int) and value > 0:
-                self._busy = which
+            value, which = entry.get("value"), str((entry.get("epoch"), entry.get("pod"), entry.get("at")))
+            self._obeyed.add(which)
+            if which not in obeyed and isinstance(value, int) and value > 0:
                 self._excused_until_s = max(self._excused_until_s, self._clock.monotonic_s() + value)
                 if self._stalls is not None:
                     self._stalls.excuse(float(value))

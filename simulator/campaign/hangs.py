@@ -12,12 +12,11 @@ from inplace.agent.progress.rank_notices import BUSY_SHARE
 from inplace.agent.start.arguments import GRACE_S
 from inplace.common.protocol.stall import LATE_PERIODS
 from inplace.common.wire import names as wire
-from inplace.common.wire.notice import BUSY
 from inplace.controller.plan.notices import EVERY_S
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, all_watch, epochs_of, is_together, terminal, until
-from inplace.simulator.campaign.network import NEVER_S, Ending
-from inplace.simulator.campaign.ranks import HANGS, JUMPS, OURS, SAVES, WatchedPods
+from inplace.simulator.campaign.network import Ending
+from inplace.simulator.campaign.ranks import BUSY_S_MAX, HANGS, JUMPS, OURS, SAVES, WatchedPods
 from inplace.simulator.campaign.world import World
 
 L7 = "L7 a worker that hung was not ended within its limit"
@@ -50,31 +49,36 @@ async def disturb(world: World, watched: WatchedPods, until_s: float) -> None:
         for training in workers if is_collective else rng.sample(workers, min(1, len(workers))):
             watched.count[HANGS] += not training.is_hung
             training.hang()
-            _wait_for_it(world, watched)
 
 
-def _wait_for_it(world: World, watched: WatchedPods) -> None:
-    """Let the ranks of all other workers wait: they would go on to save, and excuse the one that hangs."""
-    for training in world.machine.workers.values():
-        if watched.kind == OURS and training.ranks is not None and not training.is_hung:
-            training.ranks.hold(NEVER_S)
+def _is_heard(world: World) -> bool:
+    """Say whether news reach every agent: no watch is closed, or half-open."""
+    return all_watch(world) and not any(stream.ending is Ending.SILENT for stream in world.network.streams)
+
+
+def _have_begun(world: World) -> bool:
+    """Say whether every rank of the group has made a step: nobody compiles any more."""
+    return all(one.ranks is None or one.ranks.have_begun for one in world.machine.workers.values())
 
 
 async def save_once(world: World, watched: WatchedPods) -> None:
     """Let one rank save without other faults while all ranks of the group wait longer than their limit: S10."""
     watched.late_s_max = 0.0
     await world.clock.sleep(LATE_S_MAX)  # the last late look is over
-    is_heard = all_watch(world) and not any(stream.ending is Ending.SILENT for stream in world.network.streams)
-    if watched.kind != OURS or terminal(world) or not is_together(world) or not is_heard:
+    if watched.kind != OURS or terminal(world) or not is_together(world) or not _is_heard(world):
         return
     limit_s = watched.limits.stall_after_s
     assert limit_s is not None
     if limit_s * (1.0 - BUSY_SHARE) < NEWS_S + 2 * max(world.scenario.lags_s):
         return  # the news of it takes longer than the limit leaves
-    took_s, now_s = limit_s * world.random("save").uniform(*SAVE_SHARES), asyncio.get_running_loop().time()
-    for number, training in enumerate(list(world.machine.workers.values())):
-        assert training.ranks is not None
-        training.ranks.hold(now_s + took_s, 0 if number else round(took_s) + 1)
+    await until(world, lambda: _have_begun(world), STEADY_S_MAX, L7, every_s=0.05)
+    ranks = [training.ranks for training in world.machine.workers.values() if training.ranks is not None]
+    saving = next((one for one in ranks if not one.is_busy), None)
+    if saving is None:
+        return  # all are busy with something else
+    took_s = limit_s * world.random("save").uniform(*SAVE_SHARES)
+    for one in ranks:
+        one.hold(asyncio.get_running_loop().time() + took_s, round(took_s) + 1 if one is saving else 0)
     watched.count[SAVES] += 1
     await world.clock.sleep(took_s + limit_s)
 
@@ -85,23 +89,24 @@ async def hang_once(world: World, watched: WatchedPods) -> None:
     Raises:
         ViolationError: it does not.
     """
-    if terminal(world) or not is_together(world):
+    if terminal(world) or not is_together(world) or (watched.kind == OURS and not _is_heard(world)):
         return
     epoch = epochs_of(world)[0]
     victim = next(iter(world.machine.workers.values()))
     assert victim.ranks is not None
     ranks = victim.ranks
     ranks.count_anew()
-    await until(world, lambda: ranks.is_steady or victim.ended.done(), STEADY_S_MAX, L7, every_s=0.05)
+    is_ready = lambda: (ranks.is_steady and _have_begun(world)) or victim.ended.done()  # noqa: E731
+    await until(world, is_ready, STEADY_S_MAX, L7, every_s=0.05)
     if victim.ended.done():
         raise ViolationError(L7, "a healthy worker ended")
     watched.count[HANGS] += 1
     victim.hang()
-    _wait_for_it(world, watched)
     limits = watched.limits
     assert limits.stall_after_s is not None
-    notices = (world.jobset.get("status") or {}).get(wire.NOTICES) or ()
-    excused_s = limits.stall_after_s if any(notice["kind"] == BUSY for notice in notices) else 0.0  # and no longer
+    is_excused = any(wire.NOTICE in (pod["metadata"].get("annotations") or {}) for pod in world.pods)
+    is_busy = any(one.ranks is not None and one.ranks.is_busy for one in world.machine.workers.values())
+    excused_s = (NEWS_S + limits.stall_after_s) * (is_excused or is_busy) + BUSY_S_MAX * is_busy
     within_s = excused_s + limits.stall_after_s + LATE_PERIODS * limits.period_s + TOLD_S_MAX
     await until(world, victim.ended.done, within_s, L7, every_s=0.05)
     back = lambda: (is_together(world) and epochs_of(world)[0] > epoch) or bool(terminal(world))  # noqa: E731

@@ -34,6 +34,7 @@ ALMOST: Final = 0.999  # of a limit: within it, whatever floats do
 BUSY_S_MAX: Final = 30
 RANKS_MAX: Final = 3
 STEADY_STEPS: Final = 2 * FIRST_STEPS  # after so many that looks tell apart, the limit is the one between steps
+LOOK_S: Final = 0.5  # after so long a rank sees that nobody hangs any more
 UNLIMITED_START: Final = 6  # of the limit between steps: as long as a start takes where nobody limits it
 STEPS, COMPILATIONS, CHECKPOINTS, AT_LIMIT = "steps", "compilations", "checkpoints", "pauses up to their limit"
 STALE, LATE, JUMPS, HANGS = "starts beside stale files", "late looks", "clock jumps", "hangs"
@@ -80,8 +81,8 @@ class Ranks:
         self._steady_s = [0.0] * len(self._counts)  # from when on the rank's first steps are over
         self._fast = [False] * len(self._counts)  # a step was well below the limit, so nothing doubles it
         self._busy = [True] * len(self._counts)
-        self._steps = [b"?"] * len(self._counts)  # that each rank wrote last
-        self._held_until_s = 0.0  # every rank waits for one that saves, maybe in another Pod
+        self._steps = [b""] * len(self._counts)  # that each rank wrote last
+        self._held_until_s = [0.0] * len(self._counts)  # the rank waits for one that saves or hangs in another Pod
         self.excused_s = 0.0  # until then some rank was in a busy phase, for which others may have waited
         watched.count[STALE] += any(folder.glob("*"))
         for number in range(len(self._counts)):
@@ -90,17 +91,23 @@ class Ranks:
     def hang(self) -> None:
         """Write nothing any more, in any rank: the others wait for the one that hangs."""
         self.is_hung = True
+        self._watched.hung.add(self)
 
     def end(self) -> None:
         """End with the worker; the files stay."""
         self._has_ended = True
+        self._watched.hung.discard(self)
 
     def hold(self, until_s: float, busy_s_max: int = 0) -> None:
-        """Make a step in every rank, and then none for a while; the first rank may say that it saves."""
-        self._held_until_s = until_s
-        for number in range(len(self._counts)):
-            state = b"save %d" % busy_s_max if busy_s_max and not number else b""
-            self._write(number, self._steps[number], state)
+        """Write a line in every rank that makes steps, then none for a while; the first one may say that it saves."""
+        for number, is_busy in enumerate(self._busy):  # before its first step a rank is busy as well
+            self._held_until_s[number] = until_s
+            if not is_busy:
+                state = b"save %d" % busy_s_max if busy_s_max and not number else b""
+                self._write(number, self._steps[number], state)
+                if state:
+                    loop = asyncio.get_running_loop()
+                    loop.call_later(until_s - loop.time(), self._leave, number, context=outside())
 
     def count_anew(self) -> None:
         """Be steady only after further steps: the agent may have missed those so far."""
@@ -117,6 +124,16 @@ class Ranks:
         return any(self._counts) or self._watched.limits.start_stall_after_s is not None
 
     @property
+    def have_begun(self) -> bool:
+        """Say whether every rank has made a step."""
+        return all(self._counts)
+
+    @property
+    def is_busy(self) -> bool:
+        """Say whether some rank is in a busy phase."""
+        return any(self._busy)
+
+    @property
     def is_steady(self) -> bool:
         """Say whether every rank's limit is now the one between steps."""
         now_s = asyncio.get_running_loop().time()
@@ -127,10 +144,15 @@ class Ranks:
         return all(steady)
 
     def _go_on(self, number: int, life: Iterator[float]) -> None:
-        """Live until the next write, unless the worker hangs or ended."""
+        """Live until the next write, unless the worker hangs or ended.
+
+        A rank waits for one of another Pod that saves or hangs, once it is not busy itself.
+        """
         if not (self.is_hung or self._has_ended):
-            now_s = asyncio.get_running_loop().time()
-            wait_s = self._held_until_s - now_s if now_s < self._held_until_s else next(life)
+            held_s = self._held_until_s[number] - asyncio.get_running_loop().time()
+            if self._watched.hung and self._watched.kind == OURS:
+                held_s = max(held_s, LOOK_S)
+            wait_s = held_s if held_s > 0.0 and not self._busy[number] else next(life)
             asyncio.get_running_loop().call_later(wait_s, self._go_on, number, life, context=outside())
 
     def _life(self, number: int) -> Iterator[float]:
@@ -175,6 +197,11 @@ class Ranks:
         self._busy[number] = False
         self.excused_s = self._wrote_s[number]
 
+    def _leave(self, number: int) -> None:
+        """End a save, unless the worker has ended."""
+        if not (self.is_hung or self._has_ended):
+            self._write(number, self._steps[number])
+
     def _within(self, limit_s: float) -> float:
         """Draw a time below a limit: often much shorter, sometimes only just below."""
         share = self._rng.choice((self._rng.uniform(0.01, ALMOST), self._rng.uniform(0.01, 0.3), ALMOST))
@@ -214,6 +241,7 @@ class WatchedPods:
         self.count: Counter[str] = Counter()
         self.skew_s = 0.0  # of the nodes' wall clocks
         self.late_s_max = 0.0  # a look takes up to so long
+        self.hung: set[Ranks] = set()  # of workers that have not ended
         self.kind = rng.choice((OURS, OURS, NUMBER, TOUCH))
         self._rng = rng
         self._root = Path(tempfile.mkdtemp(prefix="inplace-ranks-", dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None))

@@ -187,6 +187,8 @@ async def test_a_busy_rank_of_another_pod_excuses_this_one_once() -> None:
     for entries in (
         [entry(BUSY, scope="a", at="1")],
         [entry(BUSY, scope="a", at="1"), entry(LOSS, scope="a")],
+        [entry(BUSY, scope="a", at="1"), entry(BUSY, "p-8", scope="a", at="1", value=20)],
+        [entry(BUSY, scope="a", at="1"), entry(BUSY, "p-8", scope="a", at="1", value=20), entry(LOSS, scope="a")],
         [entry(BUSY, scope="b", at="2")],
         [entry(BUSY, scope="a", at="3", epoch=2)],
         [entry(BUSY, scope="a", at="4", value="60")],
@@ -195,7 +197,7 @@ async def test_a_busy_rank_of_another_pod_excuses_this_one_once() -> None:
         [entry(BUSY, scope="a", at="6", value=30)],
     ):
         scene.sender.take_listed(entries)
-    assert scene.stalls.for_s == [60.0, 30.0]
+    assert scene.stalls.for_s == [60.0, 20.0, 30.0]
     scene.sender.drop()
 
 
