@@ -3,8 +3,8 @@ Tell the group of a worker that runs with one PATCH of this Pod, and hear from t
 
 `agent.progress.rank_notices` says what there is to tell. A Pod tells each kind once in an epoch, and that it is busy
 again and again while that lasts. When a loss stops being a number, it does so in all Pods: so a Pod waits for a moment
-of its own (`agent.announce.report_delay`), and tells nothing that the status lists often enough by then. Nothing waits
-for the PATCH, and whatever becomes of it, training goes on. docs/adr/0104
+of its own (`agent.announce.report_delay`), and tells nothing that the status says already. Nothing waits for the PATCH,
+and whatever becomes of it, training goes on. docs/adr/0104
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ SEND_S_MAX: Final = 5.0
 AGAIN_S: Final = 30.0  # after a PATCH that got lost
 NEVER_S: Final = float("inf")
 ANEW_SHARE: Final = 0.5  # of what a busy notice excuses: then the next one is due
+PATIENCE: Final = 10.0  # what is not urgent takes so many times as long as a failure's report, and costs fewer requests
 
 
 class NoticeSender:
@@ -104,25 +105,32 @@ class NoticeSender:
 
     def _is_known(self, notice: Notice) -> bool:
         """Say whether the group knows enough of this already, or the notice's epoch is over."""
-        from inplace.common.wire.notice import BUSY, LISTED_MAX
+        from inplace.common.wire.notice import BUSY, LISTED_MAX, LOSS, STEPS
 
         if notice.epoch != self._epoch():
             return True
         if notice.kind == BUSY:
             return self._excused_until_s - self._clock.monotonic_s() > ANEW_SHARE * notice.value
         listed = self._of_kind(notice.kind)
+        if notice.kind == LOSS:  # the rank that had it first is news, whoever told before
+            steps = [entry.get("step") for entry in listed]
+            return bool(listed) and (notice.step is None or any(_is_at_most(step, notice.step) for step in steps))
+        if notice.kind == STEPS:
+            return bool(listed)
         return len(listed) >= LISTED_MAX or any(entry.get("pod") == self._config.pod_name for entry in listed)
 
     async def _tell(self, notice: Notice) -> None:
         from inplace.common.wire.notice import BUSY, notice_text
 
-        await self._clock.sleep(report_delay_s(self._config.herd.size, self._rng.random()))
+        is_busy = notice.kind == BUSY
+        delay_s = report_delay_s(self._config.herd.size, self._rng.random())
+        await self._clock.sleep(delay_s if is_busy else PATIENCE * delay_s)
         if self._is_known(notice) or self._pause.left_s:
             return
         text = notice_text(notice)
         which = {"kind": notice.kind, "rank": notice.rank, "step": notice.step, "value": notice.value}
         self._log.info("notice_told", epoch=notice.epoch, **which)
-        next_s = ANEW_SHARE * notice.value if notice.kind == BUSY else NEVER_S
+        next_s = ANEW_SHARE * notice.value if is_busy else NEVER_S
         try:
             request = notice_request(self._config, text)
             check_answer(await self._transport.request(request, timeout_s=SEND_S_MAX))
@@ -133,9 +141,14 @@ class NoticeSender:
             if isinstance(ending, Busy):
                 self._pause.hold_back(ending.after_s)
             is_refused = isinstance(error, Forbidden | Invalid)  # deploy/admission is older than this agent
-            next_s = NEVER_S if is_refused else AGAIN_S
-            then = "it is told no more" if is_refused else f"it is told again in {AGAIN_S:g} s"
+            again_s = min(AGAIN_S, ANEW_SHARE * next_s)
+            next_s = NEVER_S if is_refused else again_s
+            then = "it is told no more" if is_refused else f"it is told again in {again_s:g} s"
             self._log.warning("notice_not_told", kind=notice.kind, message=words_of(ending), then=then)
         self._not_before_s = {key: at_s for key, at_s in self._not_before_s.items() if key[0] == notice.epoch} | {
             (notice.epoch, notice.kind): self._clock.monotonic_s() + next_s
         }
+
+
+def _is_at_most(step: object, most: int) -> bool:
+    return isinstance(step, int) and step <= most

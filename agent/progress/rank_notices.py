@@ -24,7 +24,7 @@ BUSY_SHARE: Final = 0.5  # the news must reach every Pod before the limit is ove
 
 
 def notices_of(state: StallState, wall_s: float) -> Iterator[Notice]:
-    """Yield what the ranks give reason for now, one of each kind at most.
+    """Yield what the ranks give reason for now, one of each kind at most, what is urgent first.
 
     Args:
         state: after a look.
@@ -33,6 +33,10 @@ def notices_of(state: StallState, wall_s: float) -> Iterator[Notice]:
     if state.epoch is None:
         return
     epoch = state.epoch
+    stall_s = state.settings.stall_after_s
+    if stall_s is not None and (busy := _busiest(state, stall_s)) is not None:
+        left_s = busy.seen.busy_s_max - (state.watched_s - busy.changed_s)
+        yield Notice(epoch, BUSY, max(1, round(min(left_s, stall_s))), busy.seen.name, busy.seen.step, wall_s)
     told = [(rank, numbers) for rank in state.ranks if (numbers := rank.seen.numbers) is not None]
     bad = [(rank, numbers) for rank, numbers in told if numbers.bad >= LOSS_STEPS]
     if bad:
@@ -43,10 +47,6 @@ def notices_of(state: StallState, wall_s: float) -> Iterator[Notice]:
         rank, numbers = max(slower, key=lambda one: slowdown(one[1]))
         kind = SLOW if numbers.waits else STEPS
         yield Notice(epoch, kind, round(slowdown(numbers) * 100), rank.seen.name, rank.seen.step, wall_s)
-    stall_s = state.settings.stall_after_s
-    if stall_s is not None and (busy := _busiest(state, stall_s)) is not None:
-        left_s = busy.seen.busy_s_max - (state.watched_s - busy.changed_s)
-        yield Notice(epoch, BUSY, max(1, round(min(left_s, stall_s))), busy.seen.name, busy.seen.step, wall_s)
 
 
 def slowdown(numbers: RankNumbers) -> float:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from inplace.agent.announce.notice_sender import AGAIN_S, NoticeSender
+from inplace.agent.announce.notice_sender import AGAIN_S, PATIENCE, NoticeSender
+from inplace.agent.announce.report_delay import report_delay_s
 from inplace.agent.deps import AgentDeps
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.start.config import AgentConfig
@@ -20,7 +21,7 @@ from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.common.protocol.rank import RankLook, RankNumbers, RankState, StallSettings
 from inplace.common.protocol.stall import StallPhase, StallState
 from inplace.common.wire.names import NOTICE
-from inplace.common.wire.notice import BUSY, LISTED_MAX, LOSS, SLOW, Notice, parse_notice
+from inplace.common.wire.notice import BUSY, LISTED_MAX, LOSS, SLOW, STEPS, Notice, parse_notice
 from inplace.simulator.campaign.containers import QUIET
 from inplace.simulator.cluster.model_agent import ModelBarrier
 
@@ -123,15 +124,28 @@ async def test_each_kind_is_told_once_in_an_epoch() -> None:
     assert scene.metrics.requests["patch", "ok"] == 2
 
 
-async def test_what_the_status_lists_often_enough_is_not_told() -> None:
+@pytest.mark.parametrize(
+    ("listed", "numbers", "is_told"),
+    [
+        ([], BAD, True),
+        ([entry(LOSS, step=1200)], BAD, False),
+        ([entry(LOSS, step=1201)], BAD, True),  # the rank that had it first
+        ([entry(LOSS)], BAD, True),
+        ([entry(LOSS)], replace(BAD, bad_since=None), False),
+        ([entry(LOSS, step=1, epoch=2), entry(SLOW), "garbage", entry(LOSS, step=1, scope="b")], BAD, True),
+        ([entry(STEPS)], SLOWER, True),
+        ([entry(STEPS)], replace(SLOWER, waits=False), False),
+        ([entry(SLOW, f"p-{number}") for number in range(10, 9 + LISTED_MAX)], SLOWER, True),
+        ([entry(SLOW, f"p-{number}") for number in range(10, 10 + LISTED_MAX)], SLOWER, False),
+        ([entry(SLOW, "p-3")], SLOWER, False),
+    ],
+)
+async def test_what_the_status_says_is_not_told(listed: list[Any], numbers: RankNumbers, is_told: bool) -> None:
     """When a loss stops being a number, it does so in every Pod of the group."""
     scene = Scene(Server())
-    scene.sender.take_listed([entry(LOSS, f"p-{number}") for number in range(10, 10 + LISTED_MAX)])
-    scene.look(BAD)
-    assert await scene.after(1.0) == []
-    scene.sender.take_listed([entry(LOSS), entry(LOSS, epoch=2), entry(SLOW), "garbage", entry(LOSS, scope="b")])
-    scene.look(BAD)
-    assert len(await scene.after(1.0)) == 1
+    scene.sender.take_listed(listed)
+    scene.look(numbers)
+    assert len(await scene.after(1.0)) == is_told
 
 
 async def test_what_became_known_during_the_wait_is_not_told() -> None:
@@ -139,12 +153,12 @@ async def test_what_became_known_during_the_wait_is_not_told() -> None:
     scene = Scene(Server())
     scene.sender._config = replace(scene.sender._config, herd=replace(scene.sender._config.herd, size=5_000))
     scene.look(BAD)
-    scene.sender.take_listed([entry(LOSS, f"p-{number}") for number in range(10, 10 + LISTED_MAX)])
-    assert await scene.after(1.0) == []
+    scene.sender.take_listed([entry(LOSS, step=1)])
+    assert await scene.after(10.0) == []
     scene.sender.take_listed([])
     scene.look(BAD)
     scene.epoch = 4
-    assert await scene.after(1.0) == []
+    assert await scene.after(10.0) == []
 
 
 @pytest.mark.parametrize(("code", "again"), [(None, True), (503, True), (403, False), (422, False)])
@@ -218,3 +232,22 @@ async def test_a_refused_notice_holds_the_other_patches_back() -> None:
     scene.look(BAD)
     await scene.after(0.1)
     assert 4.0 < scene.pause.left_s <= 5.0
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_large_group_in_which_all_see_the_same_sends_few_requests(seed: int) -> None:
+    """Of 5,000 Pods those tell whose moment comes before the first one's news: at most 0.3 s later."""
+    rng = Random(seed)
+    moments_s = sorted(PATIENCE * report_delay_s(5_000, rng.random()) for _ in range(5_000))
+    assert moments_s[-1] < 6.0
+    assert sum(moment_s <= moments_s[0] + 0.3 for moment_s in moments_s) < 20
+
+
+async def test_a_busy_notice_that_was_lost_is_told_again_in_time() -> None:
+    """Before the limit of those that wait is over."""
+    scene = Scene(Server(503))
+    for second in range(30, 60):
+        scene.look(busy_for_s=float(second))
+        await scene.after(1.0)
+    first_s, second_s, *_ = (at_s for at_s, _ in scene.server.told)
+    assert second_s - first_s <= STALL_S / 4 + 1.0
