@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_admitted_and_run(queue: Queue) -> None:
-    """A queued JobSet is created suspended, admitted within 2 s, and all its Pods run."""
+    """A queued JobSet is created suspended, admitted within seconds, and all its Pods run."""
     stored = await queue.submit(jobset())
     assert stored["spec"]["suspend"] is True
     await queue.admitted()

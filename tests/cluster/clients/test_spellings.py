@@ -78,13 +78,13 @@ async def admitted_once(queue: Queue, manifest: Object) -> Object:
 
 @pytest.mark.parametrize("case", CASES)
 async def test_a_spelling(queue: Queue, case: str) -> None:
-    """A JobSet that leaves a default out is admitted within 2 s, by exactly one Workload."""
+    """A JobSet that leaves a default out is admitted within seconds, by exactly one Workload."""
     await admitted_once(queue, CASES[case])
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
 async def test_an_example(queue: Queue, name: str) -> None:
-    """Every manifest of examples/ with a queue's label is admitted within 2 s, by one Workload each; none is left."""
+    """Every manifest of examples/ with a queue's label is admitted within seconds, by one Workload; none is left."""
     for manifest in documents(name):
         await admitted_once(queue, manifest)
 
