@@ -198,8 +198,8 @@ class Ranks:
         self.excused_s = self._wrote_s[number]
 
     def _leave(self, number: int) -> None:
-        """End a save, unless the worker has ended."""
-        if not (self.is_hung or self._has_ended):
+        """End a save, unless the worker has ended or the rank is busy with something else."""
+        if not (self.is_hung or self._has_ended or self._busy[number]):
             self._write(number, self._steps[number])
 
     def _within(self, limit_s: float) -> float:
