@@ -111,12 +111,12 @@ RAISES_AT, HANGS_AT = 12, 20  # the first checkpoint is that of step 10
 FAILS = f"""
 import os, runpy, signal, inplace
 tell, epoch, is_bad = inplace.progress, os.environ["INPLACE_EPOCH"], os.environ["JOB_COMPLETION_INDEX"] == "1"
-def progress(step):
+def progress(step, **numbers):
     if is_bad and epoch == "1" and step == {RAISES_AT}:
         raise RuntimeError("{ERROR.removeprefix("RuntimeError: ")}")
     if is_bad and epoch == "2" and step == {HANGS_AT}:
         os.kill(os.getpid(), signal.SIGSTOP)
-    tell(step)
+    tell(step, **numbers)
 inplace.progress = progress
 runpy.run_module("inplace.examples.FRAMEWORK_train", run_name="__main__")
 """
