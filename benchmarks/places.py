@@ -63,7 +63,10 @@ async def drained(cluster: Cluster) -> Moments:
 
 
 async def plain_job(cluster: Cluster) -> Moments:
-    """Do the same to a Job that Kubernetes' defaults govern; nothing of ours takes part."""
+    """Do the same to a Job that Kubernetes' defaults govern; nothing of ours takes part.
+
+    Its Pods are deleted BEFORE they run: pause ends with 0 at SIGTERM, and an index that completed is not replaced.
+    """
     namespace = await cluster.plane.create_namespace()
     pod = {
         "restartPolicy": "Never",
@@ -76,7 +79,6 @@ async def plain_job(cluster: Cluster) -> Moments:
     await cluster.client.create(JOBS, namespace, job | {"spec": spec | {"template": {"spec": pod}}})
     try:
         before = await _until_live(cluster, namespace, pods, set())
-        await asyncio.sleep(CALM_S)
         began_s = time.monotonic()
         await asyncio.gather(
             *(cluster.client.delete(PODS, namespace, name) for name in sorted(before.values())[:DRAINED])
