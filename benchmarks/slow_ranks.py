@@ -1,5 +1,5 @@
 """
-Slow one rank of real PyTorch down, and see whether the group's notices name it, and nobody else.
+Slow one rank of real PyTorch down, and see whether the notices name this rank and no other.
 
     python -m benchmarks.slow_ranks [--rounds 5] [--json]
 
@@ -70,7 +70,7 @@ async def slowed(group: Group, pid: int) -> tuple[float, tuple[GroupNotice, ...]
 
 
 async def measure(rounds: int, rng: Random) -> dict[str, Any]:
-    """Return what became of so many slow ranks."""
+    """Slow one rank in each of `rounds` rounds; return how often it was named, and how often another one."""
     named_s, others, early = list[float](), 0, 0
     with tempfile.TemporaryDirectory(prefix="inplace-slow-") as folder:
         async with in_pods(

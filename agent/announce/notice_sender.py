@@ -30,7 +30,7 @@ SEND_S_MAX: Final = 5.0
 AGAIN_S: Final = 30.0  # after a PATCH that got lost
 NEVER_S: Final = float("inf")
 ANEW_SHARE: Final = 0.5  # of what a busy notice excuses: then the next one is due
-PATIENCE: Final = 10.0  # what is not urgent takes so many times as long as a failure's report, and costs fewer requests
+PATIENCE: Final = 10.0  # a notice that is not urgent waits ten times as long as a failure's report: fewer Pods send one
 
 
 class NoticeSender:
@@ -112,7 +112,7 @@ class NoticeSender:
         if notice.kind == BUSY:
             return self._excused_until_s - self._clock.monotonic_s() > ANEW_SHARE * notice.value
         listed = self._of_kind(notice.kind)
-        if notice.kind == LOSS:  # the rank that had it first is news, whoever told before
+        if notice.kind == LOSS:  # a rank whose loss was bad earlier tells, even if another Pod has told already
             steps = [entry.get("step") for entry in listed]
             return bool(listed) and (notice.step is None or any(_is_at_most(step, notice.step) for step in steps))
         if notice.kind == STEPS:

@@ -18,5 +18,5 @@ class PatchPause:
         return max(0.0, self._until_s - self._clock.monotonic_s())
 
     def hold_back(self, after_s: float) -> None:
-        """Send nothing for so many seconds: the server asked for that."""
+        """Begin a pause of `after_s` seconds, because the server asked for it."""
         self._until_s = max(self._until_s, self._clock.monotonic_s() + after_s)

@@ -1,5 +1,5 @@
 """
-Which notices a running worker's ranks give: what the group should hear of while nobody has failed.
+What the ranks of a running worker make its Pod tell the group, although nobody has failed.
 
     loss    LOSS_STEPS steps in a row had no finite loss
     slow    the rank's own work took SLOW_FACTOR times as long as before, in each of its newest four blocks of steps

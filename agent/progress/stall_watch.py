@@ -130,7 +130,7 @@ class StallWatch:
         )
 
     def excuse(self, for_s: float) -> None:
-        """Let no silence of the worker count for so many seconds: a rank of another Pod is busy."""
+        """Ignore the worker's silence for `for_s` seconds, because a rank of another Pod is busy."""
         if self._watchdog is not None:
             self._watchdog.excuse(for_s)
 

@@ -145,7 +145,7 @@ class Watchdog:
         self._state, _ = step(self._state, LimitsChanged(limits))
 
     def excuse(self, for_s: float) -> None:
-        """Let no silence of the worker count for so many seconds: a rank of another Pod is busy."""
+        """Ignore the worker's silence for `for_s` seconds, because a rank of another Pod is busy."""
         self._state, _ = step(self._state, Excused(self._clock.monotonic_s(), for_s))
 
     def begin(self, epoch: int | None, *, runs: bool = False) -> None:
