@@ -18,8 +18,6 @@ from tests.mutants.mutant import Area, Mutant
 from tests.mutants.run import Hunt, hunt
 from tests.mutants.table import HEADING, OURS, PAGE, markdown
 
-pytestmark = pytest.mark.slow
-
 MODELLED = 22  # on what happened to other projects
 PLANTED = {
     Area.PROTOCOL: 14,
@@ -50,6 +48,7 @@ def test_there_are_enough_of_every_kind() -> None:
     assert sum(bool(mutant.model) for mutant in MUTANTS) == MODELLED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "bounds", "rule"), CAUGHT)
 def test_the_campaign_catches(name: str, bounds: Bounds, rule: str) -> None:
     """The campaign catches these mutants, by the property that they break."""
@@ -57,18 +56,21 @@ def test_the_campaign_catches(name: str, bounds: Bounds, rule: str) -> None:
     assert hunt(mutant, bounds).found.rule.startswith(f"{rule} ")
 
 
+@pytest.mark.slow
 def test_the_code_as_it_is_is_not_caught() -> None:
     """The hunt finds nothing in the real code."""
     found = hunt(AS_IT_IS, Bounds(2, 0, 2, 3)).found
     assert (found.rule, found.runs) == ("", 5)
 
 
+@pytest.mark.slow
 def test_a_mutant_that_is_not_in_the_catalogue_fails_loudly() -> None:
     """A hunt for something else than a mutant of the catalogue is an error, and nothing that survived."""
     with pytest.raises(BrokenMutantError, match="ended with 1"):
         hunt(replace(AS_IT_IS, name="no such mutant"), Bounds(1, 0, 0, 1))
 
 
+@pytest.mark.slow
 def test_a_mutant_that_changes_nothing_is_no_catch_and_says_why() -> None:
     """A mistake in a function that no program calls is shown as one that nobody called."""
     idle = instead_of(cli_main.main, lambda original, *_: original())
