@@ -111,9 +111,7 @@ def compare(folder: Path = RECORDED, runs: int = RUNS) -> list[Comparison]:
 
 def _modelled(figure: Figure, seed: int) -> float:
     profile = read_profile(figure.profile)
-    return figure.read(
-        Restarting(profile, figure.pods, figure.mode, figure.apf, figure.slots, seed, windows=None).run()
-    )
+    return figure.read(Restarting(profile, figure.pods, figure.mode, figure.apf, figure.slots, seed, looks=False).run())
 
 
 def table(found: list[Comparison]) -> str:

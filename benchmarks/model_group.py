@@ -7,7 +7,6 @@ from typing import Final, Literal
 
 from inplace.agent.announce.herd import RATE_PER_S, WINDOW_S, Herd
 from inplace.agent.announce.retry_budget import RetryBudget
-from inplace.agent.announce.start_window import DEFAULT, StartWindow
 
 Mode = Literal["sidecar", "guarded", "supervisor", "upstream"]
 SIDECARS: Final[tuple[Mode, ...]] = ("sidecar", "guarded")  # their agents start alike
@@ -35,7 +34,6 @@ class ModelledRestart:
         bound_s: no order of the same work on the same cores can be faster, see `Restarting.bound_s`.
         rejected: answers 429.
         phases: moments by name.
-        windows: what each Pod learned for its next restart.
     """
 
     total_s: float
@@ -43,7 +41,6 @@ class ModelledRestart:
     bound_s: float
     rejected: int
     phases: dict[str, float]
-    windows: tuple[StartWindow, ...] = ()
 
 
 @dataclass(slots=True)
@@ -56,7 +53,6 @@ class Pod:
         agent_s: from there to its first request.
         made_s: from its next agent's first moment to its worker's container, where that does not wait for the lift.
         up_s: from its lift to its worker's process.
-        window: what its starts before have taught.
     """
 
     down_s: float
@@ -65,9 +61,7 @@ class Pod:
     herd: Herd
     budget: RetryBudget
     left: int
-    window: StartWindow = DEFAULT
     tries: int = 0
-    slow: bool = False
     begun_s: float = 0.0
     made_s: float = 0.0
     has_container_s: float = 0.0

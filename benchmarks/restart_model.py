@@ -16,10 +16,9 @@ from typing import Final
 from benchmarks.model_bound import Least, emptied_s
 from benchmarks.model_group import NO_SLOTS, SIDECARS, Mode, ModelledRestart, Pod, Slots
 from benchmarks.model_server import Agenda, Cores, Server, servers_of
-from inplace.agent.announce.herd import Herd
+from inplace.agent.announce.herd import Herd, is_late
 from inplace.agent.announce.report_delay import report_delay_s
 from inplace.agent.announce.retry_budget import RetryBudget
-from inplace.agent.announce.start_window import DEFAULT, StartWindow, is_slow, learned
 from inplace.common.kube.errors import Throttled
 from inplace.common.kube.watch import Busy
 from inplace.simulator.profile import Profile
@@ -39,9 +38,8 @@ class Restarting:
         apf: deploy/apf is applied, and agents use no slots.
         mode: ours, or upstream's sidecar with its controller. In mode guarded the dead worker's agent tells, guards end
             their workers before kubelet looks, and workers' containers are made while agents announce.
-        windows: of the sidecars' last starts; () when they never restarted before. None: sidecars learn nothing, and
-            their slots count from each process's start.
-        looks: a sidecar without a window looks at its first answers before it asks on.
+        looks: sidecars ask at once, and look at their first answers before they ask on; False: they wait for their
+            slots.
     """
 
     profile: Profile
@@ -50,7 +48,6 @@ class Restarting:
     apf: bool = False
     slots: Slots = field(default_factory=Slots)
     seed: int = 1
-    windows: tuple[StartWindow, ...] | None = ()
     looks: bool = True
     agenda: Agenda = field(default_factory=Agenda)
     group: list[Pod] = field(default_factory=list)
@@ -77,11 +74,7 @@ class Restarting:
         self._die()
         self.agenda.run()
         rejected = sum(server.rejected for server in self.servers)
-        windows = tuple(
-            learned(pod.window, rejected=pod.tries > 0, slow=pod.slow, calm=index > 0, least=pod.herd.least_level)
-            for index, pod in enumerate(self.group)
-        )
-        return ModelledRestart(self._last_s, self.kubelet_s(), self.bound_s(), rejected, self.phases, windows)
+        return ModelledRestart(self._last_s, self.kubelet_s(), self.bound_s(), rejected, self.phases)
 
     # What the draws say without any contention.
 
@@ -151,8 +144,7 @@ class Restarting:
             if index == 0:
                 self.phases["seen"] = report_delay_s(self.pods, rng.random()) if is_guarded else relist_s
         budget = RetryBudget(rng, herd.spread_s)
-        window = self.windows[index] if self.windows else DEFAULT
-        return Pod(down_s, agent_s, up_s, herd, budget, self._requests, window, made_s=made_s)
+        return Pod(down_s, agent_s, up_s, herd, budget, self._requests, made_s=made_s)
 
     def _draw(self, name: str) -> float:
         return self.profile.delays[name].draw(self._rng)
@@ -221,18 +213,11 @@ class Restarting:
     def _agent_starts(self, now_s: float, index: int) -> None:
         pod = self.group[index]
         pod.begun_s = now_s
-        slot_s = self._slot_s(now_s, index, pod.window.share)
+        slot_s = 0.0 if self.looks else pod.herd.start_slot_s
         if self.mode == "supervisor":  # the slot counts from the view, and the tree's end passes inside of it
             slot_s = 0.0 if index == 0 else max(0.0, pod.herd.restart_slot_s - pod.down_s)
         begin = self._shake_hands if self.mode in SIDECARS else self._ask
         self.agenda.at(now_s + max(pod.agent_s, slot_s) + self._draw("network.one_way"), begin, index)
-
-    def _slot_s(self, now_s: float, index: int, share: int) -> float:
-        """Return the seconds from now to a sidecar's slot; the first Pod had no order to count from."""
-        herd = self.group[index].herd
-        if self.windows is None or index == 0:
-            return share * herd.start_slot_s
-        return max(0.0, self.phases["deprecated"] + share * herd.ordered_slot_s - now_s)
 
     def _shake_hands(self, now_s: float, index: int) -> None:
         done_s = self.servers[index % len(self.servers)].cores.work(now_s, self._handshake_s)
@@ -241,10 +226,8 @@ class Restarting:
     def _put_off_s(self, now_s: float, waited_s: float, index: int) -> float:
         """Return when a sidecar goes on that waited so long beside the network for an answer."""
         pod = self.group[index]
-        looks = self.looks and self.windows is not None and pod.window.level == 0 and pod.herd.window_s > 0
-        if not looks or not is_slow(waited_s, 0.0):
+        if not self.looks or not is_late(waited_s, 0.0):
             return now_s
-        pod.slow = True
         return max(now_s, pod.begun_s + pod.herd.start_slot_s)
 
     def _ask(self, now_s: float, index: int) -> None:

@@ -5,13 +5,12 @@ Stratified slots: a window is cut into as many strata as the group has Pods, and
 index, so that arrivals are even and not merely random. The window is what the group needs at `rate_per_s` starts per
 second, beyond what a default API server queues anyway; it is bounded, and 0 for small groups. Above GROUP_LARGE Pods
 the bound shrinks, because a cluster of more nodes has a larger API server, and because the last Pod to come back waits
-for its slot while all others wait for it. Consequence: 1,000 Pods start over 2.8 s (360 per second), 2,000 over 1.5 s,
-5,000 over 0.75 s (6,700 per second, beside what their kubelets spread them anyway).
-That is the first start. A restart is ordered: all agents learn of it within milliseconds, so they count their slots
-from there, and kubelets' own spread is inside the window (2.8 s for 1,000 Pods becomes 3.0 s from the order). And a
-window that the server did not need is not kept: `agent.announce.start_window`.
+for its slot while all others wait for it. Consequence: 1,000 Pods start over 2.8 s (360 per second), 2,000 and more
+over 1.5 s (5,000: 3,300 per second, beside what their kubelets spread them anyway).
+Most servers need no window. So a sidecar asks at once, and goes on at its slot only when the server's first answers
+are late: whoever asks while the server is loaded waits (`agent.start.prelude`).
 On a cluster with deploy/apf the window is worth nothing: the controller's --start-window=0. docs/adr/0010-herd.md says
-why slots, why these numbers, and what agents learn.
+why slots, and why these numbers.
 
 Pure: time, environment and the Pod's identity come as arguments.
 """
@@ -28,12 +27,12 @@ GROUP_FREE: Final = 300
 GROUP_SIZE_MAX: Final = INT32_MAX
 RATE_PER_S: Final = 250  # starts, of three requests each, 9 ms of CPU in all: what a server of two cores can do
 RATE_PER_S_MAX: Final = 100_000
-# From the order to restart to the slowest kubelet's new process: its look (1 s), the end of a process, a new one.
-KUBELETS_S: Final = 1.6
 WINDOW_S: Final = 3.0  # the longest window by default
 GROUP_LARGE: Final = 1_000  # beyond it, twice the Pods have half the window, down to LEAST_SHARE of the longest
-LEAST_SHARE: Final = 0.25
+LEAST_SHARE: Final = 0.5
 WINDOW_S_MAX: Final = 300.0  # the longest that can be asked for
+LATE_S: Final = 0.010  # an idle server's TLS handshake and list take 1 to 5 ms beside the network
+ROUND_TRIPS: Final = 1.5  # of the network, which may vary by half
 # One patch over an open connection costs the server about a quarter of a start (handshake, list, patch, watch).
 PATCHES_PER_START: Final = 4
 
@@ -48,7 +47,6 @@ class Herd:
         jitter: this Pod's own place inside its stratum, in [0, 1).
         rate_per_s: starts per second that the group aims at, above 0.
         window_s_max: seconds; 0 switches slots off.
-        least_share: what a very large group keeps of `window_s_max`.
     """
 
     size: int = 1
@@ -56,41 +54,17 @@ class Herd:
     jitter: float = 0.0
     rate_per_s: float = RATE_PER_S
     window_s_max: float = WINDOW_S
-    least_share: float = LEAST_SHARE
 
     @property
     def window_s(self) -> float:
         """Return the seconds over which the group spreads its starts; 0 for a group of up to GROUP_FREE."""
-        share = max(self.least_share, min(1.0, GROUP_LARGE / self.size))
+        share = max(LEAST_SHARE, min(1.0, GROUP_LARGE / self.size))
         return min(self.window_s_max * share, self._needed_s)
 
     @property
     def start_slot_s(self) -> float:
         """Return the seconds from this process's start to its first request, in [0, window_s)."""
         return slot_s(self.index, self.size, self.window_s, self.jitter)
-
-    @property
-    def ordered_window_s(self) -> float:
-        """Return the seconds from the order to restart to the group's last start; 0 for a group of up to GROUP_FREE.
-
-        It holds what kubelets spread, which a window from each process's start comes after. Those two together are
-        longer than a group needs.
-        """
-        return max(self.window_s, min(WINDOW_S, self.window_s + KUBELETS_S)) if self.window_s > 0 else 0.0
-
-    @property
-    def ordered_slot_s(self) -> float:
-        """Return the seconds from the order to restart to this Pod's first request, in [0, ordered_window_s)."""
-        return slot_s(self.index, self.size, self.ordered_window_s, self.jitter)
-
-    @property
-    def least_level(self) -> int:
-        """Return the least level that `agent.announce.start_window` may come down to.
-
-        From 4,000 Pods on it is the default window: no window is no faster there, because kubelets spread restarts over
-        nearly as long, but on a server that turned slow it costs 429s.
-        """
-        return 1 if self.size * self.least_share >= GROUP_LARGE else 0
 
     @property
     def restart_slot_s(self) -> float:
@@ -117,3 +91,8 @@ class Herd:
 def slot_s(index: int, size: int, window_s: float, jitter: float) -> float:
     """Return where in [0, window_s) Pod `index` of `size` stands: stratum `index`, and inside it at `jitter`."""
     return (index % size + jitter) * window_s / size
+
+
+def is_late(waited_s: float, round_trip_s: float) -> bool:
+    """Say whether an answer for which the agent waited so long came late, on a network with this round trip."""
+    return waited_s > LATE_S + ROUND_TRIPS * round_trip_s

@@ -77,7 +77,6 @@ class AgentMetrics:
         self.synced = synced
         self.deprecated = deprecated
         self.lifted = lifted
-        self.rejected = 0
         self.standby_rss_bytes = 0
         self.ranks_work_s: dict[str, float] = {}
         self.heard_s = heard_s
@@ -92,8 +91,6 @@ class AgentMetrics:
     def wait(self, verb: str, cause: str, seconds: float, *, throttled: bool) -> None:
         """Count a failure that is followed by a wait of so many seconds; `throttled`: the answer was 429."""
         self.retries[verb, cause] += 1
-        if cause == "busy" and not self.lifted:
-            self.rejected += 1
         if throttled:
             self.throttled += 1
             self.throttled_wait_s += seconds

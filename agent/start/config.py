@@ -55,8 +55,8 @@ class AgentConfig:
         prefer_table: ask for Table rows first. Off under upstream's names: upstream's CRD lacks the columns,
             and finding that out would cost each start a third request. Off for a first Pod whose worker saves.
         herd: this Pod's place in its group.
-        start_slot_s: seconds from the process's start to its first request; 0 for small groups, see
-            `agent.announce.herd`.
+        start_slot_s: seconds from the process's start to its first request; 0 for small groups, and after a head
+            start that was in time, see `agent.announce.herd`.
         restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
         spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
         link_file: where the agent serves the guards of the worker's containers; "" if there are none.

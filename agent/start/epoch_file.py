@@ -80,16 +80,16 @@ class EpochFile:
 
     def remember(self, epoch: int) -> str | None:
         """Keep the epoch that is about to be announced."""
-        return write_file(self._path, str(epoch))
+        return _write_file(self._path, str(epoch))
 
     def remember_run(self, epoch: int) -> str | None:
         """Keep the epoch in which the worker is about to run."""
-        return write_file(self._path_of_run, str(epoch))
+        return _write_file(self._path_of_run, str(epoch))
 
     def remember_failures(self, failures: Failures) -> str | None:
         """Keep how the worker failed."""
         step = "-" if failures.best_step is None else str(failures.best_step)
-        return write_file(self._path_of_failures, f"{min(failures.count, FAILURES_MAX)} {step}")
+        return _write_file(self._path_of_failures, f"{min(failures.count, FAILURES_MAX)} {step}")
 
     def recall_failures(self) -> tuple[Failures, str | None]:
         """Return (how the worker failed, what is wrong with the file); no failure when there is no file."""
@@ -110,7 +110,7 @@ class EpochFile:
         return _read(self._path_of_run)
 
 
-def write_file(path: str, text: str) -> str | None:
+def _write_file(path: str, text: str) -> str | None:
     """Replace a file's content in one step, so that a crash leaves the old or the new text; return what went wrong."""
     try:
         write_shared(path, text.encode("ascii"))

@@ -5,16 +5,15 @@ The prelude decides nothing. It sends the requests that the agent will send, tak
 machine (`common.protocol.agent.step`), and stores the epoch BEFORE it announces it. The prelude hands its requests and
 their answers to the transport. The agent then sends the same requests, and the transport replays the answers. Anything
 unexpected (a refusal, a view that is not fresh, a bypass, garbage) ends the head start, and the agent goes on without
-it. So does a late answer in a large group that starts without a window: the agent goes on at its slot, with the
-connection and the list that are there (`agent.announce.herd_start`).
+it. So does a late answer in a large group: the agent goes on at its slot, with the connection and the list that are
+there (`agent.announce.herd`).
 
 Each import happens while the server works on a request.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-
+from inplace.agent.announce.herd import is_late
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import EpochMemory
@@ -26,8 +25,6 @@ from inplace.common.kube.http.request import Response, TransportError
 if TYPE_CHECKING:
     import ssl
 
-    from inplace.agent.announce.herd_start import HerdStart
-
 HEAD_START_S_MAX: Final = 1.0  # a healthy server takes 10 ms; beyond this the agent waits, and answers probes meanwhile
 
 
@@ -37,37 +34,37 @@ def head_start(
     context: ssl.SSLContext | None,
     memory: EpochMemory,
     phases: RestartPhases,
-    start: HerdStart | None = None,
-) -> EarlyConnection | None:
-    """List, and announce if the machine wants to; None if the head start failed. A small group has no `start`."""
-    if config.start_slot_s > 0 or not is_address(credentials.host):
-        return None
+) -> tuple[EarlyConnection | None, bool]:
+    """List, and announce if the machine wants to.
+
+    Returns:
+        The connection, None if the head start failed; and whether the agent goes on at its slot, because an answer was
+        late.
+    """
+    if not is_address(credentials.host):
+        return None, False
     ahead = EarlyConnection(credentials, context, within_s=HEAD_START_S_MAX)
-    with suppress(TransportError):  # a request that was not sent: the agent finds out why, with its own patience
-        if _connects_late(ahead, start):
-            return ahead
-        _list_and_announce(ahead, config, memory, phases, start)
-    if ahead.in_flight is None and not ahead.outcomes:
-        ahead.close()
-        return None
-    return ahead
-
-
-def _connects_late(ahead: EarlyConnection, start: HerdStart | None) -> bool:
-    """Connect; say whether that puts the start off. A handshake that fails late does so too."""
-    ahead.connect()
-    import inplace.agent.announce.jobset_requests  # noqa: F401 - in the shadow of the handshake
-
+    late = False
     try:
+        ahead.connect()
+        import inplace.agent.announce.jobset_requests  # noqa: F401 - in the shadow of the handshake
+
         ahead.establish()
-    finally:
-        is_late = start is not None and start.put_off(ahead.waited_s, ahead.round_trip_s)
-    return is_late
+        late = _is_late(ahead, config, 0.0) or _list_and_announce(ahead, config, memory, phases)
+    except TransportError:  # a request that was not sent: the agent finds out why, with its own patience
+        if ahead.in_flight is None and not ahead.outcomes:
+            ahead.close()
+            return None, False
+    return ahead, late
 
 
-def _list_and_announce(
-    ahead: EarlyConnection, config: AgentConfig, memory: EpochMemory, phases: RestartPhases, start: HerdStart | None
-) -> None:
+def _is_late(ahead: EarlyConnection, config: AgentConfig, before_s: float) -> bool:
+    """Say whether what was waited for since then puts the start off; nothing does in a group without slots."""
+    return config.start_slot_s > 0 and is_late(ahead.waited_s - before_s, ahead.round_trip_s)
+
+
+def _list_and_announce(ahead: EarlyConnection, config: AgentConfig, memory: EpochMemory, phases: RestartPhases) -> bool:
+    """List, and announce unless the list is late; say whether it is."""
     from inplace.agent.announce.jobset_requests import announcement_request, begins_consistent, list_request
 
     ahead.send(list_request(config, as_table=config.prefer_table, consistent=begins_consistent(config)))
@@ -78,12 +75,13 @@ def _list_and_announce(
     phases.recall()
     before_s = ahead.waited_s
     response = ahead.answer()
-    if start is not None and start.put_off(ahead.waited_s - before_s, ahead.round_trip_s):
-        return
+    if _is_late(ahead, config, before_s):
+        return True
     epoch = _epoch_to_announce(config, response) if response is not None else None
     if epoch is not None and ahead.link.is_reusable:
         memory.remember(epoch)  # the agent keeps it again, and says so when that fails
         ahead.send(announcement_request(config, epoch, phases.announcing(epoch)))
+    return False
 
 
 def _epoch_to_announce(config: AgentConfig, response: Response) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping
 
-from inplace.agent.report.phases import boot_s, process_started_s
 from inplace.agent.start.config import ConfigError
 from inplace.agent.start.listener import listen
 from inplace.agent.start.prelude import head_start
@@ -21,7 +20,6 @@ from inplace.common.wire.names import DEPTH_CONTAINERS, DEPTH_PROCESS
 
 if TYPE_CHECKING:
     from inplace.agent.agent import Agent
-    from inplace.agent.announce.herd_start import HerdStart
     from inplace.agent.deps import AgentDeps
     from inplace.agent.link.server import GuardServer
     from inplace.agent.start.config import AgentConfig
@@ -53,25 +51,23 @@ def _start(shell: Shell) -> int:
         raise ConfigError((f"SAVE_WITHIN_S: {UNASKED}",))
     if shell.config.fence_after_s and shell.config.restart_depth == DEPTH_CONTAINERS:
         raise ConfigError((UNFENCED,))
-    shell, start = _with_slot(begin(shell))
+    shell = begin(shell)
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) as listener:
         gc.disable()  # what is imported stays; looking for garbage in it is for nothing
-        ahead = None  # a guard's word comes first where one checks
+        ahead, late = None, False  # a guard's word comes first where one checks
         if not config.checks_awaited:
-            ahead = head_start(config, shell.credentials, shell.context, shell.memory, shell.phases, start)
+            ahead, late = head_start(config, shell.credentials, shell.context, shell.memory, shell.phases)
         from inplace.agent.loop import run_loop
 
-        if start is not None and start.slot_s > config.start_slot_s:
-            shell.log.info("start_put_off", slot_s=round(start.slot_s, 3), why="the server's first answers came late")
-            shell = replace(shell, config=replace(config, start_slot_s=start.slot_s))
+        if late:
+            slot_s = round(config.start_slot_s, 3)
+            shell.log.info("start_put_off", slot_s=slot_s, why="the server's first answers came late")
+        elif ahead is not None:  # in time: this start waits for no slot
+            shell = replace(shell, config=replace(config, start_slot_s=0.0))
         gc.freeze()
         gc.enable()
-        code = run_loop(shell, _make, listener=listener, ahead=ahead, unwatched=unwatched)
-    if start is not None:
-        ordered = code == config.restart_exit_code and config.restart_depth == DEPTH_CONTAINERS
-        _leave(shell, start, ordered=ordered)
-    return code
+        return run_loop(shell, _make, listener=listener, ahead=ahead, unwatched=unwatched)
 
 
 def _make(config: AgentConfig, deps: AgentDeps) -> Agent:
@@ -99,27 +95,3 @@ def agent_of(config: AgentConfig, deps: AgentDeps, server: GuardServer) -> Agent
         guards=config.guards_awaited,
     )
     return Agent(config, deps, worker=worker)
-
-
-def _with_slot(shell: Shell) -> tuple[Shell, HerdStart | None]:
-    """Return the shell with the slot that the last starts of this Pod taught, and this start; none in a small group."""
-    config, log = shell.config, shell.log
-    if config.herd.window_s <= 0:
-        return shell, None
-    from inplace.agent.announce.herd_start import HerdStart  # with what it imports; a small group needs neither
-
-    path = f"{config.epoch_file}.window" if config.epoch_file else ""
-    start = HerdStart(config.herd, process_started_s(boot_s()), path)
-    problem = start.recall()
-    if problem is not None:
-        log.warning("start_window_not_recalled", message=problem, then="the default window")
-    return replace(shell, config=replace(config, start_slot_s=start.slot_s)), start
-
-
-def _leave(shell: Shell, start: HerdStart, *, ordered: bool) -> None:
-    """Keep what this start teaches."""
-    metrics = shell.metrics
-    announced = metrics.requests["patch", "ok"] > 0
-    problem = start.leave(boot_s(), announced=announced, rejected=metrics.rejected > 0, ordered=ordered)
-    if problem is not None:
-        shell.log.warning("start_window_not_kept", message=problem, then="the next start keeps the window of this one")

@@ -199,7 +199,7 @@ class Rig:
         )
         ahead = None
         if with_head_start:  # in a thread, because the server runs in this one
-            ahead = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)
+            ahead, _ = await asyncio.to_thread(head_start, self.config, credentials, context, self.memory, phases)
         transport = Http1Transport(credentials, clock=self.clock, context=context, ahead=ahead)
         deps = AgentDeps(
             transport=transport,

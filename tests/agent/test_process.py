@@ -208,27 +208,61 @@ async def listening(port: int) -> None:
 
 
 async def test_an_agent_sends_nothing_before_its_slot(tmp_path: Path) -> None:
-    """The first request leaves at the slot's time, counted from the start of the process."""
+    """Without a head start the first request leaves at the slot's time, counted from the start of the process."""
     # Pod 150 of 302, one start per second: a window of 2 s, a slot of about one.
     place = {"GROUP_SIZE": "302", "GROUP_OFFSET": "100", "JOB_COMPLETION_INDEX": "50", "START_RATE_PER_S": "1"}
     config = AgentConfig.from_env({"NAMESPACE": "ns", "POD_NAME": "train-w-0-0", "JOBSET_NAME": "train"} | place)
     assert 0.99 < config.start_slot_s < 1.0
     async with ScriptedServer(watches=[(jobset(0), until_patched(), silence)]) as server:
+        env = environment(tmp_path, server, **place)
+        settings = Path(env["KUBECONFIG"])
+        settings.write_text(settings.read_text().replace("127.0.0.1", "localhost"))  # a name gets no head start
         began_s = boot_s()
-        async with process(environment(tmp_path, server, **place)):
+        async with process(env):
             await server.until(lambda: bool(server.received))
             assert boot_s() - began_s > config.start_slot_s - 0.02  # /proc shows process starts to 10 ms
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.1])
+async def test_an_agent_waits_for_its_slot_after_a_late_answer_only(tmp_path: Path, late_s: float) -> None:
+    """It asks at once; after a late list the announcement leaves at the slot, and that is logged."""
+    # Pod 300 of 303, one start per second: a window of 3 s.
+    place = {"GROUP_SIZE": "303", "GROUP_OFFSET": "200", "JOB_COMPLETION_INDEX": "100", "START_RATE_PER_S": "1"}
+    slot_s = 300 * 3 / 303
+
+    async def lists(exchange: Exchange) -> None:
+        await asyncio.sleep(late_s)
+        await jobset(0)(exchange)
+
+    async with ScriptedServer(lists=[lists], watches=[SYNC_THEN_RESTART]) as server:
+        began_s = boot_s()
+        async with process(environment(tmp_path, server, **place)) as child:
+            await server.until(lambda: bool(server.received))
+            assert boot_s() - began_s < slot_s
+            await server.until(lambda: len(server.received) > 1)
+            waited_s = boot_s() - began_s
+            _, lines = await finished(child)
+    assert [request.method for request in server.received] == ["GET", "PATCH", "GET"]
+    assert server.connections == 1
+    was_put_off = "start_put_off" in [line["event"] for line in lines]
+    assert was_put_off or not late_s  # on a busy machine any answer may be late
+    assert (waited_s >= slot_s - 0.02) == was_put_off
 
 
 async def test_an_agent_that_waits_for_its_slot_can_be_observed(tmp_path: Path) -> None:
     """An agent that waits for a late slot serves its metrics meanwhile."""
     place = {"GROUP_SIZE": "341", "GROUP_OFFSET": "300", "JOB_COMPLETION_INDEX": "40", "START_RATE_PER_S": "1"}
-    async with ScriptedServer() as server:
+
+    async def late(exchange: Exchange) -> None:
+        await asyncio.sleep(0.1)
+        await jobset(0)(exchange)
+
+    async with ScriptedServer(lists=[late]) as server:
         env = environment(tmp_path, server, START_WINDOW_S="60", **place)
         async with process(env):
             await listening(int(env["BARRIER_PORT"]))
             await scrapable(int(env["BARRIER_PORT"]))
-            assert server.received == []
+            assert [request.method for request in server.received] == ["GET"]
 
 
 async def scrapable(port: int) -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.announce.herd import Herd
-from inplace.agent.announce.herd_start import HerdStart
 from inplace.agent.report.log import LazyLog
 from inplace.agent.report.phases import PhaseFile
 from inplace.agent.shared_file import read_shared, write_shared
@@ -53,7 +51,7 @@ if os.geteuid() == 0:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_but_an_own_file_is_read(tmp_path: Path, kind: str) -> None:
     """At once, and with words; each of the agent's files."""
-    for name in ("epoch", "epoch.ran", "epoch.phases", "epoch.window"):
+    for name in ("epoch", "epoch.ran", "epoch.phases"):
         folder = tmp_path / name
         folder.mkdir()
         plant(kind, folder / name)
@@ -61,8 +59,6 @@ def test_nothing_but_an_own_file_is_read(tmp_path: Path, kind: str) -> None:
     assert "cannot read" in str(EpochFile(str(tmp_path / "epoch" / "epoch")).recall()[1])
     assert EpochFile(str(tmp_path / "epoch.ran" / "epoch")).recall_run()[0] is None
     assert PhaseFile(str(tmp_path / "epoch.phases" / "epoch.phases")).recall() == ({}, "", None, None)
-    start = HerdStart(Herd(5000, 1), 0.0, str(tmp_path / "epoch.window" / "epoch.window"))
-    assert start.recall() is not None
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "folder"])

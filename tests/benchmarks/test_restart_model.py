@@ -71,10 +71,18 @@ def test_the_agents_constants_keep_the_promise_where_it_is_tightest() -> None:
     """1,000 agents that begin together on two cores are rejected 0.2 times each at most; without slots, many more."""
     for seed in (1, 2):
         tightest, pods = read_profile("lab-herd"), 1_000
-        with_slots = Restarting(tightest, pods, seed=seed, windows=None).run()
+        with_slots = Restarting(tightest, pods, seed=seed, looks=False).run()
         assert with_slots.rejected / pods <= REJECTED_MAX
-        without = Restarting(tightest, pods, slots=NO_SLOTS, seed=seed, windows=None).run()
+        without = Restarting(tightest, pods, slots=NO_SLOTS, seed=seed, looks=False).run()
         assert without.rejected / pods > 2 * REJECTED_MAX
+
+
+def test_a_look_is_a_slot_where_one_is_needed() -> None:
+    """1,000 sidecars beat upstream's on a large server; on four cores few are rejected, and many without slots."""
+    pods, small = 1_000, read_profile("small")
+    assert Restarting(BIG, pods).run().total_s < 0.8 * Restarting(BIG, pods, "upstream").run().total_s
+    assert Restarting(small, pods).run().rejected / pods <= REJECTED_MAX
+    assert Restarting(small, pods, slots=NO_SLOTS).run().rejected / pods > 1.5 * REJECTED_MAX
 
 
 def test_a_slow_controller_shows() -> None:

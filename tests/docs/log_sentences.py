@@ -163,14 +163,8 @@ SENTENCES: Final = {
     "standby_released": "the process that waited is the worker of this epoch",
     "standby_unavailable": "`--standby` has no effect, and why",
     "start_put_off": (
-        "a large group's Pod starts without a window, and the server's first answers came late: it goes on at its"
-        " slot ([ADR 10](adr/0010-herd.md))"
-    ),
-    "start_window_not_kept": (
-        "EPOCH_FILE.window cannot be written or read; the window stays as it was, or is the default one"
-    ),
-    "start_window_not_recalled": (
-        "EPOCH_FILE.window cannot be written or read; the window stays as it was, or is the default one"
+        "the server's first answers came late, and the agent of a large group goes on at its slot"
+        " ([ADR 10](adr/0010-herd.md))"
     ),
     "table_columns_missing": "the CRD lacks our columns; the agent reads whole objects from now on",
     "watch_denied": "a right for a list or watch is missing; it is tried again slowly",

@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 import trustme
 
+from inplace.agent.announce.herd import LATE_S, Herd
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
+from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import EpochFile, NoMemory
 from inplace.agent.start.prelude import HEAD_START_S_MAX, head_start
+from inplace.common.bare.record import replace
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.early_connection import EarlyConnection
 from tests.agent.process import server_tls
@@ -183,9 +186,9 @@ async def test_the_head_start_changes_nothing_but_the_time(name: str) -> None:
         assert len([request for request in with_it["requests"] if request[0] == "PATCH"]) <= 1
 
 
-def start_ahead(to: Credentials) -> EarlyConnection | None:
+def start_ahead(to: Credentials, config: AgentConfig = CONFIG) -> tuple[EarlyConnection | None, bool]:
     """Run the head start alone."""
-    return head_start(CONFIG, to, to.ssl_context(), NoMemory(), RestartPhases(AgentMetrics(), now_s=monotonic))
+    return head_start(config, to, to.ssl_context(), NoMemory(), RestartPhases(AgentMetrics(), now_s=monotonic))
 
 
 async def test_the_announcement_leaves_before_anything_of_the_agent_runs() -> None:
@@ -197,7 +200,7 @@ async def test_the_announcement_leaves_before_anything_of_the_agent_runs() -> No
         await accept_patch(exchange)
 
     async with ScriptedServer(lists=[jobset(0)], answer=answer) as server:
-        ahead = await asyncio.to_thread(start_ahead, Credentials("127.0.0.1", server.port, tls=False))
+        ahead, _ = await asyncio.to_thread(start_ahead, Credentials("127.0.0.1", server.port, tls=False))
         await server.until(lambda: len(server.received) == 2)
         assert [request.method for request in server.received] == ["GET", "PATCH"]
         assert ahead is not None
@@ -241,23 +244,33 @@ async def test_a_server_that_never_speaks_tls_holds_nobody() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         to = Credentials("127.0.0.1", silent.getsockname()[1])
         began_s = asyncio.get_running_loop().time()
-        assert await asyncio.to_thread(start_ahead, to) is None
+        assert await asyncio.to_thread(start_ahead, to) == (None, False)
         assert asyncio.get_running_loop().time() - began_s < HEAD_START_S_MAX + 1
 
 
-@pytest.mark.parametrize("changed", [{"start_slot_s": 1.0}])
-async def test_a_start_that_has_to_wait_gets_no_head_start(changed: dict[str, Any]) -> None:
-    """An agent that waits for its slot opens no connection before it: slots spread connections too."""
-    rig = Rig()
-    async with ScriptedServer(lists=[jobset(0)], watches=[SYNC_THEN_RESTART]) as server:
-        assert await rig.run(server, with_head_start=True, **changed) == 88
-    assert len(rig.clock.slept_s) == 1
+@pytest.mark.parametrize(("herd", "is_put_off"), [(Herd(), False), (Herd(1_000, 500), True)])
+async def test_a_large_group_keeps_a_late_list_and_puts_the_announcement_off(herd: Herd, is_put_off: bool) -> None:
+    """The head start ends with the list's answer and its connection; a group without slots announces all the same."""
+
+    async def late(exchange: Exchange) -> None:
+        await asyncio.sleep(10 * LATE_S)
+        await jobset(0)(exchange)
+
+    config = replace(CONFIG, herd=herd, start_slot_s=herd.start_slot_s)
+    async with ScriptedServer(lists=[late]) as server:
+        to = Credentials("127.0.0.1", server.port, tls=False)
+        ahead, was_late = await asyncio.to_thread(start_ahead, to, config)
+        assert ahead is not None
+        assert was_late is is_put_off
+        assert [request.method for request, _ in ahead.outcomes] == ["GET"]
+        assert (ahead.in_flight is None) is is_put_off
+        ahead.close()
 
 
 async def test_a_name_gets_no_head_start() -> None:
     """A server given by host name gets no prelude: a look-up cannot be bounded without a thread."""
     to = Credentials("localhost", 1, tls=False)
-    assert start_ahead(to) is None
+    assert start_ahead(to) == (None, False)
 
 
 async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
@@ -265,7 +278,7 @@ async def test_a_wrong_certificate_gets_neither_request_nor_token() -> None:
     ours, theirs = trustme.CA(), trustme.CA()
     async with ScriptedServer(lists=[jobset(0)], tls=server_tls(theirs)) as server:
         to = Credentials("127.0.0.1", server.port, ca_pem=ours.cert_pem.bytes().decode(), token="secret")
-        assert await asyncio.to_thread(start_ahead, to) is None
+        assert await asyncio.to_thread(start_ahead, to) == (None, False)
     assert server.received == []
 
 
