@@ -21,6 +21,8 @@ from inplace.common.protocol.int32 import INT32_MAX
 FAILURES_MAX: Final = 1_000_000  # more are counted no further
 _STEP_MAX: Final = 10**12 - 1  # as common.wire.progress has it
 _TEXT_BYTES_MAX: Final = 64
+_RUN: Final = ".ran"
+_FAILURES: Final = ".failures"
 
 
 @record
@@ -52,90 +54,74 @@ class EpochMemory(Protocol):
         """Return how this Pod's workers failed before this process, and what is wrong with the memory."""
 
 
-class NoMemory:
-    """Keeps nothing: PREVIOUS_EPOCH has to do."""
-
-    def remember(self, epoch: int) -> str | None:  # noqa: ARG002 - the interface's
-        """Do nothing."""
-        return None
-
-    remember_run = remember
-
-    def remember_failures(self, failures: Failures) -> str | None:  # noqa: ARG002
-        """Do nothing."""
-        return None
-
-    def recall_failures(self) -> tuple[Failures, str | None]:
-        """Return that none failed."""
-        return Failures(), None
-
-
 class EpochFile:
-    """Small files: two hold one decimal epoch each, one holds two decimal numbers."""
+    """Small files beside `path`: two hold one decimal epoch each, one holds two decimal numbers.
 
-    def __init__(self, path: str) -> None:
+    Without a path nothing is kept: PREVIOUS_EPOCH has to do.
+    """
+
+    def __init__(self, path: str = "") -> None:
         self._path = path
-        self._path_of_run = f"{path}.ran"
-        self._path_of_failures = f"{path}.failures"
 
     def remember(self, epoch: int) -> str | None:
         """Keep the epoch that is about to be announced."""
-        return _write_file(self._path, str(epoch))
+        return self._keep("", str(epoch))
 
     def remember_run(self, epoch: int) -> str | None:
         """Keep the epoch in which the worker is about to run."""
-        return _write_file(self._path_of_run, str(epoch))
+        return self._keep(_RUN, str(epoch))
 
     def remember_failures(self, failures: Failures) -> str | None:
         """Keep how the worker failed."""
         step = "-" if failures.best_step is None else str(failures.best_step)
-        return _write_file(self._path_of_failures, f"{min(failures.count, FAILURES_MAX)} {step}")
+        return self._keep(_FAILURES, f"{min(failures.count, FAILURES_MAX)} {step}")
 
     def recall_failures(self) -> tuple[Failures, str | None]:
         """Return (how the worker failed, what is wrong with the file); no failure when there is no file."""
-        text, problem = _text(self._path_of_failures)
+        text, problem = self._text(_FAILURES)
         if text is None:
             return Failures(), problem
         count, _, step = text.partition(" ")
         if _is_number(count, FAILURES_MAX) and (step == "-" or _is_number(step, _STEP_MAX)):
             return Failures(int(count), None if step == "-" else int(step)), None
-        return Failures(), f"EPOCH_FILE: {self._path_of_failures}: expected failures and a step, saw {text[:40]!r}"
+        return Failures(), f"EPOCH_FILE: {self._path}{_FAILURES}: expected failures and a step, saw {text[:40]!r}"
 
     def recall(self) -> tuple[int | None, str | None]:
         """Return (announced epoch, what is wrong with the file); (None, None) when there is no file yet."""
-        return _read(self._path)
+        return self._epoch("")
 
     def recall_run(self) -> tuple[int | None, str | None]:
         """Return (epoch in which the worker ran, what is wrong with the file); (None, None) when it never ran."""
-        return _read(self._path_of_run)
+        return self._epoch(_RUN)
 
+    def _keep(self, suffix: str, text: str) -> str | None:
+        """Replace a file's content in one step, so that a crash leaves the old or the new text."""
+        if not self._path:
+            return None
+        path = f"{self._path}{suffix}"
+        try:
+            write_shared(path, text.encode("ascii"))
+        except OSError as error:
+            return f"EPOCH_FILE: cannot write {path}: {error.strerror}"
+        return None
 
-def _write_file(path: str, text: str) -> str | None:
-    """Replace a file's content in one step, so that a crash leaves the old or the new text; return what went wrong."""
-    try:
-        write_shared(path, text.encode("ascii"))
-    except OSError as error:
-        return f"EPOCH_FILE: cannot write {path}: {error.strerror}"
-    return None
+    def _epoch(self, suffix: str) -> tuple[int | None, str | None]:
+        text, problem = self._text(suffix)
+        if text is None:
+            return None, problem
+        if _is_number(text, INT32_MAX) and int(text) >= 1:
+            return int(text), None
+        return None, f"EPOCH_FILE: {self._path}{suffix}: expected an integer from 1 to {INT32_MAX}, saw {text[:40]!r}"
 
-
-def _read(path: str) -> tuple[int | None, str | None]:
-    text, problem = _text(path)
-    if text is None:
-        return None, problem
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= INT32_MAX:
-        return int(text), None
-    return None, f"EPOCH_FILE: {path}: expected an integer from 1 to {INT32_MAX}, saw {text[:40]!r}"
-
-
-def _text(path: str) -> tuple[str | None, str | None]:
-    """Return (a file's text, what is wrong with the file); (None, None) when there is no file yet."""
-    try:
-        return read_shared(path, _TEXT_BYTES_MAX).decode("ascii", "replace"), None
-    except FileNotFoundError:
-        return None, None
-    except OSError as error:
-        return None, f"EPOCH_FILE: cannot read {path}: {error.strerror}"
+    def _text(self, suffix: str) -> tuple[str | None, str | None]:
+        """Return (a file's text, what is wrong with the file); (None, None) when there is no file yet."""
+        path = f"{self._path}{suffix}"
+        try:
+            return read_shared(path, _TEXT_BYTES_MAX).decode("ascii", "replace") if self._path else None, None
+        except FileNotFoundError:
+            return None, None
+        except OSError as error:
+            return None, f"EPOCH_FILE: cannot read {path}: {error.strerror}"
 
 
 def _is_number(text: str, most: int) -> bool:

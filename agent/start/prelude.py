@@ -16,7 +16,7 @@ from __future__ import annotations
 from inplace.agent.announce.herd import is_late
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import EpochMemory
+from inplace.agent.start.epoch_file import EpochFile
 from inplace.common.bare.typed import TYPE_CHECKING, Final
 from inplace.common.kube.http.credentials import Credentials, is_address
 from inplace.common.kube.http.early_connection import EarlyConnection
@@ -32,7 +32,7 @@ def head_start(
     config: AgentConfig,
     credentials: Credentials,
     context: ssl.SSLContext | None,
-    memory: EpochMemory,
+    memory: EpochFile,
     phases: RestartPhases,
 ) -> tuple[EarlyConnection | None, bool]:
     """List, and announce if the machine wants to.
@@ -63,7 +63,7 @@ def _is_late(ahead: EarlyConnection, config: AgentConfig, before_s: float) -> bo
     return config.start_slot_s > 0 and is_late(ahead.waited_s - before_s, ahead.round_trip_s)
 
 
-def _list_and_announce(ahead: EarlyConnection, config: AgentConfig, memory: EpochMemory, phases: RestartPhases) -> bool:
+def _list_and_announce(ahead: EarlyConnection, config: AgentConfig, memory: EpochFile, phases: RestartPhases) -> bool:
     """List, and announce unless the list is late; say whether it is."""
     from inplace.agent.announce.jobset_requests import announcement_request, begins_consistent, list_request
 

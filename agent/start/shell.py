@@ -16,7 +16,7 @@ from inplace.agent.report.log import LazyLog
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import PhaseFile, RestartPhases, boot_s, process_started_s
 from inplace.agent.start.config import AgentConfig, ConfigError
-from inplace.agent.start.epoch_file import EpochFile, EpochMemory, NoMemory
+from inplace.agent.start.epoch_file import EpochFile
 from inplace.agent.start.exit_code import ExitCode, StartError
 from inplace.agent.version import VERSION
 from inplace.common.bare.record import record, replace
@@ -52,7 +52,7 @@ class Shell:
     credentials: Credentials
     context: ssl.SSLContext | None
     log: LazyLog
-    memory: EpochMemory
+    memory: EpochFile
     metrics: AgentMetrics
     phases: RestartPhases
     signals: list[int]
@@ -67,7 +67,7 @@ def run_shell(env: Mapping[str, str], start: Callable[[Shell], int]) -> int:
             log = LazyLog(config.log_format, config.log_level)
             for warning in config.warnings:
                 log.warning("setting_ignored", message=warning)
-            memory: EpochMemory = EpochFile(config.epoch_file) if config.epoch_file else NoMemory()
+            memory = EpochFile(config.epoch_file)
             metrics = AgentMetrics()
             phases = phases_of(config, metrics)
             return start(Shell(config, credentials, context, log, memory, metrics, phases, signals))
@@ -158,8 +158,6 @@ def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
 
     What this Pod announced it chose from the S before, and where its worker ran S was: both are certain.
     """
-    if not config.epoch_file:
-        return config
     file, known_epoch = EpochFile(config.epoch_file), config.previous_epoch
     ran, problem = _credible(*file.recall_run(), known_epoch)
     if problem is not None:

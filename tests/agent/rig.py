@@ -17,7 +17,7 @@ from inplace.agent.report.log import Log
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import EpochMemory, NoMemory
+from inplace.agent.start.epoch_file import EpochFile
 from inplace.agent.start.prelude import head_start
 from inplace.agent.start.sidecar import agent_of
 from inplace.agent.worker.command import epoch_variables
@@ -180,7 +180,7 @@ class Rig:
     barrier: NotedBarrier = field(default_factory=NotedBarrier)
     log: NotedLog = field(default_factory=NotedLog)
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
-    memory: EpochMemory = field(default_factory=NoMemory)
+    memory: EpochFile = field(default_factory=EpochFile)
 
     async def run(
         self,

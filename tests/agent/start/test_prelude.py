@@ -18,7 +18,7 @@ from inplace.agent.announce.herd import LATE_S, Herd
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import EpochFile, NoMemory
+from inplace.agent.start.epoch_file import EpochFile
 from inplace.agent.start.prelude import HEAD_START_S_MAX, head_start
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.credentials import Credentials
@@ -188,7 +188,7 @@ async def test_the_head_start_changes_nothing_but_the_time(name: str) -> None:
 
 def start_ahead(to: Credentials, config: AgentConfig = CONFIG) -> tuple[EarlyConnection | None, bool]:
     """Run the head start alone."""
-    return head_start(config, to, to.ssl_context(), NoMemory(), RestartPhases(AgentMetrics(), now_s=monotonic))
+    return head_start(config, to, to.ssl_context(), EpochFile(), RestartPhases(AgentMetrics(), now_s=monotonic))
 
 
 async def test_the_announcement_leaves_before_anything_of_the_agent_runs() -> None:
