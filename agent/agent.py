@@ -54,7 +54,7 @@ from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.announce.lease_keeper import LeaseKeeper
-    from inplace.agent.start.arguments import RunOptions
+    from inplace.agent.start.arguments import WorkerOptions
     from inplace.agent.worker.outside_signals import OutsideSignals
 
 REMINDER: Final = "reminder"  # its task's name
@@ -79,7 +79,7 @@ class Agent:
         deps: AgentDeps,
         *,
         worker: Worker,
-        options: RunOptions | None = None,
+        options: WorkerOptions | None = None,
         outside: OutsideSignals | None = None,
     ) -> None:
         self._config = config
@@ -376,7 +376,7 @@ class Agent:
         )
 
 
-def _first_state(config: AgentConfig, options: RunOptions | None, failures: int) -> PodState:
+def _first_state(config: AgentConfig, options: WorkerOptions | None, failures: int) -> PodState:
     """Return where the machine of a new process stands."""
     agent = AgentState(previous=config.previous_epoch, reached=config.reached_epoch, leased=config.fence_after_s == 0)
     code = config.restart_exit_code

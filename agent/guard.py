@@ -20,7 +20,7 @@ from _socket import AF_UNIX, SOCK_STREAM, socket
 from inplace.agent.link.address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
 from inplace.agent.progress.rank_files import ELASTIC_FILE
 from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S, Patience
-from inplace.agent.start.arguments import GuardOptions
+from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.worker.command import ELASTIC_ERROR_FILE, NOT_EXECUTABLE, epoch_variables
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.outside_signals import OutsideSignals
@@ -89,7 +89,7 @@ class Guard:
         cleaning: cleans after a worker.
     """
 
-    def __init__(self, options: GuardOptions, env: Mapping[str, str], cleaning: Cleaning) -> None:
+    def __init__(self, options: WorkerOptions, env: Mapping[str, str], cleaning: Cleaning) -> None:
         self._cleaning = cleaning
         self._options = options
         self._env = env

@@ -29,7 +29,7 @@ def main() -> int:
 
 def _follow(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
-    from inplace.agent.start.arguments import USAGE, ArgumentsError, RunOptions, parse
+    from inplace.agent.start.arguments import USAGE, ArgumentsError, parse
 
     if arguments == ["--version"]:
         from inplace.agent.version import VERSION
@@ -51,13 +51,13 @@ def _follow(arguments: list[str]) -> int:
     from inplace.agent.worker.command import restore_locale
 
     restore_locale()  # the worker gets what is in os.environ
-    if isinstance(options, RunOptions):
-        from inplace.agent.start.supervisor_main import run_supervised
+    if arguments[:1] == ["guard"]:
+        from inplace.agent.start.guard_main import run_guard
 
-        return run_supervised(options, os.environ)
-    from inplace.agent.start.guard_main import run_guard
+        return run_guard(options, os.environ)
+    from inplace.agent.start.supervisor_main import run_supervised
 
-    return run_guard(options, os.environ)
+    return run_supervised(options, os.environ)
 
 
 def _hold() -> None:

@@ -36,7 +36,7 @@ from inplace.common.protocol.pod import (
 from inplace.common.wire.stop_signal import signal_name
 
 if TYPE_CHECKING:
-    from inplace.agent.start.arguments import RunOptions
+    from inplace.agent.start.arguments import WorkerOptions
     from inplace.agent.worker.outside_signals import OutsideSignals
     from inplace.agent.worker.save_requests import SaveRequests
     from inplace.common.protocol.stall import StallState
@@ -61,7 +61,7 @@ class WorkerKeeper:
         self,
         deps: AgentDeps,
         worker: Worker,
-        options: RunOptions | None,
+        options: WorkerOptions | None,
         outside: OutsideSignals | None,
         *,
         phases: RestartPhases,

@@ -86,17 +86,18 @@ class ArgumentsError(Exception):
 
 
 @record
-class RunOptions:
-    """The options of `run`.
+class WorkerOptions:
+    """The options of `run` and `guard`: how a worker's parent runs it.
 
     Args:
         command: the worker's argv.
-        grace_s: from SIGTERM to SIGKILL when the group restarts.
-        termination_grace_s: the same when the Pod ends.
+        grace_s: from SIGTERM to SIGKILL when the group restarts, or a guard's agent ends.
+        termination_grace_s: the same when the Pod ends; a supervisor's.
         final_codes: exit codes of the worker that end the Pod.
         clean: what is removed after each run: paths, `ipc`, `off`.
         stop_signal: by which this Pod ends, beside SIGTERM; 0: no manifest says so.
         on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
+        save_within_s: how long a guard holds SIGTERM back from a worker that is asked to save; 0: not at all.
         before_announce: a shell's command that says whether this Pod may join an epoch; "" for none.
         check_timeout_s: how long that may take.
         joins_unanswered: the Pod joins although that command hangs or cannot be run.
@@ -112,6 +113,7 @@ class RunOptions:
     clean: tuple[str, ...] = ()
     stop_signal: int = 0
     on_stall: str = ""
+    save_within_s: float = 0.0
     before_announce: str = ""
     check_timeout_s: float = CHECK_S
     joins_unanswered: bool = True
@@ -120,36 +122,7 @@ class RunOptions:
     once: bool = False
 
 
-@record
-class GuardOptions:
-    """The options of `guard`.
-
-    Args:
-        command: the worker's argv.
-        grace_s: from SIGTERM to SIGKILL when the agent ends.
-        final_codes: exit codes of the worker that end the Pod.
-        clean: as of `run`.
-        stop_signal: as of `run`.
-        on_stall: a shell's command that looks at a worker that hangs, before it is ended; "" for none.
-        save_within_s: how long SIGTERM is held back from a worker that is asked to save; 0: not at all.
-        before_announce: as of `run`; so are check_timeout_s and joins_unanswered.
-        standby: hold the next worker's process while the present one runs, where the guard stays between the two.
-    """
-
-    command: tuple[str, ...]
-    grace_s: float = GRACE_S
-    final_codes: frozenset[int] = frozenset()
-    clean: tuple[str, ...] = ()
-    stop_signal: int = 0
-    on_stall: str = ""
-    save_within_s: float = 0.0
-    before_announce: str = ""
-    check_timeout_s: float = CHECK_S
-    joins_unanswered: bool = True
-    standby: bool = False
-
-
-def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | GuardOptions | None:
+def parse(arguments: Sequence[str], env: Mapping[str, str]) -> WorkerOptions | None:
     """Read the command line and its variables; None asks for help.
 
     Raises:
@@ -171,10 +144,9 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> RunOptions | Guar
         raise ArgumentsError(f"expected a worker's command, as in 'inplace-agent {verb} -- python train.py', saw none")
     if verb == "guard":
         values["save_within_s"] = seconds("SAVE_WITHIN_S", env.get("SAVE_WITHIN_S") or "0")
-        return GuardOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
-    if env.get("WORKER_COMMAND"):
+    elif env.get("WORKER_COMMAND"):
         raise ArgumentsError("expected a command or WORKER_COMMAND, saw both")
-    return RunOptions(command=command, **values)  # type: ignore[arg-type]
+    return WorkerOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
 
 
 def exit_codes(name: str, text: str) -> frozenset[int]:
@@ -241,17 +213,6 @@ def stop_signal(name: str, text: str) -> int:
     return number
 
 
-def switch(name: str, text: str) -> bool:
-    """Read on or off.
-
-    Raises:
-        ArgumentsError: anything else.
-    """
-    if text not in ("on", "off"):
-        raise ArgumentsError(f"{name}: expected on or off, saw {text!r}")
-    return text == "on"
-
-
 def check_seconds(name: str, text: str) -> float:
     """Read how long a check may take.
 
@@ -267,15 +228,15 @@ def check_seconds(name: str, text: str) -> float:
     return value
 
 
-def joins(name: str, text: str) -> bool:
-    """Read join or leave.
+def _either(yes: str, no: str) -> Callable[[str, str], bool]:
+    """Return a reader of one of two words, which raises ArgumentsError at anything else."""
 
-    Raises:
-        ArgumentsError: anything else.
-    """
-    if text not in ("join", "leave"):
-        raise ArgumentsError(f"{name}: expected join or leave, saw {text!r}")
-    return text == "join"
+    def read(name: str, text: str) -> bool:
+        if text not in (yes, no):
+            raise ArgumentsError(f"{name}: expected {yes} or {no}, saw {text!r}")
+        return text == yes
+
+    return read
 
 
 if TYPE_CHECKING:
@@ -290,8 +251,8 @@ _RUN: Final[Mapping[str, _Option]] = {
     "--on-stall": ("on_stall", "ON_STALL", lambda _, text: text),
     "--before-announce": ("before_announce", "BEFORE_ANNOUNCE", lambda _, text: text),
     "--before-announce-timeout": ("check_timeout_s", "BEFORE_ANNOUNCE_TIMEOUT_S", check_seconds),
-    "--before-announce-unanswered": ("joins_unanswered", "BEFORE_ANNOUNCE_UNANSWERED", joins),
-    "--standby": ("standby", "WORKER_STANDBY", switch),
+    "--before-announce-unanswered": ("joins_unanswered", "BEFORE_ANNOUNCE_UNANSWERED", _either("join", "leave")),
+    "--standby": ("standby", "WORKER_STANDBY", _either("on", "off")),
 }
 _GUARD: Final[Mapping[str, _Option]] = {
     name: option
@@ -339,7 +300,7 @@ def _texts(
     return from_env + [(known[name][0], name, known[name][2], text) for name, text in given.items()]
 
 
-def _upstream(env: Mapping[str, str]) -> RunOptions:
+def _upstream(env: Mapping[str, str]) -> WorkerOptions:
     """Return what upstream's contract asks for: $SHELL, or bash, runs WORKER_COMMAND once; no port is opened.
 
     Source: kubernetes-sigs/jobset, cmd/in-place-restart-agent.
@@ -349,7 +310,7 @@ def _upstream(env: Mapping[str, str]) -> RunOptions:
         raise ArgumentsError(f"expected WORKER_COMMAND or {' and '.join(probe)} (which is for a sidecar), saw both")
     known = {field: read(name, text) for field, name, read, text in _texts(_RUN, {}, env) if text}
     command = (_shell(env), "-c", env["WORKER_COMMAND"])
-    return RunOptions(command=command, listens=bool(env.get("BARRIER_PORT")), once=True, **known)  # type: ignore[arg-type]
+    return WorkerOptions(command=command, listens=bool(env.get("BARRIER_PORT")), once=True, **known)  # type: ignore[arg-type]
 
 
 def _shell(env: Mapping[str, str]) -> str:

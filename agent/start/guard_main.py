@@ -8,7 +8,7 @@ from inplace.agent.guard import Guard
 from inplace.agent.link.address import LINK_FILE
 from inplace.agent.report.guard_log import GUARD_LOG
 from inplace.agent.report.line_writer import STDERR
-from inplace.agent.start.arguments import GuardOptions
+from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.worker.cleaning import Cleaning
 from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND, find_program
 from inplace.common.bare.typed import Final, Mapping
@@ -16,7 +16,7 @@ from inplace.common.bare.typed import Final, Mapping
 CONFIG: Final = 2  # as `agent.start.exit_code` has it, which loads enum
 
 
-def run_guard(options: GuardOptions, env: Mapping[str, str]) -> int:
+def run_guard(options: WorkerOptions, env: Mapping[str, str]) -> int:
     """Guard the worker until it ends; return the exit code."""
     try:
         return _run(options, env)
@@ -24,7 +24,7 @@ def run_guard(options: GuardOptions, env: Mapping[str, str]) -> int:
         STDERR.flush()
 
 
-def _run(options: GuardOptions, env: Mapping[str, str]) -> int:
+def _run(options: WorkerOptions, env: Mapping[str, str]) -> int:
     program = find_program(options.command[0], env)
     if program is None or not os.access(program, os.X_OK):
         code = NOT_FOUND if program is None else NOT_EXECUTABLE

@@ -18,7 +18,7 @@ from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
 from inplace.agent.loop import run_loop
 from inplace.agent.report.log import LazyLog
-from inplace.agent.start.arguments import RunOptions
+from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.listener import listen
 from inplace.agent.start.shell import SIGNALS, Shell, begin, run_shell
@@ -31,12 +31,12 @@ from inplace.agent.worker.process_tree import become_reaper
 from inplace.agent.worker.worker import WorkerStartError
 
 
-def run_supervised(options: RunOptions, env: Mapping[str, str]) -> int:
+def run_supervised(options: WorkerOptions, env: Mapping[str, str]) -> int:
     """Run the agent and its worker; return the process's exit code."""
     return run_shell(env, partial(_start, options, env))
 
 
-def _start(options: RunOptions, env: Mapping[str, str], shell: Shell) -> int:
+def _start(options: WorkerOptions, env: Mapping[str, str], shell: Shell) -> int:
     """Make sure that a worker can be run, and that none runs; then run the agent.
 
     Raises:

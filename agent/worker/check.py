@@ -19,7 +19,7 @@ from inplace.common.wire.unfit import WORDS
 
 if TYPE_CHECKING:
     from inplace.agent.report.log import Log
-    from inplace.agent.start.arguments import GuardOptions, RunOptions
+    from inplace.agent.start.arguments import WorkerOptions
     from inplace.agent.worker.standby import Readers
 
 OUTPUT_BYTES_MAX: Final = 2048  # its last ones; the reason must fit into kubelet's 4096 bytes
@@ -91,7 +91,7 @@ class Check:
         by_s: when it is killed, of the monotonic clock; None if it does not run.
     """
 
-    def __init__(self, options: GuardOptions | RunOptions, readers: Readers, log: Log) -> None:
+    def __init__(self, options: WorkerOptions, readers: Readers, log: Log) -> None:
         self._options = options
         self._readers = readers
         self._log = log

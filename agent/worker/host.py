@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from inplace.agent.report.log import Log
-    from inplace.agent.start.arguments import GuardOptions, RunOptions
+    from inplace.agent.start.arguments import WorkerOptions
     from inplace.agent.worker.check import Check
     from inplace.agent.worker.stacks_command import StacksCommand
     from inplace.agent.worker.stall_command import StallCommand
@@ -71,7 +71,7 @@ class WorkerHost:
 
     def __init__(
         self,
-        options: GuardOptions | RunOptions,
+        options: WorkerOptions,
         env: Mapping[str, str],
         *,
         owner: Owner,

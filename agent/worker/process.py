@@ -21,7 +21,7 @@ from inplace.common.protocol.stall import Stalled
 
 if TYPE_CHECKING:
     from inplace.agent.report.log import Log
-    from inplace.agent.start.arguments import RunOptions
+    from inplace.agent.start.arguments import WorkerOptions
     from inplace.agent.worker.cleaning import Cleaning
     from inplace.agent.worker.standby import Memory
 
@@ -37,7 +37,7 @@ class WorkerProcess:
     """
 
     def __init__(
-        self, options: RunOptions, env: Mapping[str, str], *, cleaning: Cleaning, log: Log, memory: Memory
+        self, options: WorkerOptions, env: Mapping[str, str], *, cleaning: Cleaning, log: Log, memory: Memory
     ) -> None:
         self._options = options
         self._cleaning = cleaning

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.agent.start.arguments import GuardOptions, RunOptions
+from inplace.agent.start.arguments import WorkerOptions
 from inplace.cli.lint.env import settled_environment
-from inplace.cli.lint.options import guard_options, run_options
+from inplace.cli.lint.options import options_of
+from inplace.common.agent_command import GUARD
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
 from inplace.controller.injection.finding import Finding, shown
-from inplace.controller.injection.pod_roles import Container, Member
+from inplace.controller.injection.pod_roles import RUN, Container, Member
 from inplace.controller.injection.restart_rules import Ending, ending
 from inplace.controller.spec.requests import read_deadline
 
@@ -41,13 +42,12 @@ def check_before_announce(member: Member, agent: Container) -> Iterator[Finding]
         yield Finding("check-unawaited", agent.path_of(_VARIABLE), shown(awaited), str(len(checks)), fix)
 
 
-def checks_of(member: Member, agent: Container) -> list[tuple[Container, RunOptions | GuardOptions]]:
+def checks_of(member: Member, agent: Container) -> list[tuple[Container, WorkerOptions]]:
     """Return the containers that run a check before each announcement, with their options."""
-    options: list[tuple[Container, RunOptions | GuardOptions | None]]
     if member.mode == "supervisor":
-        options = [(agent, run_options(agent))]
+        options = [(agent, options_of(agent, RUN))]
     else:
-        options = [(worker, guard_options(worker)) for worker in member.workers]
+        options = [(worker, options_of(worker, GUARD)) for worker in member.workers]
     return [(container, found) for container, found in options if found is not None and found.before_announce]
 
 

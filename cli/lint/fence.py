@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.cli.lint.options import guard_options
+from inplace.cli.lint.options import options_of
+from inplace.common.agent_command import GUARD
 from inplace.common.protocol.lease import END_S
 from inplace.common.wire import names as wire
 from inplace.controller.injection.finding import Finding
@@ -23,7 +24,7 @@ def check_fence(member: Member, agent: Container) -> Iterator[Finding]:
         yield Finding("fence-depth", where, "a lease", "an agent that stays while its worker ends", fix)
         return
     for worker in member.workers if member.is_guarded else ():
-        options = guard_options(worker)
+        options = options_of(worker, GUARD)
         if options is not None and options.grace_s > END_S:
             fix = "lower the guard's --grace (WORKER_GRACE_S)"
             yield Finding("fence-grace", f"{worker.path}.command", f"{options.grace_s:g} s", f"at most {END_S} s", fix)

@@ -7,7 +7,7 @@ from typing import Final
 
 from inplace.agent.link.address import LINK_FILE
 from inplace.cli.lint.agent import check_command
-from inplace.cli.lint.options import guard_options
+from inplace.cli.lint.options import options_of
 from inplace.cli.lint.worker import check_program_volume
 from inplace.common.agent_command import GUARD
 from inplace.common.kube.resources import KubeObject
@@ -36,7 +36,7 @@ def check_guard(worker: Container, agent: Container, pod_spec: KubeObject) -> It
 
 def _standby(worker: Container, agent: Container) -> Iterator[Finding]:
     """Yield a standby that no restart can use."""
-    options = guard_options(worker)
+    options = options_of(worker, GUARD)
     if options is not None and options.standby and agent.restart_depth != wire.DEPTH_PROCESS:
         needed = f"{wire.RESTART_DEPTH}: {wire.DEPTH_PROCESS}"
         yield Finding("guard-standby", f"{worker.path}.command", "--standby", needed, "annotate the JobSet")

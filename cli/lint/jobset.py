@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from inplace.cli.lint.options import run_options
+from inplace.cli.lint.options import options_of
 from inplace.cli.lint.stored import UNNAMED, UNREADABLE, as_stored
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -14,7 +14,7 @@ from inplace.controller.injection import index_backoff
 from inplace.controller.injection.agent_pieces import DEFAULT_POLICY, JOB_FIELDS
 from inplace.controller.injection.finding import Finding, shown
 from inplace.controller.injection.pod_failure_policy import FAILURES, final_codes_by_rule
-from inplace.controller.injection.pod_roles import Container, Member, group_of, members
+from inplace.controller.injection.pod_roles import RUN, Container, Member, group_of, members
 from inplace.controller.injection.restart_rules import Ending, codes_that, spell
 from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.report import known_problems
@@ -182,5 +182,5 @@ def _codes_in_place(member: Member, worker: Container) -> set[int]:
     """Return the exit codes after which a worker starts again in its Pod."""
     if member.mode == "sidecar":
         return set(codes_that(worker.raw, Ending.ALL_RESTART))
-    options = run_options(worker) if worker is member.supervisor else None
+    options = options_of(worker, RUN) if worker is member.supervisor else None
     return set(FAILURES) - options.final_codes if options is not None else set()

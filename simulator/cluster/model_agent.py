@@ -10,11 +10,11 @@ from typing import Any
 from inplace.agent.agent import Agent
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
-from inplace.agent.start.arguments import RunOptions, parse
+from inplace.agent.start.arguments import WorkerOptions, parse
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.exit_code import ExitCode
 from inplace.agent.start.sidecar import agent_of
-from inplace.common.agent_command import agent_arguments
+from inplace.common.agent_command import GUARD, agent_arguments
 from inplace.simulator.cluster.model_container import ModelMachine, StayingContainer
 from inplace.simulator.cluster.model_link import ModelServer
 from inplace.simulator.cluster.model_worker import SupervisedWorker, WorkerRun
@@ -72,7 +72,7 @@ class ModelAgent(StayingContainer):
         deps: AgentDeps,
         *,
         barrier: ModelBarrier,
-        options: RunOptions | None,
+        options: WorkerOptions | None,
         make_run: Callable[[int | None], WorkerRun],
     ) -> None:
         super().__init__(machine, run)
@@ -145,7 +145,7 @@ class ModelAgent(StayingContainer):
             self._ended.set_exception(error)  # an agent's bug must stop the simulation, not restart a container
 
 
-def options_of(run: ContainerRun) -> RunOptions | None:
+def options_of(run: ContainerRun) -> WorkerOptions | None:
     """Return a supervisor's options; None for a sidecar.
 
     Raises:
@@ -154,4 +154,4 @@ def options_of(run: ContainerRun) -> RunOptions | None:
     arguments = agent_arguments(run.command) or []
     is_sidecar = not arguments and not run.env.get("WORKER_COMMAND")
     options = None if is_sidecar else parse(arguments, run.env)
-    return options if isinstance(options, RunOptions) else None
+    return None if arguments[:1] == [GUARD] else options

@@ -12,7 +12,7 @@ import pytest
 
 from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
-from inplace.agent.start.arguments import RunOptions
+from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.start.exit_code import ExitCode
 from inplace.agent.worker.command import NOT_FOUND
 from inplace.agent.worker.worker import WorkerStartError, WorkerStuckError
@@ -141,7 +141,7 @@ async def run(
     async with ScriptedServer(lists=[jobset(0)], watches=watches) as server:
         transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False), clock=clock)
         deps = AgentDeps(transport=transport, clock=clock, rng=Random(7), barrier=NotedBarrier(), log=log)
-        options = RunOptions(("worker",))
+        options = WorkerOptions(("worker",))
         supervisor = Agent(replace(CONFIG, **config), deps, worker=worker, options=options)
         if isinstance(worker, AbsentWorker | ObedientWorker):
             worker.supervisor = supervisor

@@ -7,27 +7,29 @@ import sys
 
 import pytest
 
-from inplace.agent.start.arguments import ArgumentsError, RunOptions, exit_codes, parse
+from inplace.agent.start.arguments import ArgumentsError, WorkerOptions, exit_codes, parse
 
 
 def test_run_leaves_the_worker_s_words_alone() -> None:
     """The agent's options end at -- or at the first other word; the rest is the worker's command with its options."""
-    assert parse(["run", "--", "python", "--grace", "1"], {}) == RunOptions(("python", "--grace", "1"))
-    assert parse(["run", "--grace", "1", "torchrun", "--help"], {}) == RunOptions(("torchrun", "--help"), grace_s=1.0)
+    assert parse(["run", "--", "python", "--grace", "1"], {}) == WorkerOptions(("python", "--grace", "1"))
+    assert parse(["run", "--grace", "1", "torchrun", "--help"], {}) == WorkerOptions(
+        ("torchrun", "--help"), grace_s=1.0
+    )
 
 
 def test_an_option_wins_over_its_variable() -> None:
     """An option on the command line overrides the variable of the same meaning."""
     env = {"WORKER_GRACE_S": "9", "WORKER_TERMINATION_GRACE_S": "60", "WORKER_FAIL_ON": "7"}
     found = parse(["run", "--grace=1.5", "--no-restart-on", "3,10-12", "--", "a"], env)
-    assert found == RunOptions(("a",), 1.5, 60.0, frozenset({3, 10, 11, 12}))
+    assert found == WorkerOptions(("a",), 1.5, 60.0, frozenset({3, 10, 11, 12}))
 
 
 def test_standby_is_a_switch() -> None:
     """--standby without a value means on; the variable is on or off."""
-    assert parse(["run", "--standby", "--", "a"], {}) == RunOptions(("a",), standby=True)
-    assert parse(["run", "--", "a"], {"WORKER_STANDBY": "on"}) == RunOptions(("a",), standby=True)
-    assert parse(["run", "--standby=off", "--", "a"], {"WORKER_STANDBY": "on"}) == RunOptions(("a",))
+    assert parse(["run", "--standby", "--", "a"], {}) == WorkerOptions(("a",), standby=True)
+    assert parse(["run", "--", "a"], {"WORKER_STANDBY": "on"}) == WorkerOptions(("a",), standby=True)
+    assert parse(["run", "--standby=off", "--", "a"], {"WORKER_STANDBY": "on"}) == WorkerOptions(("a",))
     with pytest.raises(ArgumentsError, match="expected on or off"):
         parse(["run", "--", "a"], {"WORKER_STANDBY": "1"})
 
@@ -41,11 +43,11 @@ def test_help_is_no_error(arguments: list[str]) -> None:
 def test_worker_command_is_upstream_s_contract() -> None:
     """A shell runs WORKER_COMMAND; no port is opened unless a variable names one."""
     env = {"WORKER_COMMAND": "train && done", "SHELL": "/bin/zsh", "WORKER_FAIL_ON": "3"}
-    assert parse([], env) == RunOptions(
+    assert parse([], env) == WorkerOptions(
         ("/bin/zsh", "-c", "train && done"), final_codes=frozenset({3}), listens=False, once=True
     )
     found = parse([], env | {"BARRIER_PORT": "8080"})
-    assert isinstance(found, RunOptions)
+    assert found is not None
     assert found.listens
 
 

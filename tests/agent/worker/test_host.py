@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.start.arguments import RunOptions
+from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.worker import process_tree
 from inplace.agent.worker import worker as worker_module
 from inplace.agent.worker.host import WorkerHost
@@ -26,7 +26,7 @@ SLEEPS = ("/bin/sh", "-c", "exec sleep 1260")
 class Owner:
     """Drives a host by poll, and notes what it hears."""
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, options: WorkerOptions) -> None:
         self.heard: list[tuple[str, object]] = []
         self.log = NotedLog()
         self._readers: dict[int, Callable[[], object]] = {}
@@ -83,7 +83,7 @@ def _adopts_orphans() -> Iterator[None]:
 def test_the_end_is_told_before_the_end_of_the_rest(tmp_path: Path) -> None:
     """And what left the worker's session is gone when the host says so."""
     left = f"setsid sleep 1261 & echo $! > {tmp_path}/left; exit 7"
-    owner = Owner(RunOptions(("/bin/sh", "-c", left)))
+    owner = Owner(WorkerOptions(("/bin/sh", "-c", left)))
     owner.host.start({})
     owner.until(lambda: len(owner.heard) == 2)
     assert owner.heard == [("exited", 7), ("gone", True)]
@@ -94,7 +94,7 @@ def test_the_end_is_told_before_the_end_of_the_rest(tmp_path: Path) -> None:
 def test_a_worker_starts_when_nothing_of_a_check_is_left(tmp_path: Path) -> None:
     """A lift that comes while the check runs ends it; its processes may hold the devices that the worker wants."""
     check = f"setsid sleep 1262 & echo $! > {tmp_path}/left; wait"
-    owner = Owner(RunOptions(SLEEPS, before_announce=check))
+    owner = Owner(WorkerOptions(SLEEPS, before_announce=check))
     owner.host.check({})
     owner.until(lambda: (tmp_path / "left").exists() and (tmp_path / "left").read_text().endswith("\n"))
     owner.host.start({})
@@ -109,7 +109,7 @@ def test_what_survives_sigkill_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_module, "STUCK_S", 0.1)
     monkeypatch.setattr(process_tree, "kill_descendants", lambda _spared=0: 1)
     worker = ("/bin/sh", "-c", "setsid sleep 1263 & sleep 0.2; exit 3")
-    owner = Owner(RunOptions(worker, before_announce="setsid sleep 1264 & sleep 0.2"))
+    owner = Owner(WorkerOptions(worker, before_announce="setsid sleep 1264 & sleep 0.2"))
     owner.host.start({})
     owner.until(lambda: len(owner.heard) == 2)
     assert owner.heard == [("exited", 3), ("gone", False)]
@@ -121,7 +121,7 @@ def test_what_survives_sigkill_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_command_looks_at_a_worker_at_a_time(tmp_path: Path) -> None:
     """With the worker's environment; without a worker there is nothing to look at."""
     command = f'echo "$INPLACE_EPOCH $INPLACE_STALL_SILENT_S" > {tmp_path}/said'
-    owner = Owner(RunOptions(SLEEPS, on_stall=command))
+    owner = Owner(WorkerOptions(SLEEPS, on_stall=command))
     owner.host.examine(None, 12.4)
     owner.host.start({"INPLACE_EPOCH": "3"})
     owner.host.examine(None, 12.4)

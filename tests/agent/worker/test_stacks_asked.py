@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from inplace.agent.link.side_jobs import SideJobs
-from inplace.agent.start.arguments import RunOptions
+from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.worker import stacks_command
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Examine, Examines, Message, TakesStacks, TakeStacks, line_of
@@ -142,7 +142,7 @@ def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.
         return os.posix_spawn("/bin/true", ["true"], {})
 
     monkeypatch.setattr(stacks_command, "spawn", spawn)
-    owner = Owner(RunOptions(("/bin/sh", "-c", "exec sleep 1263")))
+    owner = Owner(WorkerOptions(("/bin/sh", "-c", "exec sleep 1263")))
     owner.host.start({})
     for number in range(1, 7):
         owner.host.take_stacks(number)
@@ -165,7 +165,7 @@ def test_the_next_worker_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -
         return os.posix_spawn("/bin/true", ["true"], {})
 
     monkeypatch.setattr(stacks_command, "spawn", spawn)
-    owner = Owner(RunOptions(("/bin/sh", "-c", "exec sleep 1267")))
+    owner = Owner(WorkerOptions(("/bin/sh", "-c", "exec sleep 1267")))
     for restarts in (1, 2):
         owner.host.start({})
         for _ in range(2):
@@ -181,7 +181,7 @@ def test_what_looks_is_killed_when_it_hangs(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(stacks_command, "STACKS_S_MAX", 0.2)
     monkeypatch.setattr(stacks_command, "ANSWER_S_MIN", 0.3)
     monkeypatch.setattr(stacks_command, "_PROGRAM", "import time; time.sleep(1264)")
-    owner = Owner(RunOptions(("/bin/sh", "-c", "exec sleep 1265")))
+    owner = Owner(WorkerOptions(("/bin/sh", "-c", "exec sleep 1265")))
     owner.host.start({})
     for number in (1, 2):
         owner.host.take_stacks(number)
@@ -196,7 +196,7 @@ def test_a_worker_that_ends_leaves_nobody_who_looks(monkeypatch: pytest.MonkeyPa
     """Nothing of it is left before the next announcement; without a worker the answer is that none runs."""
     monkeypatch.setattr(stacks_command, "_PROGRAM", "import time; time.sleep(1266)")
     monkeypatch.setattr(stacks_command, "ANSWER_S_MIN", 0.0)
-    owner = Owner(RunOptions((sys.executable, "-c", "import time; time.sleep(0.5)")))
+    owner = Owner(WorkerOptions((sys.executable, "-c", "import time; time.sleep(0.5)")))
     owner.host.start({})
     owner.host.take_stacks(1)
     owner.until(lambda: len(owner.heard) == 2)

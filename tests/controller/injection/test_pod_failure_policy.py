@@ -9,12 +9,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.agent.start.arguments import GuardOptions, RunOptions
-from inplace.cli.lint.options import guard_options, run_options
+from inplace.cli.lint.options import options_of
 from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.agent_command import GUARD
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.injection.pod_failure_policy import final_codes
-from inplace.controller.injection.pod_roles import Member, members
+from inplace.controller.injection.pod_roles import RUN, Member, members
 from inplace.controller.injection.policies import PolicyOptions
 from inplace.controller.injection.restart_rules import Ending, codes_that
 from inplace.simulator.apiserver.pods import EXIT_CODES_MAX
@@ -70,8 +70,8 @@ def test_the_codes_that_end_the_job_end_a_guarded_pod(rules: list[KubeObject], f
     assert set(codes_that(worker.raw, Ending.STAYS)) == {0, *final}
     assert set(codes_that(worker.raw, Ending.ALL_RESTART)) == FAILURES - final
     assert all(len(one["exitCodes"]["values"]) <= EXIT_CODES_MAX for one in worker.raw.get("restartPolicyRules") or ())
-    guard = guard_options(worker)
-    assert isinstance(guard, GuardOptions)
+    guard = options_of(worker, GUARD)
+    assert guard is not None
     assert guard.final_codes == final
     assert injected(text, depth=depth) == text
 
@@ -80,8 +80,8 @@ def test_the_codes_that_end_the_job_end_a_guarded_pod(rules: list[KubeObject], f
 def test_the_codes_that_end_the_job_end_a_supervised_pod(rules: list[KubeObject], final: set[int]) -> None:
     """The supervisor leaves with them."""
     (worker,) = member_of(with_rules(rules, mode="supervisor")).workers
-    supervisor = run_options(worker)
-    assert isinstance(supervisor, RunOptions)
+    supervisor = options_of(worker, RUN)
+    assert supervisor is not None
     assert supervisor.final_codes == final
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from inplace.agent.start.arguments import GuardOptions, parse
+from inplace.agent.start.arguments import parse
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.manifests.yaml_loader import parse as parse_yaml
 from inplace.common.wire import names as wire
@@ -50,7 +50,7 @@ def test_a_guard_and_its_agent_share_the_settings() -> None:
     assert (guard["SAVE_WITHIN_S"], agent["SAVE_WITHIN_S"], agent["CHECKS_BEFORE_ANNOUNCE"]) == (SAVING, SAVING, "1")
     assert pod["containers"][0]["restartPolicyRules"][0]["exitCodes"]["values"] == [0, 6]
     read = parse(["guard", "--", "x"], {name: text for name, text in guard.items() if isinstance(text, str)})
-    assert isinstance(read, GuardOptions)
+    assert read is not None
     assert (read.before_announce, read.check_timeout_s, read.joins_unanswered) == ("test -e /dev/nvidia0", 20.0, False)
 
 
