@@ -124,7 +124,7 @@ class Agent:
             from inplace.agent.announce.lease_keeper import LeaseKeeper
 
             self._lease_keeper = LeaseKeeper(config, deps, self, worker.grace_s)
-        budget = RetryBudget(deps.rng, config.spread_s)
+        budget = RetryBudget(deps.rng, config.herd.spread_s)
         self._watch = JobSetWatch(
             config,
             transport=deps.transport,
@@ -287,7 +287,7 @@ class Agent:
         if self._exit.done():
             return  # this Pod may not join
         if self._ordered_s is not None:
-            due_s, self._ordered_s = self._ordered_s + self._config.restart_slot_s, None
+            due_s, self._ordered_s = self._ordered_s + self._config.herd.restart_slot_s, None
             await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
         self.take(await self._announcer.announce(epoch))
 

@@ -185,7 +185,7 @@ class _Agents:
             task.jobset,
             previous_epoch=task.synced,
             start_slot_s=herd.start_slot_s if task.slots else 0.0,
-            spread_s=herd.spread_s,
+            herd=herd,
         )
         inner = self._transport()
 

@@ -57,8 +57,6 @@ class AgentConfig:
         herd: this Pod's place in its group.
         start_slot_s: seconds from the process's start to its first request; 0 for small groups, and after a head
             start that was in time, see `agent.announce.herd`.
-        restart_slot_s: seconds from a view that restarts the group to the patch, for an agent that stays.
-        spread_s: seconds over which a group comes back whose watches all ended at once; 0 for small groups.
         link_file: where the agent serves the guards of the worker's containers; "" if there are none.
         restart_depth: `containers`, or `process` for guards that start their workers' processes anew.
         checks_awaited: so many guards run a check before each announcement.
@@ -95,8 +93,6 @@ class AgentConfig:
     jobset_uid: str = ""
     herd: Herd = Herd()
     start_slot_s: float = 0.0
-    restart_slot_s: float = 0.0
-    spread_s: float = 0.0
     prefer_table: bool = True
     restart_scope: str = ""
     watch: WatchSettings | None = None
@@ -158,8 +154,6 @@ class AgentConfig:
             jobset_uid=read.uid("JOBSET_UID"),
             herd=herd,
             start_slot_s=herd.start_slot_s,
-            restart_slot_s=herd.restart_slot_s,
-            spread_s=herd.spread_s,
             prefer_table=not (upstream or (save_within_s > 0 and _is_first(read))),
             restart_scope=read.name("RESTART_SCOPE", 63) if read.get("RESTART_SCOPE") else "",
             watch=_watch(read),

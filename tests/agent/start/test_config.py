@@ -210,16 +210,16 @@ def test_a_pod_of_a_large_group_gets_its_slot() -> None:
     """The last of 5,000 Pods starts at the end of the window; its patch after a group restart comes in half of it."""
     config = AgentConfig.from_env(LARGE)
     assert 1.499 < config.start_slot_s < 1.5
-    assert 0.749 < config.restart_slot_s < 0.75
-    assert config.spread_s == 3.0
+    assert 0.749 < config.herd.restart_slot_s < 0.75
+    assert config.herd.spread_s == 3.0
     assert config.warnings == ()
 
 
 def test_the_window_can_be_switched_off() -> None:
     """With START_WINDOW_S=0 every agent of a group of any size starts at once; for clusters with deploy/apf."""
     config = AgentConfig.from_env(LARGE | {"START_WINDOW_S": "0"})
-    assert (config.start_slot_s, config.restart_slot_s) == (0.0, 0.0)
-    assert config.spread_s == 3.0
+    assert (config.start_slot_s, config.herd.restart_slot_s) == (0.0, 0.0)
+    assert config.herd.spread_s == 3.0
 
 
 @pytest.mark.parametrize("garbage", ["x", "0", "-3", "2147483648"])
