@@ -10,7 +10,7 @@ from inplace.agent.report.guard_log import GUARD_LOG
 from inplace.agent.report.line_writer import STDERR
 from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.worker.cleaning import Cleaning
-from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND, find_program
+from inplace.agent.worker.command import refuse_program
 from inplace.common.bare.typed import Final, Mapping
 
 CONFIG: Final = 2  # as `agent.start.exit_code` has it, which loads enum
@@ -25,10 +25,8 @@ def run_guard(options: WorkerOptions, env: Mapping[str, str]) -> int:
 
 
 def _run(options: WorkerOptions, env: Mapping[str, str]) -> int:
-    program = find_program(options.command[0], env)
-    if program is None or not os.access(program, os.X_OK):
-        code = NOT_FOUND if program is None else NOT_EXECUTABLE
-        message = f"the worker's command: expected a program, saw {options.command[0]!r}"
+    if refused := refuse_program(options.command[0], env):
+        message, code = refused
         GUARD_LOG.error("worker_not_started", message=message, then=f"exit {code}")
         return code
     if os.getpid() != 1:

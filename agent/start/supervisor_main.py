@@ -23,7 +23,7 @@ from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.listener import listen
 from inplace.agent.start.shell import SIGNALS, Shell, begin, run_shell
 from inplace.agent.worker.cleaning import Cleaning
-from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND, find_program
+from inplace.agent.worker.command import refuse_program
 from inplace.agent.worker.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
 from inplace.agent.worker.outside_signals import OutsideSignals
 from inplace.agent.worker.process import WorkerProcess
@@ -42,7 +42,8 @@ def _start(options: WorkerOptions, env: Mapping[str, str], shell: Shell) -> int:
     Raises:
         StartError: nothing was announced.
     """
-    check_command(options.command[0], env)
+    if refused := refuse_program(options.command[0], env):
+        raise WorkerStartError(*refused)  # BEFORE the group waits for this Pod
     become_reaper()
     end_what_was_left(shell.config, shell.log)
     shell = begin(shell, worker=options.command[0])
@@ -62,20 +63,6 @@ def _start(options: WorkerOptions, env: Mapping[str, str], shell: Shell) -> int:
     config = shell.config
     with listen(config.barrier_address, config.barrier_port) if options.listens else nullcontext() as listener:
         return run_loop(shell, make, listener=listener)
-
-
-def check_command(program: str, env: Mapping[str, str]) -> None:
-    """Refuse a program that is not there BEFORE the group waits for this Pod.
-
-    Raises:
-        WorkerStartError: it cannot be found or executed.
-    """
-    path = find_program(program, env)
-    if path is None:
-        where = "a file" if "/" in program else f"a program in PATH ({env.get('PATH', os.defpath)})"
-        raise WorkerStartError(f"the worker's command: expected {where}, saw {program!r}", NOT_FOUND)
-    if not os.access(path, os.X_OK):
-        raise WorkerStartError(f"the worker's command: expected an executable file, saw {path!r}", NOT_EXECUTABLE)
 
 
 def end_what_was_left(config: AgentConfig, log: LazyLog) -> None:

@@ -42,3 +42,14 @@ def find_program(name: str, env: Mapping[str, str]) -> str | None:
     folders = [""] if "/" in name else env.get("PATH", os.defpath).split(":")
     paths = [f"{folder}/{name}" if folder else name for folder in folders]
     return next((path for path in paths if os.path.isfile(path)), None)  # noqa: PTH113 - pathlib costs 3 ms
+
+
+def refuse_program(name: str, env: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return why a worker's program cannot be executed, and the exit code of a shell for that; None if it can."""
+    path = find_program(name, env)
+    if path is None:
+        where = "a file" if "/" in name else f"a program in PATH ({env.get('PATH', os.defpath)})"
+        return f"the worker's command: expected {where}, saw {name!r}", NOT_FOUND
+    if not os.access(path, os.X_OK):
+        return f"the worker's command: expected an executable file, saw {path!r}", NOT_EXECUTABLE
+    return None
