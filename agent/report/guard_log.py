@@ -6,29 +6,18 @@ import time
 
 from inplace.agent.report.line_limit import LimitedLog
 from inplace.agent.report.line_writer import STDERR
-from inplace.agent.report.log_line import log_line
+from inplace.agent.report.log_line import LevelLog, log_line
 from inplace.common.bare.typed import Any, Final
 
 PATIENCE_S: Final = 10.0  # says why it waits this often
 
 
-class GuardLog:
-    """A log that writes each line at once, and never waits for its reader; see `agent.report.log.Log`."""
+class GuardLog(LevelLog):
+    """A log that writes each line at once, and never waits for its reader; it leaves level debug out."""
 
-    def debug(self, event: str, **fields: Any) -> None:
-        """Leave it out."""
-
-    def info(self, event: str, **fields: Any) -> None:
-        """Log at level info."""
-        STDERR.write(log_line(time.time(), "info", event, fields))
-
-    def warning(self, event: str, **fields: Any) -> None:
-        """Log at level warning."""
-        STDERR.write(log_line(time.time(), "warning", event, fields))
-
-    def error(self, event: str, **fields: Any) -> None:
-        """Log at level error."""
-        STDERR.write(log_line(time.time(), "error", event, fields))
+    def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if level != "debug":
+            STDERR.write(log_line(time.time(), level, event, fields))
 
 
 GUARD_LOG: Final = GuardLog()

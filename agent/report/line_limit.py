@@ -6,6 +6,7 @@ Any process of the Pod may connect to the link, write progress files or ask the 
 
 from __future__ import annotations
 
+from inplace.agent.report.log_line import LevelLog
 from inplace.common.bare.typed import TYPE_CHECKING, Any, Callable, Final
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ class LineLimit:
         return left_out
 
 
-class LimitedLog:
-    """A log for what others cause, with a limit on each event; see `agent.report.log.Log`.
+class LimitedLog(LevelLog):
+    """A log for what others cause, with a limit on each event.
 
     Args:
         log: where lines go.
@@ -51,33 +52,17 @@ class LimitedLog:
     """
 
     def __init__(self, log: Log, now_s: Callable[[], float]) -> None:
-        self._log = log
+        self._inner_log = log
         self._now_s = now_s
         self._limits: dict[str, LineLimit] = {}  # by event, of which a program has a fixed number
-
-    def debug(self, event: str, **fields: Any) -> None:
-        """Log at level debug."""
-        self._write(self._log.debug, event, fields)
-
-    def info(self, event: str, **fields: Any) -> None:
-        """Log at level info."""
-        self._write(self._log.info, event, fields)
-
-    def warning(self, event: str, **fields: Any) -> None:
-        """Log at level warning."""
-        self._write(self._log.warning, event, fields)
-
-    def error(self, event: str, **fields: Any) -> None:
-        """Log at level error."""
-        self._write(self._log.error, event, fields)
 
     def close(self) -> None:
         """Say what has been left out so far."""
         for event, limit in self._limits.items():
             if left_out := limit.rest():
-                self._log.warning("log_lines_left_out", of=event, lines=left_out)
+                self._inner_log.warning("log_lines_left_out", of=event, lines=left_out)
 
-    def _write(self, write: Callable[..., Any], event: str, fields: dict[str, Any]) -> None:
+    def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
         limit = self._limits.get(event)
         if limit is None:
             limit = self._limits[event] = LineLimit(self._now_s)
@@ -85,5 +70,5 @@ class LimitedLog:
         if left_out is None:
             return
         if left_out:
-            self._log.warning("log_lines_left_out", of=event, lines=left_out)
-        write(event, **fields)
+            self._inner_log.warning("log_lines_left_out", of=event, lines=left_out)
+        getattr(self._inner_log, level)(event, **fields)

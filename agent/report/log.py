@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from inplace.agent.report.log_line import log_line, rfc3339
+from inplace.agent.report.log_line import LevelLog, log_line, rfc3339
 from inplace.common.bare.typed import Any, Final, Protocol, TextIO
 
 BUFFERED_LINES_MAX: Final = 1000  # far more than any start writes; beyond it the oldest lines are counted, not kept
@@ -34,7 +34,7 @@ class Log(Protocol):
         """Log a problem that a person must cure."""
 
 
-class LazyLog:
+class LazyLog(LevelLog):
     """Buffer lines until `load`, then write them.
 
     Args:
@@ -58,22 +58,6 @@ class LazyLog:
         self._waiting: list[tuple[float, str, str, dict[str, Any]]] = []
         self._dropped = 0
         self._write: Callable[[float, str, str, dict[str, Any]], None] = self._keep
-
-    def debug(self, event: str, **fields: Any) -> None:
-        """Log at level debug."""
-        self._log("debug", event, fields)
-
-    def info(self, event: str, **fields: Any) -> None:
-        """Log at level info."""
-        self._log("info", event, fields)
-
-    def warning(self, event: str, **fields: Any) -> None:
-        """Log at level warning."""
-        self._log("warning", event, fields)
-
-    def error(self, event: str, **fields: Any) -> None:
-        """Log at level error."""
-        self._log("error", event, fields)
 
     @property
     def loaded(self) -> bool:

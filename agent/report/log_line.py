@@ -12,6 +12,29 @@ from _json import encode_basestring_ascii
 from inplace.common.bare.typed import Any, Mapping
 
 
+class LevelLog:
+    """A log whose lines of all levels go one way, see `agent.report.log.Log`."""
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Log at level debug."""
+        self._log("debug", event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Log at level info."""
+        self._log("info", event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Log at level warning."""
+        self._log("warning", event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Log at level error."""
+        self._log("error", event, fields)
+
+    def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
 def log_line(wall_s: float, level: str, event: str, fields: Mapping[str, Any]) -> str:
     """Return one line, without its end.
 

@@ -14,6 +14,7 @@ from inplace.agent.deps import AgentDeps
 from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.link.server import LinkServer, Listener, NoServer
 from inplace.agent.report.log import Log
+from inplace.agent.report.log_line import LevelLog
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
@@ -145,26 +146,13 @@ class NotedBarrier:
 
 
 @dataclass
-class NotedLog:
+class NotedLog(LevelLog):
     """A log in memory."""
 
     lines: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
 
-    def debug(self, event: str, **fields: Any) -> None:
-        """Note a line."""
-        self.lines.append(("debug", event, fields))
-
-    def info(self, event: str, **fields: Any) -> None:
-        """Note a line."""
-        self.lines.append(("info", event, fields))
-
-    def warning(self, event: str, **fields: Any) -> None:
-        """Note a line."""
-        self.lines.append(("warning", event, fields))
-
-    def error(self, event: str, **fields: Any) -> None:
-        """Note a line."""
-        self.lines.append(("error", event, fields))
+    def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        self.lines.append((level, event, fields))
 
     def of(self, event: str) -> list[dict[str, Any]]:
         """Return the fields of each line with this event."""
