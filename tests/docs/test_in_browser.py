@@ -56,6 +56,7 @@ def test_what_does_not_fit_is_found(tmp_path: Path, program: str) -> None:
         assert all(one.startswith(start) for one, start in zip(found, sorted(starts), strict=True)), found
 
 
+@pytest.mark.slow
 def test_everything_fits(tmp_path: Path, program: str) -> None:
     """No table of the site is wider than its column, no page is wider than a screen, and everything loads."""
     build(load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path)))

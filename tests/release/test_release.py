@@ -132,6 +132,7 @@ def test_the_plugin_says_that_python_is_missing(tmp_path: Path) -> None:
     assert not (tmp_path / "environment").exists()
 
 
+@pytest.mark.slow
 def test_a_plugin_that_cannot_be_installed_leaves_nothing_behind(tmp_path: Path) -> None:
     """When pip fails, the next command begins from nothing."""
     done = plugin(tmp_path, PYTHON=sys.executable, PIP_NO_INDEX="1")

@@ -9,7 +9,7 @@ import pytest
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
-from tests.cli.command import REPOSITORY, RUN_S_MAX, demo_json, kept_demo, processes, run
+from tests.cli.command import REPOSITORY, RUN_S_MAX, demo_json, kept_demo, processes, run, run_here
 from tests.cli.injecting import as_yaml
 
 MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lift", "first_step")
@@ -20,7 +20,9 @@ def processes_with(marker: str) -> list[int]:
     return [pid for pid, environ in processes("environ") if marker.encode() in environ]
 
 
-@pytest.mark.parametrize(("mode", "starts", "told"), [("process", 1, 0), ("guarded", 3, 2)])
+@pytest.mark.parametrize(
+    ("mode", "starts", "told"), [("process", 1, 0), pytest.param("guarded", 3, 2, marks=pytest.mark.slow)]
+)
 def test_real_processes_restart_in_place(mode: str, starts: int, told: int) -> None:
     """Two SIGKILLs give two restarts with every moment and no new Pod; an agent's start costs two requests and a PATCH.
 
@@ -63,7 +65,7 @@ def test_a_worker_that_nobody_watches_is_not_stopped(tmp_path: Path) -> None:
         (("--file", manifest(tmp_path, text)), "--stall: expected --mode guarded, process or supervisor"),
         (("--runtime", "model"), "--stall: expected --runtime process"),
     ):
-        result = run("demo", "--yes", "--stall", "1", *options)
+        result = run_here("demo", "--yes", "--stall", "1", *options)
         assert result.returncode == 1
         assert words in result.stderr
 
@@ -179,7 +181,7 @@ def breaking(**changes: object) -> str:
 )
 def test_a_bad_manifest_is_refused_in_words(tmp_path: Path, text: str, expected: str) -> None:
     """For each kind of bad manifest the demo says what it expected, without a traceback."""
-    result = run("demo", "--runtime", "model", "--file", manifest(tmp_path, text))
+    result = run_here("demo", "--runtime", "model", "--file", manifest(tmp_path, text))
 
     assert result.returncode == 1
     assert expected in result.stderr
@@ -215,7 +217,7 @@ def test_a_model_takes_as_long_as_its_profile_says(tmp_path: Path) -> None:
 )
 def test_a_bad_option_is_refused_in_words(arguments: list[str], expected: str) -> None:
     """The refusal of an unknown or impossible option names the allowed values."""
-    result = run("demo", *arguments)
+    result = run_here("demo", *arguments)
 
     assert result.returncode in (1, 2)
     assert expected in " ".join(result.stderr.replace("│", " ").split())

@@ -37,8 +37,8 @@ from tests.common.protocol.worker_schedule import Write, healthy_schedule, look_
 
 TEN = StallSettings(10.0)  # a look each half second
 BOTH = StallSettings(10.0, 60.0)
-SCHEDULES_QUICK, SCHEDULES = 300, 2_500
-HANGS_QUICK, HANGS = 30, 300
+SCHEDULES_QUICK, SCHEDULES = 100, 2_500
+HANGS_QUICK, HANGS = 15, 300
 LIMIT_S_MAX = 2_400.0  # twice the longest start limit of a schedule
 
 
