@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from kubernetes_asyncio import client
 
-from benchmarks.baseline_agent import follow as follow_for_real
 from benchmarks.obvious_client import follow, follow_for_ever
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
@@ -34,6 +32,11 @@ def essence(request: Received) -> tuple[object, ...]:
 
 async def test_the_requests_are_the_obvious_agents() -> None:
     """All three requests have the obvious agent's method, path, query, types and body, on one connection."""
+    # Imported here, because it has 800 generated models, and every worker of the tests collects this module.
+    from kubernetes_asyncio import client
+
+    from benchmarks.baseline_agent import follow as follow_for_real
+
     async with ScriptedServer(watches=[[sends(DEPRECATED), ends]] * 2, answer=answer) as server:
         settings = client.Configuration()
         settings.host = f"http://127.0.0.1:{server.port}"

@@ -12,7 +12,7 @@ from inplace.cli.cost import IN_PLACE_S, RECREATE_S, Fleet, cost_data, cost_line
 from inplace.cli.group.state import GroupPhase
 from inplace.cli.group.straggler import Why
 from inplace.cli.refusal import CliExit
-from tests.cli.command import run
+from tests.cli.command import run_here
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 SEED = Fleet(nodes=10_000, price=16.8, failures=12)  # "Financial impact of restarts", the founding design
@@ -38,7 +38,7 @@ def test_every_phase_is_in_the_table() -> None:
 
 def test_every_command_is_in_the_table() -> None:
     """docs/cli.md lists exactly the commands of `--help`, apart from version."""
-    commands = re.findall(r"^  (\w+)  ", run("--help").stdout.split("Commands:")[1], re.MULTILINE)
+    commands = re.findall(r"^  (\w+)  ", run_here("--help").stdout.split("Commands:")[1], re.MULTILINE)
     assert len(commands) == 14
     listed = {name for cell in first_cells(PAGE) for name in re.findall(r"`inplace (\w+)", cell)}
     assert listed | {"version"} == set(commands)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
-
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.injecting import as_yaml, example, injected, pod_spec_of, refused
+from tests.cli.injecting import as_yaml, documents_of, injected, refused
 
 
 def changed(**worker: Any) -> list[KubeObject]:
     """Return the plain example's documents with other fields in its worker; None removes one."""
-    documents = list(yaml.safe_load_all(example("plain.yaml")))
-    (container,) = pod_spec_of(yaml.safe_dump(documents[-1]))["containers"]
-    container |= worker
-    kept = {name: value for name, value in container.items() if value is not None}
-    documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"] = [kept]
+    documents = documents_of("plain.yaml")
+    pod = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    pod["containers"] = [{name: value for name, value in (container | worker).items() if value is not None}]
     return documents
 
 

@@ -110,7 +110,7 @@ def test_the_command_says_which_bound_a_jobset_of_any_size_exceeds(tmp_path: Pat
         documents += [document, *others]
     file = tmp_path / "huge.yaml"
     file.write_text(as_yaml(documents))
-    result = run("lint", "-f", str(file), "-o", "json")
+    result = run_here("lint", "-f", str(file), "-o", "json")
     assert result.returncode == 1, result.stderr
     for number, (*_, expected) in enumerate(HUGE):
         told = [

@@ -16,7 +16,7 @@ from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.injection.pod_roles import is_in_place
-from tests.cli.command import run
+from tests.cli.command import run_here
 from tests.cli.injecting import EXAMPLES, as_yaml, findings_of, injected, jobset_of
 from tests.cli.lint.cases import JOB, POD, job, jobset, pod, put, worker
 
@@ -110,7 +110,7 @@ def test_the_command_asks_the_server_about_the_jobs(tmp_path: Path) -> None:
     put(pod, restartPolicy="Always")(document)
     file = tmp_path / "always.yaml"
     file.write_text(as_yaml([document]))
-    result = run("lint", "-f", str(file), "-o", "json")
+    result = run_here("lint", "-f", str(file), "-o", "json")
     assert result.returncode == 1
     assert [one["path"] for one in json.loads(result.stdout)["findings"]] == [f"{POD}.restartPolicy"]
 
@@ -125,7 +125,7 @@ def test_a_plain_jobset_is_not_called_clean(tmp_path: Path) -> None:
     """Nothing restarts in place there, and the command that changes that is named."""
     file = tmp_path / "plain.yaml"
     file.write_text(as_yaml([plain()]))
-    first, *others = run("lint", "-f", str(file)).stdout.splitlines()
+    first, *others = run_here("lint", "-f", str(file)).stdout.splitlines()
     assert first == "JobSet plain: no mistake found, and nothing restarts in place"
     assert "policy Nothing restarts in place here (restartStrategy is not set): `inplace inject -f FILE`" in others[0]
     assert is_in_place(jobset_of(injected(as_yaml([plain()]))))

@@ -14,7 +14,7 @@ from inplace.cli.manifests.documents import Stream, StreamError, read_stream
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.command import run
+from tests.cli.command import run_here
 from tests.cli.injecting import as_yaml, injected
 from tests.cli.manifests.test_trainer import API, mpi_runtime, patch, runtime, train_job
 
@@ -112,7 +112,7 @@ def test_the_command_lints_a_trainjob(tmp_path: Path) -> None:
     """The embedded API server judges the JobSet, too."""
     file = tmp_path / "train.yaml"
     file.write_text(as_yaml([shipped(), train_job(trainer=COMMAND, runtimePatches=[IN_PLACE])]))
-    said = run("lint", "-f", str(file))
+    said = run_here("lint", "-f", str(file))
     assert said.stdout.splitlines()[0] == "JobSet of TrainJob team/train: clean"
     assert said.returncode == 0
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from inplace.cli.manifests.documents import STREAM_BYTES_MAX, StreamError, read_stream
 from inplace.cli.manifests.yaml_loader import DEPTH_MAX, REPEATED_MAX, VALUES_MAX, parse
-from tests.cli.command import REPOSITORY, run
+from tests.cli.command import REPOSITORY, run_here
 from tests.cli.injecting import EXAMPLES
 
 
@@ -124,7 +124,7 @@ def test_every_command_that_reads_manifests_refuses(tmp_path: Path, command: str
     """Every command refuses 800 bytes that stand for 2**40 values, in one sentence without a traceback."""
     file = tmp_path / "bomb.yaml"
     file.write_text(doubled("merge", 40))
-    result = run(command, "--file", str(file))
+    result = run_here(command, "--file", str(file))
     assert result.returncode in (1, 2)
     assert REPEATED in result.stderr
     assert "Traceback" not in result.stderr

@@ -13,7 +13,7 @@ from inplace.cli.status.status import _show_all
 from inplace.cli.status.watch_list import watch_list
 from inplace.cli.terminal.screen import PIPE_COLUMNS, console
 from inplace.common.kube.resources import JOBSETS, NAMESPACES
-from tests.cli.command import run, run_bytes
+from tests.cli.command import run_bytes, run_here
 from tests.cli.injecting import example, injected
 from tests.cli.scenes import another, connection, kill, status, training, until
 
@@ -60,13 +60,13 @@ def test_columns_are_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_programs_say_their_version() -> None:
     """--version prints the version, as the command `version` does."""
-    assert run("--version").stdout == run("version").stdout == f"inplace {VERSION}\n"
+    assert run_here("--version").stdout == run_here("version").stdout == f"inplace {VERSION}\n"
 
 
 def test_a_name_beside_all_namespaces_is_bad_usage() -> None:
     """--all-namespaces stands for a list: a name or a namespace beside it is refused."""
     for more in (["train"], ["-n", "team"]):
-        done = run("status", "-A", *more)
+        done = run_here("status", "-A", *more)
         assert done.returncode == 2
         assert "expected it alone, saw" in done.stderr
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +18,7 @@ from inplace.controller.injection.policies import PolicyOptions
 from inplace.controller.injection.restart_rules import Ending, codes_that
 from inplace.simulator.apiserver.pods import EXIT_CODES_MAX
 from inplace.simulator.cluster.job_failure_policy import judge
-from tests.cli.injecting import PLAIN, as_yaml, findings_of, injected, jobset_of
+from tests.cli.injecting import PLAIN, as_yaml, documents_of, findings_of, injected, jobset_of
 
 FAILURES = set(range(1, 256))
 
@@ -50,7 +49,7 @@ CASES: list[tuple[list[KubeObject], set[int]]] = [  # rules, and the codes that 
 
 def with_rules(rules: list[KubeObject], **options: Any) -> str:
     """Return the plain example with a podFailurePolicy, injected."""
-    documents = list(yaml.safe_load_all(PLAIN))
+    documents = documents_of("plain.yaml")
     documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = {"rules": rules}
     return injected(as_yaml(documents), **options)
 

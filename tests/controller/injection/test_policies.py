@@ -13,7 +13,7 @@ from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.manifests.yaml_loader import parse as parse_yaml
 from inplace.common.wire import names as wire
 from inplace.controller.injection.policies import PolicyOptions
-from tests.cli.command import run
+from tests.cli.command import run_here
 from tests.cli.injecting import PLAIN, findings_of, injected, jobset_of, plain, pod_spec_of, refused
 
 ALL = PolicyOptions("test -e /dev/nvidia0", 20.0, "leave", 60, "60", "2/3600")
@@ -165,7 +165,7 @@ def test_the_command_has_the_options(tmp_path: Path) -> None:
     file.write_text(PLAIN)
     options = ["--before-announce", "true", "--before-announce-timeout", "20", "--before-announce-unanswered", "leave"]
     options += ["--save-within", "60", "--fence-after", "60", "--bad-nodes", "2/3600", "--restart", "process"]
-    made = run("inject", "-q", "-f", str(file), *options)
+    made = run_here("inject", "-q", "-f", str(file), *options)
     assert made.returncode == 0
     annotations = jobset_of(made.stdout)["metadata"]["annotations"]
     given = (wire.FENCE_AFTER, wire.BAD_NODES, wire.SAVE_WITHIN, wire.RESTART_DEPTH)
