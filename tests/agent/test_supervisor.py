@@ -102,29 +102,23 @@ async def test_no_child_of_the_worker_outlives_it(tmp_path: Path, leaves: str, d
         await through_the_barrier(group, 2)
 
 
-async def test_a_chain_of_forks_does_not_escape(tmp_path: Path) -> None:
-    """A process that forks into a new session and exits, again and again, is caught before the announcement."""
-    chain = """
+CHAIN = """
 if os.environ["INPLACE_EPOCH"] == "1" and os.fork() == 0:
-    note('chain')
+    note('lingering')
     ends_s = time.monotonic() + 30
     while time.monotonic() < ends_s:
         os.setsid() if os.getpid() != os.getsid(0) else None
         if os.fork(): os._exit(0)
 """
-    async with supervised(tmp_path, chain + RUN) as group:
-        await running(group)
-        await group.noted("chain")
-        os.kill(main_of(group), signal.SIGKILL)
-        await through_the_barrier(group, 2)
+BROAD = "for _ in range(20):\n    daemon(linger)\n    if os.fork() == 0: linger()\n"
 
 
-async def test_a_broad_tree_is_gone_at_once(tmp_path: Path) -> None:
-    """Forty processes, half of them adopted, none left when the next epoch is announced."""
-    worker = "for _ in range(20):\n    daemon(linger)\n    if os.fork() == 0: linger()\n" + RUN
-    async with supervised(tmp_path, worker) as group:
+@pytest.mark.parametrize(("leaves", "count"), [(CHAIN, 1), (BROAD, 40)], ids=["a chain of forks", "a broad tree"])
+async def test_many_processes_do_not_escape(tmp_path: Path, leaves: str, count: int) -> None:
+    """One that forks into a new session and exits, again and again, or forty, half of them adopted: none is left."""
+    async with supervised(tmp_path, leaves + RUN) as group:
         await running(group)
-        await group.noted("lingering", 40)
+        await group.noted("lingering", count)
         os.kill(main_of(group), signal.SIGKILL)
         await through_the_barrier(group, 2)
 

@@ -189,35 +189,22 @@ def test_two_lives_tell_one_story(tmp_path: Path) -> None:
     assert set(metrics.durations) == {RestartPhase.KUBELET, RestartPhase.VIEW}, "a life's histograms hold that life"
 
 
-def test_a_completion_goes_with_one_announcement(tmp_path: Path) -> None:
-    """The next process of a sidecar tells that a worker completed before it; the one after that says nothing."""
+@pytest.mark.parametrize(("completes", "code"), [(True, ",code=0"), (False, "")], ids=["completed", "ended"])
+def test_a_worker_s_end_goes_with_one_announcement(tmp_path: Path, code: str, *, completes: bool) -> None:
+    """The next process of a sidecar tells of the worker before it; the one after that says nothing."""
     file, told = PhaseFile(str(tmp_path / "phases")), ",quiet=4031,step=1200"
     first = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file)
     first.announcing(1)
-    first.worker_ended(0)
+    if completes:
+        first.worker_ended(0)
     first.worker_stepped(told)
     first.leave()
     second = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file)
-    assert second.announcing(2) == f"v1,kubelet=0,view=0,at=123,code=0{told}"
+    assert second.announcing(2) == f"v1,kubelet=0,view=0,at=123{code}{told}"
     second.accepted()
     second.leave()
-    third = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file)
-    assert "code" not in third.announcing(3)
-
-
-def test_the_last_progress_goes_with_one_announcement(tmp_path: Path) -> None:
-    """The next process of a sidecar sends what the last one knew of the worker; the one after that says nothing."""
-    file, told = PhaseFile(str(tmp_path / "phases")), ",quiet=4031,step=1200"
-    first = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file)
-    first.announcing(1)
-    first.worker_stepped(told)
-    first.leave()
-    second = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file)
-    assert second.announcing(2) == f"v1,kubelet=0,view=0,at=123{told}"
-    second.accepted()
-    second.leave()
-    third = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file)
-    assert "quiet" not in third.announcing(3)
+    third = RestartPhases(AgentMetrics(), now_s=Hand(), wall_s=WALL, file=file).announcing(3)
+    assert ("code" in third, "quiet" in third) == (False, False)
 
 
 @pytest.mark.parametrize("told", [",quiet=1,step=x", ",quiet=1" + ",step=1" * 9, ",quiet=1 x", ",quiet=12345678"])

@@ -195,28 +195,20 @@ async def test_a_released_lease_is_taken_at_the_next_look() -> None:
     assert a.clock.monotonic_s() - started_s < 3.0
 
 
-async def test_a_lease_is_released_although_a_renewal_was_stored_unseen() -> None:
-    """When a shutdown interrupts a renewal, the Lease is still released and the successor need not wait 15 seconds."""
+@pytest.mark.parametrize(
+    ("change", "holder"),
+    [({"renewTime": "2026-01-01T00:00:00.000000Z"}, ""), ({"holderIdentity": "b"}, "b")],
+    ids=["a renewal of its own, stored unseen", "another candidate's"],
+)
+async def test_a_lease_that_changed_is_released_if_it_is_still_its_own(change: dict[str, str], holder: str) -> None:
+    """When a shutdown interrupts a renewal, the successor need not wait 15 seconds; another's Lease is left alone."""
     server = make_server()
     a, b = Candidate(server, "a"), Candidate(server, "b")
     await a.elector.acquire()
     stored = await b.client.get(LEASES, *LEASE)
-    await b.client.replace(
-        LEASES, *LEASE, stored | {"spec": stored["spec"] | {"renewTime": "2026-01-01T00:00:00.000000Z"}}
-    )
+    await b.client.replace(LEASES, *LEASE, stored | {"spec": stored["spec"] | change})
     await a.elector.release()
-    assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == ""
-
-
-async def test_a_lease_that_somebody_else_took_is_not_released() -> None:
-    """A Lease that another candidate took is not released."""
-    server = make_server()
-    a, b = Candidate(server, "a"), Candidate(server, "b")
-    await a.elector.acquire()
-    stored = await b.client.get(LEASES, *LEASE)
-    await b.client.replace(LEASES, *LEASE, stored | {"spec": stored["spec"] | {"holderIdentity": "b"}})
-    await a.elector.release()
-    assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == "b"
+    assert (await b.client.get(LEASES, *LEASE))["spec"]["holderIdentity"] == holder
 
 
 async def test_wall_clocks_do_not_matter() -> None:
