@@ -28,6 +28,10 @@ class Crew:
     pods: dict[tuple[str, int], str] = field(default_factory=dict)
     _made: int = 0
 
+    def pod_at(self, index: int) -> str:
+        """Return the first Pod with a completion index: the only one where there is one Job."""
+        return next(pod for (_, place), pod in self.pods.items() if place == index)
+
     async def jobset(self) -> KubeObject:
         """Return the JobSet."""
         return await self.client.get(JOBSETS, self.namespace, self.name)
@@ -125,6 +129,11 @@ class Crew:
         metadata, target = {"name": pod}, {"kind": "Node", "name": node}
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
         await self.client.raw("POST", PODS.path(self.namespace, pod, subresource="binding"), body=binding)
+
+    async def run_on(self, pod: str, node: str) -> None:
+        """Bring a Pod to a node, and let it run."""
+        await self.bind(pod, node)
+        await self.set_phase(pod, "Running")
 
     async def announce(self, pod: str, epoch: int) -> None:
         """Write the announcement of an agent."""

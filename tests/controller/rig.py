@@ -10,7 +10,7 @@ from typing import Any
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response
-from inplace.common.kube.resources import EVENTS, JOBSETS, KubeObject
+from inplace.common.kube.resources import EVENTS, JOBSETS, PODS, KubeObject
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 from inplace.simulator.cluster.manifests import custom_resource_definitions
@@ -116,6 +116,10 @@ class Rig:
         """Annotate the JobSet `train`, as kubectl does."""
         await self.edit({"metadata": {"annotations": annotations}})
 
+    async def is_ending(self, pod: str) -> bool:
+        """Return whether kubelet was asked to end a Pod."""
+        return "activeDeadlineSeconds" in (await self.admin.get(PODS, "default", pod))["spec"]
+
     async def events(self, reason: str) -> list[KubeObject]:
         """Return the Events with a reason."""
         found = await self.admin.list(EVENTS)
@@ -139,8 +143,8 @@ class Rig:
 
 
 @asynccontextmanager
-async def running_rig() -> AsyncIterator[Rig]:
+async def running_rig(**config: Any) -> AsyncIterator[Rig]:
     """Run an API server and one controller."""
     rig = Rig()
-    async with rig.running():
+    async with rig.running(rig.controller(**config)):
         yield rig

@@ -55,8 +55,7 @@ async def place(rig: Rig, crew: Crew, job: str, rack: str) -> None:
     """Bring the Pods of a Job to the nodes 0 to 2 of a rack, the leader first."""
     for index in range(3):
         await rig.settle(0.2)
-        await crew.bind(crew.pods[job, index], f"{rack}{index}")
-        await crew.set_phase(crew.pods[job, index], "Running")
+        await crew.run_on(crew.pods[job, index], f"{rack}{index}")
 
 
 async def fail(rig: Rig, crew: Crew, job: str, index: int) -> str:
@@ -69,13 +68,11 @@ async def fail(rig: Rig, crew: Crew, job: str, index: int) -> str:
 
 async def move(rig: Rig, crew: Crew, job: str, index: int, node: str) -> None:
     """Let kubelet end a Pod that is to be replaced, and bring its replacement to a node."""
-    spec = (await rig.admin.get(PODS, "default", crew.pods[job, index]))["spec"]
-    assert "activeDeadlineSeconds" in spec
+    assert await rig.is_ending(crew.pods[job, index])
     await crew.set_phase(crew.pods[job, index], "Failed")
     await crew.replace(job, index)
     await rig.settle(0.2)
-    await crew.bind(crew.pods[job, index], node)
-    await crew.set_phase(crew.pods[job, index], "Running")
+    await crew.run_on(crew.pods[job, index], node)
     await rig.settle(0.2)
 
 

@@ -23,19 +23,13 @@ def annotated(text: str = "2/3600", name: str = "train") -> KubeObject:
     return jobset(name, jobs=[replicated_job(replicas=1, pods=3)], restarts_max=100, annotations=annotations)
 
 
-async def bind(crew: Crew, pod: str, node: str) -> None:
-    """Bring a Pod to a node, and let it run."""
-    await crew.bind(pod, node)
-    await crew.set_phase(pod, "Running")
-
-
 async def started(rig: Rig, manifest: KubeObject) -> Crew:
     """Bring a group to epoch 1; the Pod of index i is on node ni."""
     crew = await rig.submit(manifest)
     await crew.make_pods()
     await rig.settle()
     for (_, index), pod in crew.pods.items():
-        await bind(crew, pod, f"n{index}")
+        await crew.run_on(pod, f"n{index}")
     await rig.run_epoch(crew, 1)
     return crew
 
@@ -43,23 +37,23 @@ async def started(rig: Rig, manifest: KubeObject) -> Crew:
 async def fail(rig: Rig, crew: Crew, index: int, to: str = "spare") -> None:
     """Let one worker die, and bring the group to its next epoch; a Pod that is ended for it gets another node."""
     synced = (await crew.epochs())[0]
-    failed = pod_of(crew, index)
+    failed = crew.pod_at(index)
     await crew.set_worker(failed, run=synced, exit_code=1)
     await rig.settle(0.2)
     assert await crew.epochs() == (synced, synced)
-    if "activeDeadlineSeconds" in await spec_of(rig, failed):
+    if await rig.is_ending(failed):
         await end(rig, crew, index)
-        await bind(crew, pod_of(crew, index), to)
+        await crew.run_on(crew.pod_at(index), to)
         await rig.settle()
     await rig.run_epoch(crew, synced + 1)
 
 
 async def end(rig: Rig, crew: Crew, index: int) -> KubeObject:
     """Let kubelet end a Pod, and its Job replace it; return the spec of the replacement."""
-    await crew.set_phase(pod_of(crew, index), "Failed")
+    await crew.set_phase(crew.pod_at(index), "Failed")
     await crew.replace(f"{crew.name}-workers-0", index)
     await rig.settle()
-    return await spec_of(rig, pod_of(crew, index))
+    return await spec_of(rig, crew.pod_at(index))
 
 
 async def fail_check(rig: Rig, crew: Crew, pod: str, message: str = MESSAGE) -> None:
@@ -71,17 +65,12 @@ async def fail_check(rig: Rig, crew: Crew, pod: str, message: str = MESSAGE) -> 
     await rig.settle()
 
 
-def pod_of(crew: Crew, index: int) -> str:
-    """Return the name of the Pod in a slot."""
-    return next(pod for (_, place), pod in crew.pods.items() if place == index)
-
-
 async def replaced(rig: Rig, crew: Crew, index: int) -> KubeObject:
     """Remove a Pod, make its replacement, and return its spec once the controller has seen it."""
-    await crew.remove(pod_of(crew, index))
+    await crew.remove(crew.pod_at(index))
     await crew.make_pods()
     await rig.settle()
-    return await spec_of(rig, pod_of(crew, index))
+    return await spec_of(rig, crew.pod_at(index))
 
 
 async def spec_of(rig: Rig, pod: str) -> KubeObject:
@@ -114,7 +103,7 @@ async def test_without_the_annotation_nothing_changes() -> None:
             crew = await started(rig, manifest)
             await fail(rig, crew, 0)
             await fail(rig, crew, 0)
-            assert not (await spec_of(rig, pod_of(crew, 0))).get("schedulingGates")
+            assert not (await spec_of(rig, crew.pod_at(0))).get("schedulingGates")
             assert wire.NODE_FAILURES not in await crew.status()
             requests[name] = sum(
                 f"/pods/{pod}" in request.path for request in rig.requests for pod in crew.pods.values()
@@ -127,16 +116,16 @@ async def test_a_pod_that_may_run_on_one_node_alone_restarts_there(rig: Rig) -> 
     """As Kueue's Topology Aware Scheduling pins it: no Pod is lost for nothing, the verdict stands, and it is said."""
     selector = "spec.replicatedJobs.0.template.spec.template.spec.nodeSelector"
     crew = await started(rig, changed(annotated("1/3600"), selector, {"kubernetes.io/hostname": "n0"}))
-    kept = pod_of(crew, 0)
+    kept = crew.pod_at(0)
     for _ in range(2):
         await fail(rig, crew, 0)
-        assert pod_of(crew, 0) == kept
-        assert "activeDeadlineSeconds" not in await spec_of(rig, kept)
+        assert crew.pod_at(0) == kept
+        assert not await rig.is_ending(kept)
         assert await nodes_told(crew) == ["n0"]
         (told,) = await rig.events("PodStaysOnNode")
         assert f"pod {kept} may run on node n0 alone" in told["note"]
     await replaced(rig, crew, 0)
-    await bind(crew, pod_of(crew, 0), "n0")
+    await crew.run_on(crew.pod_at(0), "n0")
     await rig.settle()
     assert await nodes_told(crew) == ["n0"], "the scheduler had no choice"
     assert await rig.events("NodeVerdictTakenBack") == []
@@ -150,7 +139,7 @@ async def test_a_node_that_fails_its_worker_again_is_left(rig: Rig) -> None:
     await fail(rig, crew, 0)
     await fail(rig, crew, 1)
     assert await nodes_told(crew) == []
-    bad = pod_of(crew, 0)
+    bad = crew.pod_at(0)
     await crew.set_worker(bad, run=3, exit_code=1)
     await rig.settle()
     assert await crew.epochs() == (3, 3)
@@ -172,7 +161,7 @@ async def test_a_new_leader_knows_what_the_old_one_counted() -> None:
     async with rig.running(rig.controller(identity="one")):
         crew = await started(rig, annotated())
         await fail(rig, crew, 0)
-        await fail_check(rig, crew, pod_of(crew, 2))
+        await fail_check(rig, crew, crew.pod_at(2))
         assert await nodes_told(crew) == ["n2"]
         before = await crew.status()
     async with rig.running(rig.controller(identity="two")):
@@ -180,7 +169,7 @@ async def test_a_new_leader_knows_what_the_old_one_counted() -> None:
         assert (await crew.status())[wire.NODE_FAILURES] == before[wire.NODE_FAILURES]
         await crew.replace("train-workers-0", 2)
         await rig.settle()
-        assert shunned(await spec_of(rig, pod_of(crew, 2))) == ["n2"]
+        assert shunned(await spec_of(rig, crew.pod_at(2))) == ["n2"]
 
 
 async def test_a_failed_check_is_a_verdict(rig: Rig) -> None:
@@ -188,8 +177,8 @@ async def test_a_failed_check_is_a_verdict(rig: Rig) -> None:
     crew = await rig.submit(annotated())
     await crew.make_pods()
     await rig.settle()
-    await bind(crew, pod_of(crew, 1), "n1")
-    await fail_check(rig, crew, pod_of(crew, 1))
+    await crew.run_on(crew.pod_at(1), "n1")
+    await fail_check(rig, crew, crew.pod_at(1))
     assert await nodes_told(crew) == ["n1"]
     (event,) = await rig.events("NodeAvoided")
     assert "a failed check: pod train-workers-0-1-" in event["note"]
@@ -200,7 +189,7 @@ async def test_a_failed_check_is_a_verdict(rig: Rig) -> None:
 async def test_a_program_that_exits_with_that_code_is_no_failed_check(rig: Rig) -> None:
     """Its message does not say so."""
     crew = await started(rig, annotated())
-    await fail_check(rig, crew, pod_of(crew, 1), "mine")
+    await fail_check(rig, crew, crew.pod_at(1), "mine")
     assert await nodes_told(crew) == []
 
 
@@ -208,11 +197,11 @@ async def test_without_a_better_node_the_verdict_is_taken_back(rig: Rig) -> None
     """The scheduler brings the replacement there again: that is said, and the node's failures are forgotten."""
     crew = await started(rig, annotated("1/3600"))
     await fail(rig, crew, 0, to="n0")
-    assert shunned(await spec_of(rig, pod_of(crew, 0))) == ["n0"]
+    assert shunned(await spec_of(rig, crew.pod_at(0))) == ["n0"]
     assert await nodes_told(crew) == []
     assert len(await rig.events("NodeVerdictTakenBack")) == 1
     assert shunned(await replaced(rig, crew, 0)) == []
-    await bind(crew, pod_of(crew, 0), "n0")
+    await crew.run_on(crew.pod_at(0), "n0")
     await rig.settle()
     assert len(await rig.events("NodeVerdictTakenBack")) == 1
     await rig.run_epoch(crew, (await crew.epochs())[0] + 1)
@@ -269,7 +258,7 @@ async def test_what_is_asked_for_by_a_person_blames_no_node(rig: Rig) -> None:
     assert await crew.epochs() == (1, 1)
     await rig.run_epoch(crew, 2)
     assert shunned(await replaced(rig, crew, 1)) == []
-    await bind(crew, pod_of(crew, 1), "n1")
+    await crew.run_on(crew.pod_at(1), "n1")
     await rig.run_epoch(crew, 3)
     status = await crew.status()
     assert status[wire.LAST_GROUP_RESTART]["trigger"] == "pod_lost"
@@ -283,5 +272,5 @@ async def test_both_gates_of_ours(rig: Rig) -> None:
     crew = await rig.submit(manifest)
     await crew.make_pods()
     await rig.settle()
-    assert not (await spec_of(rig, pod_of(crew, 0))).get("schedulingGates")
-    assert (await spec_of(rig, pod_of(crew, 1)))["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]
+    assert not (await spec_of(rig, crew.pod_at(0))).get("schedulingGates")
+    assert (await spec_of(rig, crew.pod_at(1)))["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]

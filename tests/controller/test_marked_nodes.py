@@ -6,10 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from inplace.common.kube.http.request import Request, Response
+from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.nodes import node
+from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -33,16 +34,10 @@ async def started(rig: Rig, wanted: KubeObject) -> Crew:
     await rig.settle()
     for (_, index), pod in crew.pods.items():
         await rig.admin.create(NODES, None, node(f"n{index}", pods=8, now="2026-01-01T00:00:00Z"))
-        await bind(crew, pod, f"n{index}")
+        await crew.run_on(pod, f"n{index}")
     await rig.run_epoch(crew, 1)
     rig.requests.clear()
     return crew
-
-
-async def bind(crew: Crew, pod: str, where: str) -> None:
-    """Bring a Pod to a node, and let it run."""
-    await crew.bind(pod, where)
-    await crew.set_phase(pod, "Running")
 
 
 async def mark(rig: Rig, name: str, change: KubeObject = CORDON) -> None:
@@ -55,22 +50,12 @@ async def taint(rig: Rig, name: str, effect: str = "NoSchedule") -> None:
     await mark(rig, name, {"spec": {"taints": [{"key": "broken", "effect": effect}]}})
 
 
-def pod_of(crew: Crew, index: int) -> str:
-    """Return the name of the Pod in a slot."""
-    return next(pod for (_, place), pod in crew.pods.items() if place == index)
-
-
 async def fail(rig: Rig, crew: Crew, index: int = 0) -> str:
     """Let one worker die; return its Pod once the controller has seen it."""
-    pod = pod_of(crew, index)
+    pod = crew.pod_at(index)
     await crew.set_worker(pod, run=(await crew.epochs())[0], exit_code=1)
     await rig.settle(0.2)
     return pod
-
-
-async def is_ending(rig: Rig, pod: str) -> bool:
-    """Say whether kubelet was asked to end a Pod."""
-    return "activeDeadlineSeconds" in (await rig.admin.get(PODS, "default", pod))["spec"]
 
 
 def node_reads(rig: Rig) -> list[str]:
@@ -95,7 +80,7 @@ async def test_a_pod_leaves_a_cordoned_node(rig: Rig) -> None:
     await mark(rig, "n0")
     failed = await fail(rig, crew)
     assert await crew.epochs() == (1, 1)
-    assert await is_ending(rig, failed)
+    assert await rig.is_ending(failed)
     assert await leaving(crew) == [failed]
     (event,) = await rig.events("PodLeavesNode")
     assert event["note"].startswith(f"pod {failed} is replaced: node n0: cordoned; the group waits until another node")
@@ -103,10 +88,10 @@ async def test_a_pod_leaves_a_cordoned_node(rig: Rig) -> None:
     assert await crew.epochs() == (1, 1), "it must not sync with a Pod that is about to end"
     await crew.set_phase(failed, "Failed")
     replacement = await crew.replace("train-workers-0", 0)
-    await bind(crew, replacement, "n9")
+    await crew.run_on(replacement, "n9")
     await rig.meet(crew, 2)
     assert await crew.epochs() == (2, 1), "one restart, and no epoch is skipped"
-    assert not any([await is_ending(rig, pod) for pod in crew.pods.values()])
+    assert not any([await rig.is_ending(pod) for pod in crew.pods.values()])
     assert rig.sample("inplace_node_reads_total", result="leaves") == 1
 
 
@@ -119,7 +104,7 @@ async def test_a_healthy_node_costs_one_read(rig: Rig) -> None:
     await rig.run_epoch(crew, 2)
     assert (node_reads(rig), pod_reads(rig)) == (["n0"], 0)
     assert await crew.epochs() == (2, 1)
-    assert not await is_ending(rig, failed)
+    assert not await rig.is_ending(failed)
     assert rig.sample("inplace_node_reads_total", result="unmarked") == 1
     assert await rig.events("PodStaysOnNode") == []
 
@@ -133,19 +118,19 @@ async def test_a_taint_that_the_template_tolerates_costs_no_second_read(rig: Rig
     await taint(rig, "n0")
     failed = await fail(rig, crew)
     assert (node_reads(rig), pod_reads(rig)) == (["n0"], 0)
-    assert not await is_ending(rig, failed)
+    assert not await rig.is_ending(failed)
 
 
 async def test_a_taint_that_only_the_pod_tolerates_is_no_reason(rig: Rig) -> None:
     """Admission adds tolerations to Pods."""
     crew = await started(rig, manifest())
     await taint(rig, "n0")
-    before = (await rig.admin.get(PODS, "default", pod_of(crew, 0)))["spec"].get("tolerations") or []
+    before = (await rig.admin.get(PODS, "default", crew.pod_at(0)))["spec"].get("tolerations") or []
     more = {"spec": {"tolerations": [*before, {"key": "broken", "operator": "Exists"}]}}
-    await rig.admin.patch(PODS, "default", pod_of(crew, 0), more)
+    await rig.admin.patch(PODS, "default", crew.pod_at(0), more)
     failed = await fail(rig, crew)
     assert (node_reads(rig)[:1], pod_reads(rig)) == (["n0"], 1)
-    assert not await is_ending(rig, failed)
+    assert not await rig.is_ending(failed)
 
 
 async def test_who_opts_out_is_not_asked_about(rig: Rig) -> None:
@@ -154,7 +139,7 @@ async def test_who_opts_out_is_not_asked_about(rig: Rig) -> None:
     await mark(rig, "n0")
     failed = await fail(rig, crew)
     await rig.run_epoch(crew, 2)
-    assert (node_reads(rig), await is_ending(rig, failed)) == ([], False)
+    assert (node_reads(rig), await rig.is_ending(failed)) == ([], False)
     assert await crew.epochs() == (2, 1)
 
 
@@ -164,7 +149,7 @@ async def test_a_value_that_cannot_be_read_is_said_and_leaves(rig: Rig) -> None:
     problem = await crew.condition("SpecProblem")
     assert "expected leave or stay, saw 'never'" in problem["message"]
     await mark(rig, "n0")
-    assert await is_ending(rig, await fail(rig, crew))
+    assert await rig.is_ending(await fail(rig, crew))
 
 
 async def test_where_all_nodes_are_cordoned_the_group_restarts_in_place(rig: Rig) -> None:
@@ -175,7 +160,7 @@ async def test_where_all_nodes_are_cordoned_the_group_restarts_in_place(rig: Rig
     failed = await fail(rig, crew)
     await rig.run_epoch(crew, 2)
     assert await crew.epochs() == (2, 1)
-    assert not await is_ending(rig, failed)
+    assert not await rig.is_ending(failed)
     (event,) = await rig.events("PodStaysOnNode")
     assert "n1 and n2 of its group are marked as well" in event["note"]
     assert rig.sample("inplace_node_reads_total", result="stays") == 1
@@ -191,7 +176,7 @@ async def test_a_pod_of_one_host_stays(rig: Rig) -> None:
     failed = await fail(rig, crew)
     await rig.run_epoch(crew, 2)
     assert await crew.epochs() == (2, 1)
-    assert not await is_ending(rig, failed)
+    assert not await rig.is_ending(failed)
     (event,) = await rig.events("PodStaysOnNode")
     assert "because it asks for this very node" in event["note"]
 
@@ -206,7 +191,7 @@ async def test_a_silent_or_missing_node_keeps_its_pods(rig: Rig) -> None:
     for epoch, index in ((2, 0), (3, 1)):
         failed = await fail(rig, crew, index)
         await rig.run_epoch(crew, epoch)
-        assert not await is_ending(rig, failed)
+        assert not await rig.is_ending(failed)
     assert (await crew.epochs())[0] == 3
 
 
@@ -221,7 +206,7 @@ async def test_the_next_epoch_waits_for_a_slow_answer(rig: Rig) -> None:
     assert (await crew.epochs(), await leaving(crew)) == ((1, 1), [])
     await rig.settle(1)
     assert (await crew.epochs(), await leaving(crew)) == ((1, 1), [failed])
-    assert await is_ending(rig, failed)
+    assert await rig.is_ending(failed)
 
 
 @pytest.mark.parametrize(("slow_s", "before_s", "after_s"), [(0.5, 0.4, 0.6), (100.0, 0.9, 1.1)])
@@ -229,7 +214,7 @@ async def test_the_next_epoch_waits_a_second_at_most(rig: Rig, slow_s: float, be
     """On a healthy node it begins with the answer, or a second after the question."""
     crew = await started(rig, manifest())
     rig.latency_s = lambda request: slow_s if "/nodes/" in request.path else 0.0
-    await crew.set_worker(pod_of(crew, 0), run=1, exit_code=1)
+    await crew.set_worker(crew.pod_at(0), run=1, exit_code=1)
     await rig.meet(crew, 2, before_s)
     assert await crew.epochs() == (1, 1)
     await rig.settle(after_s - before_s)
@@ -240,12 +225,12 @@ async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign(ri
     """Its epoch is not begun in the pass that sees it."""
     crew = await started(rig, manifest(pods=1))
     await mark(rig, "n0")
-    failed = pod_of(crew, 0)
+    failed = crew.pod_at(0)
     await crew.announce(failed, 2)
     await rig.settle(0.2)
     assert (await crew.epochs(), await leaving(crew)) == ((1, 1), [failed])
     await crew.set_phase(failed, "Failed")
-    await bind(crew, await crew.replace("train-workers-0", 0), "n9")
+    await crew.run_on(await crew.replace("train-workers-0", 0), "n9")
     await rig.run_epoch(crew, 2)
     assert await crew.epochs() == (2, 1)
 
@@ -258,23 +243,17 @@ async def test_without_an_answer_the_pod_restarts_in_place(rig: Rig, fault: str)
     if fault == "hangs":
         rig.latency_s = lambda request: 1000.0 if request.path.endswith("/nodes/n0") else 0.0
     else:
-        rig.fault = lambda request: forbidden() if request.path.endswith("/nodes/n0") else None
+        rig.fault = lambda request: refusal(403, "Forbidden") if request.path.endswith("/nodes/n0") else None
     failed = await fail(rig, crew)
     await rig.settle(2)
     await rig.run_epoch(crew, 2)
     assert await crew.epochs() == (2, 1)
-    assert not await is_ending(rig, failed)
+    assert not await rig.is_ending(failed)
     assert rig.sample("inplace_node_reads_total", result="unanswered") == 1
     rig.latency_s, rig.fault = lambda _: 0.0, lambda _: None
     await mark(rig, "n1")
     await mark(rig, "n0", {"spec": {"unschedulable": None}})
-    assert await is_ending(rig, await fail(rig, crew, 1))
-
-
-def forbidden() -> Response:
-    """Return a refusal."""
-    body = b'{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}'
-    return Response(403, {"content-type": "application/json"}, body)
+    assert await rig.is_ending(await fail(rig, crew, 1))
 
 
 async def test_many_groups_on_one_node_cost_one_read(rig: Rig) -> None:
@@ -284,17 +263,17 @@ async def test_many_groups_on_one_node_cost_one_read(rig: Rig) -> None:
     for crew in crews:
         await crew.make_pods()
         await rig.settle(0.1)
-        await bind(crew, pod_of(crew, 0), "n0")
+        await crew.run_on(crew.pod_at(0), "n0")
         await rig.run_epoch(crew, 1)
     rig.requests.clear()
     for crew in crews:
-        await crew.set_worker(pod_of(crew, 0), run=1, exit_code=1)
+        await crew.set_worker(crew.pod_at(0), run=1, exit_code=1)
     await rig.settle()
     assert node_reads(rig) == ["n0"]
     for crew in crews:
         await rig.run_epoch(crew, 2)
     await rig.settle(10)
-    await crews[0].set_worker(pod_of(crews[0], 0), run=2, exit_code=1)
+    await crews[0].set_worker(crews[0].pod_at(0), run=2, exit_code=1)
     await rig.settle()
     assert node_reads(rig) == ["n0", "n0"]
 
@@ -308,7 +287,7 @@ async def test_nodes_that_fail_together_are_read_one_after_the_other(rig: Rig) -
         await rig.admin.create(NODES, None, node(f"n{number}", pods=8, now="2026-01-01T00:00:00Z"))
         await crew.make_pods()
         await rig.settle(0.1)
-        await bind(crew, pod_of(crew, 0), f"n{number}")
+        await crew.run_on(crew.pod_at(0), f"n{number}")
         await rig.run_epoch(crew, 1)
         crews.append(crew)
     rig.requests.clear()
@@ -321,7 +300,7 @@ async def test_nodes_that_fail_together_are_read_one_after_the_other(rig: Rig) -
 
     rig.latency_s = latency_s
     for crew in crews:
-        await crew.set_worker(pod_of(crew, 0), run=1, exit_code=1)
+        await crew.set_worker(crew.pod_at(0), run=1, exit_code=1)
     await rig.settle(10)
     assert all(after - before >= 0.0999 for before, after in pairwise(began_s))
     assert 8 <= len(began_s) <= 12
@@ -338,7 +317,7 @@ async def test_a_pod_that_a_barrier_waits_for_leaves_its_node(rig: Rig) -> None:
     assert node_reads(rig) == ["n0"]
     await mark(rig, "n0")
     await rig.settle(40)
-    assert await is_ending(rig, missing)
+    assert await rig.is_ending(missing)
     assert await leaving(crew) == [missing]
     await crew.set_phase(missing, "Failed")
     await crew.replace("train-workers-0", 0)
@@ -358,11 +337,11 @@ async def test_a_barrier_that_waits_long_reads_each_node_twice_a_minute_at_most(
     for index in (0, 1):
         await mark(rig, f"n{index}")
     await rig.settle(70)
-    assert [await is_ending(rig, pod_of(crew, index)) for index in (0, 1)] == [True, False]
-    await crew.set_phase(pod_of(crew, 0), "Failed")
+    assert [await rig.is_ending(crew.pod_at(index)) for index in (0, 1)] == [True, False]
+    await crew.set_phase(crew.pod_at(0), "Failed")
     await rig.settle()
-    assert await is_ending(rig, pod_of(crew, 1))
-    assert await leaving(crew) == [pod_of(crew, 1)]
+    assert await rig.is_ending(crew.pod_at(1))
+    assert await leaving(crew) == [crew.pod_at(1)]
 
 
 async def test_a_pod_that_waits_to_start_leaves_its_node(rig: Rig) -> None:
@@ -371,11 +350,11 @@ async def test_a_pod_that_waits_to_start_leaves_its_node(rig: Rig) -> None:
     await rig.admin.create(NODES, None, node("n0", pods=8, now="2026-01-01T00:00:00Z"))
     await crew.make_pods()
     await rig.settle()
-    await crew.bind(pod_of(crew, 0), "n0")
+    await crew.bind(crew.pod_at(0), "n0")
     await mark(rig, "n0")
     await rig.settle(60)
-    assert await is_ending(rig, pod_of(crew, 0))
-    assert await leaving(crew) == [pod_of(crew, 0)]
+    assert await rig.is_ending(crew.pod_at(0))
+    assert await leaving(crew) == [crew.pod_at(0)]
 
 
 async def test_a_drain_asks_nothing(rig: Rig) -> None:
@@ -383,11 +362,11 @@ async def test_a_drain_asks_nothing(rig: Rig) -> None:
     crew = await started(rig, manifest())
     for index in range(PODS_OF_GROUP):
         await mark(rig, f"n{index}")
-        await rig.admin.delete(PODS, "default", pod_of(crew, index), grace_period_s=30)
+        await rig.admin.delete(PODS, "default", crew.pod_at(index), grace_period_s=30)
     await rig.settle(0.2)
     assert await crew.epochs() == (1, 1) or await crew.epochs() == (1, 0)
     for index in range(PODS_OF_GROUP):
-        await crew.remove(pod_of(crew, index))
+        await crew.remove(crew.pod_at(index))
     await crew.make_pods()
     await rig.settle(60)
     await rig.run_epoch(crew, 2)
@@ -401,7 +380,7 @@ async def test_a_taint_that_comes_and_goes_moves_one_pod_for_each_restart(rig: R
     crew = await started(rig, manifest())
     await taint(rig, "n0")
     failed = await fail(rig, crew)
-    assert await is_ending(rig, failed)
+    assert await rig.is_ending(failed)
     for _ in range(5):
         await mark(rig, "n0", {"spec": {"taints": None}})
         await rig.settle(1)
@@ -410,7 +389,7 @@ async def test_a_taint_that_comes_and_goes_moves_one_pod_for_each_restart(rig: R
     assert await leaving(crew) == [failed]
     assert len(await rig.events("PodLeavesNode")) == 1
     await crew.set_phase(failed, "Failed")
-    await bind(crew, await crew.replace("train-workers-0", 0), "n9")
+    await crew.run_on(await crew.replace("train-workers-0", 0), "n9")
     await rig.run_epoch(crew, 2)
     assert (await crew.epochs())[0] == 2
     assert node_reads(rig) == ["n0", "n1", "n2"]
@@ -419,13 +398,13 @@ async def test_a_taint_that_comes_and_goes_moves_one_pod_for_each_restart(rig: R
 async def test_a_pod_with_an_unhealthy_device_leaves(rig: Rig) -> None:
     """Kubelet says so in the Pod's status; the node itself looks well."""
     crew = await started(rig, manifest())
-    failed = pod_of(crew, 0)
+    failed = crew.pod_at(0)
     health = [{"name": "nvidia.com/gpu", "resources": [{"resourceID": "gpu-3", "health": "Unhealthy"}]}]
     ended = {"name": "worker", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
     ended |= {"containerID": f"containerd://{failed}-1", "state": {"terminated": {"exitCode": 1}}}
     await crew.set_pod(failed, containerStatuses=[ended | {"allocatedResourcesStatus": health}])
     await rig.settle(0.2)
-    assert await is_ending(rig, failed)
+    assert await rig.is_ending(failed)
     (event,) = await rig.events("PodLeavesNode")
     assert "device nvidia.com/gpu gpu-3 is unhealthy" in event["note"]
 
@@ -438,7 +417,7 @@ async def test_an_escalation_counts_its_step_once(rig: Rig) -> None:
     uses = (await crew.status())[wire.ESCALATION_USES]
     assert [(use["rung"], use.get("pod")) for use in uses] == [("InPlace", None), ("LeaveNode", failed)]
     await crew.set_phase(failed, "Failed")
-    await bind(crew, await crew.replace("train-workers-0", 0), "n1")
+    await crew.run_on(await crew.replace("train-workers-0", 0), "n1")
     await rig.run_epoch(crew, 2)
     await rig.settle(10)
     await fail(rig, crew, 1)
@@ -450,7 +429,9 @@ async def test_a_pod_that_cannot_be_ended_restarts_in_place(rig: Rig) -> None:
     """After a minute of refusals the group goes on with it, and is not held up again."""
     crew = await started(rig, manifest())
     await mark(rig, "n0")
-    rig.fault = lambda request: forbidden() if request.method == "PATCH" and "/pods/" in request.path else None
+    rig.fault = lambda request: (
+        refusal(403, "Forbidden") if request.method == "PATCH" and "/pods/" in request.path else None
+    )
     await fail(rig, crew)
     await rig.meet(crew, 2, 30)
     assert await crew.epochs() == (1, 1)
@@ -463,10 +444,12 @@ async def test_a_new_leader_ends_the_pod(rig: Rig) -> None:
     """The status says who leaves; the new leader asks about nobody for that."""
     crew = await started(rig, manifest())
     await mark(rig, "n0")
-    rig.fault = lambda request: forbidden() if request.method == "PATCH" and "/pods/" in request.path else None
+    rig.fault = lambda request: (
+        refusal(403, "Forbidden") if request.method == "PATCH" and "/pods/" in request.path else None
+    )
     failed = await fail(rig, crew)
     assert await leaving(crew) == [failed]
-    assert not await is_ending(rig, failed)
+    assert not await rig.is_ending(failed)
     rig.fault = lambda _: None
     await rig.settle(5)
-    assert await is_ending(rig, failed)
+    assert await rig.is_ending(failed)

@@ -15,6 +15,7 @@ from inplace.controller.api.node_taints import NodeTaints
 from inplace.controller.spec.node_taints import TaintLimits, is_wanted
 from inplace.controller.term import Term
 from inplace.simulator.cluster.nodes import node
+from tests.common.kube.answers import refusal
 from tests.controller.background import background
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -53,10 +54,9 @@ def manifest(name: str = "train", *, pods: int = 3, bad_nodes: str = "1/3600", *
 async def place(rig: Rig, crew: Crew, index: int, where: str) -> None:
     """Pin the Pod of a slot to a node and let it run there, as Kueue, scheduler and kubelet do."""
     await rig.settle(0.1)
-    pod = pod_of(crew, index)
+    pod = crew.pod_at(index)
     await rig.admin.patch(PODS, "default", pod, {"spec": {"nodeSelector": {HOST: where}, "schedulingGates": None}})
-    await crew.bind(pod, where)
-    await crew.set_phase(pod, "Running")
+    await crew.run_on(pod, where)
 
 
 async def started(rig: Rig, wanted: KubeObject, first: int = 0) -> Crew:
@@ -75,14 +75,9 @@ async def started(rig: Rig, wanted: KubeObject, first: int = 0) -> Crew:
     return crew
 
 
-def pod_of(crew: Crew, index: int) -> str:
-    """Return the name of the Pod in a slot."""
-    return next(pod for (_, place), pod in crew.pods.items() if place == index)
-
-
 async def fail(rig: Rig, crew: Crew, index: int = 0, seconds: float = 0.5) -> str:
     """Let one worker die; return its Pod once the controller has seen it."""
-    pod = pod_of(crew, index)
+    pod = crew.pod_at(index)
     await crew.set_worker(pod, run=(await crew.epochs())[0], exit_code=1)
     await rig.settle(seconds)
     return pod
@@ -102,19 +97,13 @@ async def is_clean(rig: Rig, name: str = "n0") -> bool:
     return found["spec"].get("taints") == [THEIRS] and wire.BAD_NODE not in names
 
 
-async def is_ending(rig: Rig, pod: str) -> bool:
-    """Say whether kubelet was asked to end a Pod."""
-    return "activeDeadlineSeconds" in (await rig.admin.get(PODS, "default", pod))["spec"]
-
-
 def refuse(method: str, part: str, code: int = 403) -> Callable[[Request], Response | None]:
     """Refuse requests for nodes."""
     reason = {403: "Forbidden", 500: "InternalError"}[code]
-    body = f'{{"kind": "Status", "reason": "{reason}", "message": "no right on nodes", "code": {code}}}'.encode()
 
     def fault(request: Request) -> Response | None:
         is_meant = request.method == method and part in request.path
-        return Response(code, {"content-type": "application/json"}, body) if is_meant else None
+        return refusal(code, reason) if is_meant else None
 
     return fault
 
@@ -125,7 +114,7 @@ async def test_a_pinned_pod_leaves_its_bad_node_once_that_is_tainted() -> None:
         crew = await started(rig, manifest())
         failed = await fail(rig, crew)
         assert await taints(rig, "n0") == [THEIRS, OURS]
-        assert await is_ending(rig, failed)
+        assert await rig.is_ending(failed)
         writes = [r.path.split("?")[0] for r in rig.requests if r.method == "PATCH" and "/events" not in r.path]
         tainted, ended = writes.index("/api/v1/nodes/n0"), writes.index(f"/api/v1/namespaces/default/pods/{failed}")
         assert tainted < ended, "a Pod that ends BEFORE the taint comes back to its node"
@@ -147,12 +136,12 @@ async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign() 
     """Its epoch is not begun in the pass that sees it."""
     async with running() as rig:
         crew = await started(rig, manifest(pods=1))
-        failed = pod_of(crew, 0)
+        failed = crew.pod_at(0)
         await crew.set_worker(failed, run=1, exit_code=1)
         await crew.announce(failed, 2)
         await rig.settle()
         assert await crew.epochs() == (1, 1)
-        assert await is_ending(rig, failed)
+        assert await rig.is_ending(failed)
 
 
 async def test_with_an_escalation() -> None:
@@ -160,7 +149,7 @@ async def test_with_an_escalation() -> None:
     async with running() as rig:
         crew = await started(rig, manifest(ESCALATION="InPlace=3/3600"))
         failed = await fail(rig, crew)
-        assert await is_ending(rig, failed)
+        assert await rig.is_ending(failed)
         steps = [use["rung"] for use in (await crew.status())[wire.ESCALATION_USES]]
         assert steps == ["InPlace", "LeaveNode"]
 
@@ -228,7 +217,7 @@ async def test_by_default_no_node_is_tainted() -> None:
         failed = await fail(rig, crew)
         await rig.run_epoch(crew, 2)
         assert await crew.epochs() == (2, 1)
-        assert (await is_clean(rig), await is_ending(rig, failed)) == (True, False)
+        assert (await is_clean(rig), await rig.is_ending(failed)) == (True, False)
         (told,) = await rig.events("PodStaysOnNode")
         assert "with Kueue's Topology Aware Scheduling taint or drain the node" in told["note"]
 
@@ -240,7 +229,7 @@ async def test_a_pod_that_a_person_pinned_stays() -> None:
         del wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]
         crew = await started(rig, wanted)
         failed = await fail(rig, crew)
-        assert (await is_clean(rig), await is_ending(rig, failed)) == (True, False)
+        assert (await is_clean(rig), await rig.is_ending(failed)) == (True, False)
 
 
 async def test_without_the_right_an_event_says_so_once() -> None:
@@ -251,7 +240,7 @@ async def test_without_the_right_an_event_says_so_once() -> None:
         failed = await fail(rig, crew)
         await rig.run_epoch(crew, 2)
         assert await crew.epochs() == (2, 1)
-        assert not await is_ending(rig, failed)
+        assert not await rig.is_ending(failed)
         (told,) = await rig.events("PodStaysOnNode")
         assert "node n0 is bad, but was not tainted: " in told["note"]
         assert told["note"].endswith(f"; apply deploy/overlays/taints; pod {failed} restarts there")
@@ -267,7 +256,7 @@ async def test_no_more_nodes_than_the_controller_may_taint() -> None:
         for number in range(3):
             crew = await started(rig, manifest(f"train-{number}", pods=1), first=number)
             failed = await fail(rig, crew)
-            assert await is_ending(rig, failed) is (number < 2)
+            assert await rig.is_ending(failed) is (number < 2)
         assert [await is_clean(rig, f"n{number}") for number in range(3)] == [False, False, True]
         (told,) = await rig.events("PodStaysOnNode")
         assert "2 nodes are tainted, the most that the controller may taint" in told["note"]
@@ -283,7 +272,7 @@ async def test_no_more_nodes_than_the_jobset_may_avoid() -> None:
         await place(rig, crew, 0, "n9")
         await rig.run_epoch(crew, 2)
         second = await fail(rig, crew, 1)
-        assert not await is_ending(rig, second)
+        assert not await rig.is_ending(second)
         assert await is_clean(rig, "n1")
         (told,) = await rig.events("PodStaysOnNode")
         assert "1 nodes are tainted for this jobset, the most that it may avoid" in told["note"]
@@ -298,7 +287,7 @@ async def test_a_write_whose_answer_is_lost_leaves_no_taint_behind() -> None:
         failed = await fail(rig, crew, seconds=4)
         late["s"] = 0.0
         await rig.run_epoch(crew, 2)
-        assert (await crew.epochs(), await is_ending(rig, failed)) == ((2, 1), False)
+        assert (await crew.epochs(), await rig.is_ending(failed)) == ((2, 1), False)
         assert await taints(rig, "n0") == [THEIRS, OURS]
         await rig.settle(620)
         assert await is_clean(rig)
@@ -324,7 +313,7 @@ async def test_a_marked_node_is_left_too() -> None:
         crew = await started(rig, manifest(bad_nodes="8/3600"))
         await rig.admin.patch(NODES, None, "n0", {"spec": {"unschedulable": True}})
         failed = await fail(rig, crew)
-        assert await is_ending(rig, failed)
+        assert await rig.is_ending(failed)
         assert OURS not in await taints(rig, "n0")
 
 

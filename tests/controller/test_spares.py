@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import pytest
@@ -15,7 +16,7 @@ from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.spec.spares import QUEUES_TOPOLOGY, spares_name
 from tests.controller.crew import Crew, exists
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.rig import Rig
+from tests.controller.rig import Rig, running_rig
 
 pytestmark = pytest.mark.virtual_time
 
@@ -23,6 +24,12 @@ ADDS = JobSettings(agent=InjectOptions(agent_image="agent:1"))
 PODS_OF_GROUP = 4
 NAME = spares_name("train")
 POD = "spec.replicatedJobs.0.template.spec.template"
+
+
+@pytest.fixture
+def rig() -> AbstractAsyncContextManager[Rig]:
+    """Return an API server with a running controller that adds agents."""
+    return running_rig(job_settings=ADDS)
 
 
 def with_spares(text: str | None = "2") -> KubeObject:
@@ -63,16 +70,14 @@ async def made_spare(rig: Rig, **labels: str) -> str:
     return str((await rig.admin.create(PODS, "default", pod))["metadata"]["name"])
 
 
-async def test_the_job_is_made_when_the_group_runs_and_goes_with_the_jobset() -> None:
+async def test_the_job_is_made_when_the_group_runs_and_goes_with_the_jobset(rig: Rig) -> None:
     """Not before, so that spares take no first Pod's node; the JobSet owns it, and no queue is named."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        crew = await rig.submit(changed(with_spares(), f"{POD}.metadata.labels", {wire.QUEUE_NAME: "team"}))
-        await crew.make_pods()
-        await rig.settle()
-        assert await spares(rig) is None
-        await rig.run_epoch(crew, 1)
-        job = await spares(rig)
+    crew = await rig.submit(changed(with_spares(), f"{POD}.metadata.labels", {wire.QUEUE_NAME: "team"}))
+    await crew.make_pods()
+    await rig.settle()
+    assert await spares(rig) is None
+    await rig.run_epoch(crew, 1)
+    job = await spares(rig)
     assert job is not None
     (owner,) = job["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("JobSet", "train", True)
@@ -83,77 +88,66 @@ async def test_the_job_is_made_when_the_group_runs_and_goes_with_the_jobset() ->
     assert not every_label.keys() & {wire.QUEUE_NAME, wire.JOBSET_NAME, wire.JOBSET_UID, wire.JOB_KEY}
 
 
-async def test_without_the_annotation_there_is_none() -> None:
+@pytest.mark.parametrize("text", [None, "0"])
+async def test_without_the_annotation_there_is_none(rig: Rig, text: str | None) -> None:
     """Nor with 0."""
-    for text in (None, "0"):
-        rig = Rig()
-        async with rig.running(rig.controller(job_settings=ADDS)):
-            crew = await rig.started(with_spares(text))
-            assert await spares(rig) is None
-            assert await problem(crew) == ""
+    crew = await rig.started(with_spares(text))
+    assert await spares(rig) is None
+    assert await problem(crew) == ""
 
 
-async def test_the_annotation_may_change_at_any_time() -> None:
+async def test_the_annotation_may_change_at_any_time(rig: Rig) -> None:
     """More, fewer and none."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        await rig.started(with_spares())
-        for text in ("4", "1"):
-            await rig.annotate({wire.SPARES: text})
-            await rig.settle()
-            job = await spares(rig)
-            assert job is not None
-            assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (int(text), int(text))
-        await rig.annotate({wire.SPARES: None})
+    await rig.started(with_spares())
+    for text in ("4", "1"):
+        await rig.annotate({wire.SPARES: text})
         await rig.settle()
-        assert await spares(rig) is None
+        job = await spares(rig)
+        assert job is not None
+        assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (int(text), int(text))
+    await rig.annotate({wire.SPARES: None})
+    await rig.settle()
+    assert await spares(rig) is None
 
 
-async def test_a_suspended_jobset_holds_nothing() -> None:
+async def test_a_suspended_jobset_holds_nothing(rig: Rig) -> None:
     """Its nodes are others'; after the resume the Job is there again."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        await rig.started(with_spares())
-        await rig.edit({"spec": {"suspend": True}})
-        await rig.settle()
-        assert await spares(rig) is None
-        await rig.edit({"spec": {"suspend": False}})
-        await rig.settle()
-        assert await spares(rig) is not None
+    await rig.started(with_spares())
+    await rig.edit({"spec": {"suspend": True}})
+    await rig.settle()
+    assert await spares(rig) is None
+    await rig.edit({"spec": {"suspend": False}})
+    await rig.settle()
+    assert await spares(rig) is not None
 
 
-async def test_a_finished_jobset_holds_nothing() -> None:
+async def test_a_finished_jobset_holds_nothing(rig: Rig) -> None:
     """The Job is deleted when the training has completed."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        crew = await rig.started(with_spares())
-        await crew.finish_job("train-workers-0", "Complete")
-        await rig.settle(2.0)
-        assert (await crew.status())["terminalState"] == "Completed"
-        assert await spares(rig) is None
+    crew = await rig.started(with_spares())
+    await crew.finish_job("train-workers-0", "Complete")
+    await rig.settle(2.0)
+    assert (await crew.status())["terminalState"] == "Completed"
+    assert await spares(rig) is None
 
 
-async def test_a_spare_is_no_slot() -> None:
+async def test_a_spare_is_no_slot(rig: Rig) -> None:
     """A Pod of it joins no group, whatever labels it has and whatever it announces, and its end restarts nobody."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        crew = await rig.started(with_spares())
-        before = (await crew.status())["replicatedJobsStatus"]
-        labels = {wire.JOBSET_NAME: "train", wire.REPLICATED_JOB_NAME: "workers", wire.JOB_INDEX: "0"}
-        name = await made_spare(rig, **labels)
-        await crew.announce(name, 7)
-        await crew.set_phase(name, "Failed")
-        await rig.settle(2.0)
-        await crew.remove(name)
-        await rig.settle(2.0)
-        assert await crew.epochs() == (1, 0)
-        assert (await crew.status())["replicatedJobsStatus"] == before
+    crew = await rig.started(with_spares())
+    before = (await crew.status())["replicatedJobsStatus"]
+    labels = {wire.JOBSET_NAME: "train", wire.REPLICATED_JOB_NAME: "workers", wire.JOB_INDEX: "0"}
+    name = await made_spare(rig, **labels)
+    await crew.announce(name, 7)
+    await crew.set_phase(name, "Failed")
+    await rig.settle(2.0)
+    await crew.remove(name)
+    await rig.settle(2.0)
+    assert await crew.epochs() == (1, 0)
+    assert (await crew.status())["replicatedJobsStatus"] == before
 
 
 async def epochs_beside_a_spare(**labels: str | None) -> tuple[int, int]:
     """Return S and D after a restart of a group beside a spare with these labels as well; None takes one away."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
+    async with running_rig(job_settings=ADDS) as rig:
         crew = await rig.started(with_spares())
         spare = await made_spare(rig)
         await rig.admin.patch(PODS, "default", spare, {"metadata": {"labels": labels}})
@@ -176,85 +170,72 @@ async def test_a_spare_that_is_counted_would_be_seen() -> None:
     assert await epochs_beside_a_spare(**GROUPS, **{wire.SPARE_OF: None}) == (1, 1)
 
 
-async def test_spares_outlive_a_recreation_of_all_jobs() -> None:
+async def test_spares_outlive_a_recreation_of_all_jobs(rig: Rig) -> None:
     """They hold no data; the new Pods take their room if they need it."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        crew = await rig.started(with_spares())
-        before = await spares(rig)
-        await crew.finish_job("train-workers-0", "Failed")
-        await rig.settle(2.0)
-        after = await spares(rig)
+    crew = await rig.started(with_spares())
+    before = await spares(rig)
+    await crew.finish_job("train-workers-0", "Failed")
+    await rig.settle(2.0)
+    after = await spares(rig)
     assert before is not None
     assert after is not None
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
 
 
 @pytest.mark.parametrize("text", ["abc", "-1", "10000", "5", "1.5", ""])
-async def test_a_bad_number_is_said_and_holds_nothing(text: str) -> None:
+async def test_a_bad_number_is_said_and_holds_nothing(rig: Rig, text: str) -> None:
     """The bound is the group's size."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        crew = await rig.started(with_spares(text))
-        assert await spares(rig) is None
-        words = (
-            f"metadata.annotations[{wire.SPARES}]: expected an integer from 0 to 4, saw {text!r} (the group has 4 pods)"
-        )
-        assert await problem(crew) == f"{words}; no spare is held; correct it"
+    crew = await rig.started(with_spares(text))
+    assert await spares(rig) is None
+    words = f"metadata.annotations[{wire.SPARES}]: expected an integer from 0 to 4, saw {text!r} (the group has 4 pods)"
+    assert await problem(crew) == f"{words}; no spare is held; correct it"
 
 
 async def test_a_controller_without_an_image_says_so() -> None:
     """A spare runs the agent's image."""
-    rig = Rig()
-    async with rig.running(rig.controller()):
+    async with running_rig() as rig:
         crew = await rig.started(with_spares())
         assert await spares(rig) is None
         assert "expected a controller that was started with --agent-image" in await problem(crew)
 
 
-async def test_pods_that_a_queue_places_get_none() -> None:
+async def test_pods_that_a_queue_places_get_none(rig: Rig) -> None:
     """Kueue's TAS counts a spare's room as taken, and pins each Pod to its node."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        annotations = {QUEUES_TOPOLOGY[0]: "rack"}
-        crew = await rig.started(changed(with_spares(), f"{POD}.metadata.annotations", annotations))
-        assert await spares(rig) is None
-        assert "saw a template that Kueue places" in await problem(crew)
+    annotations = {QUEUES_TOPOLOGY[0]: "rack"}
+    crew = await rig.started(changed(with_spares(), f"{POD}.metadata.annotations", annotations))
+    assert await spares(rig) is None
+    assert "saw a template that Kueue places" in await problem(crew)
 
 
-async def test_without_restarts_in_place_the_annotation_has_no_effect() -> None:
+async def test_without_restarts_in_place_the_annotation_has_no_effect(rig: Rig) -> None:
     """And the condition says so."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        manifest = jobset(strategy="Recreate", annotations={wire.SPARES: "1"})
-        crew = await rig.submit(manifest)
-        await rig.settle()
-        assert await spares(rig) is None
-        assert f"{wire.SPARES}]: expected restartStrategy" in await problem(crew)
+    manifest = jobset(strategy="Recreate", annotations={wire.SPARES: "1"})
+    crew = await rig.submit(manifest)
+    await rig.settle()
+    assert await spares(rig) is None
+    assert f"{wire.SPARES}]: expected restartStrategy" in await problem(crew)
 
 
-async def test_spares_that_the_server_refuses_are_told_and_not_asked_for_again_and_again() -> None:
+async def test_spares_that_the_server_refuses_are_told_and_not_asked_for_again_and_again(rig: Rig) -> None:
     """Without the PriorityClass: one Event on the JobSet, one read of Events in minutes, and one Job."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
-        crew = await rig.started(with_spares())
-        job = await spares(rig)
-        assert job is not None
-        await crew.set_job(NAME, startTime="2023-11-14T22:13:20Z")
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": "spares.1", "namespace": "default"},
-            "involvedObject": {"kind": "Job", "namespace": "default", "name": NAME, "uid": job["metadata"]["uid"]},
-            "reason": "FailedCreate",
-            "message": 'Error creating: pods "x" is forbidden: no PriorityClass with name inplace-spare was found',
-            "type": "Warning",
-        }
-        await rig.admin.create(CORE_EVENTS, "default", event)
-        await rig.settle(LACKING_S + 200.0)
-        (told,) = await rig.events("PodsRefused")
-        assert told["regarding"]["kind"] == "JobSet"
-        assert "no PriorityClass with name inplace-spare was found" in told["note"]
-        assert "deploy/spares" in told["note"]
-        assert sum(r.method == "GET" and "/events?" in r.path for r in rig.requests) == 1
-        assert rig.writes("/jobs", "POST") == 2, "one for the group, one for the spares"
+    crew = await rig.started(with_spares())
+    job = await spares(rig)
+    assert job is not None
+    await crew.set_job(NAME, startTime="2023-11-14T22:13:20Z")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "spares.1", "namespace": "default"},
+        "involvedObject": {"kind": "Job", "namespace": "default", "name": NAME, "uid": job["metadata"]["uid"]},
+        "reason": "FailedCreate",
+        "message": 'Error creating: pods "x" is forbidden: no PriorityClass with name inplace-spare was found',
+        "type": "Warning",
+    }
+    await rig.admin.create(CORE_EVENTS, "default", event)
+    await rig.settle(LACKING_S + 200.0)
+    (told,) = await rig.events("PodsRefused")
+    assert told["regarding"]["kind"] == "JobSet"
+    assert "no PriorityClass with name inplace-spare was found" in told["note"]
+    assert "deploy/spares" in told["note"]
+    assert sum(r.method == "GET" and "/events?" in r.path for r in rig.requests) == 1
+    assert rig.writes("/jobs", "POST") == 2, "one for the group, one for the spares"

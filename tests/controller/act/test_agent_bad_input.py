@@ -21,7 +21,7 @@ from inplace.controller.spec.size import ETCD_BYTES_MAX, TEMPLATE_BYTES_MAX
 from tests.controller.act.test_job_settings import ADDS, POD, job_of, names, plain
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
-from tests.controller.rig import Rig
+from tests.controller.rig import Rig, running_rig
 
 JOB = "spec.replicatedJobs.0.template.spec"
 WORKER: KubeObject = {"name": "worker", "image": "train:1", "command": ["train"]}
@@ -155,8 +155,7 @@ def test_users_and_read_only_roots_are_the_workers_own(pod_user: int | None, wor
 @pytest.mark.parametrize(("before", "after"), [(None, "off"), ("off", None), ("off", "on")])
 async def test_what_a_jobset_says_meanwhile_holds_for_new_jobs(before: str | None, after: str | None) -> None:
     """A resume keeps the containers of a Job that exists, whatever it says by then; a new Job follows."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
+    async with running_rig(job_settings=ADDS) as rig:
         crew = await rig.submit(plain(suspend=True, annotations={} if before is None else {wire.AGENT: before}))
         (first,) = (await crew.jobs()).values()
         await rig.edit({"metadata": {"annotations": {wire.AGENT: after}}, "spec": {"suspend": False}})
@@ -174,8 +173,7 @@ async def test_what_a_jobset_says_meanwhile_holds_for_new_jobs(before: str | Non
 @pytest.mark.virtual_time
 async def test_a_jobset_turns_restarts_in_place_neither_on_nor_off() -> None:
     """The failure policy is immutable, so a Job never has the agent of another strategy."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
+    async with running_rig(job_settings=ADDS) as rig:
         for name, strategy, wanted in (("a", wire.IN_PLACE_RESTART, "Recreate"), ("b", "Recreate", "InPlaceRestart")):
             await rig.submit(plain(name=name, strategy=strategy))
             change = {"spec": {"failurePolicy": {"restartStrategy": wanted}}}

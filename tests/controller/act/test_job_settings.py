@@ -15,7 +15,7 @@ from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.plan.actions import CreateJob
 from inplace.controller.spec.jobset import parse_jobset
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.rig import Rig
+from tests.controller.rig import Rig, running_rig
 
 POD = "spec.replicatedJobs.0.template.spec.template.spec"
 ADDS = JobSettings(agent=InjectOptions(agent_image="registry.example.com/agent:1"))
@@ -263,8 +263,7 @@ def test_nodes_without_image_volumes_get_a_copy() -> None:
 @pytest.mark.virtual_time
 async def test_the_server_gets_the_agent_and_the_user_the_reason() -> None:
     """A Job with an agent; where it cannot be added, a Warning that says why."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
+    async with running_rig(job_settings=ADDS) as rig:
         crew = await rig.submit(plain())
         (job,) = (await crew.jobs()).values()
         assert names(job) == ["inplace-agent"]
@@ -280,8 +279,7 @@ async def test_the_server_gets_the_agent_and_the_user_the_reason() -> None:
 @pytest.mark.virtual_time
 async def test_a_resume_keeps_the_agent() -> None:
     """A suspended JobSet is made with the agent and resumed with it, its annotations included."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
+    async with running_rig(job_settings=ADDS) as rig:
         crew = await rig.submit(plain(suspend=True))
         (before,) = (await crew.jobs()).values()
         await rig.admin.patch(JOBSETS, "default", "train", {"spec": {"suspend": False}})

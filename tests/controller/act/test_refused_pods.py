@@ -16,7 +16,7 @@ from inplace.controller.injection.pod import InjectOptions
 from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.rig import Rig
+from tests.controller.rig import Rig, running_rig
 
 pytestmark = pytest.mark.virtual_time
 
@@ -57,8 +57,7 @@ def looks(rig: Rig) -> int:
 
 async def test_a_quota_that_the_agent_exceeds_is_told_with_figures() -> None:
     """The newest Event of the Job, the agent's share of it, and whether that decides."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
+    async with running_rig(job_settings=ADDS) as rig:
         crew = await rig.submit(plain())
         for index in (0, 1):
             await crew.announce(await crew.replace("train-workers-0", index), 1)
@@ -77,8 +76,7 @@ async def test_a_quota_that_the_agent_exceeds_is_told_with_figures() -> None:
 
 async def test_a_group_that_is_well_costs_no_request() -> None:
     """Nor one that waits for Pods which exist, or has not waited for long."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
+    async with running_rig(job_settings=ADDS) as rig:
         await rig.submit(plain())
         await rig.settle(10.0)
         assert looks(rig) == 0
@@ -90,8 +88,7 @@ async def test_a_group_that_is_well_costs_no_request() -> None:
 
 async def test_it_is_looked_for_rarely() -> None:
     """A hundred JobSets that wait ask one at a time, a second apart, and each again after minutes."""
-    rig = Rig()
-    async with rig.running(rig.controller(job_settings=ADDS)):
+    async with running_rig(job_settings=ADDS) as rig:
         for number in range(20):
             await rig.submit(plain(name=f"train-{number}"))
         await rig.settle(16.0)
