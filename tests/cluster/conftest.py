@@ -60,6 +60,13 @@ async def control_plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
         yield running
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
+    """Run a control plane for one module: installations and policies are cluster-wide, and accounts have any name."""
+    async with ControlPlane(binaries) as running:
+        yield running
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def full_control_plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
     """Run the controllers too: Jobs get Pods, namespaces a ServiceAccount, and deletion cascades."""

@@ -24,7 +24,6 @@ from inplace.common.wire.last_progress import last_progress_text
 from inplace.common.wire.phases import MILLISECONDS_MAX, RestartPhase, phases_text
 from inplace.common.wire.worker_failure import STALLED_S_MAX, STEP_MAX, WorkerFailure, failure_text
 from testbed.api_client import UnexpectedStatus
-from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.ports import free_ports
 from tests.agent.process import ROOT, process
@@ -35,13 +34,6 @@ from tests.deploy.agent_permissions import PAGE, refuser, row
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 AGENT_S_MAX = 60.0  # it announces within a second, and later when the machine is busy
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane for this module: a policy is cluster-wide, and other tests use tokens of any name."""
-    async with ControlPlane(binaries) as running:
-        yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -14,7 +14,6 @@ import pytest_asyncio
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from testbed.api_client import UnexpectedStatus, connect
-from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.kubectl import kubectl
 from testbed.waiting import eventually
@@ -41,13 +40,6 @@ FORBIDDEN: Final = 403
 LABEL: Final = {"metadata": {"labels": {"a": "b"}}}
 IMAGE: Final = {"spec": {"containers": [{"name": "worker", "image": "other"}]}}
 PODS: Final = {"apiGroups": [""], "resources": ["pods"]}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane for this module: a policy is cluster-wide, and other tests use tokens of any name."""
-    async with ControlPlane(binaries) as running:
-        yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import yaml
 
 from images.build_once import MissingComponent
 from inplace.agent.version import VERSION
 from inplace.common.kube.resources import KubeObject
 from inplace.deploy.chart import dashboards
-from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.helm import helm
 from testbed.kubectl import REPOSITORY, done
@@ -42,13 +39,6 @@ def binary(pytestconfig: pytest.Config) -> Path:
             return helm()
         except MissingComponent as error:
             unavailable(error)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane for this module: an installation is cluster-wide."""
-    async with ControlPlane(binaries) as running:
-        yield running
 
 
 async def run(binary: Path, *arguments: str) -> tuple[int, str, str]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 from structlog.testing import capture_logs
 
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE
 from inplace.controller.runtime import Controller
-from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.kubectl import done
 from testbed.waiting import eventually
@@ -24,13 +21,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SYSTEM = "inplace-system"
 ADDING = JobSettings(agent=InjectOptions(agent_image="inplace-agent:1"))
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def plane(binaries: Binaries) -> AsyncIterator[ControlPlane]:
-    """Run a control plane for this module: an installation is cluster-wide."""
-    async with ControlPlane(binaries) as running_plane:
-        yield running_plane
 
 
 async def readiness(controller: Controller) -> str:
