@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from tests.common.kube.answers import refusal
 from tests.controller.background import background
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.rig import Rig
+from tests.controller.rig import Rig, running_rig
 from tests.mistakes.mistake import Mistake, instead_of, planted
 
 pytestmark = pytest.mark.virtual_time
@@ -32,12 +32,10 @@ THEIRS = {"key": "broken", "effect": "PreferNoSchedule"}
 CHECKED_S = 6.0  # after which a taint that is not wanted has gone
 
 
-@asynccontextmanager
-async def running(limits: TaintLimits | None = LIMITS, **options: Any) -> AsyncIterator[Rig]:
-    """Run an API server and a controller that may taint nodes."""
-    rig = Rig(**options)
-    async with rig.running(rig.controller(taint_limits=limits)):
-        yield rig
+@pytest.fixture
+def rig() -> AbstractAsyncContextManager[Rig]:
+    """Return an API server with a running controller that may taint nodes."""
+    return running_rig(taint_limits=LIMITS)
 
 
 def manifest(name: str = "train", *, pods: int = 3, bad_nodes: str = "1/3600", **annotations: str) -> KubeObject:
@@ -108,50 +106,47 @@ def refuse(method: str, part: str, code: int = 403) -> Callable[[Request], Respo
     return fault
 
 
-async def test_a_pinned_pod_leaves_its_bad_node_once_that_is_tainted() -> None:
+async def test_a_pinned_pod_leaves_its_bad_node_once_that_is_tainted(rig: Rig) -> None:
     """The group waits for the replacement, which Kueue pins to another node, and then runs: one restart."""
-    async with running() as rig:
-        crew = await started(rig, manifest())
-        failed = await fail(rig, crew)
-        assert await taints(rig, "n0") == [THEIRS, OURS]
-        assert await rig.is_ending(failed)
-        writes = [r.path.split("?")[0] for r in rig.requests if r.method == "PATCH" and "/events" not in r.path]
-        tainted, ended = writes.index("/api/v1/nodes/n0"), writes.index(f"/api/v1/namespaces/default/pods/{failed}")
-        assert tainted < ended, "a Pod that ends BEFORE the taint comes back to its node"
-        (told,) = await rig.events("NodeTainted")
-        assert told["note"] == "node n0 is tainted for 600 s at most, so that the queue moves its pod"
-        (why,) = await rig.events("PodLeavesNode")
-        assert why["note"].startswith(f"pod {failed} is replaced: node n0 is bad, and tainted for the queue")
-        await rig.meet(crew, 2)
-        assert await crew.epochs() == (1, 1), "it must not sync with a Pod that is about to end"
-        await crew.set_phase(failed, "Failed")
-        await crew.replace("train-workers-0", 0)
-        await place(rig, crew, 0, "n9")
-        await rig.run_epoch(crew, 2)
-        assert await crew.epochs() == (2, 1)
-        assert await rig.events("PodStaysOnNode") == []
+    crew = await started(rig, manifest())
+    failed = await fail(rig, crew)
+    assert await taints(rig, "n0") == [THEIRS, OURS]
+    assert await rig.is_ending(failed)
+    writes = [r.path.split("?")[0] for r in rig.requests if r.method == "PATCH" and "/events" not in r.path]
+    tainted, ended = writes.index("/api/v1/nodes/n0"), writes.index(f"/api/v1/namespaces/default/pods/{failed}")
+    assert tainted < ended, "a Pod that ends BEFORE the taint comes back to its node"
+    (told,) = await rig.events("NodeTainted")
+    assert told["note"] == "node n0 is tainted for 600 s at most, so that the queue moves its pod"
+    (why,) = await rig.events("PodLeavesNode")
+    assert why["note"].startswith(f"pod {failed} is replaced: node n0 is bad, and tainted for the queue")
+    await rig.meet(crew, 2)
+    assert await crew.epochs() == (1, 1), "it must not sync with a Pod that is about to end"
+    await crew.set_phase(failed, "Failed")
+    await crew.replace("train-workers-0", 0)
+    await place(rig, crew, 0, "n9")
+    await rig.run_epoch(crew, 2)
+    assert await crew.epochs() == (2, 1)
+    assert await rig.events("PodStaysOnNode") == []
 
 
-async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign() -> None:
+async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign(rig: Rig) -> None:
     """Its epoch is not begun in the pass that sees it."""
-    async with running() as rig:
-        crew = await started(rig, manifest(pods=1))
-        failed = crew.pod_at(0)
-        await crew.set_worker(failed, run=1, exit_code=1)
-        await crew.announce(failed, 2)
-        await rig.settle()
-        assert await crew.epochs() == (1, 1)
-        assert await rig.is_ending(failed)
+    crew = await started(rig, manifest(pods=1))
+    failed = crew.pod_at(0)
+    await crew.set_worker(failed, run=1, exit_code=1)
+    await crew.announce(failed, 2)
+    await rig.settle()
+    assert await crew.epochs() == (1, 1)
+    assert await rig.is_ending(failed)
 
 
-async def test_with_an_escalation() -> None:
+async def test_with_an_escalation(rig: Rig) -> None:
     """A step InPlace is used up, and the Pod leaves all the same."""
-    async with running() as rig:
-        crew = await started(rig, manifest(ESCALATION="InPlace=3/3600"))
-        failed = await fail(rig, crew)
-        assert await rig.is_ending(failed)
-        steps = [use["rung"] for use in (await crew.status())[wire.ESCALATION_USES]]
-        assert steps == ["InPlace", "LeaveNode"]
+    crew = await started(rig, manifest(ESCALATION="InPlace=3/3600"))
+    failed = await fail(rig, crew)
+    assert await rig.is_ending(failed)
+    steps = [use["rung"] for use in (await crew.status())[wire.ESCALATION_USES]]
+    assert steps == ["InPlace", "LeaveNode"]
 
 
 @pytest.mark.parametrize(
@@ -163,19 +158,18 @@ async def test_with_an_escalation() -> None:
         ("it has finished", lambda rig, crew: crew.finish_job("train-workers-0", "Complete")),
     ],
 )
-async def test_endings(why: str, end: Callable[[Rig, Crew], Awaitable[None]]) -> None:
+async def test_endings(rig: Rig, why: str, end: Callable[[Rig, Crew], Awaitable[None]]) -> None:
     """Each removes the taint within seconds, and nothing of ours is left; until then it stays."""
-    async with running() as rig:
-        crew = await started(rig, manifest())
-        await fail(rig, crew)
-        await rig.settle(300)
-        assert await taints(rig, "n0") == [THEIRS, OURS]
-        await end(rig, crew)
-        await rig.settle(CHECKED_S)
-        assert await is_clean(rig), why
-        rig.requests.clear()
-        await rig.settle(300)
-        assert rig.writes("/nodes/n0") == 0, "what is gone is not written again"
+    crew = await started(rig, manifest())
+    await fail(rig, crew)
+    await rig.settle(300)
+    assert await taints(rig, "n0") == [THEIRS, OURS]
+    await end(rig, crew)
+    await rig.settle(CHECKED_S)
+    assert await is_clean(rig), why
+    rig.requests.clear()
+    await rig.settle(300)
+    assert rig.writes("/nodes/n0") == 0, "what is gone is not written again"
 
 
 @pytest.mark.parametrize(("limits", "is_kept"), [(LIMITS, True), (None, False), (TaintLimits(2, 60), False)])
@@ -211,8 +205,7 @@ async def test_a_jobset_that_went_while_no_controller_ran() -> None:
 
 async def test_by_default_no_node_is_tainted() -> None:
     """The Pod restarts where it is, as before; taints that are left are asked for where there is the right."""
-    rig = Rig()
-    async with rig.running(rig.controller(untaints=True)):
+    async with running_rig(untaints=True) as rig:
         crew = await started(rig, manifest())
         failed = await fail(rig, crew)
         await rig.run_epoch(crew, 2)
@@ -222,109 +215,102 @@ async def test_by_default_no_node_is_tainted() -> None:
         assert "with Kueue's Topology Aware Scheduling taint or drain the node" in told["note"]
 
 
-async def test_a_pod_that_a_person_pinned_stays() -> None:
+async def test_a_pod_that_a_person_pinned_stays(rig: Rig) -> None:
     """Nothing would move it, so its node is not tainted."""
-    async with running() as rig:
-        wanted = manifest()
-        del wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]
-        crew = await started(rig, wanted)
-        failed = await fail(rig, crew)
-        assert (await is_clean(rig), await rig.is_ending(failed)) == (True, False)
+    wanted = manifest()
+    del wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]
+    crew = await started(rig, wanted)
+    failed = await fail(rig, crew)
+    assert (await is_clean(rig), await rig.is_ending(failed)) == (True, False)
 
 
-async def test_without_the_right_an_event_says_so_once() -> None:
+async def test_without_the_right_an_event_says_so_once(rig: Rig) -> None:
     """The group restarts in place, and nothing is asked again before the next failure."""
-    async with running() as rig:
-        crew = await started(rig, manifest())
-        rig.fault = refuse("PATCH", "/nodes/")
-        failed = await fail(rig, crew)
-        await rig.run_epoch(crew, 2)
-        assert await crew.epochs() == (2, 1)
-        assert not await rig.is_ending(failed)
-        (told,) = await rig.events("PodStaysOnNode")
-        assert "node n0 is bad, but was not tainted: " in told["note"]
-        assert told["note"].endswith(f"; apply deploy/overlays/taints; pod {failed} restarts there")
-        await rig.settle(10)
-        rig.requests.clear()
-        await rig.settle(300)
-        assert [r for r in rig.requests if "/nodes" in r.path] == []
+    crew = await started(rig, manifest())
+    rig.fault = refuse("PATCH", "/nodes/")
+    failed = await fail(rig, crew)
+    await rig.run_epoch(crew, 2)
+    assert await crew.epochs() == (2, 1)
+    assert not await rig.is_ending(failed)
+    (told,) = await rig.events("PodStaysOnNode")
+    assert "node n0 is bad, but was not tainted: " in told["note"]
+    assert told["note"].endswith(f"; apply deploy/overlays/taints; pod {failed} restarts there")
+    await rig.settle(10)
+    rig.requests.clear()
+    await rig.settle(300)
+    assert [r for r in rig.requests if "/nodes" in r.path] == []
 
 
-async def test_no_more_nodes_than_the_controller_may_taint() -> None:
+async def test_no_more_nodes_than_the_controller_may_taint(rig: Rig) -> None:
     """A user with many JobSets that fail on purpose holds so many nodes, and the next Pod restarts in place."""
-    async with running() as rig:
-        for number in range(3):
-            crew = await started(rig, manifest(f"train-{number}", pods=1), first=number)
-            failed = await fail(rig, crew)
-            assert await rig.is_ending(failed) is (number < 2)
-        assert [await is_clean(rig, f"n{number}") for number in range(3)] == [False, False, True]
-        (told,) = await rig.events("PodStaysOnNode")
-        assert "2 nodes are tainted, the most that the controller may taint" in told["note"]
-
-
-async def test_no_more_nodes_than_the_jobset_may_avoid() -> None:
-    """Of three nodes that is one, as without taints; the one before keeps its taint until its end."""
-    async with running() as rig:
-        crew = await started(rig, manifest())
-        first = await fail(rig, crew, 0)
-        await crew.set_phase(first, "Failed")
-        await crew.replace("train-workers-0", 0)
-        await place(rig, crew, 0, "n9")
-        await rig.run_epoch(crew, 2)
-        second = await fail(rig, crew, 1)
-        assert not await rig.is_ending(second)
-        assert await is_clean(rig, "n1")
-        (told,) = await rig.events("PodStaysOnNode")
-        assert "1 nodes are tainted for this jobset, the most that it may avoid" in told["note"]
-
-
-async def test_a_write_whose_answer_is_lost_leaves_no_taint_behind() -> None:
-    """The Pod restarts in place; the taint that came all the same ends as any other."""
-    async with running() as rig:
-        crew = await started(rig, manifest())
-        late = {"s": 30.0}
-        rig.answer_latency_s = lambda r: late["s"] if r.method == "PATCH" and "/nodes/" in r.path else 0.0
-        failed = await fail(rig, crew, seconds=4)
-        late["s"] = 0.0
-        await rig.run_epoch(crew, 2)
-        assert (await crew.epochs(), await rig.is_ending(failed)) == ((2, 1), False)
-        assert await taints(rig, "n0") == [THEIRS, OURS]
-        await rig.settle(620)
-        assert await is_clean(rig)
-
-
-async def test_a_server_that_fails_while_a_taint_is_to_go() -> None:
-    """It is tried again, one request at a time."""
-    async with running() as rig:
-        await fail(rig, await started(rig, manifest()))
-        rig.fault = refuse("PATCH", "/nodes/", 500)
-        await rig.settle(600)
-        rig.requests.clear()
-        await rig.settle(300)
-        assert 5 <= sum(r.method == "PATCH" and "/nodes/" in r.path for r in rig.requests) <= 40
-        rig.fault = lambda _: None
-        await rig.settle(60)
-        assert await is_clean(rig)
-
-
-async def test_a_marked_node_is_left_too() -> None:
-    """Kueue moves the Pod from any node with a taint, so a cordon needs none of ours."""
-    async with running() as rig:
-        crew = await started(rig, manifest(bad_nodes="8/3600"))
-        await rig.admin.patch(NODES, None, "n0", {"spec": {"unschedulable": True}})
+    for number in range(3):
+        crew = await started(rig, manifest(f"train-{number}", pods=1), first=number)
         failed = await fail(rig, crew)
-        assert await rig.is_ending(failed)
-        assert OURS not in await taints(rig, "n0")
+        assert await rig.is_ending(failed) is (number < 2)
+    assert [await is_clean(rig, f"n{number}") for number in range(3)] == [False, False, True]
+    (told,) = await rig.events("PodStaysOnNode")
+    assert "2 nodes are tainted, the most that the controller may taint" in told["note"]
+
+
+async def test_no_more_nodes_than_the_jobset_may_avoid(rig: Rig) -> None:
+    """Of three nodes that is one, as without taints; the one before keeps its taint until its end."""
+    crew = await started(rig, manifest())
+    first = await fail(rig, crew, 0)
+    await crew.set_phase(first, "Failed")
+    await crew.replace("train-workers-0", 0)
+    await place(rig, crew, 0, "n9")
+    await rig.run_epoch(crew, 2)
+    second = await fail(rig, crew, 1)
+    assert not await rig.is_ending(second)
+    assert await is_clean(rig, "n1")
+    (told,) = await rig.events("PodStaysOnNode")
+    assert "1 nodes are tainted for this jobset, the most that it may avoid" in told["note"]
+
+
+async def test_a_write_whose_answer_is_lost_leaves_no_taint_behind(rig: Rig) -> None:
+    """The Pod restarts in place; the taint that came all the same ends as any other."""
+    crew = await started(rig, manifest())
+    late = {"s": 30.0}
+    rig.answer_latency_s = lambda r: late["s"] if r.method == "PATCH" and "/nodes/" in r.path else 0.0
+    failed = await fail(rig, crew, seconds=4)
+    late["s"] = 0.0
+    await rig.run_epoch(crew, 2)
+    assert (await crew.epochs(), await rig.is_ending(failed)) == ((2, 1), False)
+    assert await taints(rig, "n0") == [THEIRS, OURS]
+    await rig.settle(620)
+    assert await is_clean(rig)
+
+
+async def test_a_server_that_fails_while_a_taint_is_to_go(rig: Rig) -> None:
+    """It is tried again, one request at a time."""
+    await fail(rig, await started(rig, manifest()))
+    rig.fault = refuse("PATCH", "/nodes/", 500)
+    await rig.settle(600)
+    rig.requests.clear()
+    await rig.settle(300)
+    assert 5 <= sum(r.method == "PATCH" and "/nodes/" in r.path for r in rig.requests) <= 40
+    rig.fault = lambda _: None
+    await rig.settle(60)
+    assert await is_clean(rig)
+
+
+async def test_a_marked_node_is_left_too(rig: Rig) -> None:
+    """Kueue moves the Pod from any node with a taint, so a cordon needs none of ours."""
+    crew = await started(rig, manifest(bad_nodes="8/3600"))
+    await rig.admin.patch(NODES, None, "n0", {"spec": {"unschedulable": True}})
+    failed = await fail(rig, crew)
+    assert await rig.is_ending(failed)
+    assert OURS not in await taints(rig, "n0")
 
 
 async def left_behind() -> list[str]:
     """Return the endings after which a taint is still there: of its time, its JobSet, a leader, and a lost answer."""
     left = []
-    async with running() as rig:
+    async with running_rig(taint_limits=LIMITS) as rig:
         await fail(rig, await started(rig, manifest()))
         await rig.settle(620)
         left += [] if await is_clean(rig) else ["time"]
-    async with running() as rig:
+    async with running_rig(taint_limits=LIMITS) as rig:
         await fail(rig, await started(rig, manifest()))
         await rig.admin.delete(JOBSETS, "default", "train")
         await rig.settle(CHECKED_S)
@@ -337,7 +323,7 @@ async def left_behind() -> list[str]:
         async with background(rig.controller(untaints=True, leader_elect=False).run()):
             await rig.settle(CHECKED_S)
         left += [] if await is_clean(rig) else ["leader"]
-    async with running() as rig:
+    async with running_rig(taint_limits=LIMITS) as rig:
         crew = await started(rig, manifest())
         rig.answer_latency_s = lambda r: 30.0 if r.method == "PATCH" and "/nodes/" in r.path else 0.0
         await fail(rig, crew, seconds=4)

@@ -42,6 +42,16 @@ def agent_waits(reason: str = "ErrImagePull", message: str | None = None) -> dic
     }
 
 
+async def blocked(rig: Rig, seconds: float = 8.0, **fields: Any) -> tuple[Crew, str]:
+    """Submit a JobSet of one Pod whose agent's image cannot be pulled, and let time pass; return its crew and Pod."""
+    crew = await rig.submit(jobset(jobs=ONE, **fields))
+    await crew.make_pods()
+    (pod,) = crew.pods.values()
+    await crew.set_pod(pod, **agent_waits())
+    await rig.settle(seconds)
+    return crew, pod
+
+
 def back_off(image: str, said: str) -> str:
     """Return kubelet's message between two attempts."""
     return f'Back-off pulling image "{image}": ErrImagePull: {said}'
@@ -85,11 +95,7 @@ async def test_an_image_that_cannot_be_pulled_is_said_once_for_all_pods(rig: Rig
 
 async def test_a_passing_fault_is_not_told(rig: Rig) -> None:
     """A registry that refuses for two seconds is no news."""
-    crew = await rig.submit(jobset(jobs=ONE))
-    await crew.make_pods()
-    (pod,) = crew.pods.values()
-    await crew.set_pod(pod, **agent_waits())
-    await rig.settle(2.0)
+    crew, pod = await blocked(rig, seconds=2.0)
     await crew.set_pod(pod, initContainerStatuses=[], containerStatuses=[], phase="Running")
     await rig.settle(20.0)
     assert await condition_of(crew) is None
@@ -123,11 +129,7 @@ async def test_another_cause_is_another_event(rig: Rig) -> None:
 @pytest.mark.parametrize("end", ["removed", "finished", "suspended"])
 async def test_it_ends_with_the_pods(rig: Rig, end: str) -> None:
     """A Pod that is gone, unseen or not, blocks nothing; a JobSet that has ended waits for nothing."""
-    crew = await rig.submit(jobset(jobs=ONE))
-    await crew.make_pods()
-    (pod,) = crew.pods.values()
-    await crew.set_pod(pod, **agent_waits())
-    await rig.settle(8.0)
+    crew, pod = await blocked(rig)
     assert (await condition_of(crew))["status"] == "True"
     if end == "removed":
         await crew.remove(pod)
@@ -142,11 +144,7 @@ async def test_it_ends_with_the_pods(rig: Rig, end: str) -> None:
 
 async def test_a_new_controller_says_it_no_second_time(rig: Rig) -> None:
     """The condition remembers what was told."""
-    crew = await rig.submit(jobset(jobs=ONE))
-    await crew.make_pods()
-    (pod,) = crew.pods.values()
-    await crew.set_pod(pod, **agent_waits())
-    await rig.settle(8.0)
+    await blocked(rig)
     rig.controllers[0].stop()
     async with background(rig.controller().run()):
         await rig.settle(60.0)
@@ -258,9 +256,5 @@ def test_of_containers_that_are_not_blocked_nothing_more_is_kept() -> None:
 
 async def test_pods_outside_the_group_are_told_as_well(rig: Rig) -> None:
     """A JobSet that restarts by recreation has no barrier, and waits for its images all the same."""
-    crew = await rig.submit(jobset(strategy="Recreate", jobs=ONE))
-    await crew.make_pods()
-    (pod,) = crew.pods.values()
-    await crew.set_pod(pod, **agent_waits())
-    await rig.settle(8.0)
+    crew, _ = await blocked(rig, strategy="Recreate")
     assert (await condition_of(crew))["status"] == "True"
