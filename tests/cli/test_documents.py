@@ -12,6 +12,7 @@ import pytest
 from inplace.cli.documents import DOCUMENTS
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from inplace.simulator.cluster.timings import local_processes
 from tests.cli.command import REPOSITORY, printed_by, run_here
 
 EXAMPLE = REPOSITORY / "examples" / "train.yaml"
@@ -27,7 +28,7 @@ def check(name: str, text: str) -> Any:
 @pytest.mark.asyncio
 async def test_documents_about_a_group() -> None:
     """A group that has restarted once, its timeline, its history, logs, nodes and explanation have their types."""
-    async with Cluster(runtime="model", serve_http=True) as cluster:
+    async with Cluster(runtime="model", serve_http=True, timings=local_processes()) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(read_manifests(EXAMPLE), 2))
         await cluster.until(lambda: timeline.current.complete, timeout_s=120.0)
