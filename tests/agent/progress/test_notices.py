@@ -22,7 +22,7 @@ step = 0
 while True:
     step += 1
     slow = step > 160
-    time.sleep(0.06 if slow else 0.01)
+    time.sleep(0.03 if slow else 0.005)
     inplace.progress(step, loss=float('nan') if step >= 50 else 0.5, waited_s=0.0)
 """
 SAVES = """

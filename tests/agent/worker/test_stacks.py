@@ -205,7 +205,7 @@ print(json.dumps([{{"thread_name": "pool", "os_thread_id": 1, "frames": []}},
     [
         (PY_SPY.format(python=sys.executable), "py-spy", ["read /work/dataset.py:88"]),
         ("#!/bin/sh\necho nonsense; exit 1\n", "kernel", None),
-        ("#!/bin/sh\nexec sleep 3600\n", "kernel", None),
+        pytest.param("#!/bin/sh\nexec sleep 3600\n", "kernel", None, marks=pytest.mark.slow),
     ],
     ids=["it works", "it fails", "it hangs"],
 )

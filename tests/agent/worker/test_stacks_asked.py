@@ -209,7 +209,7 @@ def test_a_worker_that_ends_leaves_nobody_who_looks(monkeypatch: pytest.MonkeyPa
 @pytest.mark.asyncio
 async def test_the_stacks_of_a_silent_rank_are_taken_before_its_restart(tmp_path: Path) -> None:
     """By itself, once, while the rank is silent and nobody has told of it; the restart does not wait for them."""
-    script = ASKS + "  for step in range(60): inplace.progress(step); time.sleep(0.05)\n  time.sleep(3600)\nread()\n"
+    script = ASKS + "  for step in range(20): inplace.progress(step); time.sleep(0.05)\n  time.sleep(3600)\nread()\n"
     async with watched(tmp_path, script, RANK="0", STALL_AFTER_S="4") as group:
         await running(group)
         failure = await told(group)
