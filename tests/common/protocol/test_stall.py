@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from inplace.common.bare.record import replace
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.rank import PERIOD_S_MAX, PERIOD_S_MIN, RankLook, RankNumbers, StallSettings
+from inplace.common.protocol.rank import PERIOD_S_MAX, PERIOD_S_MIN, StallSettings
 from inplace.common.protocol.stall import (
     RANKS_MAX,
-    Action,
-    Excused,
     LastProgress,
     LimitsChanged,
     LimitTooShort,
@@ -33,63 +31,12 @@ from inplace.common.protocol.stall import (
     nears_stall,
     step,
 )
+from tests.common.protocol.stall_machine import BOTH, TEN, Watchdog, rank
 from tests.common.protocol.worker_schedule import Write, healthy_schedule, look_times, watch
 
-TEN = StallSettings(10.0)  # a look each half second
-BOTH = StallSettings(10.0, 60.0)
 SCHEDULES_QUICK, SCHEDULES = 100, 2_500
 HANGS_QUICK, HANGS = 15, 300
 LIMIT_S_MAX = 2_400.0  # twice the longest start limit of a schedule
-
-
-def rank(name: str = "rank-0", number: int | None = 1, *, changed: bool = True, **others: Any) -> RankLook:
-    """Return a rank at a look."""
-    return RankLook(name, changed, number, **others)
-
-
-class Watchdog:
-    """A machine with a clock that goes on by one period with each look.
-
-    Args:
-        runs_command: there is a command of --on-stall; else it has ended as soon as it is to run.
-        runs: the worker ran before it was watched.
-    """
-
-    def __init__(
-        self, settings: StallSettings = TEN, epoch: int | None = 5, *, runs_command: bool = False, runs: bool = False
-    ) -> None:
-        self.runs_command = runs_command
-        self.now_s = 100.0
-        self.epoch = epoch
-        self.state, _ = step(StallState(settings), WorkerStarted(epoch, self.now_s, runs))
-
-    def look(self, *ranks: RankLook, left_out: int = 0, problem: str = "", after_s: float = 0.0) -> tuple[Action, ...]:
-        """Look once, a period later if not said otherwise."""
-        self.now_s += after_s or self.state.settings.period_s
-        look = Look(self.epoch, ranks, left_out, problem)
-        self.state, actions = step(self.state, Looked(self.now_s, look))
-        if not self.runs_command and any(isinstance(action, RunStallCommand) for action in actions):
-            self.state, found = step(self.state, StallCommandEnded())
-            return *actions[:-1], *found
-        return actions
-
-    def until(self, *ranks: RankLook, looks_max: int = 100_000) -> tuple[float, tuple[Action, ...]]:
-        """Look at the same until something is to be done; return the seconds that took, and what."""
-        began_s = self.now_s
-        for _ in range(looks_max):
-            if actions := self.look(*ranks):
-                return self.now_s - began_s, actions
-        return self.now_s - began_s, ()
-
-    def work(self, steps: int, step_s: float = 1.0) -> list[Action]:
-        """Let one rank make steps that take so long, a look each period."""
-        found: list[Action] = []
-        period_s = self.state.settings.period_s
-        for number in range(1, steps + 1):
-            found += self.look(rank(number=number))
-            for _ in range(round(step_s / period_s) - 1):
-                found += self.look(rank(number=number, changed=False))
-        return found
 
 
 @pytest.mark.parametrize(
@@ -326,104 +273,6 @@ def test_busy_times_do_not_measure_steps() -> None:
             assert dog.look(rank(number=number, busy="checkpoint", busy_s_max=60, changed=False)) == ()
 
 
-def test_a_busy_rank_excuses_those_that_wait_for_it() -> None:
-    """One rank saves for all: the others' own limit begins when it is done, and a hang then is found."""
-    watchdog = Watchdog()
-    watchdog.work(20)
-    saves = rank("rank-0", 20, busy="checkpoint", busy_s_max=600)
-    waits = rank("rank-1", 20)
-    watchdog.look(saves, waits)
-    still = [replace(saves, changed=False), replace(waits, changed=False)]
-    assert watchdog.until(*still, looks_max=1_000) == (500.0, ())
-    goes_on = rank("rank-0", 20)
-    watchdog.look(goes_on, still[1])
-    took_s, actions = watchdog.until(replace(goes_on, changed=False), still[1])
-    assert any(isinstance(found, Stalled) for found in actions)
-    assert took_s > 9.0
-
-
-def test_a_busy_rank_excuses_within_its_limit_alone() -> None:
-    """Nobody waits for one that is beyond its limit, has ended, or got further than the rank that is silent."""
-    for busy, named in (
-        (rank("rank-0", 20, busy="checkpoint", busy_s_max=30), "rank-0"),
-        (rank("rank-0", 20, busy="checkpoint", busy_s_max=600, ended=True), "rank-1"),
-        (rank("rank-0", 21, busy="checkpoint", busy_s_max=600), "rank-1"),
-    ):
-        watchdog = Watchdog(BOTH)
-        waits = rank("rank-1", 20)
-        watchdog.look(busy, waits)
-        took_s, actions = watchdog.until(replace(busy, changed=False), replace(waits, changed=False), looks_max=200)
-        assert [found.rank for found in actions if isinstance(found, Stalled)] == [named]
-        assert took_s < 65.0
-
-
-def excuse(watchdog: Watchdog, for_s: float) -> None:
-    """Let a rank of another Pod be busy."""
-    watchdog.state, _ = step(watchdog.state, Excused(watchdog.now_s, for_s))
-
-
-def test_a_busy_rank_of_another_pod_excuses_for_as_long_as_it_says() -> None:
-    """Then the limit begins; the newest excuse wins only where it lasts longer."""
-    watchdog = Watchdog()
-    for number in range(10):
-        watchdog.look(rank(number=number))
-    excuse(watchdog, 30.0)
-    excuse(watchdog, 5.0)
-    after_s, (found,) = watchdog.until(rank(number=9, changed=False))
-    assert isinstance(found, Stalled)
-    assert 40.0 < after_s <= 41.0
-    assert found.silent_s == pytest.approx(after_s)
-
-
-def test_a_busy_rank_of_another_pod_excuses_a_start_too() -> None:
-    """Its peers may load nothing before it has."""
-    watchdog = Watchdog(StallSettings(start_stall_after_s=20.0))
-    watchdog.look()
-    excuse(watchdog, 60.0)
-    assert not nears_stall(watchdog.state)
-    after_s, (found,) = watchdog.until()
-    assert isinstance(found, Stalled)
-    assert found.rank == ""
-    assert found.silent_s == pytest.approx(after_s + 1.0)
-    assert 80.0 < after_s <= 82.0
-
-
-def test_nobody_excuses_a_busy_rank() -> None:
-    """It said itself how long it takes, and waits for no other."""
-    watchdog = Watchdog()
-    watchdog.look(rank())
-    watchdog.look(rank(busy="checkpoint", busy_s_max=15))
-    excuse(watchdog, 600.0)
-    after_s, (found,) = watchdog.until(rank(changed=False, busy="checkpoint", busy_s_max=15))
-    assert isinstance(found, Stalled)
-    assert found.busy == "checkpoint"
-    assert 15.0 < after_s <= 16.0
-
-
-def test_without_a_worker_there_is_nobody_to_excuse() -> None:
-    """The news came late, or early: the next worker has its whole limit anyway."""
-    state, actions = step(StallState(TEN), Excused(5.0, 60.0))
-    assert (state, actions) == (StallState(TEN), ())
-
-
-def test_the_last_word_has_the_slowest_rank_s_own_work() -> None:
-    """Of ranks that say how long they wait; the number is that of RANK or JAX_PROCESS_ID."""
-    watchdog = Watchdog()
-    own, steps = (RankNumbers(recent_s=recent_s, waits=waits) for recent_s, waits in ((3.1, True), (9.0, False)))
-    watchdog.look(rank("rank-16", numbers=replace(own, recent_s=1.0)), rank("rank-17", numbers=own), rank("rank-18"))
-    told = last_progress(watchdog.state)
-    assert told is not None
-    assert (told.work_s, told.work_rank) == (3.1, 17)
-    watchdog.look(rank("rank-16", numbers=steps), rank("local-1", 2, numbers=own))
-    told = last_progress(watchdog.state)
-    assert told is not None
-    assert (told.work_s, told.work_rank) == (3.1, None)
-    watchdog.look(rank("rank-16", 3, numbers=steps))
-    told = last_progress(watchdog.state)
-    assert told is not None
-    assert (told.work_s, told.work_rank) == (None, None)
-
-
 def test_a_limit_for_a_worker_that_hangs_holds_at_once() -> None:
     """Its files tell that the first steps are over, and how long one takes: a limit below that is not obeyed."""
     for pace_s, expected_s in ((1.0, 10.0), (15.0, 30.0)):
@@ -473,48 +322,6 @@ def test_a_folder_that_cannot_be_read_is_neither_life_nor_silence() -> None:
     for _ in range(1_000):
         assert dog.look(problem="expected a folder") == ()
     assert dog.until(rank(number=5, changed=False))[0] == 10.0
-
-
-def test_quiet_time_lasts_until_the_worker_s_end() -> None:
-    """What the next announcement says: the lowest step, and how long that rank had been quiet."""
-    dog = Watchdog()
-    assert last_progress(dog.state) is None
-    dog.look(rank("a", 8), rank("b", 7), rank("c", None))
-    dog.look(rank("a", 9), rank("b", 7, changed=False), rank("c", None))
-    dog.state, _ = step(dog.state, WorkerEnded(dog.now_s + 0.25))
-    assert last_progress(dog.state) == LastProgress(7, 0.75)
-
-
-def test_the_pace_is_that_of_the_files() -> None:
-    """Between the first step and the last one, by the files' times; not by those of the looks."""
-    dog = Watchdog()
-    dog.look(rank("a", 3, first=2, first_s=99.0, modified_s=101.0), rank("b", 9))
-    dog.look(rank("a", 7, first=2, first_s=99.0, modified_s=109.0), rank("b", 9))
-    assert last_progress(dog.state) == LastProgress(7, 0.0, 5, 2.0)
-    dog.look(rank("a", 1, first=2, first_s=99.0, modified_s=110.0), rank("b", 9))
-    assert last_progress(dog.state) == LastProgress(1, 0.0), "it went back behind its first step"
-    dog.look(rank("a", 8, first=2, first_s=99.0, modified_s=90.0), rank("b", 9))
-    assert last_progress(dog.state) == LastProgress(8, 0.0), "the clock went back"
-
-
-@pytest.mark.parametrize(("wall_s", "quiet_s"), [(203.2, 3.2), (202.3, 2.5), (203.6, 2.5), (1e9, 2.5), (0.0, 2.5)])
-def test_quiet_time_is_the_file_s_where_the_looks_agree(wall_s: float, quiet_s: float) -> None:
-    """A file changed up to two periods before a look saw it; a clock that jumped is not believed."""
-    dog = Watchdog()
-    dog.look(rank(number=4, modified_s=200.0))
-    for _ in range(5):
-        dog.look(rank(number=4, changed=False, modified_s=200.0))
-    progress = last_progress(dog.state, wall_s)
-    assert progress is not None
-    assert progress.quiet_s == pytest.approx(quiet_s)
-
-
-def test_no_step_anywhere_leaves_the_quiet_time() -> None:
-    """Of the rank that was silent first."""
-    dog = Watchdog()
-    dog.look(rank("a", None), rank("b", None))
-    dog.look(rank("a", None), rank("b", None, changed=False))
-    assert last_progress(dog.state) == LastProgress(None, 0.5)
 
 
 def test_a_limit_that_changes_holds_for_the_worker_that_runs() -> None:
