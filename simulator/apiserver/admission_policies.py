@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from inplace.common.kube.resources import KubeObject
-from inplace.simulator.apiserver.cel_programs import CelVariables, compiled
+from inplace.simulator.apiserver.cel_programs import CelVariables, compiled, variable_named
 from inplace.simulator.apiserver.kinds import Kind
 from inplace.simulator.apiserver.store import CollectionKey, Store
 
@@ -100,11 +100,8 @@ def _decided(policy: Mapping[str, Any], attempt: Attempt) -> str | None:
 
 def _show_variables(policy: Mapping[str, Any], scope: CelVariables) -> None:
     """Show the policy's variables in their order; each sees those before it."""
-    variables: dict[str, Any] = {}
-    scope.set("variables", variables)
     for variable in policy.get("variables") or ():
-        variables[variable["name"]] = _value(variable["expression"], scope)
-        scope.set("variables", variables)
+        scope.set(variable_named(variable["name"]), _value(variable["expression"], scope))
 
 
 def _value(expression: str, scope: CelVariables) -> Any:

@@ -20,6 +20,7 @@ from inplace.common.kube.quantity import parse_quantity
 UNKNOWN_FUNCTION: Final = "Undefined variable or function"
 _PROGRAMS_MAX: Final = 2048
 _ESCAPED: Final = re.compile(r"\.__(\w+?)__(?!\w)")
+_VARIABLE: Final = re.compile(r"(?<![.\w])variables\.")
 _VERB: Final = re.compile(r"%(?:[sd%])")
 
 
@@ -58,10 +59,15 @@ def compiled(expression: str) -> cel.Program | None:
     """Return the program of an expression; None, and a warning, when the package cannot parse it."""
     try:
         # A reserved word is escaped in a schema's property and is an ordinary key to the package.
-        return cel.compile(_ESCAPED.sub(r".\1", expression))
+        return cel.compile(_ESCAPED.sub(r".\1", _VARIABLE.sub(variable_named(""), expression)))
     except ValueError as error:
         warn_once(expression, str(error))
         return None
+
+
+def variable_named(name: str) -> str:
+    """Return how a program knows `variables.NAME`: with one map of all, each would be converted again for the next."""
+    return f"variables_{name}"
 
 
 class CelVariables:
