@@ -10,18 +10,16 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import Failures
 from inplace.common.bare.record import replace
-from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process, outside
 from inplace.simulator.campaign.ranks import WatchedPods
-from inplace.simulator.cluster.model_agent import ModelAgent, ModelBarrier, QuietLog, options_of
-from inplace.simulator.cluster.model_container import ModelContainer, ModelMachine
-from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
+from inplace.simulator.cluster.model_agent import ModelAgent, QuietLog
+from inplace.simulator.cluster.model_runtime import ModelRuntime
+from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, Sandbox
 
 QUIET = QuietLog()
 
@@ -78,11 +76,11 @@ class Disk:
 
 
 @dataclass(kw_only=True)
-class Machine(ModelMachine):
-    """The state that all containers of a run share, and the switches that faults set.
+class Machine(ModelRuntime):
+    """The runtime of every node, with the state that all containers of a run share, and the switches that faults set.
 
     Args:
-        transport_for: the connection of one Pod's agent, by client name.
+        died: told of each agent that is killed.
         deaf: Pods (by uid) whose containers ignore SIGTERM.
         crash_at: client name -> the await at which its next agent dies.
         completes: workers end with 0 as soon as they run.
@@ -91,7 +89,6 @@ class Machine(ModelMachine):
     """
 
     watcher: WorkerWatcher
-    transport_for: Callable[[str, KubeObject], Transport]
     died: Callable[[str], None]
     disks: dict[str, Disk] = field(default_factory=dict)
     agents: dict[str, AgentContainer] = field(default_factory=dict)  # by Pod's uid
@@ -119,6 +116,25 @@ class Machine(ModelMachine):
     def outside(self) -> Context:
         """Return a context that belongs to no process."""
         return outside()
+
+    async def remove_sandbox(self, sandbox: Sandbox) -> None:
+        """Take its disk back, too."""
+        self.disks.pop(sandbox.uid, None)
+        await super().remove_sandbox(sandbox)
+
+    def make_worker(self, run: ContainerRun) -> Training:
+        """Start a worker that has its container for itself."""
+        return Training(self, run.pod, None)
+
+    def make_child(self, run: ContainerRun, epoch: int | None, *, leaves: bool) -> Training:
+        """Start a worker below a guard or a supervisor."""
+        return Training(self, run.pod, epoch, leaves=leaves)
+
+    def make_agent(self, run: ContainerRun) -> AgentContainer:
+        """Start an agent; its settings are right."""
+        if self.full_disks:
+            self.disk(run.pod["metadata"]["uid"]).full = True
+        return AgentContainer(self, run)
 
 
 class Training:
@@ -190,59 +206,30 @@ class Training:
             self._machine.watcher.worker_stopped(self.pod)
 
 
-class WorkerContainer(ModelContainer):
-    """A worker in a container of its own."""
-
-    _machine: Machine
-
-    async def wait(self) -> int:
-        """Run until `end`; return the exit code."""
-        if self._ended.done():
-            return self._ended.result()
-        training = Training(self._machine, self.pod, None)
-        self._ended.add_done_callback(lambda ended: training.end(ended.result()) if not ended.cancelled() else None)
-        try:
-            return await asyncio.shield(training.ended)
-        finally:
-            training.end(SIGKILL_EXIT)
-
-
 class AgentContainer(ModelAgent):
     """An agent in a process that faults pause, crash and kill."""
 
     _machine: Machine
 
     def __init__(self, machine: Machine, run: ContainerRun) -> None:
-        meta, barrier, config = run.pod["metadata"], ModelBarrier(), _config(machine, run)
-        self.client = f"agent/{meta['name']}"
+        uid, watched, lockstep = run.pod["metadata"]["uid"], machine.watched, machine.lockstep
+        self.client = agent_client(run.pod)
         machine.agents_made += 1
         self.process = Process(
             f"{self.client}#{machine.agents_made}", crash_at=machine.crash_at.pop(self.client, None), on_exit=self._died
         )
+        config = _config(machine, run)
+        saves = lockstep.requests(uid, config, QUIET) if lockstep is not None else None
         super().__init__(
             machine,
             run,
             config,
-            self._deps(machine, run.pod, config, barrier),
-            barrier=barrier,
-            options=options_of(run),
-            make_run=lambda epoch: Training(machine, run.pod, epoch, leaves=True),
-        )
-        machine.agents[self.uid] = self
-
-    def _deps(self, machine: Machine, pod: KubeObject, config: AgentConfig, barrier: ModelBarrier) -> AgentDeps:
-        uid, watched, lockstep = pod["metadata"]["uid"], machine.watched, machine.lockstep
-        saves = lockstep.requests(uid, config, QUIET) if lockstep is not None else None
-        return AgentDeps(
-            transport=machine.transport_for(self.client, pod),
-            clock=machine.clock,
             rng=Random(machine.rng.random()),
-            barrier=barrier,
             stalls=watched.stalls(config, machine.clock, QUIET) if watched is not None else None,
             saves=saves if config.save_within_s > 0 else None,
-            log=QUIET,
             memory=machine.disk(uid),
         )
+        machine.agents[self.uid] = self
 
     def _start(self, program: Coroutine[Any, Any, int]) -> asyncio.Future[int]:
         return self.process.start(program)
@@ -259,6 +246,11 @@ class AgentContainer(ModelAgent):
         if not self._ended.done():
             self._machine.died(self.process.name)
             self.end(SIGKILL_EXIT)
+
+
+def agent_client(pod: KubeObject) -> str:
+    """Return the name of a Pod's agent on the network."""
+    return f"agent/{pod['metadata']['name']}"
 
 
 def _config(machine: Machine, run: ContainerRun) -> AgentConfig:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
+from inplace.simulator.campaign.containers import agent_client
 from inplace.simulator.campaign.world import World
 
 FaultFunction = Callable[[World, Random, str], Awaitable[None]]
@@ -61,7 +62,7 @@ def is_program(client: str) -> bool:
 def one_of(world: World, rng: Random, *kinds: str) -> Callable[[str], bool]:
     """Return a predicate on client names that holds for all clients of one kind, or for one of them."""
     kind = rng.choice(kinds or ("agent", "controller"))
-    names = [f"agent/{p['metadata']['name']}" for p in world.pods] if kind == "agent" else sorted(world.controllers)
+    names = [agent_client(pod) for pod in world.pods] if kind == "agent" else sorted(world.controllers)
     if not names or rng.random() < 0.4:
         return lambda client: client.startswith(kind)
     chosen = rng.choice(names)

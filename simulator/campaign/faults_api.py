@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from inplace.common.kube.http.request import Request
+from inplace.simulator.campaign.containers import agent_client
 from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind, is_write, refusal
 from inplace.simulator.campaign.fault import FaultSite, fault, is_program, one_of
 from inplace.simulator.campaign.network import Ending, OpenStream
@@ -140,7 +141,7 @@ async def _time_travel(world: World, rng: Random, name: str) -> None:
     clients = one_of(world, rng)
     ended = world.network.end_streams(rng.choice((Ending.BROKEN, Ending.CLEAN)), lambda s: clients(s.client))
     for pod in world.pods:
-        if clients(client := f"agent/{pod['metadata']['name']}"):
+        if clients(client := agent_client(pod)):
             world.network.pins[client] = server
     for client in world.controllers:
         if clients(client):

@@ -9,6 +9,7 @@ from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import LEASES
+from inplace.simulator.campaign.containers import agent_client
 from inplace.simulator.campaign.disturbance import is_lease, is_write
 from inplace.simulator.campaign.fault import FaultSite, fault
 from inplace.simulator.campaign.process import Process, current_process
@@ -113,7 +114,7 @@ async def _agent_crash_at_await(world: World, rng: Random, name: str) -> None:
 @fault("agent-crash-at-start", AGENT, "the next agent of a Pod dies at one of its first awaits")
 async def _agent_crash_at_start(world: World, rng: Random, name: str) -> None:
     if world.pods:
-        client = f"agent/{rng.choice(world.pods)['metadata']['name']}"
+        client = agent_client(rng.choice(world.pods))
         world.machine.crash_at[client] = rng.randint(1, 30)
         world.note_fault(name, client)
 

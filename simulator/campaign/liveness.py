@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from inplace.common.wire import names as wire
+from inplace.simulator.campaign.containers import agent_client
 from inplace.simulator.campaign.judge import ViolationError, slot_of, slots_of
 from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.scenario import WATCHED
@@ -77,7 +78,7 @@ async def restart_cheaply(world: World) -> float | None:
     if terminal(world):
         return None
     took_s = world.now_s - began_s
-    tells = f"agent/{victim.pod['metadata']['name']}" if world.scenario.mode in WATCHED else ""
+    tells = agent_client(victim.pod) if world.scenario.mode in WATCHED else ""
     for (client, method), count in world.network.requests.items():
         cost = count - before.get((client, method), 0) - (client == tells and method == "PATCH")
         if client.startswith("agent/") and method in ("WATCH", "PATCH") and cost > 1:

@@ -22,13 +22,12 @@ from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions
 from inplace.simulator.apiserver.store import CollectionKey, Event
-from inplace.simulator.campaign.containers import QUIET, Machine
+from inplace.simulator.campaign.containers import QUIET, Machine, agent_client
 from inplace.simulator.campaign.judge import Judge
 from inplace.simulator.campaign.manners import Manners
 from inplace.simulator.campaign.network import Network
 from inplace.simulator.campaign.process import Process, ProcessClock, outside
 from inplace.simulator.campaign.ranks import WatchedPods
-from inplace.simulator.campaign.runtime import CampaignRuntime
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.access import CONTROLLER_NAMESPACE, pod_user, user_name
@@ -110,7 +109,7 @@ class World:
             rng=self.random("machines"),
             timings=scenario.timings,
             watcher=self.judge,
-            transport_for=lambda client, pod: self.network.transport(client, pod_user(pod)),
+            transport_for=lambda pod: self.network.transport(agent_client(pod), pod_user(pod)),
             died=self._agent_died,
         )
         if scenario.limits is not None:
@@ -121,7 +120,6 @@ class World:
         self.kubelets: dict[str, Kubelet] = {}
         self.kubelet_processes: dict[str, Process] = {}
         self._unheard: dict[str, dict[str, tuple[str, KubeObject]]] = {}  # by node that is cut off, and by UID
-        self._runtime = CampaignRuntime(self.machine)
         timings, rng = scenario.timings, self.random
         self.scheduler = Scheduler(self.client("scheduler"), clock=self.clock, rng=rng("scheduler"), timings=timings)
         self.jobs = JobController(
@@ -228,7 +226,7 @@ class World:
         kubelet = Kubelet(
             name,
             client=self.client(f"kubelet/{name}"),
-            runtime=self._runtime,
+            runtime=self.machine,
             clock=self.clock,
             rng=self.random(f"{name} {self.now_s}"),
             timings=self.scenario.timings,

@@ -46,7 +46,7 @@ from inplace.simulator.cluster.kubelet import Kubelet
 from inplace.simulator.cluster.logs import read_log
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions, priority_classes
 from inplace.simulator.cluster.model_agent import QuietLog
-from inplace.simulator.cluster.model_runtime import ModelRuntime
+from inplace.simulator.cluster.model_runtime import TimedRuntime
 from inplace.simulator.cluster.node_loss import give_up
 from inplace.simulator.cluster.nodes import HOST_IP, PLAIN, NodeShape
 from inplace.simulator.cluster.pod_worker import PodWorker
@@ -327,7 +327,7 @@ class Cluster:
 
     def _make_runtime(self) -> Runtime:
         if self._runtime_name == "model":
-            return ModelRuntime(
+            return TimedRuntime(
                 clock=self.clock,
                 rng=self._random("runtime"),
                 timings=self.timings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any
 
 from inplace.agent.agent import Agent
@@ -17,7 +18,7 @@ from inplace.agent.start.sidecar import agent_of
 from inplace.common.agent_command import GUARD, agent_arguments
 from inplace.simulator.cluster.model_container import ModelMachine, StayingContainer
 from inplace.simulator.cluster.model_link import ModelServer
-from inplace.simulator.cluster.model_worker import SupervisedWorker, WorkerRun
+from inplace.simulator.cluster.model_worker import ChildWorker
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
@@ -59,9 +60,8 @@ class ModelAgent(StayingContainer):
     """The real agent's coroutine in the place of its process, beside guards or above a worker of its own.
 
     Args:
-        barrier: the agent's, of `deps`.
-        options: how a worker below it is run; None beside guards.
-        make_run: starts such a worker in an epoch; None: in-place restart is off.
+        rng: the agent's jitter.
+        more: of `AgentDeps`.
     """
 
     def __init__(
@@ -69,16 +69,23 @@ class ModelAgent(StayingContainer):
         machine: ModelMachine,
         run: ContainerRun,
         config: AgentConfig,
-        deps: AgentDeps,
         *,
-        barrier: ModelBarrier,
-        options: WorkerOptions | None,
-        make_run: Callable[[int | None], WorkerRun],
+        rng: Random,
+        **more: Any,
     ) -> None:
         super().__init__(machine, run)
-        self._barrier = barrier
+        self._barrier = ModelBarrier()
+        deps = AgentDeps(
+            transport=machine.transport_for(run.pod),
+            clock=machine.clock,
+            rng=rng,
+            barrier=self._barrier,
+            log=QuietLog(),
+            **more,
+        )
+        options = options_of(run)
         self._server = ModelServer(machine.link(self.uid), config.restart_depth)
-        self._worker = SupervisedWorker(make_run)
+        self._worker = ChildWorker(lambda epoch: machine.make_child(run, epoch, leaves=True))
         if options is None:
             self.agent = agent_of(config, deps, self._server)
         else:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
+from typing import Protocol
 
 from inplace.common.kube.clock import Clock
+from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.model_link import PodLink
 from inplace.simulator.cluster.pod_spec import Probe
@@ -17,14 +19,48 @@ from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 from inplace.simulator.cluster.timings import Timings
 
 
+class WorkerRun(Protocol):
+    """One run of a worker."""
+
+    ended: asyncio.Future[int]
+
+    def end(self, code: int) -> None:
+        """End with this exit code, unless it has ended."""
+
+    def signal(self, number: int) -> None:
+        """Kill it, or let it end as a process that obeys a signal does."""
+
+    def take_stacks(self, request: int) -> None:
+        """Answer a request for stacks in its log."""
+
+    async def clear(self) -> None:
+        """Return when nothing that it left runs."""
+
+    def kill(self) -> None:
+        """End it and what it left at once, as the kernel does with a container's processes."""
+
+
 @dataclass(kw_only=True)
 class ModelMachine:
-    """What all containers of a run share."""
+    """What all containers of a run share.
+
+    Args:
+        transport_for: the connection of one Pod's agent.
+    """
 
     clock: Clock
     rng: Random
     timings: Timings
+    transport_for: Callable[[KubeObject], Transport]
     links: dict[str, PodLink] = field(default_factory=dict)  # by Pod's uid
+
+    def make_worker(self, run: ContainerRun) -> WorkerRun:
+        """Start a worker that has its container for itself."""
+        raise NotImplementedError
+
+    def make_child(self, run: ContainerRun, epoch: int | None, *, leaves: bool) -> WorkerRun:
+        """Start a worker below a guard or supervisor, in an epoch or None; `leaves`: something outlives it."""
+        raise NotImplementedError
 
     def link(self, uid: str) -> PodLink:
         """Return a Pod's socket, which lies in its volume."""
@@ -46,7 +82,7 @@ class ModelContainer:
 
     def __init__(self, machine: ModelMachine, run: ContainerRun) -> None:
         self._machine = machine
-        self.pod = run.pod
+        self.run = run
         self.uid: str = run.pod["metadata"]["uid"]
         self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
@@ -54,6 +90,10 @@ class ModelContainer:
         """End with this exit code, unless it has ended."""
         if not self._ended.done():
             self._ended.set_result(code)
+
+    async def wait(self) -> int:
+        """Run to the end; return the exit code."""
+        raise NotImplementedError
 
     def when_ended(self, callback: Callable[[], object]) -> None:
         """Call back when it has ended."""
@@ -94,3 +134,18 @@ class StayingContainer(ModelContainer):
     def terminate(self) -> None:
         """Take SIGTERM."""
         raise NotImplementedError
+
+
+class WorkerContainer(ModelContainer):
+    """A worker in a container of its own."""
+
+    async def wait(self) -> int:
+        """Run until `end` or the worker's own end; return the exit code."""
+        if self._ended.done():
+            return self._ended.result()
+        worker = self._machine.make_worker(self.run)
+        self._ended.add_done_callback(lambda ended: worker.end(ended.result()) if not ended.cancelled() else None)
+        try:
+            return await asyncio.shield(worker.ended)
+        finally:
+            worker.end(SIGKILL_EXIT)

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
 
 from inplace.agent.start.arguments import GRACE_S
 from inplace.common.protocol.guard import GraceOver, Signalled, WorkerEnded
 from inplace.simulator.cluster.model_container import ModelMachine, StayingContainer
 from inplace.simulator.cluster.model_link import ModelGuard
-from inplace.simulator.cluster.model_worker import WorkerRun
+from inplace.simulator.cluster.model_worker import ChildWorker
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
 
 class GuardedContainer(StayingContainer):
-    """The worker's container: the guard is its process 1, so the guard's end is the end of both.
+    """The worker's container: the guard is its process 1, so the guard's end is the end of both."""
 
-    Args:
-        make_run: starts a worker in an epoch (None: in-place restart is off), which leaves something behind or not.
-    """
-
-    def __init__(
-        self, machine: ModelMachine, run: ContainerRun, make_run: Callable[[int | None, bool], WorkerRun]
-    ) -> None:
+    def __init__(self, machine: ModelMachine, run: ContainerRun) -> None:
         super().__init__(machine, run)
         self._guard = ModelGuard(machine.link(self.uid), self)
-        self._make_run = make_run
-        self._run: WorkerRun | None = None
+        self._worker = ChildWorker(lambda epoch: machine.make_child(run, epoch, leaves=self._guard.stays))
         self._sweeping: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
 
@@ -43,8 +35,7 @@ class GuardedContainer(StayingContainer):
                 self._grace.cancel()
             if self._sweeping is not None:
                 self._sweeping.cancel()
-            if self._run is not None:
-                self._run.kill()
+            self._worker.kill()
 
     def terminate(self) -> None:
         """Take SIGTERM: the guard passes it on."""
@@ -52,15 +43,12 @@ class GuardedContainer(StayingContainer):
 
     def signal_child(self, number: int) -> None:
         """Send the worker below the guard a signal; a model ends at once at any."""
-        if self._run is None or self._run.ended.done():
-            raise LookupError("expected a worker below the guard, saw none")
-        self._run.end(128 + number)
+        self._worker.strike(number)
 
     def start_worker(self, epoch: int) -> None:
         """Start the worker, unless the container was killed meanwhile."""
         if not self._ended.done():
-            self._run = self._make_run(epoch or None, self._guard.stays)
-            self._run.ended.add_done_callback(self._worker_ended)
+            self._worker.start_in(epoch or None).add_done_callback(self._worker_ended)
 
     def stop_worker(self) -> None:
         """Send SIGTERM, and SIGKILL after the grace."""
@@ -69,13 +57,11 @@ class GuardedContainer(StayingContainer):
 
     def signal_worker(self, number: int) -> None:
         """Send the worker a signal."""
-        if self._run is not None:
-            self._run.signal(number)
+        self._worker.signal(number)
 
     def take_stacks(self, request: int) -> None:
         """Let the worker answer, if one runs."""
-        if self._run is not None and not self._run.ended.done():
-            self._run.take_stacks(request)
+        self._worker.take_stacks(request)
 
     def leave(self, code: int) -> None:
         """End the guard's process, and with it the container."""
@@ -89,7 +75,7 @@ class GuardedContainer(StayingContainer):
         if ended.cancelled() or self._ended.done():
             return
         if self._guard.stays:
-            self._machine.worker_dying(self.pod)
+            self._machine.worker_dying(self.run.pod)
             sweep = self._sweep(ended.result())
             self._sweeping = asyncio.get_running_loop().create_task(sweep, context=self._machine.outside())
         else:
@@ -97,7 +83,6 @@ class GuardedContainer(StayingContainer):
 
     async def _sweep(self, code: int) -> None:
         """End what the worker left, as a guard that stays does."""
-        assert self._run is not None
-        await self._run.clear()
+        await self._worker.gone()
         if not self._ended.done():
             self._guard.take(WorkerEnded(code))

@@ -104,6 +104,10 @@ class ModelLogs:
         kept.append(ModelLog(self._wall_s))
         return kept[-1]
 
+    def newest(self, uid: str, container: str) -> ModelLog:
+        """Return the log of the present instance."""
+        return self._logs[uid][container][-1]
+
     def open(self, uid: str, container: str, *, previous: bool) -> ModelLogReader | None:
         """Open the log of the present instance, or of the one before; None where there is none."""
         kept = self._logs.get(uid, {}).get(container, ())

@@ -1,37 +1,15 @@
-"""A modelled worker below a parent in its container, which may start one run after the other."""
+"""A modelled worker, and one whose parent may start one run after the other."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from inplace.agent.worker.command import EPOCH
 from inplace.common.protocol.stall import Stalled
-from inplace.simulator.cluster.model_container import ModelMachine
+from inplace.simulator.cluster.model_container import ModelMachine, WorkerRun
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT
-
-
-class WorkerRun(Protocol):
-    """One run of a worker."""
-
-    ended: asyncio.Future[int]
-
-    def end(self, code: int) -> None:
-        """End with this exit code, unless it has ended."""
-
-    def signal(self, number: int) -> None:
-        """Kill it, or let it end as a process that obeys a signal does."""
-
-    def take_stacks(self, request: int) -> None:
-        """Answer a request for stacks in its log."""
-
-    async def clear(self) -> None:
-        """Return when nothing that it left runs."""
-
-    def kill(self) -> None:
-        """End it and what it left at once, as the kernel does with a container's processes."""
 
 
 class TimedRun:
@@ -90,8 +68,8 @@ class TimedRun:
             self.end(0)
 
 
-class SupervisedWorker:
-    """The worker of a supervisor; implements `agent.worker.worker.Worker`.
+class ChildWorker:
+    """The worker of a guard or a supervisor; implements `agent.worker.worker.Worker`.
 
     Args:
         make_run: starts a run in an epoch; None: in-place restart is off.
@@ -109,8 +87,13 @@ class SupervisedWorker:
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start a run."""
-        assert self._run is None or self._run.ended.done(), "expected no worker, saw one"
-        self._run = self._make_run(int(env[EPOCH]) if env[EPOCH] else None)
+        self.start_in(int(env[EPOCH]) if env[EPOCH] else None)
+
+    def start_in(self, epoch: int | None) -> asyncio.Future[int]:
+        """Start a run in an epoch, and return its end."""
+        assert not self.runs(), "expected no worker, saw one"
+        self._run = self._make_run(epoch)
+        return self._run.ended
 
     async def exited(self) -> int:
         """Return the exit code."""
@@ -134,7 +117,7 @@ class SupervisedWorker:
             LookupError: none runs.
         """
         if not self.runs():
-            raise LookupError("expected a worker below the supervisor, saw none")
+            raise LookupError("expected a worker below a guard or supervisor, saw none")
         assert self._run is not None
         self._run.end(128 + number)
 

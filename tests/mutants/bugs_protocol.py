@@ -17,7 +17,7 @@ from inplace.common.protocol.agent import step as step_agent
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.pod_view import PodLife
 from inplace.controller.plan import epochs
-from inplace.simulator.cluster.model_worker import SupervisedWorker
+from inplace.simulator.cluster.model_worker import ChildWorker
 from tests.mistakes import agent, ledger
 from tests.mistakes.mistake import instead_of
 from tests.mutants.mutant import Area, Mutant
@@ -209,6 +209,6 @@ AGENT = (
     Mutant(
         "a supervisor announces while processes that its worker left still run",
         Area.AGENT,
-        (instead_of(SupervisedWorker.gone, _at_once),),
+        (instead_of(ChildWorker.gone, _at_once),),
     ),
 )
