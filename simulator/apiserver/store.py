@@ -19,7 +19,6 @@ ObjectKey = tuple[str, str]
 """Namespace ("" for cluster-scoped kinds) and name."""
 CollectionKey = tuple[str, str]
 """Group and plural."""
-Observer = Callable[[str, str, KubeObject, KubeObject | None], None]
 
 WARM_EVENTS_MAX = 256
 """Events per resource that keep their encoded forms. A late watcher encodes older events again; this saves memory."""
@@ -153,15 +152,11 @@ class Store:
         self._commit(collection, Event(self.revision, "DELETED", object_key, gone, old))
         return gone
 
-    def subscribe(self, callback: Observer) -> Callable[[], None]:
-        """Call `callback(plural, event type, new, old)` on every committed write; return a function that ends this.
-
-        The callback runs inside the write and must not modify the objects.
-        """
-        return self.listen(lambda key, event: callback(key[1], event.type, event.obj, event.old))
-
     def listen(self, listener: Callable[[CollectionKey, Event], None]) -> Callable[[], None]:
-        """Call `listener(collection key, event)` on every committed write; the server's own form of `subscribe`."""
+        """Call `listener(collection key, event)` on every committed write; return a function that ends this.
+
+        The listener runs inside the write and must not modify the objects.
+        """
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -48,7 +48,7 @@ def cut_off(world: World, node: str) -> Disturbance:
     cut = Disturbance(PARTITION, DisturbanceKind.LOSE, float("inf"), lambda client: client in behind)
     world.note_fault(PARTITION, node)
     world.judge.note_cause(2 * len(pods))  # each worker may end with its lease, and each Pod is replaced
-    world.deafen(node)
+    world.components.deafen(node)
     world.network.disturbances.append(cut)
     world.network.end_streams(Ending.SILENT, lambda stream: stream.client in behind)
     return cut
@@ -65,7 +65,7 @@ async def heal(world: World, node: str, cut: Disturbance) -> None:
     """Let the node reach everything again."""
     with suppress(ValueError):  # when all faults end, this one does
         world.network.disturbances.remove(cut)
-    world.undeafen(node)
+    world.components.undeafen(node)
     if node not in world.kubelets:
         return  # it died meanwhile; who lets it return takes its taints away
     await world.client("user").patch(NODES, None, node, {"spec": {"taints": None}}, kind=MERGE_PATCH)

@@ -12,13 +12,17 @@ not reach the network: `alive` is False BEFORE the first of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+import gc
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from inspect import iscoroutine
+from random import Random
 from types import coroutine
 from typing import Any
 
 from inplace.common.kube.clock import LoopClock
+from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
 
 _PROCESS: ContextVar[Process | None] = ContextVar("process", default=None)
 
@@ -169,3 +173,24 @@ def drive(program: Coroutine[Any, Any, Any], context: Context | None) -> Corouti
 async def _stepwise(process: Process, program: Coroutine[Any, Any, Any]) -> Any:
     """Run the program in its process; this is a native coroutine because anyio asks whether it has started."""
     return await process.run(program)
+
+
+@contextmanager
+def campaign_runner(shuffle: Random | None = None) -> Iterator[asyncio.Runner]:
+    """Give what runs a campaign's program: on virtual time, with processes, and without garbage collections.
+
+    Args:
+        shuffle: as of `VirtualTimeLoop`.
+    """
+
+    def make_loop() -> VirtualTimeLoop:
+        loop = VirtualTimeLoop(shuffle=shuffle)
+        loop.drive = drive
+        return loop
+
+    gc.disable()  # a run is short: a garbage collection costs more time than its memory is worth
+    try:
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            yield runner
+    finally:
+        gc.enable()

@@ -10,7 +10,6 @@ Each fault of the schedule has randomness of its own: when some faults are left 
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +19,11 @@ from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign import hangs, liveness
 from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
 from inplace.simulator.campaign.judge import ViolationError
-from inplace.simulator.campaign.process import drive
+from inplace.simulator.campaign.process import campaign_runner
 from inplace.simulator.campaign.scenario import PODS_MAX, Scenario, draw_scenario
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.campaign.world import World
-from inplace.simulator.cluster.virtual_time import VirtualTimeLoop, describe_tasks
+from inplace.simulator.cluster.virtual_time import describe_tasks
 
 FAULTS_FROM_S, FAULTS_TO_S = 1.0, 25.0  # a group of eight has started after some two seconds
 LAST_STRIKE_S = FAULTS_TO_S - 3.0  # a fault that takes a moment has struck BEFORE all faults end
@@ -135,11 +134,6 @@ def run_scenario(
     world: World | None = None
     violation: ViolationError | None = None
 
-    def make_loop() -> VirtualTimeLoop:
-        loop = VirtualTimeLoop(shuffle=shuffle)
-        loop.drive = drive
-        return loop
-
     def give_up() -> None:
         nonlocal violation
         loop = asyncio.get_running_loop()
@@ -151,22 +145,16 @@ def run_scenario(
         asyncio.get_running_loop().call_later(VIRTUAL_S_MAX, give_up)
         world = World(str(seed), scenario, trace)
         prepare(world)
-        try:
-            async with asyncio.TaskGroup() as group:
-                await _course(world, group, strikes, until_s)
-        except* _OverError:
-            pass
+        async with world.running():
+            await _course(world, strikes, until_s)
 
-    gc.disable()  # a run is short: a garbage collection costs more time than its memory is worth
     try:
-        with asyncio.Runner(loop_factory=make_loop) as runner:
+        with campaign_runner(shuffle) as runner:
             runner.run(main())
     except* ViolationError as group:
         violation = _first(group)
     except* Exception as group:  # noqa: BLE001 - whatever it is, it is the run's result
         violation = violation or ViolationError(PROGRAM, repr(_first(group)))
-    finally:
-        gc.enable()
     assert world is not None
     watched = world.machine.watched
     if watched is not None:
@@ -188,19 +176,14 @@ def run_scenario(
     )
 
 
-class _OverError(Exception):
-    """The run is over; it cancels all tasks."""
-
-
-async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[ScheduledFault], until_s: float) -> None:
+async def _course(world: World, strikes: Sequence[ScheduledFault], until_s: float) -> None:
     """Let faults strike, end them, and check that the group recovers and completes."""
-    await world.run(group)
     if world.machine.watched is not None:
         world.go(hangs.disturb(world, world.machine.watched, LAST_STRIKE_S), "hangs")
-    watch = group.create_task(_stop_at_violation(world), name="judge")
+    watch = world.group.create_task(_stop_at_violation(world), name="judge")
     for strike in strikes:
         await world.clock.sleep(max(0.0, strike.at_s - world.now_s))
-        group.create_task(_strike(world, strike), name=str(strike))
+        world.group.create_task(_strike(world, strike), name=str(strike))
     await world.clock.sleep(max(0.0, until_s - world.now_s))
     await world.calm()
     await liveness.converge(world)
@@ -211,7 +194,6 @@ async def _course(world: World, group: asyncio.TaskGroup, strikes: Sequence[Sche
     if world.scenario.completes:
         await liveness.complete(world)
     watch.cancel()
-    raise _OverError
 
 
 async def _strike(world: World, strike: ScheduledFault) -> None:

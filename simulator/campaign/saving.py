@@ -7,8 +7,6 @@ The supervisors and the controller are the real ones, under virtual time; the wo
 
 from __future__ import annotations
 
-import asyncio
-import gc
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -20,11 +18,10 @@ from inplace.controller.spec.requests import RestartRequest
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, epochs_of, until
 from inplace.simulator.campaign.lockstep import Lockstep
-from inplace.simulator.campaign.process import drive
+from inplace.simulator.campaign.process import campaign_runner
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.campaign.world import World
-from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
 
 PODS_COUNT: Final = 16
 REQUEST, DRAIN, TAKEOVER, STUCK = "request", "drain", "takeover", "stuck"
@@ -56,27 +53,14 @@ class SavingOutcome:
     violation: str = ""
 
 
-class _OverError(Exception):
-    """The run is over; it cancels all tasks."""
-
-
 def run_saving(kind: str, seed: int, *, saves: bool = True) -> SavingOutcome:
     """Run one seed; without `saves` nobody is asked to save, for comparison, and lost steps are no violation."""
-
-    def make_loop() -> VirtualTimeLoop:
-        loop = VirtualTimeLoop()
-        loop.drive = drive
-        return loop
-
     outcome = SavingOutcome(seed, kind)
-    gc.disable()  # as in a run of the campaign
     try:
-        with asyncio.Runner(loop_factory=make_loop) as runner:
+        with campaign_runner() as runner:
             runner.run(_run(outcome, Random(f"{seed}/{kind}"), saves=saves))
     except* ViolationError as group:
         outcome.violation = str(group.exceptions[0])
-    finally:
-        gc.enable()
     return outcome
 
 
@@ -85,13 +69,8 @@ async def _run(outcome: SavingOutcome, rng: Random, *, saves: bool) -> None:
     scenario = Scenario(1, PODS_COUNT, "supervisor", pods_per_node=4, save_within_s=within_s, completes=False)
     world = World(f"{outcome.seed}/{outcome.kind}", scenario, Trace(keeps=False))
     training = world.machine.lockstep = Lockstep(PODS_COUNT, rng)
-    try:
-        async with asyncio.TaskGroup() as group:
-            await world.run(group)
-            await _stop_once(world, training, outcome, rng, saves=saves)
-            raise _OverError
-    except* _OverError:
-        pass
+    async with world.running():
+        await _stop_once(world, training, outcome, rng, saves=saves)
     if (broken := world.judge.violation) is not None:
         outcome.violation = str(broken)
 

@@ -8,7 +8,6 @@ Each life begins beside the files of the last one. In the last life the worker h
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
@@ -21,9 +20,9 @@ from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.stall import LATE_PERIODS
 from inplace.simulator.campaign.containers import QUIET
 from inplace.simulator.campaign.hangs import JUMP_S, LATE_S_MAX, STEADY_S_MAX
+from inplace.simulator.campaign.process import campaign_runner
 from inplace.simulator.campaign.ranks import HANGS, JUMPS, Ranks, WatchedPods
 from inplace.simulator.campaign.scenario import draw_limits
-from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
 
 LIVES_MAX: Final = 3
 LIFE_S: Final = (1.0, 60.0)
@@ -66,12 +65,8 @@ class PausedClock(LoopClock):
 
 def run_stalls(seed: int) -> StallOutcome:
     """Run one seed."""
-    gc.disable()  # as in a run of the campaign
-    try:
-        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-            return runner.run(_lives(seed))
-    finally:
-        gc.enable()
+    with campaign_runner() as runner:
+        return runner.run(_lives(seed))
 
 
 async def _lives(seed: int) -> StallOutcome:

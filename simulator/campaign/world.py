@@ -1,7 +1,7 @@
 """
 One run's world: API servers, nodes, controllers, agents and workers on a virtual clock, all from one seed.
 
-It is `simulator.cluster` without sockets and processes. Every program's connections are on a `Network` and every
+Its built-in components are those of `simulator.cluster`. Every program's connections are on a `Network` and every
 program is in a `Process`, so that faults can reach them.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,11 +33,8 @@ from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Scenario
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.access import CONTROLLER_NAMESPACE, pod_user, user_name
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
-from inplace.simulator.cluster.job_controller import JobController
-from inplace.simulator.cluster.kubelet import Kubelet
+from inplace.simulator.cluster.components import Components
 from inplace.simulator.cluster.manifests import custom_resource_definitions
-from inplace.simulator.cluster.nodes import HOST_IP
-from inplace.simulator.cluster.scheduler import Scheduler
 
 SPARE_NODES = 1
 CONTROLLER_RESTART_S = (0.1, 5.0)  # a Deployment's Pod comes back
@@ -69,6 +67,10 @@ class CacheDelay:
         if not self.since_s < now_s < self.until_s:
             return 0.0
         return self.until_s - now_s if self.lag_s is None else self.lag_s
+
+
+class _OverError(Exception):
+    """The run is over; it cancels all tasks."""
 
 
 class World:
@@ -117,18 +119,17 @@ class World:
         self.controllers: dict[str, Process] = {}
         self.controller_clocks = [ProcessClock(VIRTUAL_EPOCH_S) for _ in range(scenario.controllers)]
         self.controller_crash_at: dict[str, int] = {}
-        self.kubelets: dict[str, Kubelet] = {}
-        self.kubelet_processes: dict[str, Process] = {}
-        self._unheard: dict[str, dict[str, tuple[str, KubeObject]]] = {}  # by node that is cut off, and by UID
-        timings, rng = scenario.timings, self.random
-        self.scheduler = Scheduler(self.client("scheduler"), clock=self.clock, rng=rng("scheduler"), timings=timings)
-        self.jobs = JobController(
-            self.client("job-controller"),
+        self.components = Components(
+            (),
+            self.machine,
+            client=self.client,
+            random=self.random,
             clock=self.clock,
-            rng=rng("jobs"),
-            timings=timings,
+            timings=scenario.timings,
             replaces_early=scenario.replaces_early,
         )
+        self.kubelets = self.components.kubelets
+        self.kubelet_processes: dict[str, Process] = {}
         self.at_calm: list[Callable[[], Coroutine[Any, Any, None] | None]] = []
         self.is_calm = False
         self.restart_s: float | None = None  # duration of the undisturbed restart
@@ -175,9 +176,18 @@ class World:
 
     # Its life.
 
-    async def run(self, group: asyncio.TaskGroup) -> None:
-        """Start everything; the group's end ends it."""
-        self.group = group
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run everything for the body of the block."""
+        try:
+            async with asyncio.TaskGroup() as self.group:
+                await self._start_all()
+                yield
+                raise _OverError
+        except* _OverError:
+            pass
+
+    async def _start_all(self) -> None:
         store = self.servers[0].store
         store.listen(self._observe)
         self.servers[0].load(_definitions())
@@ -193,8 +203,8 @@ class World:
         self._start("garbage", self.servers[0].run())
         for number, server in enumerate(self.servers[1:], start=1):
             self._start(f"caches {number}", server.run_caches())
-        self._start("scheduler", self.scheduler.run())
-        self._start("job-controller", self.jobs.run())
+        for name, program in self.components.programs().items():
+            self._start(name, program)
         for number in range(self.scenario.controllers):
             self._start(f"controller {number}", self._keep_controller(number))
         await self.submit()
@@ -223,42 +233,16 @@ class World:
 
     async def add_node(self, name: str) -> None:
         """Let a node join, or come back empty."""
-        kubelet = Kubelet(
-            name,
-            client=self.client(f"kubelet/{name}"),
-            runtime=self.machine,
-            clock=self.clock,
-            rng=self.random(f"{name} {self.now_s}"),
-            timings=self.scenario.timings,
-            host_ip=HOST_IP,
-            tell=lambda _: None,
-        )
+        kubelet = self.components.add_kubelet(name, f"{name} {self.now_s}")
         if self.servers[0].store.get(("", "nodes"), "", name) is None:
             await kubelet.register(pods=self.scenario.pods_per_node + 1)
-        process = Process(f"kubelet/{name}")
-        self.kubelets[name], self.kubelet_processes[name] = kubelet, process
+        process = self.kubelet_processes[name] = Process(f"kubelet/{name}")
         self.group.create_task(self._attend(process, kubelet.run), name=name)
 
     def remove_node(self, name: str) -> None:
         """Let a node die with all its containers."""
         self.kubelets.pop(name)
         self.kubelet_processes.pop(name).kill()
-
-    def deafen(self, node: str) -> None:
-        """Let a kubelet hear of nothing from now on; what it runs, it runs on."""
-        self._unheard.setdefault(node, {})
-
-    def undeafen(self, node: str) -> None:
-        """Let it hear of everything again, and first of the newest version of each Pod that changed meanwhile."""
-        for event_type, pod in self._unheard.pop(node, {}).values():
-            self._pod_changed(node, event_type, pod)
-
-    def _pod_changed(self, node: str, event_type: str, pod: KubeObject) -> None:
-        if node in self._unheard:
-            self._unheard[node][pod["metadata"]["uid"]] = event_type, pod
-        elif (kubelet := self.kubelets.get(node)) is not None:
-            # Whoever wrote the Pod may die the moment after: what kubelet starts now must not die with it.
-            outside().run(kubelet.pod_changed, event_type, pod)
 
     def delay_garbage(self, delay_s: float) -> None:
         """Delay the garbage collector until faults are over."""
@@ -325,15 +309,10 @@ class World:
 
     def _observe(self, key: CollectionKey, event: Event) -> None:
         """Pass every write to the judge and the built-in components in the instant in which it is stored."""
-        plural, obj = key[1], event.obj
-        if plural in _JUDGED:
-            self.judge.observe(plural, event)
-        if plural == "pods":
-            self._pod_changed(obj["spec"].get("nodeName", ""), event.type, obj)
-        if plural in ("pods", "jobs"):
-            self.jobs.observe(plural, event.type, obj)
-        if plural in ("pods", "nodes"):
-            self.scheduler.observe(plural, event.type, obj)
+        if key[1] in _JUDGED:
+            self.judge.observe(key[1], event)
+        # Whoever wrote the object may die the moment after: what kubelet starts now must not die with it.
+        outside().run(self.components.observe, key, event)
 
 
 @cache

@@ -1,7 +1,8 @@
 """
 Everything of an embedded Kubernetes but its API server: scheduler, Job controller, kubelets, container runtimes.
 
-`cluster.Cluster` puts it together. The agent and the controller that run in it are the real ones. Containers are
+`components.Components` has scheduler, Job controller and kubelets, for `cluster.Cluster` and for the campaigns.
+The agent and the controller that run in it are the real ones. Containers are
 either local processes in real time (`process`) or timed models in real or virtual time (`model`); the kubelet's
 decisions are the same code for both.
 

@@ -32,6 +32,7 @@ from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
+from inplace.simulator.apiserver.store import CollectionKey, Event
 from inplace.simulator.cluster.access import (
     CONTROLLER_NAMESPACE,
     collection_path,
@@ -39,20 +40,18 @@ from inplace.simulator.cluster.access import (
     pod_user,
     user_name,
 )
+from inplace.simulator.cluster.components import Components
 from inplace.simulator.cluster.controller_process import ControllerProcess
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
-from inplace.simulator.cluster.job_controller import JobController
-from inplace.simulator.cluster.kubelet import Kubelet
 from inplace.simulator.cluster.logs import read_log
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions, priority_classes
 from inplace.simulator.cluster.model_agent import QuietLog
 from inplace.simulator.cluster.model_runtime import TimedRuntime
 from inplace.simulator.cluster.node_loss import give_up
-from inplace.simulator.cluster.nodes import HOST_IP, PLAIN, NodeShape
+from inplace.simulator.cluster.nodes import PLAIN, NodeShape
 from inplace.simulator.cluster.pod_worker import PodWorker
 from inplace.simulator.cluster.process_runtime import ProcessRuntime
 from inplace.simulator.cluster.runtime import Runtime
-from inplace.simulator.cluster.scheduler import Scheduler
 from inplace.simulator.cluster.timeline import Timeline
 from inplace.simulator.cluster.timings import ZERO, Timings, local_processes
 
@@ -122,13 +121,16 @@ class Cluster:
         self._shapes = {f"node-{index}": shape for index, shape in enumerate(shapes)}
         self._pods_per_node = pods_per_node
         self._runtime: Runtime = self._make_runtime()
-        self._kubelets = {name: self._make_kubelet(name) for name in self._shapes}
-        self._scheduler = Scheduler(
-            self.client("scheduler"), clock=self.clock, rng=self._random("scheduler"), timings=self.timings
+        self._components = Components(
+            self._shapes,
+            self._runtime,
+            client=lambda name: self.client(name.partition("/")[0]),  # the kubelets are one user
+            random=self._random,
+            clock=self.clock,
+            timings=self.timings,
+            tell=self.observers.tell,
         )
-        self._jobs = JobController(
-            self.client("job-controller"), clock=self.clock, rng=self._random("jobs"), timings=self.timings
-        )
+        self._kubelets = self._components.kubelets
         self._changed = asyncio.Event()
         self._main: asyncio.Task[None] | None = None
         self._group: asyncio.TaskGroup | None = None
@@ -148,7 +150,7 @@ class Cluster:
 
     async def start(self) -> None:
         """Start every component; return when requests are answered."""
-        self.server.store.subscribe(self._dispatch)
+        self.server.store.listen(self._observe)
         self.server.load(self._crds)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONTROLLER_NAMESPACE}}
         self.server.load([namespace])
@@ -186,7 +188,7 @@ class Cluster:
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                for work in self._components():
+                for work in self._work():
                     group.create_task(work)
                 for name, kubelet in self._kubelets.items():
                     self._kubelet_tasks[name] = group.create_task(kubelet.run(), name=name)
@@ -195,10 +197,9 @@ class Cluster:
             if front is not None:
                 await front.stop()
 
-    def _components(self) -> Iterable[Coroutine[Any, Any, None]]:
+    def _work(self) -> Iterable[Coroutine[Any, Any, None]]:
         yield self.server.run()
-        yield self._scheduler.run()
-        yield self._jobs.run()
+        yield from self._components.programs().values()
         if self._controller_mode == "coroutine":
             self.controller = self._make_controller()
             yield self.controller.run()
@@ -342,18 +343,6 @@ class Cluster:
             programs=self._programs,
         )
 
-    def _make_kubelet(self, name: str) -> Kubelet:
-        return Kubelet(
-            name,
-            client=self.client("kubelet"),
-            runtime=self._runtime,
-            clock=self.clock,
-            rng=self._random(name),
-            timings=self.timings,
-            host_ip=HOST_IP,
-            tell=self.observers.tell,
-        )
-
     def _make_controller(self) -> Controller:
         settings = JobSettings(agent=InjectOptions() if self._adds_agent else None)
         config = ControllerConfig(leader_elect=False, identity="inplace-controller-0", job_settings=settings)
@@ -378,17 +367,10 @@ class Cluster:
         user = pod_user(pod)
         return f"user:{user}", kubeconfig_text(self.url, user)
 
-    def _dispatch(self, plural: str, event_type: str, obj: KubeObject, _: KubeObject | None) -> None:
+    def _observe(self, key: CollectionKey, event: Event) -> None:
         """Pass a write to the built-in components; the store calls this inside the write."""
         self._changed.set()
-        if plural == "pods":
-            kubelet = self._kubelets.get(obj["spec"].get("nodeName", ""))
-            if kubelet is not None:
-                kubelet.pod_changed(event_type, obj)
-        if plural in ("pods", "jobs"):
-            self._jobs.observe(plural, event_type, obj)
-        if plural in ("pods", "nodes"):
-            self._scheduler.observe(plural, event_type, obj)
+        self._components.observe(key, event)
 
     async def read_log(self, pod: KubeObject, request: LogRequest) -> AsyncIterator[bytes]:
         """Yield the log of a container in chunks; nothing where its Pod is gone."""

@@ -34,8 +34,7 @@ class Kubelet:
         clock: Clock,
         rng: Random,
         timings: Timings,
-        host_ip: str,
-        tell: Callable[[ClusterEvent], None],
+        tell: Callable[[ClusterEvent], None] = lambda _: None,
     ) -> None:
         self.node = node
         self.workers: dict[str, PodWorker] = {}
@@ -44,7 +43,6 @@ class Kubelet:
         self._clock = clock
         self._rng = rng
         self._timings = timings
-        self._host_ip = host_ip
         self._tell = tell
         self._relist_phase_s = rng.random() * timings.pleg_relist_s
         self._work: asyncio.Queue[PodWorker] = asyncio.Queue()
@@ -78,7 +76,6 @@ class Kubelet:
                 clock=self._clock,
                 rng=self._rng,
                 timings=self._timings,
-                host_ip=self._host_ip,
                 relist_phase_s=self._relist_phase_s,
                 tell=self._tell,
             )

@@ -20,6 +20,7 @@ from inplace.common.kube.http.request import Request, TransportError
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.simulator.cluster import pod_lifecycle as life
 from inplace.simulator.cluster.events import ClusterEvent, Kind
+from inplace.simulator.cluster.nodes import HOST_IP
 from inplace.simulator.cluster.pod_env import PodConfigError, container_command, container_env
 from inplace.simulator.cluster.pod_lifecycle import PodLifecycle
 from inplace.simulator.cluster.pod_spec import parse_pod
@@ -58,7 +59,6 @@ class PodWorker:
         clock: Clock,
         rng: Random,
         timings: Timings,
-        host_ip: str,
         relist_phase_s: float,
         tell: Callable[[ClusterEvent], None],
     ) -> None:
@@ -69,7 +69,6 @@ class PodWorker:
         self._clock = clock
         self._rng = rng
         self._timings = timings
-        self._host_ip = host_ip
         self._relist_phase_s = relist_phase_s
         self._tell = tell
         self._lifecycle = PodLifecycle(parse_pod(pod))
@@ -119,9 +118,7 @@ class PodWorker:
         sandbox = await self._runtime.create_sandbox(self.pod)
         try:
             async with asyncio.TaskGroup() as group:
-                reporter = StatusReporter(
-                    self.pod["metadata"]["uid"], sandbox.pod_ip, self._host_ip, self._clock.wall_s()
-                )
+                reporter = StatusReporter(self.pod["metadata"]["uid"], sandbox.pod_ip, HOST_IP, self._clock.wall_s())
                 publisher = group.create_task(self._publish(reporter))
                 self._group, self._started_s = group, reporter.start_s
                 self._look_at_deadline()
@@ -195,7 +192,7 @@ class PodWorker:
         """Compute command and environment from the Pod as it is now."""
         container = self._lifecycle.containers[name]
         manifest = container.spec.manifest
-        env = container_env(manifest, self.pod, sandbox.pod_ip, self._host_ip, sandbox.base_env)
+        env = container_env(manifest, self.pod, sandbox.pod_ip, HOST_IP, sandbox.base_env)
         command = tuple(container_command(manifest, env))
         return ContainerRun(self.pod, sandbox, container.spec, command, env, container.restart_count)
 

@@ -18,6 +18,7 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.worker_failure import parse_failure
 from inplace.controller.spec.last_restart import seconds_of
 from inplace.simulator.apiserver import ApiServer
+from inplace.simulator.apiserver.store import CollectionKey, Event
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 
 PRINTS_NO_STEP = "(prints no step=)"
@@ -140,7 +141,7 @@ class Timeline:
         self._rejected_before = 0
         self._begin("")
         observers.add(self._observe)
-        self._unsubscribe = server.store.subscribe(self._take_write)
+        self._unsubscribe = server.store.listen(self._take_write)
 
     @property
     def current(self) -> GroupRestart:
@@ -206,14 +207,12 @@ class Timeline:
             restart.rejected = self._server.requests.rejected - self._rejected_before
             restart.pods_recreated = self.pods_recreated
 
-    def _take_write(self, plural: str, event_type: str, obj: KubeObject, _: KubeObject | None) -> None:
+    def _take_write(self, key: CollectionKey, event: Event) -> None:
         """Record a write to the API server; the store calls this inside the write."""
-        if plural == "pods":
-            self._take_pod(event_type, obj)
-        elif plural == "jobsets":
-            meta = obj["metadata"]
-            if (meta.get("namespace"), meta["name"]) == self._jobset and event_type != "DELETED":
-                self._take_jobset(obj)
+        if key[1] == "pods":
+            self._take_pod(event.type, event.obj)
+        elif key[1] == "jobsets" and event.key == self._jobset and event.type != "DELETED":
+            self._take_jobset(event.obj)
 
     def _take_jobset(self, jobset: KubeObject) -> None:
         synced, deprecated = wire.epochs_of_status(jobset.get("status") or {})

@@ -22,7 +22,6 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.simulator.cluster.kubelet import Kubelet
-from inplace.simulator.cluster.nodes import HOST_IP
 from inplace.simulator.cluster.pod_worker import PodWorker
 from inplace.simulator.cluster.process_runtime import ProcessRuntime
 from inplace.simulator.cluster.timings import local_processes
@@ -104,8 +103,6 @@ async def process_node(plane: ControlPlane, nodes: PlayedNodes) -> AsyncIterator
             clock=clock,
             rng=rng,
             timings=local_processes(),
-            host_ip=HOST_IP,
-            tell=lambda event: None,
         )
         async with plane.client() as client:
             await nodes.add(NAME, is_played=False, capacity=NAME)

@@ -210,7 +210,7 @@ async def test_delete_waits_for_the_kubelet(kubectl: Kubectl) -> None:
     """`kubectl delete` of a bound Pod returns when the kubelet has let go; --force does not wait."""
     await kubectl.run("create", "-f", kubectl.file(POD))
     marked = asyncio.Event()
-    leave = kubectl.server.store.subscribe(lambda plural, event, new, old: marked.set())
+    leave = kubectl.server.store.listen(lambda key, event: marked.set())
     deleting = asyncio.create_task(kubectl.run("delete", "pod", "p"))
     async with asyncio.timeout(DEADLINE_S):
         await marked.wait()

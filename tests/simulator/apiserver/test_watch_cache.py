@@ -111,11 +111,11 @@ def test_discarded_watchers_leave_nothing_behind() -> None:
     assert cache.watcher_count() == 0
 
 
-def test_subscribers_hear_every_write_until_they_leave() -> None:
-    """Store.subscribe reports plural, type, new and old in order, and stops when told."""
+def test_listeners_hear_every_write_until_they_leave() -> None:
+    """Store.listen reports key, type, new and old in order, and stops when told."""
     store = Store(history_events_max=100)
     heard: list[tuple[str, str, bool]] = []
-    leave = store.subscribe(lambda plural, event, new, old: heard.append((plural, event, old is None)))
+    leave = store.listen(lambda key, event: heard.append((key[1], event.type, event.old is None)))
     store.put(KEY, _thing("a"))
     store.put(KEY, _thing("a", x="y"))
     store.remove(KEY, _thing("a"))

@@ -22,7 +22,7 @@ from inplace.simulator.campaign.hangs import L7
 from inplace.simulator.campaign.judge import Judge, ViolationError
 from inplace.simulator.campaign.liveness import L1, L2, L3, S8
 from inplace.simulator.campaign.network import Ending
-from inplace.simulator.campaign.process import Process, drive
+from inplace.simulator.campaign.process import Process, campaign_runner
 from inplace.simulator.campaign.run import ENDLESS, HOT, VIRTUAL_S_MAX, Outcome, ScheduledFault, run_scenario
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Mode, Scenario
 from inplace.simulator.campaign.shrink import shrink
@@ -30,7 +30,6 @@ from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.prober import Prober
-from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
 from tests.mistakes import mistake as mistakes
 from tests.mistakes.mistake import instead_of
 from tests.simulator.campaign.properties import properties
@@ -422,12 +421,7 @@ def judged(story: Callable[[Bench], Any]) -> ViolationError | None:
         await asyncio.sleep(0.001)
         return bench.judge.violation
 
-    def make_loop() -> VirtualTimeLoop:
-        loop = VirtualTimeLoop()
-        loop.drive = drive
-        return loop
-
-    with asyncio.Runner(loop_factory=make_loop) as runner:
+    with campaign_runner() as runner:
         return runner.run(main())
 
 

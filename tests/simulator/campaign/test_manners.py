@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from inplace.simulator.campaign.judge import Judge
 from inplace.simulator.campaign.manners import L5, L6, S9, SAME_MAX, Manners
 from inplace.simulator.campaign.process import Process, ProcessClock
 from inplace.simulator.campaign.trace import Trace
-from inplace.simulator.cluster.virtual_time import VirtualTimeLoop
+from inplace.simulator.cluster import virtual_time
 
 PATCH = Request("PATCH", "/api/v1/namespaces/default/pods/pod-0?fieldManager=agent", {})
 LIST = Request("GET", "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets?fieldSelector=x", {})
@@ -55,15 +56,11 @@ class Bench:
         self.judge.observe("leases", Event(1, "MODIFIED", ("ns", "lease"), {"metadata": {"name": "lease"}}, None))
 
 
-def rule_of(scene: Callable[[Bench], object], *, leased: bool = False) -> str | None:
+def rule_of(scene: Callable[[Bench], Coroutine[Any, Any, None]], *, leased: bool = False) -> str | None:
     """Play a scene under virtual time; return the rule that it broke."""
     bench = Bench(leased=leased)
 
-    async def main() -> None:
-        await scene(bench)  # type: ignore[misc]
-
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(main())
+    virtual_time.run(scene(bench))
     return bench.judge.violation.rule if bench.judge.violation is not None else None
 
 
@@ -79,8 +76,7 @@ def test_the_judge_is_told_which_epoch_is_on_its_way() -> None:
         await bench.ask(LEADER, *writes)
         await bench.ask(AGENT, PATCH)
 
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(main())
+    virtual_time.run(main())
     assert bench.judge.histories["uid"].sending == 3
 
 
@@ -105,8 +101,7 @@ def test_the_judge_is_told_how_much_a_controller_knew() -> None:
     async def main() -> None:
         await Process(LEADER).start(program())
 
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-        runner.run(main())
+    virtual_time.run(main())
     assert heard == [7, 12, 12, 9]
 
 
@@ -181,7 +176,7 @@ MANNERS = [
 
 
 @pytest.mark.parametrize(("scene", "rule"), MANNERS)
-def test_manners(scene: Callable[[Bench], object], rule: str | None) -> None:
+def test_manners(scene: Callable[[Bench], Coroutine[Any, Any, None]], rule: str | None) -> None:
     """Exactly a deposed leader's write, a request without a pause and one before Retry-After are violations."""
     assert rule_of(scene) == rule
 
