@@ -22,7 +22,7 @@ from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import NAMESPACES, Resource
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
-from inplace.simulator.apiserver.http_front import url_as
+from inplace.simulator.cluster.access import kubeconfig_text
 from testbed.crd import install_crd
 
 ACCOUNT = "agents"
@@ -64,18 +64,17 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
         kubeconfigs = {}
         for user in ("admin", f"system:serviceaccount:{namespace}:{ACCOUNT}"):
             kubeconfigs[user] = Path(folder, user.replace(":", "-"))
-            kubeconfigs[user].write_text(json.dumps(kubeconfig_of(url_as(url, user))))
+            kubeconfigs[user].write_text(kubeconfig_text(url, user))
         admin, agents = kubeconfigs.values()
-        client = _client(admin)
 
         async def count() -> int:
             return server.requests.total() - server.requests.of(family=USER_AGENT)
 
         try:
-            await prepare_cluster(client, namespace)
-            yield Backend(client, agents, count)
+            async with admin_client(admin) as client:
+                await prepare_cluster(client, namespace)
+                yield Backend(client, agents, count)
         finally:
-            await client.transport.close()
             await front.stop()
 
 
@@ -92,14 +91,13 @@ async def _real(namespace: str) -> AsyncIterator[Backend]:
         async def count() -> int:
             return len(audit.read_text().splitlines()) if audit.exists() else 0
 
-        async with ControlPlane(find_binaries(), apiserver_flags=flags) as plane:
-            client = _client(plane.kubeconfig)
-            try:
-                await prepare_cluster(client, namespace)
-                kubeconfig = await plane.service_account_kubeconfig(namespace, ACCOUNT)
-                yield Backend(client, kubeconfig, count, plane.apiserver_cpu_seconds)
-            finally:
-                await client.transport.close()
+        async with (
+            ControlPlane(find_binaries(), apiserver_flags=flags) as plane,
+            admin_client(plane.kubeconfig) as client,
+        ):
+            await prepare_cluster(client, namespace)
+            kubeconfig = await plane.service_account_kubeconfig(namespace, ACCOUNT)
+            yield Backend(client, kubeconfig, count, plane.apiserver_cpu_seconds)
 
 
 async def prepare_cluster(client: KubeClient, namespace: str) -> None:
@@ -144,18 +142,11 @@ def _audit_policy(namespace: str) -> dict[str, Any]:
     }
 
 
-def _client(kubeconfig: Path) -> KubeClient:
+@asynccontextmanager
+async def admin_client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
+    """Open a client of the benchmark's own."""
     transport = Http1Transport(read_kubeconfig(str(kubeconfig)), clock=LoopClock())
-    return KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
-
-
-def kubeconfig_of(url: str) -> dict[str, Any]:
-    """Return a kubeconfig with one context."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "bench",
-        "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
-        "clusters": [{"name": "bench", "cluster": {"server": url}}],
-        "users": [{"name": "bench", "user": {}}],
-    }
+    try:
+        yield KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
+    finally:
+        await transport.close()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import resource
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +44,42 @@ async def trained_group(pods: int) -> AsyncIterator[tuple[Cluster, Timeline]]:
         yield cluster, timeline
 
 
-def children_cpu_s() -> float:
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """One run of a command.
+
+    Args:
+        lead_s: from exec to the last of its first lines.
+        wall_s: from exec to exit.
+        cpu_s: its own.
+    """
+
+    lead_s: float
+    wall_s: float
+    cpu_s: float
+    output: str
+
+
+def inplace(*words: str) -> list[str]:
+    """Return a command of ours."""
+    return [sys.executable, "-m", "inplace.cli", *words]
+
+
+def run_command(command: Sequence[str], kubeconfig: Path, lead: int = 0) -> CommandRun:
+    """Run a command once, as a user does, and wait for its first lines and for its end."""
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment["KUBECONFIG"] = str(kubeconfig)
+    before_s, began_s = _children_cpu_s(), time.monotonic()
+    with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        lines = [child.stdout.readline() for _ in range(lead)]
+        lead_s = time.monotonic() - began_s
+        lines += child.stdout
+    assert child.returncode == 0, child.returncode
+    return CommandRun(lead_s, time.monotonic() - began_s, _children_cpu_s() - before_s, "".join(lines))
+
+
+def _children_cpu_s() -> float:
     """Return the seconds of CPU that ended child processes have used."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

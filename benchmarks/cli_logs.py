@@ -12,23 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import subprocess
-import sys
-import time
-from dataclasses import dataclass
-from pathlib import Path
 
-from benchmarks.cli_group import REPOSITORY, SETTLED_S_MAX, children_cpu_s, options_of, trained_group
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of the command."""
-
-    first_line_s: float
-    wall_s: float
-    cpu_s: float
-    lines: int
+from benchmarks.cli_group import NAME, SETTLED_S_MAX, inplace, options_of, run_command, trained_group
 
 
 async def main() -> None:
@@ -37,29 +22,17 @@ async def main() -> None:
     async with trained_group(options.pods) as (cluster, timeline):
         cluster.kill_worker("default", str(cluster.pods()[options.pods // 2]["metadata"]["name"]), supervised=True)
         await cluster.until(lambda: len(timeline.restarts) == 2 and timeline.current.complete, timeout_s=SETTLED_S_MAX)
-        kubeconfig = cluster.kubeconfig("admin")
-        runs = [await asyncio.to_thread(_run, kubeconfig) for _ in range(options.rounds)]
+        command, kubeconfig = inplace("logs", NAME, "--first-failed"), cluster.kubeconfig("admin")
+        # The first line says who failed, the second one is of that Pod's log.
+        runs = [await asyncio.to_thread(run_command, command, kubeconfig, 2) for _ in range(options.rounds)]
+    lines = runs[0].output.splitlines()
+    assert lines[1].strip(), "expected a line of the failed Pod's log, saw none"
     median = statistics.median
     print(
-        f"{options.pods:,} Pods, {len(runs)} rounds, medians: {median(run.first_line_s for run in runs):.2f} s to the "
-        f"first line (slowest {max(run.first_line_s for run in runs):.2f} s), {median(run.wall_s for run in runs):.2f} "
-        f"s to the end, {median(run.cpu_s for run in runs):.2f} s CPU of its own, {runs[0].lines:,} lines"
+        f"{options.pods:,} Pods, {len(runs)} rounds, medians: {median(run.lead_s for run in runs):.2f} s to the "
+        f"first line (slowest {max(run.lead_s for run in runs):.2f} s), {median(run.wall_s for run in runs):.2f} "
+        f"s to the end, {median(run.cpu_s for run in runs):.2f} s CPU of its own, {len(lines):,} lines"
     )
-
-
-def _run(kubeconfig: Path) -> Run:
-    """Run the command once, as a user does."""
-    command = [sys.executable, "-m", "inplace.cli", "logs", "train", "--first-failed", "--kubeconfig", str(kubeconfig)]
-    before_s, began_s = children_cpu_s(), time.monotonic()
-    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        child.stdout.readline()  # says who failed
-        assert child.stdout.readline().strip(), "expected a line of the failed Pod's log, saw none"
-        first_line_s = time.monotonic() - began_s
-        lines = 2 + sum(1 for _ in child.stdout)
-    cpu_s = children_cpu_s() - before_s
-    assert child.returncode == 0, child.returncode
-    return Run(first_line_s, time.monotonic() - began_s, cpu_s, lines)
 
 
 if __name__ == "__main__":

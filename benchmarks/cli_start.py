@@ -14,32 +14,20 @@ import asyncio
 import os
 import shutil
 import statistics
-import subprocess
 import sys
-import time
-from dataclasses import dataclass
 
-from benchmarks.cli_group import NAME, REPOSITORY, children_cpu_s, options_of, trained_group
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of a command."""
-
-    cpu_s: float
-    wall_s: float
+from benchmarks.cli_group import NAME, CommandRun, inplace, options_of, run_command, trained_group
 
 
 async def main() -> None:
     """Run the benchmark."""
     options = options_of(__doc__, pods=8, rounds=10)
     async with trained_group(options.pods) as (cluster, _):
-        kubeconfig = str(cluster.kubeconfig("admin"))
-        commands = _commands()
-        runs: dict[str, list[Run]] = {title: [] for title in commands}
+        kubeconfig, commands = cluster.kubeconfig("admin"), _commands()
+        runs: dict[str, list[CommandRun]] = {title: [] for title in commands}
         for _ in range(options.rounds):
             for title, command in commands.items():
-                runs[title].append(await asyncio.to_thread(_run, command, kubeconfig))
+                runs[title].append(await asyncio.to_thread(run_command, command, kubeconfig))
     print(f"{options.pods} Pods, {options.rounds} rounds; load of the machine {os.getloadavg()[0]:.1f}")
     for title, found in runs.items():
         cpu, wall = [1000 * run.cpu_s for run in found], [1000 * run.wall_s for run in found]
@@ -50,22 +38,11 @@ async def main() -> None:
 
 
 def _commands() -> dict[str, list[str]]:
-    inplace = [sys.executable, "-m", "inplace.cli"]
-    commands = {name: [*inplace, name, NAME] for name in ("status", "explain", "logs")}
+    commands = {name: inplace(name, NAME) for name in ("status", "explain", "logs")}
     kubectl = shutil.which("kubectl")
     if kubectl:
         commands["kubectl"] = [kubectl, "get", "pods"]
     return commands | {"python": [sys.executable, "-c", "pass"]}
-
-
-def _run(command: list[str], kubeconfig: str) -> Run:
-    environment = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["KUBECONFIG"] = kubeconfig
-    before_s, began_s = children_cpu_s(), time.monotonic()
-    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
-    wall_s, cpu_s = time.monotonic() - began_s, children_cpu_s() - before_s
-    assert done.returncode == 0, done.stderr
-    return Run(cpu_s, wall_s)
 
 
 if __name__ == "__main__":

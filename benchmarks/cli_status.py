@@ -10,23 +10,16 @@ Pods, as large as real ones (benchmarks/controller_pods.py).
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
 import re
-import resource
 import statistics
-import subprocess
-import sys
-import time
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import msgspec
 
-from benchmarks.controller_lab import NAMESPACE, REPOSITORY, TICKS_PER_S, Lab, open_lab
+from benchmarks.cli_group import NAME, CommandRun, inplace, options_of, run_command
+from benchmarks.controller_lab import NAMESPACE, Lab, open_lab
 from benchmarks.controller_pods import PODS_PER_JOB, at_once, jobset, placed
 from benchmarks.controller_status import pod_status
 from inplace.common.kube.client import MERGE_PATCH
@@ -34,28 +27,14 @@ from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
 
-NAME = "train"
 LATE = 2  # Pods that the gathering group waits for
+Run = tuple[CommandRun, float, int]  # beside the command: the server's CPU time, and requests
 _COUNTED = re.compile(r'^apiserver_request_total\{[^}]*resource="(?:jobsets|pods)"[^}]*\} (\d+)', re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of the command."""
-
-    wall_s: float
-    cpu_s: float
-    server_cpu_s: float
-    requests: int
-    first_line: str
 
 
 async def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pods", type=int, default=5_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
+    options = options_of(__doc__, pods=5_000, rounds=5)
     async with open_lab() as lab:
         raw = await lab.client.create(JOBSETS, NAMESPACE, jobset(NAME, options.pods))
         pods = _pods(raw, options.pods)
@@ -113,28 +92,11 @@ async def _send(lab: Lab, method: str, path: str, body: KubeObject, kind: str) -
 
 
 async def _run(lab: Lab) -> Run:
-    """Run the command once, as a user does."""
-    server, before = _server_pid(), await _requests(lab)
-    ticks, used = _ticks(server), resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [
-        sys.executable,
-        "-m",
-        "inplace.cli",
-        "status",
-        NAME,
-        "-n",
-        NAMESPACE,
-        "--kubeconfig",
-        str(lab.kubeconfig),
-    ]
-    began_s = time.monotonic()
-    done = await asyncio.to_thread(subprocess.run, command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    wall_s = time.monotonic() - began_s
-    assert done.returncode == 0, done.stderr
-    now = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    lines = done.stdout.splitlines()
-    return Run(wall_s, cpu_s, _ticks(server) - ticks, await _requests(lab) - before, " · ".join(lines[:2]))
+    """Run the command once."""
+    before, used_s = await _requests(lab), lab.server_cpu_s()
+    command = inplace("status", NAME, "-n", NAMESPACE)
+    done = await asyncio.to_thread(run_command, command, lab.kubeconfig)
+    return done, lab.server_cpu_s() - used_s, await _requests(lab) - before
 
 
 async def _requests(lab: Lab) -> int:
@@ -143,41 +105,14 @@ async def _requests(lab: Lab) -> int:
     return sum(int(count) for count in _COUNTED.findall(text))
 
 
-def _server_pid() -> int:
-    """Return our own kube-apiserver's process: a child of this one."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _parent(entry) == os.getpid() and b"kube-apiserver" in _command(entry):
-            return int(entry.name)
-    raise AssertionError("expected a kube-apiserver among this process's children, saw none")
-
-
-def _parent(entry: Path) -> int:
-    try:
-        return int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def _command(entry: Path) -> bytes:
-    try:
-        return (entry / "cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def _ticks(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-
-
 def _print(title: str, runs: list[Run]) -> None:
-    median = statistics.median
-    print(f"{title}: {runs[0].first_line}")
+    median, first_lines = statistics.median, runs[0][0].output.splitlines()[:2]
+    wall_s, cpu_s = [done.wall_s for done, _, _ in runs], [done.cpu_s for done, _, _ in runs]
+    print(f"{title}: {' · '.join(first_lines)}")
     print(
-        f"  {len(runs)} rounds, medians: {median(run.wall_s for run in runs):.2f} s from exec to exit "
-        f"(slowest {max(run.wall_s for run in runs):.2f} s), {median(run.cpu_s for run in runs):.2f} s CPU of its own, "
-        f"{median(run.server_cpu_s for run in runs):.2f} s CPU of the API server, "
-        f"{max(run.requests for run in runs)} requests",
+        f"  {len(runs)} rounds, medians: {median(wall_s):.2f} s from exec to exit (slowest {max(wall_s):.2f} s), "
+        f"{median(cpu_s):.2f} s CPU of its own, {median(used_s for _, used_s, _ in runs):.2f} s CPU of the API server, "
+        f"{max(requests for _, _, requests in runs)} requests",
         flush=True,
     )
 

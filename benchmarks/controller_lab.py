@@ -9,18 +9,17 @@ ServiceAccount.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from benchmarks.api_backend import USER_AGENT, kubeconfig_of
+from benchmarks.api_backend import USER_AGENT
 from benchmarks.simulated_server import simulated_server
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
@@ -28,7 +27,7 @@ from inplace.common.kube.errors import AlreadyExists
 from inplace.common.kube.resources import NAMESPACES, Resource
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import open_transport
-from inplace.simulator.apiserver.http_front import url_as
+from inplace.simulator.cluster.access import kubeconfig_text
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
@@ -75,10 +74,12 @@ class Lab:
     Args:
         client: the administrator's.
         kubeconfig: the controller's.
+        server_cpu_s: user and system time of a real server so far.
     """
 
     client: KubeClient
     kubeconfig: Path
+    server_cpu_s: Callable[[], float] = lambda: 0.0
 
     @asynccontextmanager
     async def controller(self, program: Sequence[str] = PROGRAM) -> AsyncIterator[ControllerProcess]:
@@ -131,7 +132,8 @@ async def open_upstream_lab() -> AsyncIterator[tuple[KubeClient, ControllerProce
 async def _real() -> AsyncIterator[Lab]:
     async with ControlPlane(find_binaries()) as plane, _client(plane.kubeconfig) as client:
         await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
-        yield Lab(client, await plane.service_account_kubeconfig(ACCOUNT_NAMESPACE, ACCOUNT))
+        kubeconfig = await plane.service_account_kubeconfig(ACCOUNT_NAMESPACE, ACCOUNT)
+        yield Lab(client, kubeconfig, plane.apiserver_cpu_seconds)
 
 
 @asynccontextmanager
@@ -141,7 +143,7 @@ async def _simulator() -> AsyncIterator[Lab]:
             files = []
             for user in ("admin", f"system:serviceaccount:{ACCOUNT_NAMESPACE}:{ACCOUNT}"):
                 files.append(Path(folder, user.replace(":", "-")))
-                files[-1].write_text(json.dumps(kubeconfig_of(url_as(url, user))))
+                files[-1].write_text(kubeconfig_text(url, user))
             async with _client(files[0]) as client:
                 await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
                 yield Lab(client, files[1])

@@ -33,13 +33,12 @@ import yaml
 from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
 from benchmarks.agent_start import jobset, pod
-from benchmarks.api_backend import ACCOUNT, prepare_cluster
+from benchmarks.api_backend import ACCOUNT, admin_client, prepare_cluster
 from benchmarks.herd_clients import READY_S_MAX, Tally, Task, pod_name, raise_file_limit
 from benchmarks.herd_variants import CAPACITY, VARIANTS, WITH_APF, WITHOUT, Round, Variant, row_of
 from inplace.agent.announce.jobset_requests import announcement_request
 from inplace.agent.start.config import AgentConfig
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.kubeconfig import read_kubeconfig
@@ -239,15 +238,10 @@ async def _read(process: asyncio.subprocess.Process, expected: str) -> str:
 @asynccontextmanager
 async def open_bench(agents: int, processes: int, settle_s: float) -> AsyncIterator[HerdBench]:
     """Start a default kube-apiserver with a group on it."""
-    async with ControlPlane(find_binaries()) as plane:
-        transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
-        client = KubeClient(transport, user_agent="inplace-benchmark", field_manager="inplace-benchmark")
+    async with ControlPlane(find_binaries()) as plane, admin_client(plane.kubeconfig) as client:
         bench = HerdBench(plane, client, agents, processes)
-        try:
-            await bench.prepare(settle_s)
-            yield bench
-        finally:
-            await transport.close()
+        await bench.prepare(settle_s)
+        yield bench
 
 
 async def find_concurrency(bench: HerdBench) -> int:
