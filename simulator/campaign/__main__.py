@@ -8,9 +8,10 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
+from typing import Any
 
 from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
 from inplace.simulator.campaign.partition import PARTITION, run_partition
@@ -181,28 +182,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--trace", action="store_true", help="print every event")
     one.set_defaults(do=_run)
-    many = verbs.add_parser("soak", help="run many seeds", allow_abbrev=False)
-    many.add_argument("--seeds", type=_seeds, default=SEEDS_DEFAULT, metavar="N", help="number of seeds (default: 500)")
-    many.add_argument("--first", type=_number, metavar="N", help="the first seed (default: a new one, from the date)")
-    many.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
-    many.set_defaults(do=_soak)
-    stalls = verbs.add_parser("stalls", help="watch many workers without a cluster", allow_abbrev=False)
-    stalls.add_argument(
-        "--seeds", type=_seeds, default=SEEDS_DEFAULT, metavar="N", help="number of seeds (default: 500)"
-    )
-    stalls.add_argument("--first", type=_number, default=0, metavar="N", help="the first seed (default: 0)")
-    stalls.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
-    stalls.set_defaults(do=_stalls)
-    saving = verbs.add_parser("saving", help="stop groups that train, and count lost steps", allow_abbrev=False)
-    saving.add_argument("--seeds", type=_seeds, default=100, metavar="N", help="runs of each kind (default: 100)")
-    saving.add_argument("--first", type=_number, default=0, metavar="N", help="the first seed (default: 0)")
-    saving.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
-    saving.set_defaults(do=_saving)
-    cuts = verbs.add_parser("partitions", help="cut a node off beside other faults", allow_abbrev=False)
-    cuts.add_argument("--seeds", type=_seeds, default=100, metavar="N", help="runs with and without (default: 100)")
-    cuts.add_argument("--first", type=_number, default=0, metavar="N", help="the first seed (default: 0)")
-    cuts.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
-    cuts.set_defaults(do=_partitions)
+    _many(verbs, "soak", _soak, "run many seeds", "number of seeds", SEEDS_DEFAULT)
+    _many(verbs, "stalls", _stalls, "watch many workers without a cluster", "number of seeds", SEEDS_DEFAULT)
+    _many(verbs, "saving", _saving, "stop groups that train, and count lost steps", "runs of each kind", 100)
+    _many(verbs, "partitions", _partitions, "cut a node off beside other faults", "runs with and without", 100)
     sieve = verbs.add_parser("sieve", help="disturb ten situations at every write and delivery", allow_abbrev=False)
     sieve.add_argument("--situation", choices=SITUATIONS, metavar="NAME", help=f"one of {', '.join(SITUATIONS)}")
     sieve.add_argument("--start", type=_number, default=0, metavar="N", help="the first plan (default: 0)")
@@ -218,6 +201,16 @@ def _parser() -> argparse.ArgumentParser:
     large.set_defaults(do=_restart)
     verbs.add_parser("faults", help="list all faults", allow_abbrev=False).set_defaults(do=_faults)
     return parser
+
+
+def _many(verbs: Any, name: str, do: Callable[[argparse.Namespace], int], what: str, of: str, seeds: int) -> None:
+    """Add a verb that runs many seeds."""
+    parser = verbs.add_parser(name, help=what, allow_abbrev=False)
+    first, shown = (None, "a new one, from the date") if do is _soak else (0, "0")
+    parser.add_argument("--seeds", type=_seeds, default=seeds, metavar="N", help=f"{of} (default: {seeds})")
+    parser.add_argument("--first", type=_number, default=first, metavar="N", help=f"the first seed (default: {shown})")
+    parser.add_argument("--processes", type=_count, default=os.cpu_count() or 1, metavar="N", help="default: all cores")
+    parser.set_defaults(do=do)
 
 
 def _number(text: str) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from random import Random
 
+from inplace.common.kube.errors import ApiError
 from inplace.simulator.campaign.containers import agent_client
 from inplace.simulator.campaign.world import World
 
@@ -52,6 +53,15 @@ def fault(name: str, place: FaultSite, what: str) -> Callable[[FaultFunction], F
         return strike
 
     return enter
+
+
+async def accepted(request: Awaitable[object]) -> bool:
+    """Await a person's request; say whether the server did it: the object may be gone, or not allow it."""
+    try:
+        await request
+    except ApiError:
+        return False
+    return True
 
 
 def is_program(client: str) -> bool:

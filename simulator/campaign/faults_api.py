@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from inplace.common.kube.http.request import Request
+from inplace.common.kube.http.request import Request, Response
 from inplace.simulator.campaign.containers import agent_client
-from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind, is_write, refusal
+from inplace.simulator.campaign.disturbance import DisturbanceKind, is_write, refusal
 from inplace.simulator.campaign.fault import FaultSite, fault, is_program, one_of
 from inplace.simulator.campaign.network import Ending, OpenStream
 from inplace.simulator.campaign.world import CacheDelay, World
@@ -36,19 +36,14 @@ async def _api_429(world: World, rng: Random, name: str) -> None:
 @fault("api-504", API, "answers 504 to lists and watches: its cache is behind")
 async def _api_504(world: World, rng: Random, name: str) -> None:
     late = refusal(504, "Timeout", retry_after_s=1)
-    until_s = world.now_s + rng.uniform(0.5, 6.0)
     reads = lambda request: request.method == "GET"  # noqa: E731
-    world.network.disturbances.append(
-        Disturbance(name, DisturbanceKind.ANSWER, until_s, is_program, reads, 20, answer=late)
-    )
+    world.network.disturb(name, DisturbanceKind.ANSWER, rng.uniform(0.5, 6.0), is_program, reads, left=20, answer=late)
 
 
-def _storm(world: World, rng: Random, name: str, answer: object) -> None:
-    share = rng.choice((0.3, 0.7, 1.0))
-    until_s = world.now_s + rng.uniform(0.5, 6.0)
-    clients = one_of(world, rng)
+def _storm(world: World, rng: Random, name: str, answer: Response) -> None:
+    share, for_s, clients = rng.choice((0.3, 0.7, 1.0)), rng.uniform(0.5, 6.0), one_of(world, rng)
     struck = lambda client: clients(client) and rng.random() < share  # noqa: E731
-    world.network.disturbances.append(Disturbance(name, DisturbanceKind.ANSWER, until_s, struck, answer=answer))  # type: ignore[arg-type]
+    world.network.disturb(name, DisturbanceKind.ANSWER, for_s, struck, answer=answer)
 
 
 @fault("api-410-storm", API, "forgets its history and ends every watch with 410")
@@ -75,28 +70,22 @@ async def _compaction(world: World, rng: Random, name: str) -> None:
 
 @fault("api-slow", API, "carries out a request up to eight seconds late")
 async def _slow(world: World, rng: Random, name: str) -> None:
-    until_s = world.now_s + rng.uniform(1.0, 8.0)
-    world.network.disturbances.append(
-        Disturbance(name, DisturbanceKind.SLOW, until_s, one_of(world, rng), amount=rng.uniform(0.2, 8.0))
-    )
+    for_s = rng.uniform(1.0, 8.0)
+    world.network.disturb(name, DisturbanceKind.SLOW, for_s, one_of(world, rng), amount=rng.uniform(0.2, 8.0))
 
 
 @fault(
     "api-slow-answer", API, "carries out a request and answers up to eight seconds later, so that watches are faster"
 )
 async def _slow_answer(world: World, rng: Random, name: str) -> None:
-    until_s = world.now_s + rng.uniform(1.0, 8.0)
-    amount = rng.uniform(0.2, 8.0)
-    world.network.disturbances.append(
-        Disturbance(name, DisturbanceKind.SLOW_REPLY, until_s, one_of(world, rng), is_write, amount=amount)
-    )
+    for_s, amount = rng.uniform(1.0, 8.0), rng.uniform(0.2, 8.0)
+    world.network.disturb(name, DisturbanceKind.SLOW_REPLY, for_s, one_of(world, rng), is_write, amount=amount)
 
 
 @fault("api-restart", API, "one API server restarts: refuses connections, breaks its watches")
 async def _restart(world: World, rng: Random, name: str) -> None:
     server = rng.randrange(len(world.servers))
-    until_s = world.now_s + rng.uniform(0.5, 8.0)
-    world.network.disturbances.append(Disturbance(name, DisturbanceKind.REFUSE, until_s, is_program, server=server))
+    world.network.disturb(name, DisturbanceKind.REFUSE, rng.uniform(0.5, 8.0), is_program, server=server)
     how = rng.choice((Ending.BROKEN, Ending.CLEAN))
     if world.network.end_streams(how, lambda stream: stream.server == server):
         world.note_fault(name, f"server {server}")
@@ -104,26 +93,21 @@ async def _restart(world: World, rng: Random, name: str) -> None:
 
 @fault("api-lost-reply", API, "carries out a write, and the connection breaks before the answer")
 async def _lost_reply(world: World, rng: Random, name: str) -> None:
-    disturbance = Disturbance(
-        name, DisturbanceKind.LOSE_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 3)
-    )
-    world.network.disturbances.append(disturbance)
+    _lose(world, rng, name, DisturbanceKind.LOSE_REPLY, 3)
 
 
 @fault("api-timeout-before-commit", API, "does not carry out a write, and does not answer")
 async def _timeout_before(world: World, rng: Random, name: str) -> None:
-    disturbance = Disturbance(
-        name, DisturbanceKind.LOSE, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2)
-    )
-    world.network.disturbances.append(disturbance)
+    _lose(world, rng, name, DisturbanceKind.LOSE, 2)
 
 
 @fault("api-timeout-after-commit", API, "carries out a write, and does not answer")
 async def _timeout_after(world: World, rng: Random, name: str) -> None:
-    disturbance = Disturbance(
-        name, DisturbanceKind.HANG_REPLY, world.now_s + 15.0, one_of(world, rng), is_write, rng.randint(1, 2)
-    )
-    world.network.disturbances.append(disturbance)
+    _lose(world, rng, name, DisturbanceKind.HANG_REPLY, 2)
+
+
+def _lose(world: World, rng: Random, name: str, effect: DisturbanceKind, most: int) -> None:
+    world.network.disturb(name, effect, 15.0, one_of(world, rng), is_write, left=rng.randint(1, most))
 
 
 @fault("api-stale-cache", API, "the watch caches of one API server stop, or are seconds behind")
@@ -157,20 +141,16 @@ def _hold_back(world: World, rng: Random, server: int) -> None:
 
 @fault("token-expired", API, "answers 401 for a while")
 async def _token(world: World, rng: Random, name: str) -> None:
-    until_s = world.now_s + rng.uniform(0.5, 6.0)
-    answer = refusal(401, "Unauthorized")
-    world.network.disturbances.append(
-        Disturbance(name, DisturbanceKind.ANSWER, until_s, one_of(world, rng), answer=answer)
-    )
+    _refuse(world, rng, name, refusal(401, "Unauthorized"))
 
 
 @fault("rights-missing", API, "answers 403 for a while")
 async def _rights(world: World, rng: Random, name: str) -> None:
-    until_s = world.now_s + rng.uniform(0.5, 6.0)
-    answer = refusal(403, "Forbidden")
-    world.network.disturbances.append(
-        Disturbance(name, DisturbanceKind.ANSWER, until_s, one_of(world, rng), answer=answer)
-    )
+    _refuse(world, rng, name, refusal(403, "Forbidden"))
+
+
+def _refuse(world: World, rng: Random, name: str, answer: Response) -> None:
+    world.network.disturb(name, DisturbanceKind.ANSWER, rng.uniform(0.5, 6.0), one_of(world, rng), answer=answer)
 
 
 @fault("event-duplicated", NETWORK, "a watch delivers an event twice")
@@ -196,16 +176,11 @@ async def _truncated(world: World, rng: Random, name: str) -> None:
 @fault("bookmark-missing", NETWORK, "watches deliver no bookmarks")
 async def _no_bookmark(world: World, rng: Random, name: str) -> None:
     bookmarks = lambda request: "allowWatchBookmarks" in request.path  # noqa: E731
-    disturbance = Disturbance(
-        name, DisturbanceKind.NO_BOOKMARK, world.now_s + 40.0, is_program, bookmarks, rng.randint(20, 60)
-    )
-    world.network.disturbances.append(disturbance)
+    world.network.disturb(name, DisturbanceKind.NO_BOOKMARK, 40.0, is_program, bookmarks, left=rng.randint(20, 60))
 
 
 def _deliveries(world: World, rng: Random, name: str, effect: DisturbanceKind, most: int, amount: float = 0.0) -> None:
-    until_s = world.now_s + 20.0
-    disturbance = Disturbance(name, effect, until_s, one_of(world, rng), left=rng.randint(1, most), amount=amount)
-    world.network.disturbances.append(disturbance)
+    world.network.disturb(name, effect, 20.0, one_of(world, rng), left=rng.randint(1, most), amount=amount)
 
 
 @fault("watch-closed", NETWORK, "watches end normally, as at the server's timeout")
@@ -241,9 +216,7 @@ async def _partition_controller(world: World, rng: Random, name: str) -> None:
 
 async def _partition(world: World, rng: Random, name: str, kind: str) -> None:
     clients = one_of(world, rng, kind)
-    world.network.disturbances.append(
-        Disturbance(name, DisturbanceKind.LOSE, world.now_s + rng.uniform(1.0, 20.0), clients)
-    )
+    world.network.disturb(name, DisturbanceKind.LOSE, rng.uniform(1.0, 20.0), clients)
     if ended := world.network.end_streams(Ending.SILENT, lambda stream: clients(stream.client)):
         world.note_fault(name, f"{ended} watches")
 
@@ -251,34 +224,26 @@ async def _partition(world: World, rng: Random, name: str, kind: str) -> None:
 @fault("partition-server", NETWORK, "one API server of several is cut off from agents and controllers")
 async def _partition_server(world: World, rng: Random, name: str) -> None:
     server = rng.randrange(len(world.servers))
-    until_s = world.now_s + rng.uniform(1.0, 10.0)
-    world.network.disturbances.append(Disturbance(name, DisturbanceKind.LOSE, until_s, is_program, server=server))
+    world.network.disturb(name, DisturbanceKind.LOSE, rng.uniform(1.0, 10.0), is_program, server=server)
     world.network.end_streams(Ending.SILENT, lambda stream: stream.server == server and is_program(stream.client))
 
 
 @fault("partition-kubelet", NETWORK, "a kubelet cannot write its Pods' status; its Pods run on")
 async def _partition_kubelet(world: World, rng: Random, name: str) -> None:
-    if not world.kubelets:
-        return
-    client = f"kubelet/{rng.choice(sorted(world.kubelets))}"
-    until_s = world.now_s + rng.uniform(1.0, 10.0)
-    world.network.disturbances.append(Disturbance(name, DisturbanceKind.REFUSE, until_s, lambda who: who == client))
+    if world.kubelets:
+        client = f"kubelet/{rng.choice(sorted(world.kubelets))}"
+        world.network.disturb(name, DisturbanceKind.REFUSE, rng.uniform(1.0, 10.0), lambda who: who == client)
 
 
 @fault("connection-refused", NETWORK, "connections are refused for a while")
 async def _refused(world: World, rng: Random, name: str) -> None:
-    until_s = world.now_s + rng.uniform(0.2, 5.0)
-    world.network.disturbances.append(Disturbance(name, DisturbanceKind.REFUSE, until_s, one_of(world, rng)))
+    world.network.disturb(name, DisturbanceKind.REFUSE, rng.uniform(0.2, 5.0), one_of(world, rng))
 
 
 @fault("conflict", API, "another client's write makes the controller's next status write fail with a conflict")
 async def _conflict(world: World, rng: Random, name: str) -> None:
-    conflict = refusal(409, "Conflict")
-    controllers = one_of(world, rng, "controller")
-    until_s = world.now_s + 15.0
-    world.network.disturbances.append(
-        Disturbance(name, DisturbanceKind.ANSWER, until_s, controllers, _is_status, 4, answer=conflict)
-    )
+    controllers, conflict = one_of(world, rng, "controller"), refusal(409, "Conflict")
+    world.network.disturb(name, DisturbanceKind.ANSWER, 15.0, controllers, _is_status, left=4, answer=conflict)
 
 
 def _is_status(request: Request) -> bool:

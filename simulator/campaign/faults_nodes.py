@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Awaitable
 from random import Random
 
 from inplace.common.kube.client import MERGE_PATCH
-from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import NODES, PODS, KubeObject
 from inplace.simulator.campaign.containers import Training
-from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind
-from inplace.simulator.campaign.fault import FaultSite, fault
+from inplace.simulator.campaign.disturbance import DisturbanceKind
+from inplace.simulator.campaign.fault import FaultSite, accepted, fault
 from inplace.simulator.campaign.scenario import NAMESPACE
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.node_loss import give_up
@@ -96,9 +95,7 @@ async def _force_deleted(world: World, rng: Random, name: str) -> None:
 async def _left_behind(world: World, name: str, pod: KubeObject) -> bool:
     """Delete a Pod while its kubelet cannot write; return whether the containers have ended."""
     kubelet, uid = f"kubelet/{pod['spec'].get('nodeName', '')}", pod["metadata"]["uid"]
-    world.network.disturbances.append(
-        Disturbance(name, DisturbanceKind.REFUSE, world.now_s + CUT_OFF_S, lambda who: who == kubelet)
-    )
+    world.network.disturb(name, DisturbanceKind.REFUSE, CUT_OFF_S, lambda who: who == kubelet)
     await _ask(world, name, pod, world.client("user").delete(PODS, NAMESPACE, pod["metadata"]["name"]))
     await world.clock.sleep(CUT_OFF_S / 2)
     return uid not in world.judge.running and uid not in world.machine.agents
@@ -122,21 +119,14 @@ async def _stuck(world: World, rng: Random, name: str) -> None:
 
 
 async def _hold(world: World, pod: str, finalizers: list[str] | None) -> bool:
-    try:
-        body = {"metadata": {"finalizers": finalizers}}
-        await world.client("user").patch(PODS, NAMESPACE, pod, body, kind=MERGE_PATCH)
-    except ApiError:
-        return False  # the Pod is gone
-    return True
+    body = {"metadata": {"finalizers": finalizers}}
+    return await accepted(world.client("user").patch(PODS, NAMESPACE, pod, body, kind=MERGE_PATCH))
 
 
-async def _ask(world: World, name: str, pod: KubeObject, request: object) -> None:
-    try:
-        await request  # type: ignore[misc]  # one of the client's coroutines
-    except ApiError:
-        return  # the Pod is gone
-    world.judge.note_cause()
-    world.note_fault(name, pod["metadata"]["name"])
+async def _ask(world: World, name: str, pod: KubeObject, request: Awaitable[object]) -> None:
+    if await accepted(request):
+        world.judge.note_cause()
+        world.note_fault(name, pod["metadata"]["name"])
 
 
 def _one_pod(world: World, rng: Random) -> KubeObject | None:
@@ -179,9 +169,8 @@ async def _cordoned(world: World, rng: Random, name: str) -> None:
         return
 
     async def cordon(on: bool) -> None:
-        with suppress(ApiError):  # the node is gone
-            body = {"spec": {"unschedulable": on or None}}
-            await world.client("user").patch(NODES, None, training.pod["spec"]["nodeName"], body, kind=MERGE_PATCH)
+        node, body = training.pod["spec"]["nodeName"], {"spec": {"unschedulable": on or None}}
+        await accepted(world.client("user").patch(NODES, None, node, body, kind=MERGE_PATCH))
 
     await cordon(True)
     world.at_calm.append(lambda: cordon(False))

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from random import Random
 
 from inplace.common.kube.client import MERGE_PATCH
-from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import LEASES
 from inplace.simulator.campaign.containers import agent_client
 from inplace.simulator.campaign.disturbance import is_lease, is_write
-from inplace.simulator.campaign.fault import FaultSite, fault
+from inplace.simulator.campaign.fault import FaultSite, accepted, fault
 from inplace.simulator.campaign.process import Process, current_process
 from inplace.simulator.campaign.world import LEASE, World
 from inplace.simulator.cluster.access import CONTROLLER_NAMESPACE
@@ -53,8 +52,7 @@ async def _controller_pause(world: World, rng: Random, name: str) -> None:
 
 @fault("two-leaders", CONTROLLER, "the leader pauses until another controller leads, and then goes on")
 async def _two_leaders(world: World, rng: Random, name: str) -> None:
-    lease = world.servers[0].store.get(("coordination.k8s.io", "leases"), CONTROLLER_NAMESPACE, LEASE) or {}
-    holder = (lease.get("spec") or {}).get("holderIdentity", "")
+    holder = world.lease_holder()
     leader = next((process for process in world.controllers.values() if process.name == holder), None)
     await _pause(world, name, leader, rng.uniform(16.0, 30.0))
 
@@ -67,11 +65,8 @@ async def _lease_stolen(world: World, rng: Random, name: str) -> None:
 
 @fault("lease-deleted", CONTROLLER, "the Lease is deleted while it is held")
 async def _lease_deleted(world: World, rng: Random, name: str) -> None:  # noqa: ARG001
-    try:
-        await world.client("user").delete(LEASES, CONTROLLER_NAMESPACE, LEASE)
-    except ApiError:
-        return  # no Lease exists yet
-    world.note_fault(name, LEASE)
+    if await accepted(world.client("user").delete(LEASES, CONTROLLER_NAMESPACE, LEASE)):
+        world.note_fault(name, LEASE)
 
 
 @fault("lease-lost-mid-write", CONTROLLER, "another controller gets the Lease while a write of the leader is under way")
@@ -88,11 +83,9 @@ async def _lease_lost(world: World, rng: Random, name: str) -> None:  # noqa: AR
 
 
 async def _touch_lease(world: World, name: str, spec: dict[str, object]) -> None:
-    try:
-        await world.client("user").patch(LEASES, CONTROLLER_NAMESPACE, LEASE, {"spec": spec}, kind=MERGE_PATCH)
-    except ApiError:
-        return  # no Lease exists yet
-    world.note_fault(name, f"{spec}")
+    lease = CONTROLLER_NAMESPACE, LEASE
+    if await accepted(world.client("user").patch(LEASES, *lease, {"spec": spec}, kind=MERGE_PATCH)):
+        world.note_fault(name, f"{spec}")
 
 
 @fault("agent-crash", AGENT, "an agent is killed, and kubelet restarts all containers of its Pod")

@@ -7,10 +7,9 @@ from random import Random
 from typing import Any
 
 from inplace.common.kube.client import MERGE_PATCH
-from inplace.common.kube.errors import ApiError
-from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import JOBS, JOBSETS, PODS
 from inplace.common.wire import names as wire
-from inplace.simulator.campaign.fault import FaultSite, fault
+from inplace.simulator.campaign.fault import FaultSite, accepted, fault
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, PODS_MAX
 from inplace.simulator.campaign.world import World
 
@@ -25,18 +24,13 @@ async def _recreated(world: World, rng: Random, name: str) -> None:
     policy = rng.choice(("Background", "Foreground"))
     uid = world.jobset["metadata"]["uid"]
     world.delay_garbage(rng.choice((0.0, rng.uniform(0.5, GARBAGE_S_MAX))))
-    try:
-        await world.client("user").delete(JOBSETS, NAMESPACE, JOBSET, propagation=policy, uid=uid)
-    except ApiError:
+    if not await accepted(world.client("user").delete(JOBSETS, NAMESPACE, JOBSET, propagation=policy, uid=uid)):
         return  # another user recreated it: to delete that one, and to wait for the old one, would leave none
     while world.jobset.get("metadata", {}).get("uid") == uid:
         await world.clock.sleep(0.1)
     await world.clock.sleep(rng.choice((0.0, rng.uniform(0.0, 2.0))))
-    try:
-        await world.submit()
-    except ApiError:
-        return  # another user created it
-    world.note_fault(name, policy)
+    if await accepted(world.submit()):
+        world.note_fault(name, policy)
 
 
 @fault("resize", USER, "the group is made larger or smaller while it runs or restarts")
@@ -76,21 +70,20 @@ async def _requested(world: World, rng: Random, name: str) -> None:
     for _ in range(rng.randint(1, 3)):
         world.judge.note_cause(free=True)
         body = {"metadata": {"annotations": {wire.RESTART_REQUESTED: f"{rng.getrandbits(32):08x}"}}}
-        try:
-            await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, body, kind=MERGE_PATCH)
-        except ApiError:
-            return  # the JobSet is gone
+        if not await _edit(world, body):
+            return
         world.note_fault(name, JOBSET)
         await world.clock.sleep(rng.uniform(0.0, 1.0))
 
 
 async def _change(world: World, name: str, spec: dict[str, Any], what: str) -> None:
-    try:
-        await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, {"spec": spec}, kind=MERGE_PATCH)
-    except ApiError:
-        return  # the JobSet is gone, or its state forbids this change
-    if name:
+    if await _edit(world, {"spec": spec}) and name:
         world.note_fault(name, what)
+
+
+async def _edit(world: World, body: dict[str, Any]) -> bool:
+    """Change the JobSet; say whether it is there, and its state allows this change."""
+    return await accepted(world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, body, kind=MERGE_PATCH))
 
 
 def _replicated(world: World) -> list[Any]:
@@ -114,24 +107,18 @@ async def _annotate(world: World, rng: Random, name: str, annotations: dict[str,
     running = [pod for pod in world.pods if (pod["metadata"].get("annotations") or {}).get(wire.EPOCH)]
     if not running:
         return
-    pod: KubeObject = rng.choice(running)
+    pod = rng.choice(running)["metadata"]["name"]
     world.judge.note_cause(2)
     body = {"metadata": {"annotations": annotations}}
-    try:
-        await world.client("user").patch(PODS, NAMESPACE, pod["metadata"]["name"], body, kind=MERGE_PATCH)
-    except ApiError:
-        return  # the Pod is gone
-    world.note_fault(name, f"{pod['metadata']['name']} {annotations}")
+    if await accepted(world.client("user").patch(PODS, NAMESPACE, pod, body, kind=MERGE_PATCH)):
+        world.note_fault(name, f"{pod} {annotations}")
 
 
 @fault("jobset-labelled", USER, "the JobSet is edited repeatedly, so that status writes conflict")
 async def _labelled(world: World, rng: Random, name: str) -> None:
     for number in range(rng.randint(1, 12)):
-        body = {"metadata": {"labels": {"edited": str(number)}}}
-        try:
-            await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, body, kind=MERGE_PATCH)
-        except ApiError:
-            return  # the JobSet is gone
+        if not await _edit(world, {"metadata": {"labels": {"edited": str(number)}}}):
+            return
         world.note_fault(name, str(number))
         await world.clock.sleep(rng.uniform(0.0, 0.05))
 
@@ -142,9 +129,6 @@ async def _job_deleted(world: World, rng: Random, name: str) -> None:
     if not jobs:
         return
     job = rng.choice(jobs)[1]
-    try:
-        await world.client("user").delete(JOBS, NAMESPACE, job, propagation="Background")
-    except ApiError:
-        return  # the Job is gone
-    world.judge.note_cause(PODS_MAX)
-    world.note_fault(name, job)
+    if await accepted(world.client("user").delete(JOBS, NAMESPACE, job, propagation="Background")):
+        world.judge.note_cause(PODS_MAX)
+        world.note_fault(name, job)

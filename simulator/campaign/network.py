@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
+from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -112,6 +113,19 @@ class Network:
         """End all disturbances."""
         self.disturbances.clear()
         self.pins.clear()
+
+    def disturb(
+        self,
+        fault: str,
+        effect: DisturbanceKind,
+        for_s: float,
+        clients: Callable[[str], bool] = lambda _: True,
+        requests: Callable[[Request], bool] = lambda _: True,
+        **more: Any,
+    ) -> None:
+        """Disturb for so many seconds; `more` is of `Disturbance`."""
+        until_s = self.clock.monotonic_s() + for_s
+        self.disturbances.append(Disturbance(fault, effect, until_s, clients, requests, **more))
 
     def end_streams(self, ending: Ending, wanted: Callable[[OpenStream], bool]) -> int:
         """End the streams that `wanted` selects; return how many there were."""

@@ -21,7 +21,7 @@ from enum import Enum
 
 from inplace.common.kube.http.request import Request
 from inplace.simulator.campaign.catalogue import CATALOGUE
-from inplace.simulator.campaign.disturbance import Disturbance, DisturbanceKind, is_lease, is_write
+from inplace.simulator.campaign.disturbance import DisturbanceKind, is_lease, is_write
 from inplace.simulator.campaign.network import Ending, OpenStream
 from inplace.simulator.campaign.process import Process, current_process
 from inplace.simulator.campaign.run import Outcome, ScheduledFault, run_scenario
@@ -173,8 +173,7 @@ class Disturber(Counting):
             return
         client = stream.client
         if plan.pattern is Pattern.UNOBSERVED:
-            is_away = Disturbance(FAULT, DisturbanceKind.REFUSE, world.now_s + AWAY_S, lambda who: who == client)
-            world.network.disturbances.append(is_away)
+            world.network.disturb(FAULT, DisturbanceKind.REFUSE, AWAY_S, lambda who: who == client)
             world.servers[0].compact()
         else:
             world.network.pins[client] = 1

@@ -103,7 +103,7 @@ class World:
             self.note_fired,
         )
         leased = scenario.fence_after_s is not None
-        manners = Manners(self.judge, self.clock, self._lease_holder, leased=leased)
+        manners = Manners(self.judge, self.clock, self.lease_holder, leased=leased)
         self.network.on_send, self.network.on_refusal = manners.sent, manners.refused
         self.network.on_arrival = manners.arrived
         self.machine = Machine(
@@ -152,7 +152,7 @@ class World:
         """Return the Pods as they are stored, in the order of their creation."""
         return list(self.servers[0].store.collection(("", "pods")).objects.values())
 
-    def _lease_holder(self) -> str:
+    def lease_holder(self) -> str:
         """Return the holder of the controllers' Lease; "" when there is none."""
         lease = self.servers[0].store.get(("coordination.k8s.io", "leases"), CONTROLLER_NAMESPACE, LEASE) or {}
         return str((lease.get("spec") or {}).get("holderIdentity") or "")
