@@ -236,30 +236,24 @@ def _namespace(name: str) -> dict[str, Any]:
 
 
 STANDBY = ("--standby",)
+
+
+def _rows(framework: str) -> tuple[Row, ...]:
+    """Return the ways of an example in Pods."""
+    start = partial(in_pods, framework=framework, example=framework)
+    return (
+        Row("supervisor_s", start),
+        Row("standby_s", partial(start, options=STANDBY), PODS),
+        Row("guarded_s", partial(start, mode="guarded")),
+        Row("process_s", partial(start, mode="process")),
+        Row("process_standby_s", partial(start, mode="process", options=STANDBY), PODS),
+    )
+
+
+TORCHRUN = partial(in_pods, framework="torch", example="torchrun")
 ROWS = {
-    "jax": (
-        Row("baseline_s", by_hand),
-        Row("supervisor_s", partial(in_pods, framework="jax", example="jax")),
-        Row("standby_s", partial(in_pods, framework="jax", example="jax", options=STANDBY), PODS),
-        Row("guarded_s", partial(in_pods, framework="jax", example="jax", mode="guarded")),
-        Row("process_s", partial(in_pods, framework="jax", example="jax", mode="process")),
-        Row(
-            "process_standby_s", partial(in_pods, framework="jax", example="jax", mode="process", options=STANDBY), PODS
-        ),
-    ),
-    "torch": (
-        Row("baseline_s", torchrun_alone),
-        Row("supervisor_s", partial(in_pods, framework="torch", example="torch")),
-        Row("standby_s", partial(in_pods, framework="torch", example="torch", options=STANDBY), PODS),
-        Row("guarded_s", partial(in_pods, framework="torch", example="torch", mode="guarded")),
-        Row("process_s", partial(in_pods, framework="torch", example="torch", mode="process")),
-        Row(
-            "process_standby_s",
-            partial(in_pods, framework="torch", example="torch", mode="process", options=STANDBY),
-            PODS,
-        ),
-        Row("supervisor_torchrun_s", partial(in_pods, framework="torch", example="torchrun")),
-    ),
+    "jax": (Row("baseline_s", by_hand), *_rows("jax")),
+    "torch": (Row("baseline_s", torchrun_alone), *_rows("torch"), Row("supervisor_torchrun_s", TORCHRUN)),
 }
 """The ways that are compared, by framework; the first one is the baseline."""
 

@@ -118,11 +118,7 @@ class Discovery:
                 "kind": kind.resource.kind,
                 "verbs": _VERBS,
             }
-            if kind.short_names:
-                entry["shortNames"] = list(kind.short_names)
-            if kind.categories:
-                entry["categories"] = list(kind.categories)
-            resources.append(entry)
+            resources.append(entry | _other_names(kind))
             resources += [_plain_subresource(kind, name) for name in _subresources(kind)]
         for plural, review in REVIEWS.get((group, version), {}).items():
             resources.append(
@@ -212,6 +208,11 @@ def _singular(kind: Kind) -> str:
     return kind.singular or kind.resource.kind.lower()
 
 
+def _other_names(kind: Kind) -> dict[str, Any]:
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    return {key: value for key, value in names.items() if value}
+
+
 def _subresources(kind: Kind) -> tuple[str, ...]:
     return (*(("status",) if kind.has_status else ()), *kind.extra_subresources)
 
@@ -240,11 +241,8 @@ def _aggregated_resource(kind: Kind) -> dict[str, Any]:
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": _singular(kind),
         "verbs": _VERBS,
+        **_other_names(kind),
     }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
     names = _subresources(kind)
     if names:
         entry["subresources"] = [_aggregated_subresource(kind, name) for name in names]

@@ -14,33 +14,21 @@ from typing import Any, ClassVar
 import msgspec
 
 from inplace.simulator.apiserver.schema import Schema
+from inplace.simulator.apiserver.strategic_patch import MERGE_KEYS, MERGED_PRIMITIVES
 
 FieldSet = dict[str, Any]
 Keyed = list[tuple[str, Any]]
+APPLIED_WHOLE = frozenset(("addresses", "podIPs", "hostIPs", "taints"))  # lists that only a strategic patch merges
 
 
 class NamedShape:
     """The shape of built-in kinds, by field name."""
 
     LIST_KEYS: ClassVar[dict[str, tuple[str, ...]]] = {
-        "containers": ("name",),
-        "initContainers": ("name",),
-        "ephemeralContainers": ("name",),
-        "env": ("name",),
-        "volumes": ("name",),
-        "volumeMounts": ("mountPath",),
-        "volumeDevices": ("devicePath",),
-        "imagePullSecrets": ("name",),
-        "secrets": ("name",),
-        "hostAliases": ("ip",),
+        **{field: keys for field, keys in MERGE_KEYS.items() if field not in APPLIED_WHOLE},
         "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
-        "resourceClaims": ("name",),
-        "schedulingGates": ("name",),
-        "conditions": ("type",),
-        "ownerReferences": ("uid",),
         "ports": ("containerPort", "port", "protocol"),
     }
-    SETS = frozenset(("finalizers",))
     ATOMIC = frozenset(
         (
             "selector",
@@ -74,7 +62,7 @@ class NamedShape:
 
     def merges_list(self) -> bool:
         """Return whether a list of this field merges."""
-        return self._field in self.LIST_KEYS or self._field in self.SETS
+        return self._field in self.LIST_KEYS or self._field in MERGED_PRIMITIVES
 
 
 class SchemaShape:

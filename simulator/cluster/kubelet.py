@@ -17,7 +17,7 @@ from inplace.common.kube.resources import NODES, KubeObject
 from inplace.simulator.cluster.events import ClusterEvent
 from inplace.simulator.cluster.nodes import PLAIN, NodeShape, node
 from inplace.simulator.cluster.pod_status import timestamp
-from inplace.simulator.cluster.pod_worker import PodWorker
+from inplace.simulator.cluster.pod_worker import NodeParts, PodWorker
 from inplace.simulator.cluster.runtime import Runtime
 from inplace.simulator.cluster.timings import Timings
 
@@ -38,13 +38,8 @@ class Kubelet:
     ) -> None:
         self.node = node
         self.workers: dict[str, PodWorker] = {}
-        self._client = client
-        self._runtime = runtime
-        self._clock = clock
-        self._rng = rng
-        self._timings = timings
-        self._tell = tell
-        self._relist_phase_s = rng.random() * timings.pleg_relist_s
+        relist_phase_s = rng.random() * timings.pleg_relist_s
+        self._parts = NodeParts(client, runtime, clock, rng, timings, tell, relist_phase_s)
         self._work: asyncio.Queue[PodWorker] = asyncio.Queue()
 
     async def register(self, *, pods: int, shape: NodeShape = PLAIN) -> None:
@@ -54,10 +49,10 @@ class Kubelet:
             pods: how many Pods the node takes, if its shape says nothing else.
             shape: its labels, taints and resources.
         """
-        whole = node(self.node, pods=pods, now=timestamp(self._clock.wall_s()), shape=shape)
-        await self._client.create(NODES, None, whole)
+        whole = node(self.node, pods=pods, now=timestamp(self._parts.clock.wall_s()), shape=shape)
+        await self._parts.client.create(NODES, None, whole)
         status = {"status": whole["status"]}
-        await self._client.patch(NODES, None, self.node, status, subresource="status")
+        await self._parts.client.patch(NODES, None, self.node, status, subresource="status")
 
     def pod_changed(self, event_type: str, pod: KubeObject) -> None:
         """Process a new version of a Pod of this node."""
@@ -69,16 +64,7 @@ class Kubelet:
         elif worker is not None:
             worker.changed(pod)
         elif pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-            worker = PodWorker(
-                pod,
-                client=self._client,
-                runtime=self._runtime,
-                clock=self._clock,
-                rng=self._rng,
-                timings=self._timings,
-                relist_phase_s=self._relist_phase_s,
-                tell=self._tell,
-            )
+            worker = PodWorker(pod, self._parts)
             self.workers[uid] = worker
             self._work.put_nowait(worker)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 import msgspec
@@ -42,35 +43,32 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 STATUS_HEADERS = {"content-type": STRATEGIC_MERGE_PATCH, "accept": METADATA_ONLY}  # the answer's 8 kB are not read
 
 
-class PodWorker:
-    """One Pod on one node.
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """What all Pods of a node share.
 
     Args:
-        relist_phase_s: when the node's PLEG ticks.
         tell: takes the containers' events.
+        relist_phase_s: when the node's PLEG ticks.
     """
 
-    def __init__(
-        self,
-        pod: KubeObject,
-        *,
-        client: KubeClient,
-        runtime: Runtime,
-        clock: Clock,
-        rng: Random,
-        timings: Timings,
-        relist_phase_s: float,
-        tell: Callable[[ClusterEvent], None],
-    ) -> None:
+    client: KubeClient
+    runtime: Runtime
+    clock: Clock
+    rng: Random
+    timings: Timings
+    tell: Callable[[ClusterEvent], None]
+    relist_phase_s: float
+
+
+class PodWorker:
+    """One Pod on one node."""
+
+    def __init__(self, pod: KubeObject, node: NodeParts) -> None:
         self.pod = pod
         self.running: dict[str, RunningContainer] = {}
-        self._client = client
-        self._runtime = runtime
-        self._clock = clock
-        self._rng = rng
-        self._timings = timings
-        self._relist_phase_s = relist_phase_s
-        self._tell = tell
+        self._node = node
+        self._clock = node.clock
         self._lifecycle = PodLifecycle(parse_pod(pod))
         self._events: asyncio.Queue[life.Event] = asyncio.Queue()  # bounded by containers x their few events
         self._dirty = asyncio.Event()
@@ -114,8 +112,8 @@ class PodWorker:
         """Run the Pod until its object is gone."""
         born_s = self._clock.monotonic_s()
         self._report(Kind.POD_TAKEN, detail=self.pod["spec"]["nodeName"])
-        await self._clock.sleep(self._timings.sandbox.draw(self._rng))
-        sandbox = await self._runtime.create_sandbox(self.pod)
+        await self._clock.sleep(self._node.timings.sandbox.draw(self._node.rng))
+        sandbox = await self._node.runtime.create_sandbox(self.pod)
         try:
             async with asyncio.TaskGroup() as group:
                 reporter = StatusReporter(self.pod["metadata"]["uid"], sandbox.pod_ip, HOST_IP, self._clock.wall_s())
@@ -129,7 +127,7 @@ class PodWorker:
                         task.cancel()
             await self._say_goodbye(reporter)
         finally:
-            await self._runtime.remove_sandbox(sandbox)
+            await self._node.runtime.remove_sandbox(sandbox)
         self._report(Kind.POD_REMOVED)
 
     async def _work(self, group: asyncio.TaskGroup, sandbox: Sandbox, born_s: float) -> None:
@@ -152,10 +150,10 @@ class PodWorker:
             event = await self._events.get()
 
     async def _run_container(self, name: str, instance: int, sandbox: Sandbox, born_s: float) -> None:
-        await self._clock.sleep(self._timings.container_start.draw(self._rng))
+        await self._clock.sleep(self._node.timings.container_start.draw(self._node.rng))
         container = self._lifecycle.containers[name]
         try:
-            running = await self._runtime.start(self._describe(name, sandbox))
+            running = await self._node.runtime.start(self._describe(name, sandbox))
         except (StartError, PodConfigError) as error:
             self._report(Kind.CONTAINER_EXITED, name, str(error))
             self._events.put_nowait(life.Exited(name, instance, START_ERROR_EXIT, "StartError"))
@@ -167,8 +165,8 @@ class PodWorker:
         del self.running[name]
         self._report(Kind.CONTAINER_EXITED, name, str(code))
         if instance not in self._killed:
-            now_s, period_s = self._clock.monotonic_s(), self._timings.pleg_relist_s
-            await self._clock.sleep(until_tick_s(now_s, self._relist_phase_s, period_s))
+            now_s, period_s = self._clock.monotonic_s(), self._node.timings.pleg_relist_s
+            await self._clock.sleep(until_tick_s(now_s, self._node.relist_phase_s, period_s))
         self._killed.discard(instance)
         self._events.put_nowait(life.Exited(name, instance, code))
 
@@ -232,13 +230,13 @@ class PodWorker:
         request = Request(
             "PATCH",
             PODS.path(meta["namespace"], meta["name"], subresource="status"),
-            self._client.headers | STATUS_HEADERS,
+            self._node.client.headers | STATUS_HEADERS,
             msgspec.json.encode({"metadata": {"uid": meta["uid"]}, "status": status}),
         )
-        backoff = Backoff(RETRY_S_BASE, RETRY_S_MAX, self._rng)
+        backoff = Backoff(RETRY_S_BASE, RETRY_S_MAX, self._node.rng)
         while not self._gone.is_set():
             try:
-                await self._client.send(request, timeout_s=REQUEST_TIMEOUT_S)
+                await self._node.client.send(request, timeout_s=REQUEST_TIMEOUT_S)
             except NotFound:
                 return
             except (ApiError, TransportError):
@@ -255,10 +253,10 @@ class PodWorker:
             if isinstance(await self._events.get(), life.Deleted):
                 break
         meta = self.pod["metadata"]
-        backoff = Backoff(RETRY_S_BASE, RETRY_S_MAX, self._rng)
+        backoff = Backoff(RETRY_S_BASE, RETRY_S_MAX, self._node.rng)
         while not self._gone.is_set():
             try:
-                await self._client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
+                await self._node.client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
             except (NotFound, Conflict):
                 return  # the Pod is gone, or another Pod has its name
             except (ApiError, TransportError):
@@ -268,7 +266,7 @@ class PodWorker:
 
     def _report(self, kind: Kind, container: str = "", detail: str = "") -> None:
         meta = self.pod["metadata"]
-        self._tell(
+        self._node.tell(
             ClusterEvent(
                 self._clock.monotonic_s(),
                 kind,
