@@ -40,7 +40,7 @@ async def trained_group(pods: int) -> AsyncIterator[tuple[Cluster, Timeline]]:
     async with Cluster(runtime="model", nodes=nodes, pods_per_node=PODS_PER_NODE, serve_http=True) as cluster:
         timeline = cluster.timeline(NAME)
         await cluster.apply(with_pods(read_manifests(EXAMPLE), pods))
-        await cluster.until(lambda: timeline.current.complete, timeout_s=SETTLED_S_MAX)
+        await cluster.restarted(timeline, timeout_s=SETTLED_S_MAX)
         yield cluster, timeline
 
 

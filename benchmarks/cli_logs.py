@@ -21,7 +21,7 @@ async def main() -> None:
     options = options_of(__doc__, pods=1_000, rounds=5)
     async with trained_group(options.pods) as (cluster, timeline):
         cluster.kill_worker("default", str(cluster.pods()[options.pods // 2]["metadata"]["name"]), supervised=True)
-        await cluster.until(lambda: len(timeline.restarts) == 2 and timeline.current.complete, timeout_s=SETTLED_S_MAX)
+        await cluster.restarted(timeline, 1, timeout_s=SETTLED_S_MAX)
         command, kubeconfig = inplace("logs", NAME, "--first-failed"), cluster.kubeconfig("admin")
         # The first line says who failed, the second one is of that Pod's log.
         runs = [await asyncio.to_thread(run_command, command, kubeconfig, 2) for _ in range(options.rounds)]

@@ -70,9 +70,7 @@ async def complete(cluster: Cluster, timeline: Timeline, number: int) -> None:
         SystemExit: the restart takes longer than RESTART_S_MAX; the message says how far it came.
     """
     try:
-        await cluster.until(
-            lambda: len(timeline.restarts) > number and timeline.restarts[number].complete, timeout_s=RESTART_S_MAX
-        )
+        await cluster.restarted(timeline, number, timeout_s=RESTART_S_MAX)
     except TimeoutError:
         reached = ", ".join(words for words, at_s in timeline.current.moments() if at_s is not None)
         raise SystemExit(

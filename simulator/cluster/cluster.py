@@ -52,7 +52,7 @@ from inplace.simulator.cluster.nodes import PLAIN, NodeShape
 from inplace.simulator.cluster.pod_worker import PodWorker
 from inplace.simulator.cluster.process_runtime import ProcessRuntime
 from inplace.simulator.cluster.runtime import Runtime
-from inplace.simulator.cluster.timeline import Timeline
+from inplace.simulator.cluster.timeline import GroupRestart, Timeline
 from inplace.simulator.cluster.timings import ZERO, Timings, local_processes
 
 RuntimeName = Literal["process", "model"]
@@ -301,6 +301,16 @@ class Cluster:
                 if self._main is not None and self._main.done():
                     await self._main
                     raise RuntimeError("the cluster stopped while somebody waited for it")
+
+    async def restarted(self, timeline: Timeline, number: int = 0, *, timeout_s: float | None) -> GroupRestart:
+        """Return the restart with this number, 0 is the first start, once every worker has done its first step.
+
+        Raises:
+            TimeoutError, ExceptionGroup: as `until`.
+        """
+        restarts = timeline.restarts
+        await self.until(lambda: len(restarts) > number and restarts[number].complete, timeout_s=timeout_s)
+        return restarts[number]
 
     def timeline(self, jobset: str, namespace: str = "default") -> Timeline:
         """Begin to record a JobSet's start and restarts; call it BEFORE the JobSet is applied."""

@@ -64,11 +64,10 @@ async def restarted_s(seed: int) -> float:
         timeline = cluster.timeline("train")
         *others, jobset = with_pods(read_manifests(Path(examples.__file__).parent / "train.yaml"), PODS)
         await cluster.apply([*others, held_by_probe(jobset)])
-        await cluster.until(lambda: timeline.restarts[0].complete, timeout_s=GROUP_S_MAX)
+        await cluster.restarted(timeline, timeout_s=GROUP_S_MAX)
         await clock.sleep(3.0 + seed / 5)  # the death then falls into different parts of kubelet's period
         cluster.kill_worker("default", cluster.pods()[seed]["metadata"]["name"])
-        await cluster.until(lambda: len(timeline.restarts) > 1 and timeline.restarts[1].complete, timeout_s=GROUP_S_MAX)
-        restart = timeline.restarts[1]
+        restart = await cluster.restarted(timeline, 1, timeout_s=GROUP_S_MAX)
         assert restart.worker_started_s is not None
         return restart.worker_started_s - restart.began_s
 

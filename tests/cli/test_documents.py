@@ -31,9 +31,9 @@ async def test_documents_about_a_group() -> None:
     async with Cluster(runtime="model", serve_http=True, timings=local_processes()) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(read_manifests(EXAMPLE), 2))
-        await cluster.until(lambda: timeline.current.complete, timeout_s=120.0)
+        await cluster.restarted(timeline, timeout_s=120.0)
         cluster.kill_worker("default", str(cluster.pods()[0]["metadata"]["name"]), supervised=True)
-        await cluster.until(lambda: len(timeline.restarts) == 2 and timeline.current.complete, timeout_s=120.0)
+        await cluster.restarted(timeline, 1, timeout_s=120.0)
         kubeconfig = str(cluster.kubeconfig("admin"))
 
         async def printed(*words: str) -> str:

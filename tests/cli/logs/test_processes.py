@@ -40,14 +40,14 @@ async def test_the_last_words_of_the_worker_that_died(example: str, depth: str) 
     async with Cluster(nodes=1) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(group)
-        await cluster.until(lambda: timeline.current.complete, timeout_s=TIMEOUT_S)
+        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
         words = command("logs", "train", "-f", "--since", "1h", "--kubeconfig", str(cluster.kubeconfig("admin")))
         following = await asyncio.create_subprocess_exec(*words, cwd=REPOSITORY, stdout=subprocess.PIPE)
         try:
             await asyncio.sleep(5)  # it has begun
             victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[1]
             cluster.kill_worker("default", victim, supervised=True)
-            await cluster.until(lambda: len(timeline.restarts) == 2 and timeline.current.complete, timeout_s=TIMEOUT_S)
+            await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)
             async with cluster.clock.timeout(TIMEOUT_S):
                 while texts(cluster).count(" epoch=2 rank=") < SAID_AGAIN:
                     await cluster.clock.sleep(0.1)

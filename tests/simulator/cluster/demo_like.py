@@ -16,7 +16,7 @@ async def main() -> None:
     async with Cluster(nodes=1) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(read_manifests(Path("examples/train.yaml")), 2))
-        await cluster.until(lambda: timeline.current.complete, timeout_s=60)
+        await cluster.restarted(timeline, timeout_s=60)
         print("READY", cluster.folder, flush=True)
         await cluster.until(lambda: False, timeout_s=60)
 

@@ -12,7 +12,7 @@ from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.manifests import with_pods
 from inplace.simulator.cluster.node_loss import give_up
-from inplace.simulator.cluster.timeline import GroupRestart, Timeline
+from inplace.simulator.cluster.timeline import GroupRestart
 
 TIMEOUT_S = 120.0
 Documents = list[dict[str, Any]]
@@ -23,16 +23,6 @@ def model_cluster(**options: Any) -> Cluster:
     return Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), **options)
 
 
-async def wait_for_restart(cluster: Cluster, timeline: Timeline, number: int) -> GroupRestart:
-    """Return the restart with this number once it is complete."""
-
-    def done() -> bool:
-        return len(timeline.restarts) > number and timeline.restarts[number].complete
-
-    await cluster.until(done, timeout_s=TIMEOUT_S)
-    return timeline.restarts[number]
-
-
 async def restart_once(documents: Documents, pods: int, seed: int) -> tuple[list[ClusterEvent], GroupRestart]:
     """Start a group, kill one worker, and return all events with the restart that followed."""
     events: list[ClusterEvent] = []
@@ -40,9 +30,9 @@ async def restart_once(documents: Documents, pods: int, seed: int) -> tuple[list
         cluster.observers.add(events.append)
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(documents, pods))
-        await wait_for_restart(cluster, timeline, 0)
+        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
         cluster.kill_worker("default", cluster.pods()[pods // 2]["metadata"]["name"])
-        return events, await wait_for_restart(cluster, timeline, 1)
+        return events, await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)
 
 
 def test_a_killed_worker_restarts_the_group_in_place(example: Documents) -> None:
@@ -87,10 +77,10 @@ async def test_a_deleted_pod_is_replaced_and_the_group_restarts(example: Documen
     async with model_cluster(nodes=6) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(example, 6))
-        await wait_for_restart(cluster, timeline, 0)
+        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
         before = {pod["metadata"]["uid"] for pod in cluster.pods()}
         await cluster.client().delete(PODS, "default", cluster.pods()[0]["metadata"]["name"])
-        restart = await wait_for_restart(cluster, timeline, 1)
+        restart = await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)
         after = {pod["metadata"]["uid"] for pod in cluster.pods()}
     assert len(before & after) == 5
     assert len(after) == 6
@@ -103,15 +93,11 @@ async def test_a_lost_node_delays_only_its_pods(example: Documents) -> None:
     async with model_cluster(nodes=3, pods_per_node=2) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(example, 4))
-        await wait_for_restart(cluster, timeline, 0)
+        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
         lost_s = cluster.clock.monotonic_s()
         cluster.lose_node("node-0")
-
-        def done() -> bool:
-            return len(timeline.restarts) > 1 and timeline.current.complete
-
-        await cluster.until(done, timeout_s=1000)
-        restart, took_s = timeline.current, (timeline.current.stepped_s or 0.0) - lost_s
+        restart = await cluster.restarted(timeline, 1, timeout_s=1000)
+        took_s = (restart.stepped_s or 0.0) - lost_s
     assert restart.pods_recreated == 2
     assert 340 < took_s < 400
 
@@ -122,7 +108,7 @@ async def test_a_lost_node_keeps_no_deleted_pods(example: Documents) -> None:
     async with model_cluster(nodes=3, pods_per_node=2) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(example, 4))
-        await wait_for_restart(cluster, timeline, 0)
+        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
         cluster.lose_node("node-0")
         doomed = [pod["metadata"] for pod in cluster.pods() if pod["spec"]["nodeName"] == "node-0"]
         for meta in doomed:
@@ -144,7 +130,7 @@ async def test_a_pod_that_is_deleted_while_its_node_is_given_up_goes_too(
     async with model_cluster(nodes=2, pods_per_node=2) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(example, 4))
-        await wait_for_restart(cluster, timeline, 0)
+        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
         cluster.lose_node("node-0")
         client = cluster.client("node-lifecycle")
         list_pods = client.list

@@ -8,10 +8,11 @@ from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import PODS
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
-from inplace.simulator.cluster.timeline import GroupRestart, Timeline
+from inplace.simulator.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.parametrize("mode", ["guarded", "process", "supervisor"])]
 PODS_MADE = 4
+TIMEOUT_S = 120.0
 STAYING = ("process", "supervisor")  # kubelet takes no part in a restart
 
 
@@ -33,14 +34,8 @@ async def started(cluster: Cluster, mode: str) -> tuple[DemoManifest, Timeline]:
         pods=PODS_MADE,
     )
     await cluster.apply(manifest.documents)
-    await completed(cluster, timeline, 0)
+    await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
     return manifest, timeline
-
-
-async def completed(cluster: Cluster, timeline: Timeline, number: int) -> GroupRestart:
-    """Return a restart once every worker has stepped."""
-    await cluster.until(lambda: timeline.current.number == number and timeline.current.complete, timeout_s=120.0)
-    return timeline.current
 
 
 async def test_a_dead_worker_restarts_the_group(mode: str) -> None:
@@ -50,7 +45,7 @@ async def test_a_dead_worker_restarts_the_group(mode: str) -> None:
         for number in (1, 2, 3):
             name = cluster.pods()[number]["metadata"]["name"]
             cluster.kill_worker("default", name, container=manifest.worker, supervised=True)
-            restart = await completed(cluster, timeline, number)
+            restart = await cluster.restarted(timeline, number, timeout_s=TIMEOUT_S)
             assert (restart.epoch, restart.trigger, restart.pods_recreated) == (number + 1, "worker_exit", 0)
             watches = restart.requests.get(("watch", "jobsets", "inplace-agent"), 0)
             assert watches == (0 if mode in STAYING else PODS_MADE)
@@ -62,7 +57,7 @@ async def test_a_killed_parent_restarts_the_group(mode: str) -> None:
     async with cluster_of_models() as cluster:
         manifest, timeline = await started(cluster, mode)
         cluster.kill_worker("default", cluster.pods()[0]["metadata"]["name"], container=manifest.worker)
-        assert (await completed(cluster, timeline, 1)).epoch == 2
+        assert (await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)).epoch == 2
 
 
 async def test_a_deleted_pod_ends_its_worker_and_is_replaced(mode: str) -> None:
@@ -71,7 +66,7 @@ async def test_a_deleted_pod_ends_its_worker_and_is_replaced(mode: str) -> None:
         _, timeline = await started(cluster, mode)
         deleted_s = cluster.clock.monotonic_s()
         await cluster.client().delete(PODS, "default", cluster.pods()[0]["metadata"]["name"])
-        restart = await completed(cluster, timeline, 1)
+        restart = await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)
         assert restart.pods_recreated == 1
         assert (restart.synced_s or 0.0) - deleted_s < 20.0
 

@@ -33,14 +33,13 @@ async def restart_once(cluster: Cluster, documents: Documents, victim: int) -> G
     """Start a group, wait for a checkpoint, kill one worker, return the restart that followed."""
     timeline = cluster.timeline("train")
     await cluster.apply(documents)
-    await cluster.until(lambda: timeline.current.complete, timeout_s=TIMEOUT_S)
+    await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
     checkpoint = cluster.folder / "pods"
     async with cluster.clock.timeout(TIMEOUT_S):
         while len(list(checkpoint.glob("*/volumes/checkpoints/step-*.json"))) < len(cluster.pods()):
             await cluster.clock.sleep(0.05)
     cluster.kill_worker("default", sorted(pod["metadata"]["name"] for pod in cluster.pods())[victim])
-    await cluster.until(lambda: len(timeline.restarts) == 2 and timeline.current.complete, timeout_s=TIMEOUT_S)
-    return timeline.current
+    return await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.slow
