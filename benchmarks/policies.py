@@ -36,11 +36,10 @@ from benchmarks.chart import draw_bars
 from inplace import examples
 from inplace.common.kube import resources
 from inplace.common.kube.client import MERGE_PATCH
-from inplace.common.kube.clock import LoopClock
 from inplace.common.wire import names as wire
 from inplace.controller.spec import conditions
 from inplace.simulator.cluster import virtual_time
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 
 PODS: Final = 8  # one on each node
@@ -209,8 +208,8 @@ class Faults:
 
 async def train(scenario: Scenario, annotations: Mapping[str, str], seed: int) -> Outcome:
     """Run one training to its end."""
-    clock = LoopClock(VIRTUAL_EPOCH_S)
-    cluster = Cluster(nodes=PODS + scenario.spares, pods_per_node=1, runtime="model", seed=seed, clock=clock)
+    cluster = virtual_cluster(nodes=PODS + scenario.spares, pods_per_node=1, seed=seed)
+    clock = cluster.clock
     async with cluster, asyncio.TaskGroup() as later:
         began_s = clock.monotonic_s()
         training = Training(clock.monotonic_s)

@@ -70,7 +70,7 @@ class Cluster:
         runtime: "process" runs containers as local processes in real time; "model" runs timed models, in real
             or virtual time.
         seed: everything random follows from it.
-        clock: None is the running loop's; for virtual time use `LoopClock(VIRTUAL_EPOCH_S)`.
+        clock: None is the running loop's; for virtual time use `virtual_cluster`.
         timings: None is what fits the runtime.
         options: of the API server; the log source is filled in.
         controller: where the JobSet controller runs.
@@ -388,3 +388,8 @@ class Cluster:
         if log is not None:
             async for chunk in read_log(log, request, self.clock):
                 yield chunk
+
+
+def virtual_cluster(**options: Any) -> Cluster:
+    """Return a cluster of timed models for virtual time, whose dates begin at `VIRTUAL_EPOCH_S`."""
+    return Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), **options)

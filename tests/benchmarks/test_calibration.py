@@ -9,9 +9,8 @@ import pytest
 from benchmarks.calibration import RECORDED, compare, table, with_table
 from benchmarks.restart_model import Restarting
 from inplace import examples
-from inplace.common.kube.clock import LoopClock
 from inplace.simulator.cluster import virtual_time
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import virtual_cluster
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests, with_pods
 from inplace.simulator.profile import read_profile
 
@@ -59,13 +58,12 @@ def test_the_page_gets_the_table_and_keeps_the_rest() -> None:
 async def restarted_s(seed: int) -> float:
     """Return the seconds to the last worker of a restart of the embedded cluster, with real agents and controller."""
     timings = read_profile("lab").timings()
-    clock = LoopClock(VIRTUAL_EPOCH_S)
-    async with Cluster(runtime="model", clock=clock, nodes=PODS, seed=seed, timings=timings) as cluster:
+    async with virtual_cluster(nodes=PODS, seed=seed, timings=timings) as cluster:
         timeline = cluster.timeline("train")
         *others, jobset = with_pods(read_manifests(Path(examples.__file__).parent / "train.yaml"), PODS)
         await cluster.apply([*others, held_by_probe(jobset)])
         await cluster.restarted(timeline, timeout_s=GROUP_S_MAX)
-        await clock.sleep(3.0 + seed / 5)  # the death then falls into different parts of kubelet's period
+        await cluster.clock.sleep(3.0 + seed / 5)  # the death then falls into different parts of kubelet's period
         cluster.kill_worker("default", cluster.pods()[seed]["metadata"]["name"])
         restart = await cluster.restarted(timeline, 1, timeout_s=GROUP_S_MAX)
         assert restart.worker_started_s is not None

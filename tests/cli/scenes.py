@@ -15,12 +15,11 @@ from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import Explanation, explain
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from tests.common.kube.answers import refusal
 
@@ -48,8 +47,7 @@ async def training(
     """Run a group, of other documents than the example's if given; `changes` are fields of its failure policy."""
     manifests = deepcopy(group or documents(pods))
     jobset_of(manifests)["spec"]["failurePolicy"] |= changes
-    clock = LoopClock(VIRTUAL_EPOCH_S)
-    async with Cluster(runtime="model", clock=clock, nodes=nodes or pods, pods_per_node=1) as cluster:
+    async with virtual_cluster(nodes=nodes or pods, pods_per_node=1) as cluster:
         await cluster.apply(manifests)
         await synced(cluster, 1, pods)
         yield cluster

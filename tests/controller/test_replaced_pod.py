@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common.kube.clock import LoopClock
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster import virtual_time
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests, with_pods
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
@@ -30,22 +29,21 @@ def test_the_pod_that_failed_first_is_replaced_and_no_other(guarded: bool) -> No
         return dict(cluster.jobset("train").get("status") or {})
 
     async def main() -> None:
-        clock = LoopClock(VIRTUAL_EPOCH_S)
         *others, jobset = with_pods(read_manifests(EXAMPLES / "train.yaml"), 4)
         documents = [*others, jobset if guarded else held_by_probe(jobset)]
         for document in documents:
             if document["kind"] == wire.KIND:
                 escalation = {wire.ESCALATION: "ReplacePod=1/3600, InPlace=2/3600"}
                 document["metadata"].setdefault("annotations", {}).update(escalation)
-        async with Cluster(runtime="model", clock=clock, nodes=5, pods_per_node=1) as cluster:
+        async with virtual_cluster(nodes=5, pods_per_node=1) as cluster:
             await cluster.apply(documents)
             await cluster.until(lambda: status(cluster).get(wire.SYNCED_EPOCH) == 1, timeout_s=TIMEOUT_S)
-            await clock.sleep(10.0)
+            await cluster.clock.sleep(10.0)
             before = pods(cluster)
             victim = next(iter(before))
             cluster.kill_worker("default", victim)
             await cluster.until(lambda: status(cluster).get(wire.SYNCED_EPOCH) == 2, timeout_s=TIMEOUT_S)
-            await clock.sleep(60.0)
+            await cluster.clock.sleep(60.0)
             after = pods(cluster)
             assert status(cluster)[wire.SYNCED_EPOCH] == 2, "one failure, one restart"
             assert victim not in after
@@ -54,7 +52,7 @@ def test_the_pod_that_failed_first_is_replaced_and_no_other(guarded: bool) -> No
             assert status(cluster)[wire.ESCALATION_USES][0]["pod"] == victim
             cluster.kill_worker("default", next(iter(after)))
             await cluster.until(lambda: status(cluster).get(wire.SYNCED_EPOCH) == 3, timeout_s=TIMEOUT_S)
-            await clock.sleep(60.0)
+            await cluster.clock.sleep(60.0)
             assert pods(cluster) == after
             assert [use["rung"] for use in status(cluster)[wire.ESCALATION_USES]] == ["ReplacePod", "InPlace"]
 

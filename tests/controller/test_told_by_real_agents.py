@@ -8,11 +8,10 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster import virtual_time
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests, with_pods
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
@@ -41,16 +40,15 @@ def restarted(
     """Disturb the first Pod of a running group; return its name and the status' report of the finished restart."""
 
     async def main() -> tuple[str, dict[str, Any]]:
-        clock = LoopClock(VIRTUAL_EPOCH_S)
-        async with Cluster(runtime="model", clock=clock, nodes=nodes, pods_per_node=1) as cluster:
+        async with virtual_cluster(nodes=nodes, pods_per_node=1) as cluster:
             *others, jobset = with_pods(read_manifests(EXAMPLES / example), PODS_COUNT)
             await cluster.apply([*others, change(jobset)])
             await cluster.until(synced(cluster, 1), timeout_s=TIMEOUT_S)
-            await clock.sleep(10.0)
+            await cluster.clock.sleep(10.0)
             victim = cluster.pods()[0]["metadata"]["name"]
             await disturb(cluster, victim)
             await cluster.until(synced(cluster, 2), timeout_s=TIMEOUT_S)
-            await clock.sleep(30.0)
+            await cluster.clock.sleep(30.0)
             assert synced(cluster, 2)(), "one disturbance, one restart"
             return victim, status(cluster)[wire.LAST_GROUP_RESTART]
 
@@ -112,7 +110,7 @@ def test_a_request() -> None:
 @pytest.mark.virtual_time
 async def test_a_node_too_few() -> None:
     """With a node too few the condition names the waiting Pod, with the scheduler's message."""
-    async with Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), nodes=3, pods_per_node=1) as cluster:
+    async with virtual_cluster(nodes=3, pods_per_node=1) as cluster:
         await cluster.apply(with_pods(read_manifests(EXAMPLES / "train.yaml"), PODS_COUNT))
 
         def told() -> str:

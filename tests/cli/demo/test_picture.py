@@ -17,8 +17,7 @@ from inplace.cli.demo.group import DemoGroup, timeline_of
 from inplace.cli.demo.kill_record import KillRecord
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.cli.demo.picture import Scene
-from inplace.common.kube.clock import LoopClock
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import virtual_cluster
 
 pytestmark = pytest.mark.virtual_time
 COLUMNS, LINES = 80, 24
@@ -28,8 +27,7 @@ COLUMNS, LINES = 80, 24
 async def scene_of(mode: str) -> AsyncIterator[Scene]:
     """Yield the scene of a group that is not applied yet."""
     manifest = read_demo_manifest(None, 4, 1, mode, models=True)
-    clock = LoopClock(VIRTUAL_EPOCH_S)
-    async with Cluster(nodes=manifest.nodes, runtime="model", clock=clock, adds_agent=True) as cluster:
+    async with virtual_cluster(nodes=manifest.nodes, adds_agent=True) as cluster:
         record = KillRecord(manifest)
         cluster.observers.add(record.observe)
         yield Scene("this restart", cluster, manifest, timeline_of(cluster, manifest), record)

@@ -15,9 +15,8 @@ from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
 from inplace.cli.group.state import group_state
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import EVENTS
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import virtual_cluster
 
 pytestmark = pytest.mark.virtual_time
 
@@ -28,8 +27,7 @@ async def test_the_demo_tells_the_same_seconds(
 ) -> None:
     """The demo's table has the seconds of `inplace status`, of the Event and of the metric behind the boards."""
     manifest = read_demo_manifest(None, 4, 1, mode, models=True)
-    clock = LoopClock(VIRTUAL_EPOCH_S)
-    async with Cluster(nodes=manifest.nodes, runtime="model", clock=clock, adds_agent=True) as cluster:
+    async with virtual_cluster(nodes=manifest.nodes, adds_agent=True) as cluster:
         timeline = timeline_of(cluster, manifest)
         scene = Scene("one", cluster, manifest, timeline, KillRecord(manifest))
         view = DemoView(scene, runtime="model", seed=1, json=False)

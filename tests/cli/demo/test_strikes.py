@@ -14,8 +14,7 @@ from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.demo import TRAIN_S, strike_workers
 from inplace.cli.demo.group import DemoGroup, timeline_of
 from inplace.cli.demo.manifest import read_demo_manifest
-from inplace.common.kube.clock import LoopClock
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import virtual_cluster
 
 pytestmark = pytest.mark.virtual_time
 
@@ -24,8 +23,7 @@ pytestmark = pytest.mark.virtual_time
 async def demo_group(pods: int) -> AsyncIterator[DemoGroup]:
     """Run the demo's example until it trains."""
     manifest = read_demo_manifest(None, pods, 9, "guarded", models=True)
-    clock = LoopClock(VIRTUAL_EPOCH_S)
-    async with Cluster(nodes=manifest.nodes, runtime="model", clock=clock, adds_agent=True) as cluster:
+    async with virtual_cluster(nodes=manifest.nodes, adds_agent=True) as cluster:
         timeline = timeline_of(cluster, manifest)
         await cluster.apply(manifest.documents)
         group = DemoGroup(cluster, manifest, timeline, lambda _: None)

@@ -9,10 +9,9 @@ import pytest
 
 from inplace.cli.status.nodes import nodes_data, nodes_picture
 from inplace.cli.terminal.console import VisibleConsole
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from tests.cli.scenes import documents, jobset_of, synced
 
 PODS_OF_THE_GROUP = 3
@@ -30,8 +29,7 @@ async def test_a_pod_leaves_a_node_that_kills_its_worker(text: str | None) -> No
     """With the annotation it is replaced on the spare node; a Pod that is deleted without it comes back to its node."""
     manifests = deepcopy(documents(PODS_OF_THE_GROUP))
     jobset_of(manifests)["metadata"]["annotations"] = {wire.BAD_NODES: text} if text else {}
-    clock = LoopClock(VIRTUAL_EPOCH_S)
-    async with Cluster(runtime="model", clock=clock, nodes=4, pods_per_node=1) as cluster:
+    async with virtual_cluster(nodes=4, pods_per_node=1) as cluster:
         await cluster.apply(manifests)
         await synced(cluster, 1, PODS_OF_THE_GROUP)
         for epoch in (2, 3):
@@ -39,7 +37,7 @@ async def test_a_pod_leaves_a_node_that_kills_its_worker(text: str | None) -> No
             assert pod is not None
             cluster.kill_worker("default", pod["metadata"]["name"])
             await synced(cluster, epoch, PODS_OF_THE_GROUP)
-        bad = [row["node"] for row in nodes_data(cluster.jobset("train"), clock.wall_s())["nodes"]]
+        bad = [row["node"] for row in nodes_data(cluster.jobset("train"), cluster.clock.wall_s())["nodes"]]
         assert bad == (["node-0"] if text else [])
         pod = pod_on(cluster, "node-0")
         if text:

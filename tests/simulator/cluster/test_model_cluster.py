@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import PODS
 from inplace.simulator.cluster import virtual_time
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import virtual_cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.manifests import with_pods
 from inplace.simulator.cluster.node_loss import give_up
@@ -18,15 +17,10 @@ TIMEOUT_S = 120.0
 Documents = list[dict[str, Any]]
 
 
-def model_cluster(**options: Any) -> Cluster:
-    """Return a cluster of timed models under virtual time."""
-    return Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), **options)
-
-
 async def restart_once(documents: Documents, pods: int, seed: int) -> tuple[list[ClusterEvent], GroupRestart]:
     """Start a group, kill one worker, and return all events with the restart that followed."""
     events: list[ClusterEvent] = []
-    async with model_cluster(nodes=pods, seed=seed) as cluster:
+    async with virtual_cluster(nodes=pods, seed=seed) as cluster:
         cluster.observers.add(events.append)
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(documents, pods))
@@ -72,25 +66,9 @@ def test_no_worker_starts_before_the_last_one_of_the_old_epoch_is_gone(example: 
 
 
 @pytest.mark.virtual_time
-async def test_a_deleted_pod_is_replaced_and_the_group_restarts(example: Documents) -> None:
-    """The replacement announces the next epoch; the other Pods stay the same objects."""
-    async with model_cluster(nodes=6) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(with_pods(example, 6))
-        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
-        before = {pod["metadata"]["uid"] for pod in cluster.pods()}
-        await cluster.client().delete(PODS, "default", cluster.pods()[0]["metadata"]["name"])
-        restart = await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)
-        after = {pod["metadata"]["uid"] for pod in cluster.pods()}
-    assert len(before & after) == 5
-    assert len(after) == 6
-    assert restart.pods_recreated == 1
-
-
-@pytest.mark.virtual_time
 async def test_a_lost_node_delays_only_its_pods(example: Documents) -> None:
     """The Pods of a dead node are Failed and replaced elsewhere; the others restart in place."""
-    async with model_cluster(nodes=3, pods_per_node=2) as cluster:
+    async with virtual_cluster(nodes=3, pods_per_node=2) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(example, 4))
         await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
@@ -105,7 +83,7 @@ async def test_a_lost_node_delays_only_its_pods(example: Documents) -> None:
 @pytest.mark.virtual_time
 async def test_a_lost_node_keeps_no_deleted_pods(example: Documents) -> None:
     """A Pod that is deleted while its node is dead has no kubelet to end it: it goes when the node is given up."""
-    async with model_cluster(nodes=3, pods_per_node=2) as cluster:
+    async with virtual_cluster(nodes=3, pods_per_node=2) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(example, 4))
         await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
@@ -127,7 +105,7 @@ async def test_a_pod_that_is_deleted_while_its_node_is_given_up_goes_too(
     example: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seed 100001117: a deletion that begins after the node's Pods were listed is seen in the answer to the PATCH."""
-    async with model_cluster(nodes=2, pods_per_node=2) as cluster:
+    async with virtual_cluster(nodes=2, pods_per_node=2) as cluster:
         timeline = cluster.timeline("train")
         await cluster.apply(with_pods(example, 4))
         await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
@@ -148,29 +126,9 @@ async def test_a_pod_that_is_deleted_while_its_node_is_given_up_goes_too(
 
 
 @pytest.mark.virtual_time
-async def test_workers_that_finish_complete_the_jobset(example: Documents) -> None:
-    """Every worker exits 0, the Job completes, the JobSet completes, and no agent is left running."""
-    documents = with_pods(example, 4)
-    worker = documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
-    for entry in worker["env"]:
-        if entry["name"] == "STEPS":
-            entry["value"] = "10"
-    async with model_cluster() as cluster:
-        await cluster.apply(documents)
-
-        def done() -> bool:
-            return bool(cluster.jobset("train").get("status", {}).get("terminalState"))
-
-        await cluster.until(done, timeout_s=TIMEOUT_S)
-        status = cluster.jobset("train")["status"]
-        found = status["terminalState"], {pod["status"]["phase"] for pod in cluster.pods()}
-    assert found == ("Completed", {"Succeeded"})
-
-
-@pytest.mark.virtual_time
 async def test_a_pod_that_fits_nowhere_says_so(example: Documents) -> None:
     """Without room the Pod stays Pending with PodScheduled=False, and the others run."""
-    async with model_cluster(nodes=1, pods_per_node=3) as cluster:
+    async with virtual_cluster(nodes=1, pods_per_node=3) as cluster:
         await cluster.apply(with_pods(example, 4))
 
         def condition(pod: dict[str, Any]) -> str:
@@ -188,7 +146,7 @@ def test_waiting_for_what_never_happens_times_out(example: Documents) -> None:
     """`until` raises TimeoutError in virtual time."""
 
     async def main() -> None:
-        async with model_cluster() as cluster:
+        async with virtual_cluster() as cluster:
             await cluster.until(lambda: False, timeout_s=60)
 
     with pytest.raises(TimeoutError):
@@ -201,6 +159,6 @@ async def test_the_admission_policies_are_there(example: Documents) -> None:
     *others, jobset = example
     template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
     jobset["spec"]["volumeClaimPolicies"] = [{"templates": [template]}]
-    async with model_cluster() as cluster:
+    async with virtual_cluster() as cluster:
         with pytest.raises(ApiError, match="data from VolumeClaimPolicies"):
             await cluster.apply([*others, jobset])

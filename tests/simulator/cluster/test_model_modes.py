@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import PODS
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.timeline import Timeline
 
 pytestmark = [pytest.mark.virtual_time, pytest.mark.parametrize("mode", ["guarded", "process", "supervisor"])]
@@ -18,7 +17,7 @@ STAYING = ("process", "supervisor")  # kubelet takes no part in a restart
 
 def cluster_of_models() -> Cluster:
     """Return a cluster of timed models."""
-    return Cluster(nodes=PODS_MADE, runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), adds_agent=True)
+    return virtual_cluster(nodes=PODS_MADE, adds_agent=True)
 
 
 async def started(cluster: Cluster, mode: str) -> tuple[DemoManifest, Timeline]:
@@ -65,9 +64,11 @@ async def test_a_deleted_pod_ends_its_worker_and_is_replaced(mode: str) -> None:
     async with cluster_of_models() as cluster:
         _, timeline = await started(cluster, mode)
         deleted_s = cluster.clock.monotonic_s()
+        before = {pod["metadata"]["uid"] for pod in cluster.pods()}
         await cluster.client().delete(PODS, "default", cluster.pods()[0]["metadata"]["name"])
         restart = await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)
         assert restart.pods_recreated == 1
+        assert len(before & {pod["metadata"]["uid"] for pod in cluster.pods()}) == PODS_MADE - 1
         assert (restart.synced_s or 0.0) - deleted_s < 20.0
 
 
@@ -86,3 +87,4 @@ async def test_workers_that_complete_end_the_jobset(mode: str) -> None:
 
         await cluster.until(done, timeout_s=60.0)
         assert cluster.jobset(manifest.name)["status"]["terminalState"] == "Completed"
+        assert {pod["status"]["phase"] for pod in cluster.pods()} == {"Succeeded"}

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common.kube.clock import LoopClock
 from inplace.common.wire import names as wire
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
 
 EXAMPLES: Final = Path(__file__).parents[3] / "examples"
@@ -85,7 +84,7 @@ EXPECTED: Final = (
 @pytest.mark.virtual_time
 async def test_a_killed_worker_restarts_its_replicated_job_and_no_other() -> None:
     """Sidecars: the scope of the dead worker is at epoch 2, the other's containers were never touched."""
-    async with Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), nodes=4) as cluster:
+    async with virtual_cluster(nodes=4) as cluster:
         assert await restart_one_scope(cluster, divided("train.yaml"), supervised=False) == EXPECTED
 
 

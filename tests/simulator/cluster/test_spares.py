@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
+from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.manifests import custom_resource_definitions, with_pods
 
 TIMEOUT_S = 120.0
@@ -27,7 +26,7 @@ def with_spares(example: Documents, pods: int, spares: int) -> Documents:
 
 def model_cluster(**options: Any) -> Cluster:
     """Return a cluster of timed models whose controller has an agent's image."""
-    return Cluster(runtime="model", clock=LoopClock(VIRTUAL_EPOCH_S), adds_agent=True, **options)
+    return virtual_cluster(adds_agent=True, **options)
 
 
 def parted(cluster: Cluster) -> tuple[list[KubeObject], list[KubeObject]]:
