@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from inplace.common.kube.client import STRATEGIC_MERGE_PATCH
 from inplace.common.kube.errors import Conflict, NotFound
 from inplace.common.kube.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, KubeObject
 from tests.conformance.api import Api
-from tests.conformance.widgets import WIDGETS, widget
+from tests.conformance.widgets import WIDGETS, config_map, job, pod, widget
 
 pytestmark = pytest.mark.asyncio
 
 HELD = "example.com/held"
-
-
-def _pod(node: str = "", **spec: object) -> KubeObject:
-    body: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}], **spec}
-    if node:
-        body["nodeName"] = node
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": body}
 
 
 def _owned(name: str, owner: KubeObject, *, blocks: bool = False) -> KubeObject:
@@ -33,16 +24,12 @@ def _owned(name: str, owner: KubeObject, *, blocks: bool = False) -> KubeObject:
         "controller": True,
         "blockOwnerDeletion": blocks,
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name, "ownerReferences": [reference]},
-    }
+    return config_map() | {"metadata": {"name": name, "ownerReferences": [reference]}}
 
 
 async def _owner(api: Api, name: str = "owner") -> KubeObject:
     """Create an owner: a ConfigMap, because the real collector learns of a new custom kind only within 30 s."""
-    return await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}, CONFIG_MAPS)
+    return await api.create(config_map(name), CONFIG_MAPS)
 
 
 async def _collector_has_seen_dependents(api: Api) -> None:
@@ -51,7 +38,7 @@ async def _collector_has_seen_dependents(api: Api) -> None:
     The real collector sees writes late, and orphans or blocks only dependents that it has seen. It sees ConfigMaps in
     order: when it has collected a later one, it has seen the earlier ones.
     """
-    nobody = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nobody", "uid": "no-such-uid"}}
+    nobody = config_map() | {"metadata": {"name": "nobody", "uid": "no-such-uid"}}
     await api.create(_owned("sentinel", nobody), CONFIG_MAPS)
     await api.gone("sentinel", CONFIG_MAPS)
 
@@ -125,7 +112,7 @@ async def test_no_new_finalizers_on_a_deleted_object(api: Api) -> None:
 
 async def test_unscheduled_pod_is_deleted_at_once(api: Api) -> None:
     """A Pod without a node has no kubelet to wait for."""
-    await api.create(_pod(schedulingGates=[{"name": "example.com/gate"}]), PODS)
+    await api.create(pod(schedulingGates=[{"name": "example.com/gate"}]), PODS)
     await api.client.delete(PODS, api.ns, "p")
     with pytest.raises(NotFound):
         await api.get("p", PODS)
@@ -133,7 +120,7 @@ async def test_unscheduled_pod_is_deleted_at_once(api: Api) -> None:
 
 async def test_bound_pod_is_deleted_gracefully(api: Api) -> None:
     """A Pod on a node gets a deletionTimestamp and its grace period, and goes when its kubelet deletes with grace 0."""
-    created = await api.create(_pod("n1", terminationGracePeriodSeconds=17), PODS)
+    created = await api.create(pod(nodeName="n1", terminationGracePeriodSeconds=17), PODS)
     marked = await api.client.delete(PODS, api.ns, "p")
     assert marked["kind"] == "Pod"
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 17
@@ -147,7 +134,7 @@ async def test_bound_pod_is_deleted_gracefully(api: Api) -> None:
 
 async def test_grace_period_of_the_request_wins_and_only_shrinks(api: Api) -> None:
     """The gracePeriodSeconds of a DELETE replaces the Pod's; a later DELETE may shorten it, not lengthen it."""
-    await api.create(_pod("n1"), PODS)
+    await api.create(pod(nodeName="n1"), PODS)
     assert (await api.client.delete(PODS, api.ns, "p", grace_period_s=20))["metadata"][
         "deletionGracePeriodSeconds"
     ] == 20
@@ -160,7 +147,7 @@ async def test_grace_period_of_the_request_wins_and_only_shrinks(api: Api) -> No
 
 async def test_finished_pod_is_deleted_at_once(api: Api) -> None:
     """A Failed Pod has nothing left to stop, node or not."""
-    await api.create(_pod("n1"), PODS)
+    await api.create(pod(nodeName="n1"), PODS)
     await api.patch({"status": {"phase": "Failed"}}, "p", PODS, kind=STRATEGIC_MERGE_PATCH, subresource="status")
     await api.client.delete(PODS, api.ns, "p")
     with pytest.raises(NotFound):
@@ -169,9 +156,9 @@ async def test_finished_pod_is_deleted_at_once(api: Api) -> None:
 
 async def test_finalizer_outlives_the_grace_period(api: Api) -> None:
     """A Pod with a finalizer stays after the kubelet's delete, until the finalizer is removed."""
-    pod = _pod("n1")
-    pod["metadata"]["finalizers"] = [HELD]
-    await api.create(pod, PODS)
+    held = pod(nodeName="n1")
+    held["metadata"]["finalizers"] = [HELD]
+    await api.create(held, PODS)
     await api.client.delete(PODS, api.ns, "p")
     marked = await api.client.delete(PODS, api.ns, "p", grace_period_s=0)
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 0
@@ -184,7 +171,7 @@ async def test_background_deletion_collects_dependents(api: Api) -> None:
     """The owner is deleted at once, its dependents soon after; other objects stay."""
     owner = await _owner(api)
     await api.create(_owned("child", owner), CONFIG_MAPS)
-    await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}}, CONFIG_MAPS)
+    await api.create(config_map("other"), CONFIG_MAPS)
     await api.client.delete(CONFIG_MAPS, api.ns, "owner", propagation="Background")
     with pytest.raises(NotFound):
         await api.get("owner", CONFIG_MAPS)
@@ -246,16 +233,7 @@ async def test_dependent_with_another_owner_stays(api: Api) -> None:
 
 async def test_jobs_orphan_by_default(api: Api) -> None:
     """A DELETE of a Job without a propagation policy leaves its dependents, for history's sake."""
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "j"},
-        "spec": {
-            "suspend": True,
-            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
-        },
-    }
-    owner = await api.create(job, JOBS)
+    owner = await api.create(job(), JOBS)
     await api.create(_owned("child", owner), CONFIG_MAPS)
     await _collector_has_seen_dependents(api)
     answer = await api.send("DELETE", api.path(JOBS, "j"))

@@ -7,7 +7,7 @@ import pytest
 from inplace.common.kube.errors import BadRequest, Expired, Invalid, ServerError
 from inplace.common.kube.resources import CONFIG_MAPS, PODS
 from tests.conformance.api import METADATA, Api
-from tests.conformance.widgets import WIDGETS, widget
+from tests.conformance.widgets import WIDGETS, config_map, pod, widget
 
 pytestmark = pytest.mark.asyncio
 
@@ -38,7 +38,7 @@ async def test_list_is_sorted_by_name_and_has_a_resource_version(api: Api) -> No
 async def test_items_of_custom_lists_carry_their_kind(api: Api) -> None:
     """Items of a custom list have kind and apiVersion; those of a built-in list have neither."""
     await api.widget()
-    await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}, CONFIG_MAPS)
+    await api.create(config_map(), CONFIG_MAPS)
     widgets = await api.client.list(WIDGETS, api.ns)
     assert widgets["items"][0]["kind"] == "Widget"
     maps = await api.client.list(CONFIG_MAPS, api.ns)
@@ -92,13 +92,7 @@ async def test_unknown_field_selector_is_a_bad_request(api: Api) -> None:
 
 async def test_pods_are_selectable_by_node_and_phase(api: Api) -> None:
     """Pods can be selected by spec.nodeName and status.phase."""
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n1"},
-    }
-    await api.create(pod, PODS)
+    await api.create(pod(nodeName="n1"), PODS)
     for selector, count in (
         ("spec.nodeName=n1", 1),
         ("spec.nodeName=n2", 0),

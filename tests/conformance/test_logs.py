@@ -7,18 +7,14 @@ from urllib.parse import urlencode
 import pytest
 
 from inplace.common.kube.errors import BadRequest, Invalid
-from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.kube.resources import PODS
 from tests.conformance.api import Api
+from tests.conformance.widgets import pod
 
 pytestmark = pytest.mark.asyncio
 
 GATE = [{"name": "example.com/gate"}]  # keeps the real scheduler away
-POD: KubeObject = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "p"},
-    "spec": {"schedulingGates": GATE, "containers": [{"name": "c", "image": "i"}]},
-}
+POD = pod(schedulingGates=GATE)
 INVALID = 'PodLogOptions "p" is invalid: '
 
 

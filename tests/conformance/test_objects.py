@@ -9,14 +9,9 @@ import pytest
 from inplace.common.kube.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
 from inplace.common.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, SERVICES
 from tests.conformance.api import Api
-from tests.conformance.widgets import WIDGETS, widget
+from tests.conformance.widgets import WIDGETS, config_map, widget
 
 pytestmark = pytest.mark.asyncio
-
-
-def config(name: str = "c", **data: str) -> dict[str, object]:
-    """Return a ConfigMap."""
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
 async def test_create_returns_what_get_returns(api: Api) -> None:
@@ -52,7 +47,7 @@ async def test_get_of_a_missing_object_is_not_found(api: Api) -> None:
 
 async def test_create_in_a_missing_namespace_is_not_found(api: Api) -> None:
     """Creating into a namespace that does not exist is a 404 about the namespace, for built-in and custom kinds."""
-    for resource, obj in ((CONFIG_MAPS, config()), (WIDGETS, widget())):
+    for resource, obj in ((CONFIG_MAPS, config_map()), (WIDGETS, widget())):
         with pytest.raises(NotFound) as refused:
             await api.client.create(resource, "no-such-namespace", obj)
         assert refused.value.message == 'namespaces "no-such-namespace" not found'
@@ -163,15 +158,15 @@ async def test_replace_of_a_custom_object_needs_a_resource_version(api: Api) -> 
 
 async def test_replace_of_a_config_map_may_be_unconditional(api: Api) -> None:
     """PUT of a ConfigMap without a resourceVersion overwrites."""
-    await api.create(config(a="1"), CONFIG_MAPS)
-    replaced = await api.client.replace(CONFIG_MAPS, api.ns, "c", config(b="2"))
+    await api.create(config_map(data={"a": "1"}), CONFIG_MAPS)
+    replaced = await api.client.replace(CONFIG_MAPS, api.ns, "c", config_map(data={"b": "2"}))
     assert replaced["data"] == {"b": "2"}
 
 
 async def test_replace_of_a_missing_object(api: Api) -> None:
     """PUT of a missing object is a 404, except that a missing Lease is created."""
     with pytest.raises(NotFound):
-        await api.client.replace(CONFIG_MAPS, api.ns, "c", config())
+        await api.client.replace(CONFIG_MAPS, api.ns, "c", config_map())
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
     answer = await api.send("PUT", api.path(LEASES, "l"), lease)
     assert answer.status == 201
@@ -242,18 +237,18 @@ async def test_label_values_are_limited(api: Api) -> None:
 
 async def test_annotation_that_is_a_number_is_refused(api: Api) -> None:
     """Annotations are strings: a JSON number in one is a 400 on create and a 422 on PATCH, not a conversion."""
-    obj = config()
+    obj = config_map()
     obj["metadata"] = {"name": "c", "annotations": {"epoch": 5}}
     with pytest.raises(BadRequest):
         await api.create(obj, CONFIG_MAPS)
-    await api.create(config(), CONFIG_MAPS)
+    await api.create(config_map(), CONFIG_MAPS)
     with pytest.raises(Invalid):
         await api.patch({"metadata": {"annotations": {"epoch": 5}}}, "c", CONFIG_MAPS)
 
 
 async def test_annotation_keeps_any_text(api: Api) -> None:
     """An annotation with any text, such as a number beyond int32 or an empty one, is stored unchanged."""
-    await api.create(config(), CONFIG_MAPS)
+    await api.create(config_map(), CONFIG_MAPS)
     for text in ("2147483648", "-1", "", "not a number"):
         patched = await api.patch({"metadata": {"annotations": {"epoch": text}}}, "c", CONFIG_MAPS)
         assert patched["metadata"]["annotations"]["epoch"] == text

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from inplace.common.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from inplace.common.kube.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from inplace.common.kube.resources import CONFIG_MAPS, PODS, KubeObject
 from tests.conformance.api import Api
-from tests.conformance.widgets import widget
+from tests.conformance.widgets import config_map, pod, widget
 
 pytestmark = pytest.mark.asyncio
 
 
-def pod(name: str = "p", **spec: object) -> KubeObject:
+def two_containers(**spec: Any) -> KubeObject:
     """Return a Pod with two containers."""
     containers = [
         {"name": "a", "image": "i:1", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
         {"name": "b", "image": "i:1"},
     ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": containers, **spec},
-    }
+    return pod(containers=containers, **spec)
 
 
 async def test_merge_patch_merges_objects_and_replaces_lists(api: Api) -> None:
@@ -51,7 +48,7 @@ async def test_merge_patch_needs_no_resource_version_but_honours_one(api: Api) -
 @pytest.mark.parametrize("kind", [MERGE_PATCH, STRATEGIC_MERGE_PATCH])
 async def test_patch_with_the_pods_uid_is_safe_against_its_namesake(api: Api, kind: str) -> None:
     """metadata.uid in a Pod's PATCH body must match: another uid is a 422 on metadata.uid (NOT a 409), no write."""
-    created = await api.create(pod(), PODS)
+    created = await api.create(two_containers(), PODS)
     right = {"metadata": {"uid": created["metadata"]["uid"], "annotations": {"epoch": "1"}}}
     assert (await api.patch(right, "p", PODS, kind=kind))["metadata"]["annotations"]["epoch"] == "1"
     wrong = {"metadata": {"uid": "11111111-2222-3333-4444-555555555555", "annotations": {"epoch": "2"}}}
@@ -81,7 +78,7 @@ async def test_patch_cannot_rename(api: Api) -> None:
 
 async def test_strategic_patch_merges_containers_by_name(api: Api) -> None:
     """A strategic patch changes one container's image and leaves its siblings and their order alone."""
-    await api.create(pod(), PODS)
+    await api.create(two_containers(), PODS)
     patch = {"spec": {"containers": [{"name": "b", "image": "i:2"}]}}
     patched = await api.patch(patch, "p", PODS, kind=STRATEGIC_MERGE_PATCH)
     containers = patched["spec"]["containers"]
@@ -91,7 +88,7 @@ async def test_strategic_patch_merges_containers_by_name(api: Api) -> None:
 
 async def test_strategic_patch_of_annotations_merges(api: Api) -> None:
     """Annotations merge key by key, null removes one."""
-    await api.create(pod(), PODS)
+    await api.create(two_containers(), PODS)
     await api.patch({"metadata": {"annotations": {"a": "1", "b": "2"}}}, "p", PODS, kind=STRATEGIC_MERGE_PATCH)
     patch = {"metadata": {"annotations": {"a": None, "c": "3"}}}
     patched = await api.patch(patch, "p", PODS, kind=STRATEGIC_MERGE_PATCH)
@@ -100,7 +97,7 @@ async def test_strategic_patch_of_annotations_merges(api: Api) -> None:
 
 async def test_strategic_patch_adds_and_removes_finalizers(api: Api) -> None:
     """Finalizers are a set: patches add to it, and $deleteFromPrimitiveList takes away."""
-    obj: KubeObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    obj: KubeObject = config_map()
     obj["metadata"]["finalizers"] = ["example.com/a"]
     await api.create(obj, CONFIG_MAPS)
     patch = {"metadata": {"finalizers": ["example.com/b"]}}
@@ -113,7 +110,7 @@ async def test_strategic_patch_adds_and_removes_finalizers(api: Api) -> None:
 
 async def test_strategic_patch_deletes_a_condition(api: Api) -> None:
     """Pod conditions merge by type; `$patch: delete` removes one."""
-    await api.create(pod(), PODS)
+    await api.create(two_containers(), PODS)
     two = [{"type": "example.com/A", "status": "True"}, {"type": "example.com/B", "status": "True"}]
     await api.patch({"status": {"conditions": two}}, "p", PODS, kind=STRATEGIC_MERGE_PATCH, subresource="status")
     gone = [{"type": "example.com/A", "$patch": "delete"}, {"type": "example.com/B", "status": "False"}]
@@ -126,7 +123,7 @@ async def test_strategic_patch_deletes_a_condition(api: Api) -> None:
 
 async def test_strategic_patch_replaces_a_map(api: Api) -> None:
     """`$patch: replace` in a map drops what the patch does not name."""
-    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
+    obj = config_map(data={"a": "1"})
     await api.create(obj, CONFIG_MAPS)
     patch = {"data": {"$patch": "replace", "b": "2"}}
     assert (await api.patch(patch, "c", CONFIG_MAPS, kind=STRATEGIC_MERGE_PATCH))["data"] == {"b": "2"}

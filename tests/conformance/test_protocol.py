@@ -8,7 +8,7 @@ import pytest
 
 from inplace.common.kube.resources import CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, Resource
 from tests.conformance.api import Api
-from tests.conformance.widgets import widget
+from tests.conformance.widgets import config_map, widget
 
 pytestmark = pytest.mark.asyncio
 
@@ -48,7 +48,7 @@ async def test_wrong_methods_are_not_allowed(api: Api) -> None:
 
 async def test_create_without_a_namespace_is_not_allowed(api: Api) -> None:
     """A namespaced kind cannot be created at the cluster's path."""
-    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+    obj = config_map()
     assert (await api.send("POST", CONFIG_MAPS.path(), obj)).status == 405
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from inplace.common.kube.resources import CONFIG_MAPS, PODS
 from tests.conformance.api import CONSISTENT, METADATA, TABLE, Api
-from tests.conformance.widgets import COLUMNS, WIDGETS
+from tests.conformance.widgets import COLUMNS, WIDGETS, config_map, pod
 
 pytestmark = pytest.mark.asyncio
 
@@ -112,7 +112,7 @@ async def test_table_watch_bookmarks_have_a_resource_version(api: Api) -> None:
     version = (await api.widget())["metadata"]["resourceVersion"]
     query = {"includeObject": "None", "allowWatchBookmarks": "true", "timeoutSeconds": "4"}
     async with api.watch(accept=TABLE, resourceVersion=version, query=query) as watch:
-        await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}, CONFIG_MAPS)
+        await api.create(config_map(), CONFIG_MAPS)
         # A consistent read makes the real watch cache learn of the other kind's write, and so have news to mark.
         await api.client.list(WIDGETS, api.ns)
         events = await watch.rest()
@@ -159,13 +159,7 @@ async def test_patch_may_answer_with_metadata_only(api: Api) -> None:
 
 async def test_pods_print_like_kubectl(api: Api) -> None:
     """A Table of Pods has kubectl's columns: NAME READY STATUS RESTARTS AGE and the wide ones."""
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }
-    await api.create(pod, PODS)
+    await api.create(pod(), PODS)
     shown = await api.json("GET", api.path(PODS), accept=TABLE)
     names = [column["name"] for column in shown["columnDefinitions"]]
     assert names == [

@@ -9,7 +9,7 @@ import pytest
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import CONFIG_MAPS, PODS
 from tests.conformance.api import CONSISTENT, DEADLINE_S, METADATA, Api
-from tests.conformance.widgets import WIDGETS, widget
+from tests.conformance.widgets import WIDGETS, config_map, pod, widget
 
 pytestmark = pytest.mark.asyncio
 
@@ -111,14 +111,8 @@ async def test_object_that_leaves_a_selection_is_deleted_from_it(api: Api) -> No
 
 async def test_object_that_leaves_a_field_selection_is_deleted_from_it(api: Api) -> None:
     """A Pod whose phase stops matching is DELETED from a watch by status.phase."""
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "p"},
-        "spec": {"containers": [{"name": "c", "image": "i"}]},
-    }
     version = await _version(api)
-    await api.create(pod, PODS)
+    await api.create(pod(), PODS)
     await api.patch({"status": {"phase": "Running"}}, "p", PODS, subresource="status")
     async with api.watch(PODS, resourceVersion=version, fieldSelector="status.phase=Pending") as watch:
         events = [await watch.next_change()]
@@ -213,7 +207,7 @@ async def test_bookmarks_carry_only_a_resource_version(api: Api) -> None:
     version = await _version(api)
     await api.widget("a")
     async with api.watch(resourceVersion=version, timeoutSeconds="4", allowWatchBookmarks="true") as watch:
-        await api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}, CONFIG_MAPS)
+        await api.create(config_map(), CONFIG_MAPS)
         await _version(api)  # a consistent read gives the real watch cache news to mark
         events = await watch.rest()
     marks = [event for event in events if event["type"] == "BOOKMARK"]

@@ -11,6 +11,7 @@ import pytest
 from inplace.common.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from inplace.common.kube.resources import JOBS, PODS, KubeObject, Resource
 from tests.conformance.api import Api
+from tests.conformance.widgets import job, pod
 
 pytestmark = pytest.mark.asyncio
 
@@ -24,14 +25,7 @@ def _container(name: str = "c", **more: Any) -> dict[str, Any]:
 
 
 def _pod(*containers: dict[str, Any], **spec: Any) -> KubeObject:
-    body = {"containers": list(containers) or [_container()], "schedulingGates": GATE, **spec}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": body}
-
-
-def _job(name: str = "j", **spec: Any) -> KubeObject:
-    template = {"spec": {"restartPolicy": "Never", "containers": [_container()]}}
-    body = {"suspend": True, "template": template, **spec}  # suspended: the real Job controller makes no Pods
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": body}
+    return pod(**{"containers": list(containers) or [_container()], "schedulingGates": GATE, **spec})
 
 
 async def _causes(api: Api, obj: KubeObject) -> list[str]:
@@ -186,7 +180,7 @@ async def test_pod_status_is_a_subresource(api: Api) -> None:
 
 async def test_job_defaults_and_generated_selector(api: Api) -> None:
     """A new Job has the defaults, the selector and the labels from which the Job controller works."""
-    created = await api.create(_job(), JOBS)
+    created = await api.create(job(), JOBS)
     spec, uid = created["spec"], created["metadata"]["uid"]
     assert (spec["parallelism"], spec["completions"], spec["backoffLimit"]) == (1, 1, 6)
     assert (spec["completionMode"], spec["podReplacementPolicy"]) == ("NonIndexed", "TerminatingOrFailed")
@@ -202,27 +196,27 @@ async def test_job_defaults_and_generated_selector(api: Api) -> None:
 
 async def test_job_with_parallelism_alone_has_no_completions(api: Api) -> None:
     """A parallelism without completions stays a work queue; backoffLimitPerIndex lifts the default backoffLimit."""
-    created = await api.create(_job(parallelism=3), JOBS)
+    created = await api.create(job(parallelism=3), JOBS)
     assert "completions" not in created["spec"]
-    indexed = _job("k", completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=1)
+    indexed = job("k", completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=1)
     assert (await api.create(indexed, JOBS))["spec"]["backoffLimit"] == 2147483647
 
 
 async def test_job_template_must_not_restart_always(api: Api) -> None:
     """A Job's Pods are Never or OnFailure."""
-    job = _job()
-    job["spec"]["template"]["spec"]["restartPolicy"] = "Always"
-    assert await _causes(api, job) == ["spec.template.spec.restartPolicy"]
+    always = job()
+    always["spec"]["template"]["spec"]["restartPolicy"] = "Always"
+    assert await _causes(api, always) == ["spec.template.spec.restartPolicy"]
 
 
 async def test_indexed_job_needs_completions(api: Api) -> None:
     """A completionMode of Indexed without completions is a 422."""
-    assert "spec.completions" in await _causes(api, _job(completionMode="Indexed", parallelism=2))
+    assert "spec.completions" in await _causes(api, job(completionMode="Indexed", parallelism=2))
 
 
 async def test_job_counts_are_not_negative(api: Api) -> None:
     """Negative parallelism is a 422."""
-    assert "spec.parallelism" in await _causes(api, _job(parallelism=-1))
+    assert "spec.parallelism" in await _causes(api, job(parallelism=-1))
 
 
 RULES_REFUSED: list[tuple[KubeObject, str]] = [  # a rule of a podFailurePolicy, and the field that is refused
@@ -241,7 +235,7 @@ RULES_REFUSED: list[tuple[KubeObject, str]] = [  # a rule of a podFailurePolicy,
 async def test_a_rule_of_a_pod_failure_policy(api: Api, rule: KubeObject, field: str) -> None:
     """A rule names a container of its template, exit codes in order without 0 for In, and an action that there is."""
     policy = {"rules": [{"action": "FailJob"} | rule]}
-    assert await _causes(api, _job(podFailurePolicy=policy)) == [f"spec.podFailurePolicy.rules[0]{field}"]
+    assert await _causes(api, job(podFailurePolicy=policy)) == [f"spec.podFailurePolicy.rules[0]{field}"]
 
 
 async def test_a_pod_failure_policy_that_is_taken(api: Api) -> None:
@@ -251,15 +245,15 @@ async def test_a_pod_failure_policy_that_is_taken(api: Api) -> None:
         {"action": "Ignore", "onPodConditions": [condition]},
         {"action": "FailJob", "onExitCodes": {"containerName": "c", "operator": "NotIn", "values": [0, 42]}},
     ]
-    job = _job(podFailurePolicy={"rules": rules})
-    refused = job | {"spec": job["spec"] | {"podReplacementPolicy": "TerminatingOrFailed"}}
+    taken = job(podFailurePolicy={"rules": rules})
+    refused = taken | {"spec": taken["spec"] | {"podReplacementPolicy": "TerminatingOrFailed"}}
     assert await _causes(api, refused) == ["spec.podReplacementPolicy"]
-    assert (await api.create(job, JOBS))["spec"]["podReplacementPolicy"] == "Failed"
+    assert (await api.create(taken, JOBS))["spec"]["podReplacementPolicy"] == "Failed"
 
 
 async def test_job_completions_are_immutable(api: Api) -> None:
     """The completions of a non-indexed Job never change; parallelism may."""
-    await api.create(_job(parallelism=2, completions=2), JOBS)
+    await api.create(job(parallelism=2, completions=2), JOBS)
     with pytest.raises(Invalid) as refused:
         await api.patch({"spec": {"completions": 3}}, "j", JOBS)
     assert "field is immutable" in refused.value.message
@@ -268,7 +262,7 @@ async def test_job_completions_are_immutable(api: Api) -> None:
 
 async def test_elastic_indexed_job_resizes_in_tandem(api: Api) -> None:
     """The completions of an Indexed Job change together with, and equal to, parallelism."""
-    await api.create(_job(completionMode="Indexed", parallelism=2, completions=2), JOBS)
+    await api.create(job(completionMode="Indexed", parallelism=2, completions=2), JOBS)
     patched = await api.patch({"spec": {"completions": 4, "parallelism": 4}}, "j", JOBS)
     assert (patched["spec"]["completions"], patched["metadata"]["generation"]) == (4, 2)
     with pytest.raises(Invalid):
@@ -289,7 +283,7 @@ async def test_elastic_indexed_job_resizes_in_tandem(api: Api) -> None:
 )
 async def test_job_immutable_fields(api: Api, change: dict[str, Any]) -> None:
     """The completionMode, selector, managedBy and the template of a Job cannot change."""
-    await api.create(_job(completions=1), JOBS)
+    await api.create(job(completions=1), JOBS)
     with pytest.raises(Invalid) as refused:
         await api.patch({"spec": change}, "j", JOBS)
     assert "field is immutable" in refused.value.message
@@ -297,7 +291,7 @@ async def test_job_immutable_fields(api: Api, change: dict[str, Any]) -> None:
 
 async def test_suspended_job_may_be_rescheduled(api: Api) -> None:
     """While suspended and not yet started, node selectors, labels and annotations of the template may change."""
-    await api.create(_job(), JOBS)
+    await api.create(job(), JOBS)
     change = {
         "metadata": {"labels": {"queue": "q"}, "annotations": {"a": "b"}},
         "spec": {"nodeSelector": {"rack": "r1"}},
@@ -311,7 +305,7 @@ async def test_suspended_job_may_be_resized(api: Api) -> None:
     """While suspended and at rest, the resources of containers may change, by place and name."""
     first, second = _container("a"), _container("b", resources={"requests": {"cpu": "1"}})
     template = {"spec": {"restartPolicy": "Never", "containers": [first, second]}}
-    stored = await api.create(_job(template=template), JOBS)
+    stored = await api.create(job(template=template), JOBS)
     containers = stored["spec"]["template"]["spec"]["containers"]
 
     async def change(*wanted: KubeObject) -> list[KubeObject]:
@@ -338,7 +332,7 @@ async def test_suspended_job_may_be_resized(api: Api) -> None:
 @pytest.mark.parametrize("status", [{"startTime": "2026-01-01T00:00:00Z"}, {"active": 1}])
 async def test_job_that_is_not_at_rest_is_not_resized(api: Api, status: KubeObject) -> None:
     """A suspended Job that was started, or has active Pods, and is not marked Suspended keeps its resources."""
-    stored = await api.create(_job(managedBy="example.com/other"), JOBS)  # the real Job controller leaves it alone
+    stored = await api.create(job(managedBy="example.com/other"), JOBS)  # the real Job controller leaves it alone
     await api.patch({"status": status}, "j", JOBS, subresource="status")
     (container,) = stored["spec"]["template"]["spec"]["containers"]
     resized = container | {"resources": {"limits": {"cpu": "1"}}}
@@ -348,7 +342,7 @@ async def test_job_that_is_not_at_rest_is_not_resized(api: Api, status: KubeObje
 
 async def test_job_status_is_a_subresource(api: Api) -> None:
     """A Job's spec does not change through jobs/status, nor its status through the Job."""
-    await api.create(_job(), JOBS)
+    await api.create(job(), JOBS)
     patched = await api.patch({"spec": {"parallelism": 7}}, "j", JOBS, subresource="status")
     assert patched["spec"]["parallelism"] == 1
     patched = await api.patch({"status": {"active": 7}}, "j", JOBS)

@@ -1,4 +1,4 @@
-"""A custom resource with every feature that the suite checks, so that it does not depend on deploy/."""
+"""A custom resource with every feature that the suite checks, so that it needs no deploy/; small built-in objects."""
 
 from __future__ import annotations
 
@@ -120,3 +120,21 @@ CRD: KubeObject = {
 def widget(name: str = "w", **spec: Any) -> KubeObject:
     """Return a Widget."""
     return {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": spec}
+
+
+def config_map(name: str = "c", **parts: Any) -> KubeObject:
+    """Return a ConfigMap, which has no spec."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, **parts}
+
+
+def pod(name: str = "p", **spec: Any) -> KubeObject:
+    """Return a Pod with one container, if its spec says nothing else."""
+    body = {"containers": [{"name": "c", "image": "i"}], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
+
+
+def job(name: str = "j", **spec: Any) -> KubeObject:
+    """Return a Job that is suspended: the real Job controller makes no Pods."""
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}
+    body = {"suspend": True, "template": template, **spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": body}

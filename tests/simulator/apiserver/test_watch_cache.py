@@ -1,4 +1,4 @@
-"""The watch cache alone: order, lag, bounds, indexing."""
+"""The watch cache alone: bounds, lag, the past. Its selections are in tests/conformance/test_watch.py."""
 
 from __future__ import annotations
 
@@ -28,32 +28,6 @@ def _seen(watcher: Watcher) -> list[tuple[str, str]]:
     return [(seen_as, event.key[1]) for seen_as, event in watcher.buffer]
 
 
-def test_watchers_get_only_their_selection() -> None:
-    """Each kind of selection sees its own objects' events, in order."""
-    store, cache = _store()
-    everything = cache.open(Selection(), after=store.revision, buffer_max=10)
-    namespaced = cache.open(Selection("ns"), after=store.revision, buffer_max=10)
-    single = cache.open(Selection("ns", "a"), after=store.revision, buffer_max=10)
-    store.put(KEY, _thing("a"))
-    store.put(KEY, _thing("b"))
-    store.put(KEY, _thing("c", "other"))
-    store.remove(KEY, store.collection(KEY).objects["ns", "a"])
-    assert _seen(everything) == [("ADDED", "a"), ("ADDED", "b"), ("ADDED", "c"), ("DELETED", "a")]
-    assert _seen(namespaced) == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
-    assert _seen(single) == [("ADDED", "a"), ("DELETED", "a")]
-
-
-def test_history_fills_the_gap_between_list_and_watch() -> None:
-    """A watcher that starts after a resourceVersion first gets what happened since."""
-    store, cache = _store()
-    store.put(KEY, _thing("a"))
-    after = store.revision
-    store.put(KEY, _thing("b"))
-    watcher = cache.open(Selection(), after=after, buffer_max=10)
-    store.put(KEY, _thing("c"))
-    assert _seen(watcher) == [("ADDED", "b"), ("ADDED", "c")]
-
-
 def test_forgotten_history_is_expired() -> None:
     """A resourceVersion older than the window raises 410, the oldest one in it does not."""
     store, cache = _store(history=2)
@@ -77,16 +51,6 @@ def test_slow_watcher_is_closed_and_nobody_else() -> None:
     assert _seen(slow) == [("ADDED", "a")]
     assert not fast.closed
     assert len(fast.buffer) == 3
-
-
-def test_objects_cross_the_border_of_a_selection() -> None:
-    """For watchers by label a change of labels becomes ADDED or DELETED."""
-    store, cache = _store()
-    wants = Selection("ns", None, lambda obj: obj["metadata"]["labels"].get("in") == "yes")
-    watcher = cache.open(wants, after=store.revision, buffer_max=10)
-    for labels in ({}, {"in": "yes"}, {"in": "yes", "more": "x"}, {}, {}):
-        store.put(KEY, _thing("a", **labels))
-    assert [seen_as for seen_as, _ in watcher.buffer] == ["ADDED", "MODIFIED", "DELETED"]
 
 
 def test_the_past_can_be_reconstructed() -> None:
