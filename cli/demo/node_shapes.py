@@ -10,8 +10,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.injection.pod_roles import Member, members
 from inplace.simulator.cluster.nodes import ROOM, NodeShape
-from inplace.simulator.cluster.quantities import parse_quantity
-from inplace.simulator.cluster.scheduler import requests_of
+from inplace.simulator.cluster.scheduler import number_of, requests_of
 
 PODS_PER_NODE: Final = 8  # as on an accelerator host
 _HOSTNAME: Final = "kubernetes.io/hostname"  # every node has its own
@@ -57,7 +56,7 @@ def _shape(member: Member, labels: Mapping[str, str], pods: int) -> NodeShape:
     asked = {key: str(value) for key, value in (spec.get("nodeSelector") or {}).items() if key != _HOSTNAME}
     requests = requests_of({"spec": spec})
     resources = {
-        name: str(math.ceil(max(amount * pods, parse_quantity(ROOM.get(name, 0)))))
+        name: str(math.ceil(max(amount * pods, number_of(ROOM.get(name, 0)))))
         for name, amount in requests.items()
         if name != "pods"
     }

@@ -41,7 +41,7 @@ from inplace.simulator.cluster.access import (
     user_name,
 )
 from inplace.simulator.cluster.components import Components
-from inplace.simulator.cluster.controller_process import ControllerProcess
+from inplace.simulator.cluster.controller_process import keep_controller
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 from inplace.simulator.cluster.logs import read_log
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions, priority_classes
@@ -73,7 +73,7 @@ class Cluster:
         clock: None is the running loop's; for virtual time use `virtual_cluster`.
         timings: None is what fits the runtime.
         options: of the API server; the log source is filled in.
-        controller: where the JobSet controller runs.
+        controller: where the JobSet controller runs; as a process beside other local processes only.
         crds: None is what deploy/crd holds, with the admission policies of deploy/admission and the class of spares.
         folder: where Pods, logs and kubeconfigs go; None is a temporary folder that `stop` deletes.
         serve_http: listen on loopback. The process runtime always does.
@@ -110,7 +110,7 @@ class Cluster:
         self.controller: Controller | None = None
         self._runtime_name: RuntimeName = runtime
         self._controller_mode = controller
-        self._serves_http = serve_http or runtime == "process" or controller == "process"
+        self._serves_http = serve_http or runtime == "process"
         self._temporary = tempfile.TemporaryDirectory(prefix="inplace-") if folder is None else None
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
         shipped = (*custom_resource_definitions(), *admission_policies(), *priority_classes())
@@ -204,10 +204,9 @@ class Cluster:
             self.controller = self._make_controller()
             yield self.controller.run()
         elif self._controller_mode == "process":
-            log = self.folder / "controller.log"
-            marker = self._runtime.marker if isinstance(self._runtime, ProcessRuntime) else {}
-            config = self.kubeconfig("inplace-controller")
-            yield ControllerProcess(config, log, clock=self.clock, marker=marker, adds_agent=self._adds_agent).run()
+            assert isinstance(self._runtime, ProcessRuntime), "expected local processes beside that of the controller"
+            config, log = self.kubeconfig("inplace-controller"), self.folder / "controller.log"
+            yield keep_controller(self._runtime, config, log, clock=self.clock, adds_agent=self._adds_agent)
 
     # The actions of its user.
 

@@ -144,6 +144,19 @@ class ProcessRuntime:
         alive[:] = [other for other in alive if not other.ended] + [process]
         return process
 
+    def start_program(self, command: Sequence[str], kubeconfig: Path, log: Path) -> LocalProcess:
+        """Start a program that belongs to no Pod, and dies with the cluster."""
+        return LocalProcess(
+            command,
+            self._program_env(kubeconfig),
+            log.parent,
+            marker=f"{self._marker}/{uuid4().hex}",
+            pod_ip="127.0.0.1",
+            log=ContainerLog(log, self._clock.wall_s),
+            on_line=lambda _: None,
+            clock=self._clock,
+        )
+
     def open_log(self, uid: str, container: str, *, previous: bool = False) -> LogFile | None:
         """Open a container's log."""
         folder = self._folders.get(uid)
@@ -174,17 +187,18 @@ class ProcessRuntime:
             command = [sys.executable, "-S", "-E", reaper.__file__, f"{CLUSTER_MARKER}={self._marker}"]
             self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, env={}, start_new_session=True)
 
-    def _base_env(self, folder: PodFolder, hostname: str) -> dict[str, str]:
+    def _program_env(self, kubeconfig: Path) -> dict[str, str]:
         outer = os.environ.get("PATH", os.defpath)
-        return {
-            "PATH": os.pathsep.join(map(str, [*self._programs, Path(sys.executable).parent, outer])),
+        path = os.pathsep.join(map(str, [*self._programs, Path(sys.executable).parent, outer]))
+        return {"PATH": path, "PYTHONPATH": str(_ROOT), "KUBECONFIG": str(kubeconfig)} | self.marker
+
+    def _base_env(self, folder: PodFolder, hostname: str) -> dict[str, str]:
+        return self._program_env(folder.credentials / "kubeconfig") | {
             "HOME": str(folder.path),
             "HOSTNAME": hostname,
             "LANG": "C.UTF-8",
-            "PYTHONPATH": str(_ROOT),
-            "KUBECONFIG": str(folder.credentials / "kubeconfig"),
             HOSTS_FILE: str(self.hosts_file),
-        } | self.marker
+        }
 
     def _resolved(self, run: ContainerRun) -> list[str]:
         """Return the command with the coordinator's address for its name; that Pod may come later, or come again."""

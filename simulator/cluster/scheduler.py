@@ -18,10 +18,10 @@ from inplace.common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Conflict, NotFound
 from inplace.common.kube.http.request import TransportError
+from inplace.common.kube.quantity import parse_quantity
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.simulator.cluster.pod_spec import parse_pod
 from inplace.simulator.cluster.pod_status import timestamp
-from inplace.simulator.cluster.quantities import parse_quantity
 from inplace.simulator.cluster.timings import Timings
 
 RESTART_FEATURE = "RestartAllContainersOnContainerExits"
@@ -37,7 +37,7 @@ class _NodeEntry:
 
     def free(self, resource: str) -> float:
         allocatable = self.node.get("status", {}).get("allocatable") or {}
-        return parse_quantity(allocatable.get(resource, 0)) - self.used.get(resource, 0.0)
+        return number_of(allocatable.get(resource, 0)) - self.used.get(resource, 0.0)
 
 
 @dataclass(slots=True)
@@ -233,6 +233,11 @@ class Scheduler:
         )
 
 
+def number_of(quantity: object) -> float:
+    """Return a quantity's value; 0 of what is none."""
+    return float(parse_quantity(quantity) or 0)
+
+
 def requests_of(pod: KubeObject) -> dict[str, float]:
     """Return a Pod's requests: the sum over regular containers and sidecars, and its one Pod slot."""
     total = {"pods": 1.0}
@@ -241,7 +246,7 @@ def requests_of(pod: KubeObject) -> dict[str, float]:
     for container in (*sidecars, *spec["containers"]):
         resources = container.get("resources") or {}
         for name, amount in (resources.get("limits") or {} | (resources.get("requests") or {})).items():
-            total[name] = total.get(name, 0.0) + parse_quantity(amount)
+            total[name] = total.get(name, 0.0) + number_of(amount)
     return total
 
 

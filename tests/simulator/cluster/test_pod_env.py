@@ -8,7 +8,6 @@ import pytest
 from inplace.simulator.cluster.manifests import with_pods
 from inplace.simulator.cluster.pod_env import PodConfigError, container_command, container_env
 from inplace.simulator.cluster.pod_folder import PodFolder
-from inplace.simulator.cluster.quantities import parse_quantity
 from inplace.simulator.cluster.scheduler import requests_of
 
 POD: dict[str, Any] = {
@@ -108,4 +107,3 @@ def test_requests_add_up_over_containers_and_sidecars() -> None:
     sidecar = {"restartPolicy": "Always", "resources": {"limits": {"cpu": "1"}}}
     pod = {"spec": {"containers": [small, small], "initContainers": [small, sidecar]}}
     assert requests_of(pod) == {"pods": 1.0, "cpu": 2.0, "memory": 2 * 2.0**30}
-    assert parse_quantity("250m") == 0.25
