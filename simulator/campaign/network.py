@@ -22,8 +22,7 @@ import msgspec
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Request, Response, Stream, TransportError, TransportTimeoutError
 from inplace.common.wire.names import NOTICE
-from inplace.simulator.apiserver import ApiServer, StreamingResponse
-from inplace.simulator.apiserver.memory import WholeStream
+from inplace.simulator.apiserver import ApiServer, InMemoryTransport, StreamingResponse
 from inplace.simulator.campaign.disturbance import ON_REQUESTS, Disturbance, DisturbanceKind, refusal
 from inplace.simulator.campaign.process import current_process
 from inplace.simulator.campaign.trace import Trace
@@ -157,55 +156,46 @@ class Network:
         return None
 
 
-class NetworkTransport:
-    """Implements `common.kube.http.request.Transport` for one client."""
+class NetworkTransport(InMemoryTransport):
+    """One client's connections, each to the server that the network chooses."""
 
     def __init__(self, network: Network, client: str, user: str) -> None:
+        super().__init__(network.servers[0], user=user)
         self._network = network
         self._client = client
-        self._user = user
 
     async def request(self, request: Request, *, timeout_s: float) -> Response:
         """Send a request and return its whole answer."""
         try:
-            async with self._network.clock.timeout(timeout_s):
-                return await self._request(request)
-        except TimeoutError as error:
+            answer = await super().request(request, timeout_s=timeout_s)
+        except TransportTimeoutError:
             self._network.reconnect(self._client)
-            raise TransportTimeoutError(f"no answer to {request.method} {request.path} within {timeout_s} s") from error
+            raise
+        self._network.on_arrival(request, answer.body)
+        return answer
 
     @asynccontextmanager
     async def stream(self, request: Request, *, timeout_s: float) -> AsyncIterator[Stream]:
         """Open a stream."""
         network = self._network
-        server = network.route(self._client)
+        stream = OpenStream(self._client, request, network.route(self._client))
         try:
-            async with network.clock.timeout(timeout_s):
-                answer = await self._exchange(request, server)
-        except TimeoutError as error:
+            async with super().stream(request, timeout_s=timeout_s) as answer:
+                if not isinstance(answer, StreamingResponse):
+                    yield answer
+                    return
+                network.streams.append(stream)
+                try:
+                    yield _Deliveries(network, stream, answer)
+                finally:
+                    network.streams.remove(stream)
+                    network.reconnect(self._client)
+        except TransportTimeoutError:
             network.reconnect(self._client)
-            raise TransportTimeoutError(f"no answer to {request.method} {request.path} within {timeout_s} s") from error
-        if isinstance(answer, Response):
-            yield WholeStream(answer)
-            return
-        stream = OpenStream(self._client, request, server)
-        network.streams.append(stream)
-        try:
-            yield _Deliveries(network, stream, answer)
-        finally:
-            network.streams.remove(stream)
-            network.reconnect(self._client)
-            answer.close()
+            raise
 
-    async def close(self) -> None:
-        """Do nothing: connections end with their process."""
-
-    async def _request(self, request: Request) -> Response:
-        answer = await self._exchange(request, self._network.route(self._client))
-        if not isinstance(answer, Response):
-            answer = Response(answer.status, answer.headers, b"".join([chunk async for chunk in answer.chunks()]))
-        self._network.on_arrival(request, answer.body)
-        return answer
+    async def _send(self, request: Request) -> Response | StreamingResponse:
+        return await self._exchange(request, self._network.route(self._client))
 
     async def _exchange(self, request: Request, server: int) -> Response | StreamingResponse:
         """Carry the request to the server and the answer back, with the disturbance of each."""
