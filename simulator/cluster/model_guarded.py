@@ -1,4 +1,4 @@
-"""A modelled container whose main process is a guard: the real machine, and a worker below it."""
+"""A modelled container whose main process is a guard: the machine of `common.protocol.guard`, and a worker below it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,26 @@ import asyncio
 import signal
 
 from inplace.agent.start.arguments import GRACE_S
-from inplace.common.protocol.guard import GraceOver, Signalled, WorkerEnded
+from inplace.common.protocol.guard import (
+    GONE,
+    WAITING,
+    Event,
+    GraceOver,
+    GuardState,
+    KillWorker,
+    Leave,
+    PassOn,
+    Signalled,
+    StartWorker,
+    StopWorker,
+    TellAbsent,
+    TellEnd,
+    TellEnding,
+    WorkerEnded,
+    step,
+)
+from inplace.common.protocol.link import Absent, Ended, Ending, Failed, Message, Started
 from inplace.simulator.cluster.model_container import ModelMachine, StayingContainer
-from inplace.simulator.cluster.model_link import ModelGuard
 from inplace.simulator.cluster.model_worker import ChildWorker
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
@@ -18,19 +35,26 @@ class GuardedContainer(StayingContainer):
 
     def __init__(self, machine: ModelMachine, run: ContainerRun) -> None:
         super().__init__(machine, run)
-        self._guard = ModelGuard(machine.link(self.uid), self)
-        self._worker = ChildWorker(lambda epoch: machine.make_child(run, epoch, leaves=self._guard.stays))
+        self._link = machine.link(self.uid)
+        self._state = GuardState()
+        self._worker = ChildWorker(lambda epoch: machine.make_child(run, epoch, leaves=self._state.stays))
         self._sweeping: asyncio.Task[None] | None = None
         self._grace: asyncio.TimerHandle | None = None
 
+    @property
+    def waits(self) -> bool:
+        """Say whether it waits for a lift."""
+        return self._state.phase == WAITING
+
     async def wait(self) -> int:
         """Follow the link until the guard leaves or is killed."""
-        self._guard.begin()
+        self._link.guard = self
+        self._link.connect()
         try:
             return await asyncio.shield(self._ended)
         finally:
             self.end(SIGKILL_EXIT)
-            self._guard.cut()
+            self._cut()
             if self._grace is not None:
                 self._grace.cancel()
             if self._sweeping is not None:
@@ -39,50 +63,78 @@ class GuardedContainer(StayingContainer):
 
     def terminate(self) -> None:
         """Take SIGTERM: the guard passes it on."""
-        self._guard.take(Signalled(signal.SIGTERM))
+        self._take(Signalled(signal.SIGTERM))
 
     def signal_child(self, number: int) -> None:
         """Send the worker below the guard a signal; a model ends at once at any."""
         self._worker.strike(number)
 
-    def start_worker(self, epoch: int) -> None:
-        """Start the worker, unless the container was killed meanwhile."""
-        if not self._ended.done():
-            self._worker.start_in(epoch or None).add_done_callback(self._worker_ended)
-
-    def stop_worker(self) -> None:
-        """Send SIGTERM, and SIGKILL after the grace."""
-        self.signal_worker(signal.SIGTERM)
-        self._grace = asyncio.get_running_loop().call_later(GRACE_S, self._grace_over)
-
-    def signal_worker(self, number: int) -> None:
-        """Send the worker a signal."""
-        self._worker.signal(number)
+    def hear(self, event: Event) -> None:
+        """Take in an event of the link, unless the guard's process ends already: it reads no more."""
+        if self._reads:
+            self._take(event)
 
     def take_stacks(self, request: int) -> None:
-        """Let the worker answer, if one runs."""
-        self._worker.take_stacks(request)
+        """Let the worker answer, unless the guard's process ends already."""
+        if self._reads:
+            self._worker.take_stacks(request)
 
-    def leave(self, code: int) -> None:
-        """End the guard's process, and with it the container."""
-        self.end(code)
+    @property
+    def _reads(self) -> bool:
+        return self._link.guard is self and self._state.phase != GONE
+
+    def _take(self, event: Event) -> None:
+        """Advance the machine, and perform its actions in order."""
+        self._state, actions = step(self._state, event)
+        for action in actions:
+            match action:
+                case StartWorker(epoch):
+                    if not self._ended.done():
+                        self._worker.start_in(epoch or None).add_done_callback(self._worker_ended)
+                    self._say(Started(epoch))
+                case StopWorker():
+                    self._worker.signal(signal.SIGTERM)
+                    self._grace = asyncio.get_running_loop().call_later(GRACE_S, self._grace_over)
+                case KillWorker():
+                    self._worker.signal(signal.SIGKILL)
+                case PassOn(number):
+                    self._worker.signal(number)
+                case TellEnding(epoch):
+                    self._say(Ending(epoch))
+                case TellEnd(epoch, code, failed):
+                    self._say((Failed if failed else Ended)(epoch, code))
+                case TellAbsent():
+                    self._say(Absent(round(GRACE_S * 1000)))
+                case Leave(code):
+                    self.end(code)
+
+    def _say(self, message: Message) -> None:
+        if self._link.agent is not None:
+            self._link.agent.said(self, message)
+
+    def _cut(self) -> None:
+        """End the guard's process without a word: the agent sees the end of the link."""
+        if self._link.guard is self:
+            self._link.guard = None
+            if self._link.agent is not None:
+                self._link.agent.gone(self)
 
     def _grace_over(self) -> None:
         if not self._ended.done():
-            self._guard.take(GraceOver())
+            self._take(GraceOver())
 
     def _worker_ended(self, ended: asyncio.Future[int]) -> None:
         if ended.cancelled() or self._ended.done():
             return
-        if self._guard.stays:
+        if self._state.stays:
             self._machine.worker_dying(self.run.pod)
             sweep = self._sweep(ended.result())
             self._sweeping = asyncio.get_running_loop().create_task(sweep, context=self._machine.outside())
         else:
-            self._guard.take(WorkerEnded(ended.result()))
+            self._take(WorkerEnded(ended.result()))
 
     async def _sweep(self, code: int) -> None:
         """End what the worker left, as a guard that stays does."""
         await self._worker.gone()
         if not self._ended.done():
-            self._guard.take(WorkerEnded(code))
+            self._take(WorkerEnded(code))

@@ -1,8 +1,7 @@
 """
-The link between an agent and its guard without a socket, and the guard without a process.
+The link between an agent and its guard without a socket: an agent's end, and what connects it with a guard.
 
-The agent is the real one; the guard is the real machine (`common.protocol.guard`). What is modelled is what the kernel
-does: the end of either process is the end of the link, and the worker's container ends with its guard.
+What is modelled is what the kernel does: the end of either process is the end of the link.
 """
 
 from __future__ import annotations
@@ -11,60 +10,23 @@ import asyncio
 from typing import Protocol
 
 from inplace.agent.link.server import Listener
-from inplace.agent.start.arguments import GRACE_S
-from inplace.common.protocol.guard import (
-    GONE,
-    WAITING,
-    AgentSignal,
-    BarrierLifted,
-    Event,
-    GuardState,
-    KillWorker,
-    Leave,
-    LinkEnded,
-    PassOn,
-    StartWorker,
-    StayOn,
-    StopWorker,
-    TellAbsent,
-    TellEnd,
-    TellEnding,
-    step,
-)
-from inplace.common.protocol.link import (
-    Absent,
-    Ended,
-    Ending,
-    Examine,
-    Failed,
-    Leaving,
-    Lifted,
-    Message,
-    Signal,
-    Started,
-    TakesStacks,
-    TakeStacks,
-)
+from inplace.common.protocol.guard import AgentSignal, BarrierLifted, Event, LinkEnded, StayOn
+from inplace.common.protocol.link import Examine, Leaving, Lifted, Message, Signal, TakesStacks, TakeStacks
 from inplace.common.wire.names import DEPTH_PROCESS
 
 
-class GuardedWorker(Protocol):
-    """The worker of a guard, and the guard's process."""
+class LinkedGuard(Protocol):
+    """A guard at the other end."""
 
-    def start_worker(self, epoch: int) -> None:
-        """Start the worker; its end is the guard's event WorkerEnded."""
+    @property
+    def waits(self) -> bool:
+        """Say whether it waits for a lift."""
 
-    def stop_worker(self) -> None:
-        """Let the worker end, and report GraceOver after its grace."""
-
-    def signal_worker(self, number: int) -> None:
-        """Send the worker a signal."""
+    def hear(self, event: Event) -> None:
+        """Take in an event of the link."""
 
     def take_stacks(self, request: int) -> None:
         """Let the worker answer a request for stacks, if one runs."""
-
-    def leave(self, code: int) -> None:
-        """End the guard's process."""
 
 
 class PodLink:
@@ -72,7 +34,7 @@ class PodLink:
 
     def __init__(self) -> None:
         self.agent: ModelServer | None = None
-        self.guard: ModelGuard | None = None
+        self.guard: LinkedGuard | None = None
 
     def connect(self) -> None:
         """Let a guard that waits meet its agent; with a worker it looks for no other."""
@@ -93,7 +55,7 @@ class ModelServer:
         self._heard: asyncio.Queue[tuple[int, Message | None]] = asyncio.Queue()  # None: the guard left
         self._listener: Listener
         self._listening: asyncio.Task[None] | None = None
-        self._met: ModelGuard | None = None
+        self._met: LinkedGuard | None = None
         self._number = 0  # of the connection
 
     async def start(self, listener: Listener) -> None:
@@ -103,7 +65,7 @@ class ModelServer:
         self._link.agent = self
         self._link.connect()
 
-    def meet(self, guard: ModelGuard) -> None:
+    def meet(self, guard: LinkedGuard) -> None:
         """Greet a guard."""
         if self._met is not guard:
             self._met = guard
@@ -134,12 +96,12 @@ class ModelServer:
         """Say something to the guard."""
         self.tell(self._number, message)
 
-    def said(self, guard: ModelGuard, message: Message) -> None:
+    def said(self, guard: LinkedGuard, message: Message) -> None:
         """Hear what the guard says, if it is at the other end."""
         if self._met is guard:
             self._heard.put_nowait((self._number, message))
 
-    def gone(self, guard: ModelGuard) -> None:
+    def gone(self, guard: LinkedGuard) -> None:
         """Hear that the guard's process is gone."""
         if self._met is guard:
             self._met = None
@@ -165,71 +127,3 @@ class ModelServer:
                 self._listener.left(peer)
             else:
                 self._listener.heard(peer, message)
-
-
-class ModelGuard:
-    """A guard's machine between the link and a worker."""
-
-    def __init__(self, link: PodLink, worker: GuardedWorker) -> None:
-        self._link = link
-        self._worker = worker
-        self._state = GuardState()
-
-    @property
-    def waits(self) -> bool:
-        """Say whether it waits for a lift."""
-        return self._state.phase == WAITING
-
-    @property
-    def stays(self) -> bool:
-        """Say whether it outlives its worker."""
-        return self._state.stays
-
-    def begin(self) -> None:
-        """Be there."""
-        self._link.guard = self
-        self._link.connect()
-
-    def hear(self, event: Event) -> None:
-        """Take in an event of the link, unless this guard's process ends already: it reads no more."""
-        if self._link.guard is self and self._state.phase != GONE:
-            self.take(event)
-
-    def take(self, event: Event) -> None:
-        """Advance the machine, and perform its actions in order."""
-        self._state, actions = step(self._state, event)
-        for action in actions:
-            match action:
-                case StartWorker(epoch):
-                    self._worker.start_worker(epoch)
-                    self._say(Started(epoch))
-                case StopWorker():
-                    self._worker.stop_worker()
-                case KillWorker():
-                    self._worker.signal_worker(9)
-                case PassOn(number):
-                    self._worker.signal_worker(number)
-                case TellEnding(epoch):
-                    self._say(Ending(epoch))
-                case TellEnd(epoch, code, failed):
-                    self._say((Failed if failed else Ended)(epoch, code))
-                case TellAbsent():
-                    self._say(Absent(round(GRACE_S * 1000)))
-                case Leave(code):
-                    self._worker.leave(code)
-
-    def take_stacks(self, request: int) -> None:
-        """Let the worker answer, unless this guard's process ends already."""
-        if self._link.guard is self and self._state.phase != GONE:
-            self._worker.take_stacks(request)
-
-    def cut(self) -> None:
-        """End the guard's process without a word: the agent sees the end of the link."""
-        if self._link.guard is self:
-            self._link.guard = None
-            if self._link.agent is not None:
-                self._link.agent.gone(self)
-
-    def _say(self, message: Message) -> None:
-        if self._link.agent is not None:
-            self._link.agent.said(self, message)
