@@ -18,19 +18,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from random import Random
-from typing import Any
 
 from benchmarks.obvious_client import follow_for_ever
 from inplace.agent.announce.herd import Herd
-from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.server import NoServer
+from inplace.agent.loop import NoBarrier
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.sidecar import agent_of
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import Request, Response, Stream
 from inplace.common.kube.kubeconfig import read_kubeconfig
+from inplace.simulator.cluster.model_agent import QuietLog
 
 READY_S_MAX = 120.0  # for all agents of one round to be announced and watching; a round beyond is an error
 CLOSE_S_MAX = 30.0
@@ -111,24 +111,6 @@ class _Transport:
         await self._inner.close()
 
 
-class _Quiet:
-    """A barrier and a log without an effect."""
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
-
-    def lift(self, epoch: int | None) -> None: ...
-
-    def close(self) -> None: ...
-
-    def report(self, report: BarrierState) -> None: ...
-
-    def debug(self, event: str, **fields: Any) -> None: ...
-
-    info = warning = error = debug
-
-
 class _Agents:
     """All agents of this process."""
 
@@ -178,7 +160,7 @@ class _Agents:
 
     def _ours(self, index: int) -> _Runs:
         """Prepare one real agent."""
-        task, herd, quiet = self._task, Herd(self._task.agents, index, Random(index).random()), _Quiet()
+        task, herd = self._task, Herd(self._task.agents, index, Random(index).random())
         config = AgentConfig(
             task.namespace,
             pod_name(index),
@@ -191,7 +173,9 @@ class _Agents:
 
         async def run(ready: asyncio.Event) -> None:
             transport = _Transport(inner, self._counter(ready))
-            deps = AgentDeps(transport=transport, clock=LoopClock(), rng=Random(index), barrier=quiet, log=quiet)
+            deps = AgentDeps(
+                transport=transport, clock=LoopClock(), rng=Random(index), barrier=NoBarrier(), log=QuietLog()
+            )
             agent = agent_of(config, deps, NoServer())
             code = await agent.run()
             raise RuntimeError(f"expected agent {index} to wait at its barrier, saw it exit with {code}")

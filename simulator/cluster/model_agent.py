@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from inplace.agent.agent import Agent
-from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
+from inplace.agent.loop import NoBarrier
 from inplace.agent.start.arguments import WorkerOptions, parse
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.exit_code import ExitCode
@@ -23,14 +23,10 @@ from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
 
-class ModelBarrier:
+class ModelBarrier(NoBarrier):
     """The agent's barrier without a socket."""
 
-    def __init__(self) -> None:
-        self.lifted = False
-
-    async def start(self) -> None:
-        """Do nothing: there is no port to open."""
+    lifted = False
 
     def lift(self, epoch: int | None) -> None:  # noqa: ARG002
         """Answer the probe with success from now on."""
@@ -39,12 +35,6 @@ class ModelBarrier:
     def close(self) -> None:
         """Answer the probe with failure again."""
         self.lifted = False
-
-    def report(self, report: BarrierState) -> None:
-        """Do nothing: there is no page that shows it."""
-
-    async def stop(self) -> None:
-        """Do nothing."""
 
 
 class QuietLog:
