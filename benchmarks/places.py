@@ -114,18 +114,16 @@ async def dead_node_spare(cluster: Cluster) -> Moments:
     return await _dead_node(cluster, peers_fail=True, spares=1)
 
 
-async def dead_node_pull(cluster: Cluster) -> Moments:
+async def dead_node_pull(cluster: Cluster, spares: int = 0) -> Moments:
     """Do the same without a spare, where the third node has to pull the worker's image of 1 GB."""
     with tempfile.TemporaryDirectory(prefix="registry-") as folder:
         async with registry.registry(worker_archive(), Path(folder)) as image:
-            return await _dead_node(cluster, peers_fail=True, image=image)
+            return await _dead_node(cluster, peers_fail=True, spares=spares, image=image)
 
 
 async def dead_node_spare_pull(cluster: Cluster) -> Moments:
     """Do the same with a spare, which has had the image pulled."""
-    with tempfile.TemporaryDirectory(prefix="registry-") as folder:
-        async with registry.registry(worker_archive(), Path(folder)) as image:
-            return await _dead_node(cluster, peers_fail=True, spares=1, image=image)
+    return await dead_node_pull(cluster, spares=1)
 
 
 def worker_archive() -> Path:

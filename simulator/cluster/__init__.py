@@ -1,10 +1,10 @@
 """
 Everything of an embedded Kubernetes but its API server: scheduler, Job controller, kubelets, container runtimes.
 
-`components.Components` has scheduler, Job controller and kubelets, for `cluster.Cluster` and for the campaigns.
-The agent and the controller that run in it are the real ones. Containers are
-either local processes in real time (`process`) or timed models in real or virtual time (`model`); the kubelet's
-decisions are the same code for both.
+`components.Components` has scheduler, Job controller and kubelets; `cluster.Cluster` puts them together with an API
+server and a runtime, and so does a campaign's `World`. The agent and the controller that run there are the real ones.
+Containers are either local processes in real time (`process`) or timed models in real or virtual time (`model`); the
+kubelet's decisions are the same code for both.
 
 Where it differs from the real one:
 

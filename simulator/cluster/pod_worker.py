@@ -7,7 +7,7 @@ One task per Pod takes events in order; containers, probers and the status write
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
@@ -233,16 +233,7 @@ class PodWorker:
             self._node.client.headers | STATUS_HEADERS,
             msgspec.json.encode({"metadata": {"uid": meta["uid"]}, "status": status}),
         )
-        backoff = Backoff(RETRY_S_BASE, RETRY_S_MAX, self._node.rng)
-        while not self._gone.is_set():
-            try:
-                await self._node.client.send(request, timeout_s=REQUEST_TIMEOUT_S)
-            except NotFound:
-                return
-            except (ApiError, TransportError):
-                await self._clock.sleep(backoff.next_s())
-            else:
-                return
+        await self._insist(lambda: self._node.client.send(request, timeout_s=REQUEST_TIMEOUT_S))
 
     async def _say_goodbye(self, reporter: StatusReporter) -> None:
         """Report the final phase; once deletion is asked for, let the API server drop the object."""
@@ -252,13 +243,17 @@ class PodWorker:
         while not self._lifecycle.deleted and not self._gone.is_set():
             if isinstance(await self._events.get(), life.Deleted):
                 break
-        meta = self.pod["metadata"]
+        meta, delete = self.pod["metadata"], self._node.client.delete
+        await self._insist(lambda: delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0))
+
+    async def _insist(self, ask: Callable[[], Awaitable[object]]) -> None:
+        """Ask until it is done; the Pod may be gone, and another Pod have its name."""
         backoff = Backoff(RETRY_S_BASE, RETRY_S_MAX, self._node.rng)
         while not self._gone.is_set():
             try:
-                await self._node.client.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_period_s=0)
+                await ask()
             except (NotFound, Conflict):
-                return  # the Pod is gone, or another Pod has its name
+                return
             except (ApiError, TransportError):
                 await self._clock.sleep(backoff.next_s())
             else:
