@@ -65,7 +65,7 @@ class Network:
 
     Args:
         latency: one way of a request.
-        fired: takes the name of a fault each time it acts.
+        note_fault: takes the name of a fault each time it acts, and what it does.
         on_write: called before and after each write is carried out; crash points hook in here.
         on_delivery: called before each delivery of a watch; missed and stale views hook in here.
         on_send: called with each request when its client sends it.
@@ -78,7 +78,7 @@ class Network:
     rng: Random
     latency: Delay
     trace: Trace
-    fired: Callable[[str], None]
+    note_fault: Callable[[str, str], None]
     on_write: Callable[[str, Request, str], None] = lambda *_: None
     on_delivery: Callable[[OpenStream, bytes], None] = lambda *_: None
     on_send: Callable[[Request], None] = lambda *_: None
@@ -148,10 +148,8 @@ class Network:
                 and disturbance.requests(request)
             ):
                 disturbance.left -= 1
-                self.fired(disturbance.fault)
-                self.trace.add(
-                    "fault", f"{disturbance.fault}: {disturbance.effect.value} {client} {request.method} {request.path}"
-                )
+                what = f"{disturbance.effect.value} {client} {request.method} {request.path}"
+                self.note_fault(disturbance.fault, what)
                 return disturbance
         return None
 

@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import count
 from random import Random
 from typing import Any
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.http.request import Transport
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions
@@ -86,7 +86,6 @@ class World:
         self.fired: Counter[str] = Counter()
         self.clock = ProcessClock(VIRTUAL_EPOCH_S)
         self._seed = seed
-        self.rng = self.random("world")
         self.judge = Judge(trace)
         options = [self._options(number) for number in range(scenario.servers)]
         first = ApiServer(clock=self.clock, rng=self.random("apiserver"), options=options[0])
@@ -100,7 +99,7 @@ class World:
             self.random("network"),
             scenario.timings.api,
             trace,
-            self.note_fired,
+            self.note_fault,
         )
         leased = scenario.fence_after_s is not None
         manners = Manners(self.judge, self.clock, self.lease_holder, leased=leased)
@@ -118,7 +117,6 @@ class World:
             self.machine.watched = WatchedPods(scenario.limits, self.random("ranks"))
         self.controllers: dict[str, Process] = {}
         self.controller_clocks = [ProcessClock(VIRTUAL_EPOCH_S) for _ in range(scenario.controllers)]
-        self.controller_crash_at: dict[str, int] = {}
         self.components = Components(
             (),
             self.machine,
@@ -165,10 +163,6 @@ class World:
         """Return a client for a component or user that is not under test."""
         return KubeClient(self.network.transport(name, user_name(name)), user_agent=name, field_manager=name)
 
-    def note_fired(self, fault: str) -> None:
-        """Count that a fault had an effect."""
-        self.fired[fault] += 1
-
     def note_fault(self, fault: str, what: str) -> None:
         """Count that a fault had an effect, and add its target to the trace."""
         self.fired[fault] += 1
@@ -190,23 +184,20 @@ class World:
     async def _start_all(self) -> None:
         store = self.servers[0].store
         store.listen(self._observe)
-        self.servers[0].load(_definitions())
-        self.servers[0].load(
-            [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONTROLLER_NAMESPACE}}],
-        )
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CONTROLLER_NAMESPACE}}
+        self.servers[0].load([*_definitions(), namespace])
         nodes = -(-self.scenario.pods // self.scenario.pods_per_node) + SPARE_NODES
         for number in range(nodes):
             await self.add_node(f"node-{number}")
         for server in self.servers:
             for group_name, plural in _WATCHED:
                 server.watchers(group_name, plural)  # make the caches: only an existing cache can be late
-        self._start("garbage", self.servers[0].run())
-        for number, server in enumerate(self.servers[1:], start=1):
-            self._start(f"caches {number}", server.run_caches())
-        for name, program in self.components.programs().items():
-            self._start(name, program)
-        for number in range(self.scenario.controllers):
-            self._start(f"controller {number}", self._keep_controller(number))
+        programs = {"garbage": self.servers[0].run()}
+        programs |= {f"caches {n}": server.run_caches() for n, server in enumerate(self.servers[1:], start=1)}
+        programs |= self.components.programs()
+        programs |= {f"controller {n}": self._keep_controller(n) for n in range(self.scenario.controllers)}
+        for name, program in programs.items():
+            self.group.create_task(program, name=name)
         await self.submit()
 
     async def calm(self) -> None:
@@ -252,9 +243,6 @@ class World:
         """Start a task that belongs to no process."""
         self.group.create_task(work, name=name, context=outside())
 
-    def _start(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self.group.create_task(work, name=name)
-
     async def _attend(self, process: Process, program: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run a process until it ends or is killed; a failure of its own is a bug and ends the run."""
         running = process.start(program())
@@ -269,16 +257,12 @@ class World:
 
     async def _keep_controller(self, number: int) -> None:
         """Run one controller's process, and start it again when it died."""
-        rng = self.random(f"controller {number}")
-        life = 0
-        while True:
-            life += 1
-            name = f"controller-{number}"
-            process = Process(f"{name}#{life}", crash_at=self.controller_crash_at.pop(name, None))
-            self.controllers[name] = process
+        rng, name = self.random(f"controller {number}"), f"controller-{number}"
+        for life in count(1):
+            process = self.controllers[name] = Process(f"{name}#{life}")
             config = ControllerConfig(identity=process.name, lease_namespace=CONTROLLER_NAMESPACE)
             controller = Controller(
-                self._controller_transport(name),
+                self.network.transport(name, user_name("inplace-controller")),
                 clock=self.controller_clocks[number],
                 rng=Random(rng.random()),
                 config=config,
@@ -288,9 +272,6 @@ class World:
             self.trace.add("process", f"{process.name} died")
             self.controllers.pop(name, None)
             await self.clock.sleep(rng.uniform(*CONTROLLER_RESTART_S))
-
-    def _controller_transport(self, name: str) -> Transport:
-        return self.network.transport(name, user_name("inplace-controller"))
 
     def _agent_died(self, name: str) -> None:
         self.trace.add("process", f"{name} died")
