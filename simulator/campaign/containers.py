@@ -14,6 +14,7 @@ from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import Failures
 from inplace.common.bare.record import replace
 from inplace.common.kube.resources import KubeObject
+from inplace.simulator.campaign.judge import Judge
 from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process, outside
 from inplace.simulator.campaign.ranks import WatchedPods
@@ -22,22 +23,6 @@ from inplace.simulator.cluster.model_runtime import ModelRuntime
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, Sandbox
 
 QUIET = QuietLog()
-
-
-class WorkerWatcher:
-    """An observer of every worker's start and end; the judge is one."""
-
-    def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
-        """Note that a worker runs; `epoch` comes from its environment, None when that names none."""
-
-    def worker_dying(self, pod: KubeObject) -> None:
-        """Note that a worker ended, and that its guard will tell its agent when the leftovers have ended."""
-
-    def worker_stopped(self, pod: KubeObject) -> None:
-        """Note that no process of a worker is left."""
-
-    def worker_hung(self, pod: KubeObject) -> None:
-        """Note that a worker makes no step any more."""
 
 
 @dataclass
@@ -88,7 +73,7 @@ class Machine(ModelRuntime):
         lockstep: the workers' training, where they save before a planned stop.
     """
 
-    watcher: WorkerWatcher
+    judge: Judge
     died: Callable[[str], None]
     disks: dict[str, Disk] = field(default_factory=dict)
     agents: dict[str, AgentContainer] = field(default_factory=dict)  # by Pod's uid
@@ -110,8 +95,8 @@ class Machine(ModelRuntime):
         return uid in self.deaf
 
     def worker_dying(self, pod: KubeObject) -> None:
-        """Tell the watcher."""
-        self.watcher.worker_dying(pod)
+        """Tell the judge."""
+        self.judge.worker_dying(pod)
 
     def outside(self) -> Context:
         """Return a context that belongs to no process."""
@@ -138,7 +123,7 @@ class Machine(ModelRuntime):
 
 
 class Training:
-    """A worker's run; the watcher is called at its start and at its end. It implements `model_worker.WorkerRun`.
+    """A worker's run; the judge is called at its start and at its end. It implements `model_worker.WorkerRun`.
 
     Args:
         leaves: its leftovers run on after its end, until `clear`; the end of a container leaves none.
@@ -150,7 +135,7 @@ class Training:
         self.pod = pod
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         machine.workers[pod["metadata"]["uid"]] = self
-        machine.watcher.worker_started(pod, epoch)
+        machine.judge.worker_started(pod, epoch)
         self.ranks = machine.watched.start(pod["metadata"]["uid"], epoch) if machine.watched is not None else None
         if machine.completes:
             self.end(0)
@@ -165,7 +150,7 @@ class Training:
             if self.ranks is not None:
                 self.ranks.end()
             if not self._leaves:
-                self._machine.watcher.worker_stopped(self.pod)
+                self._machine.judge.worker_stopped(self.pod)
 
     @property
     def is_hung(self) -> bool:
@@ -176,7 +161,7 @@ class Training:
         """Make no step any more; signals end it as before."""
         assert self.ranks is not None, "expected a worker with ranks"
         if not self.ranks.is_hung:
-            self._machine.watcher.worker_hung(self.pod)
+            self._machine.judge.worker_hung(self.pod)
             self.ranks.hang()
 
     def signal(self, number: int) -> None:
@@ -203,7 +188,7 @@ class Training:
     def _leave_nothing(self) -> None:
         if self._leaves:
             self._leaves = False
-            self._machine.watcher.worker_stopped(self.pod)
+            self._machine.judge.worker_stopped(self.pod)
 
 
 class AgentContainer(ModelAgent):

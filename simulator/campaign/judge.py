@@ -17,7 +17,6 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.worker_failure import parse_failure
 from inplace.controller.spec.causes import unix_time
 from inplace.simulator.apiserver.store import Event
-from inplace.simulator.campaign.containers import WorkerWatcher
 from inplace.simulator.campaign.process import current_process
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S
@@ -99,7 +98,7 @@ class Running:
     epoch: int
 
 
-class Judge(WorkerWatcher):
+class Judge:
     """Sees every write and every worker, and remembers the first violation.
 
     Args:
@@ -123,7 +122,7 @@ class Judge(WorkerWatcher):
         self._unknown: set[str] = set()  # uids of Pods of whose end no controller could know when it decided S
 
     def worker_started(self, pod: KubeObject, epoch: int | None) -> None:
-        """Judge the start of a worker."""
+        """Judge the start of a worker; `epoch` comes from its environment, None when that names none."""
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         jobset, slot = _jobset_of(pod), slot_of(pod)
         epoch = self._epochs.get(uid, 0) if epoch is None else epoch
@@ -145,7 +144,7 @@ class Judge(WorkerWatcher):
         return next((r for uid, r in running if uid not in self._vanished), None)
 
     def worker_stopped(self, pod: KubeObject) -> None:
-        """Note the end of a worker."""
+        """Note that no process of a worker is left."""
         self.trace.add("worker", f"{pod['metadata']['name']} ends")
         ended = self.running.pop(pod["metadata"]["uid"])
         at_work = self.histories[ended.jobset].at_work

@@ -109,7 +109,7 @@ class World:
             clock=self.clock,
             rng=self.random("machines"),
             timings=scenario.timings,
-            watcher=self.judge,
+            judge=self.judge,
             transport_for=lambda pod: self.network.transport(agent_client(pod), pod_user(pod)),
             died=self._agent_died,
         )
