@@ -140,7 +140,7 @@ class Training:
         if machine.completes:
             self.end(0)
         elif machine.lockstep is not None and epoch is not None:
-            machine.lockstep.joined(self, epoch)
+            machine.lockstep.joined(pod["metadata"]["uid"], self, epoch)
 
     def end(self, code: int) -> None:
         """End with this exit code, unless it has ended."""

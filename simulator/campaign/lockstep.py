@@ -11,29 +11,19 @@ import asyncio
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from inplace.agent.report.log import Log
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.worker.save_requests import SaveRequests
-from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.process import outside
+from inplace.simulator.cluster.model_container import WorkerRun
 
 SAVED: Final = 75  # as examples/train.py
 CHECKPOINT_EVERY: Final = 50
 STEP_S: Final = (0.2, 4.0)
 SAVE_S: Final = (0.1, 8.0)
 END_S_MAX: Final = 0.1  # from the end of the barrier after the save to a process's end
-
-
-class Trainee(Protocol):
-    """A worker that runs."""
-
-    pod: KubeObject
-    ended: asyncio.Future[int]
-
-    def end(self, code: int) -> None:
-        """End with this exit code, unless it has ended."""
 
 
 @dataclass(slots=True)
@@ -72,7 +62,7 @@ class Lockstep:
     checkpoint: int = 0
     runs: dict[int, TrainedRun] = field(default_factory=dict)  # by epoch
     _marks: dict[str, SaveMark] = field(default_factory=dict)  # by Pod's uid
-    _workers: dict[int, list[Trainee]] = field(default_factory=dict)  # by epoch
+    _workers: dict[int, dict[str, WorkerRun]] = field(default_factory=dict)  # by epoch, and Pod's uid
 
     @property
     def lost(self) -> int:
@@ -84,10 +74,10 @@ class Lockstep:
         """Return what the agent of a Pod asks its worker with."""
         return SaveRequests(self._marks.setdefault(uid, SaveMark()), config.save_within_s, log)
 
-    def joined(self, training: Trainee, epoch: int) -> None:
+    def joined(self, uid: str, worker: WorkerRun, epoch: int) -> None:
         """Take in a worker that starts; the last one begins the run."""
-        workers = self._workers.setdefault(epoch, [])
-        workers.append(training)
+        workers = self._workers.setdefault(epoch, {})
+        workers[uid] = worker
         if len(workers) == self.world and self._are_alive(epoch):
             self.runs[epoch] = TrainedRun(self.checkpoint, self.checkpoint)
             self._later(self.rng.uniform(*STEP_S), epoch)
@@ -98,8 +88,8 @@ class Lockstep:
             return
         run, workers = self.runs[epoch], self._workers[epoch]
         run.last += 1
-        if any(self._mark(worker).epoch == epoch for worker in workers):
-            if not any(_uid(worker) in self.stuck for worker in workers):
+        if any(uid in self._marks and self._marks[uid].epoch == epoch for uid in workers):
+            if not self.stuck & workers.keys():
                 saved_s = max(self.rng.uniform(*SAVE_S) for _ in workers)
                 self._loop.call_later(saved_s, self._end, epoch, context=outside())
             return
@@ -112,14 +102,11 @@ class Lockstep:
         if not self._are_alive(epoch):
             return
         self.checkpoint = self.runs[epoch].last
-        for worker in self._workers[epoch]:
+        for worker in self._workers[epoch].values():
             self._loop.call_later(self.rng.uniform(0.0, END_S_MAX), worker.end, SAVED, context=outside())
 
     def _are_alive(self, epoch: int) -> bool:
-        return not any(worker.ended.done() for worker in self._workers[epoch])
-
-    def _mark(self, worker: Trainee) -> SaveMark:
-        return self._marks.setdefault(_uid(worker), SaveMark())
+        return not any(worker.ended.done() for worker in self._workers[epoch].values())
 
     def _later(self, wait_s: float, epoch: int) -> None:
         self._loop.call_later(wait_s, self._step, epoch, context=outside())
@@ -127,8 +114,3 @@ class Lockstep:
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
-
-
-def _uid(worker: Trainee) -> str:
-    uid: str = worker.pod["metadata"]["uid"]
-    return uid

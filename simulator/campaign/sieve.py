@@ -72,7 +72,7 @@ class Situation:
     scenario: Scenario
     strikes: tuple[tuple[float, str], ...] = ()
 
-    def run(self, *, keeps: bool = False, prepare: Preparation | None = None) -> Outcome:
+    def run(self, *, keeps: bool = False, prepare: Counting | None = None) -> Outcome:
         """Run the situation."""
         strikes = tuple(ScheduledFault(n, at_s, CATALOGUE[name]) for n, (at_s, name) in enumerate(self.strikes))
         return run_scenario(SEED, self.scenario, strikes, until_s=UNTIL_S, prepare=prepare or Counting(), keeps=keeps)
@@ -97,10 +97,13 @@ SITUATIONS: dict[str, Situation] = {
 }
 
 
-class Preparation:
-    """A hook into a world: called before the start, at each write and at each delivery."""
+class Counting:
+    """A hook into a world, called before the start, that counts the writes and deliveries that a plan can disturb."""
 
-    world: World
+    def __init__(self) -> None:
+        self.world: World
+        self.writes: dict[str, int] = dict.fromkeys(WHO, 0)
+        self.deliveries: dict[str, list[float]] = {who: [] for who in WHO}
 
     def __call__(self, world: World) -> None:
         """Install the hooks for writes, deliveries and routing."""
@@ -114,27 +117,13 @@ class Preparation:
         return self.world.network.pins.get(client, 0)
 
     def on_write(self, client: str, request: Request, when: str) -> None:
-        """Observe a write BEFORE and AFTER it is carried out."""
-
-    def on_delivery(self, stream: OpenStream, chunk: bytes) -> None:
-        """Observe a delivery BEFORE the client gets it."""
-
-
-class Counting(Preparation):
-    """Counts the writes and deliveries that a plan can disturb."""
-
-    def __init__(self) -> None:
-        self.writes: dict[str, int] = dict.fromkeys(WHO, 0)
-        self.deliveries: dict[str, list[float]] = {who: [] for who in WHO}
-
-    def on_write(self, client: str, request: Request, when: str) -> None:
-        """Count a write."""
+        """Count a write BEFORE it is carried out."""
         who = _whose(client)
         if when == "before" and who and _counts(self.world, request):
             self.writes[who] += 1
 
     def on_delivery(self, stream: OpenStream, chunk: bytes) -> None:  # noqa: ARG002
-        """Count a delivery."""
+        """Count a delivery BEFORE the client gets it."""
         who = _whose(stream.client)
         if who and not self.world.is_calm:
             self.deliveries[who].append(self.world.now_s)
