@@ -7,7 +7,6 @@ from aiohttp import web
 from inplace.common.kube.http.request import Request, Response
 from inplace.simulator.apiserver.reads import StreamingResponse
 from inplace.simulator.apiserver.server import ApiServer
-from inplace.simulator.apiserver.status import StatusError, unauthorized
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
 """Source: k8s.io/apiserver MaxRequestBodyBytes."""
@@ -16,8 +15,9 @@ SHUTDOWN_S = 1.0
 """Open watches are cut after this; to clients it looks like a restarting server."""
 
 ANONYMOUS = "admin"
-"""The user of a request without a token, unless the options require one."""
+"""The user of a request without a token of the form `user:<name>`."""
 
+_HOST = "127.0.0.1"
 _BEARER = "bearer "
 _USER_PREFIX = "user:"
 _AS = "/as/"
@@ -36,8 +36,8 @@ class HttpFront:
         self._server = server
         self._runner: web.AppRunner | None = None
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Listen, and return the URL; port 0 picks a free one."""
+    async def start(self) -> str:
+        """Listen on a free port of loopback, and return the URL."""
         application = web.Application(client_max_size=BODY_BYTES_MAX)
         application.router.add_route("*", "/{path:.*}", self._answer)
         # An idle watch is cancelled when its client goes away, so it frees its watcher BEFORE the next event.
@@ -45,10 +45,8 @@ class HttpFront:
             application, access_log=None, shutdown_timeout=SHUTDOWN_S, handler_cancellation=True
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
-        bound = self._runner.addresses[0]
-        return f"http://{host}:{bound[1]}"
+        await web.TCPSite(self._runner, _HOST, 0).start()
+        return f"http://{_HOST}:{self._runner.addresses[0][1]}"
 
     async def stop(self) -> None:
         """Close the socket and every connection; idempotent."""
@@ -59,30 +57,21 @@ class HttpFront:
     async def _answer(self, incoming: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
         authorization, path = headers.pop("authorization", ""), incoming.raw_path
-        try:
-            if path.startswith(_AS):
-                user, _, path = path.removeprefix(_AS).partition("/")
-                path = f"/{path}"
-            else:
-                user = self._user(authorization)
-        except StatusError as error:
-            return _whole(error.response())
+        if path.startswith(_AS):
+            user, _, path = path.removeprefix(_AS).partition("/")
+            path = f"/{path}"
+        else:
+            user = _user(authorization)
         body = await incoming.read() if incoming.body_exists else b""
         answer = await self._server.handle(Request(incoming.method, path, headers, body), user=user)
         if isinstance(answer, Response):
             return _whole(answer)
         return await _stream(incoming, answer)
 
-    def _user(self, authorization: str) -> str:
-        options = self._server.options
-        token = authorization[len(_BEARER) :].strip() if authorization.lower().startswith(_BEARER) else ""
-        if token in options.tokens:
-            return options.tokens[token]
-        if token.startswith(_USER_PREFIX):
-            return token.removeprefix(_USER_PREFIX)
-        if options.require_token:
-            raise unauthorized()
-        return ANONYMOUS
+
+def _user(authorization: str) -> str:
+    token = authorization[len(_BEARER) :].strip() if authorization.lower().startswith(_BEARER) else ""
+    return token.removeprefix(_USER_PREFIX) if token.startswith(_USER_PREFIX) else ANONYMOUS
 
 
 def _whole(response: Response) -> web.Response:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from inplace.common.kube.http.request import Request, Response
@@ -48,15 +48,8 @@ class ApiServerOptions:
         interceptor: gets each request first and may answer it.
         watch_cache_lag_s: seconds by which the watch cache of a resource (its plural) trails the store; None is 0.
             A lag needs `ApiServer.run()`.
-        history_events_max: events kept per resource; older resourceVersions get 410. The real window is at least
-            75 seconds or 100 events.
-        watch_buffer_max: events a watcher may be behind before it is cut off. The real server cuts it off after
-            some tens of events and 100 ms; its client then sees a clean end.
         bookmark_interval_s: how often a watch that allows bookmarks gets one.
-        watch_timeout_s: the range from which a watch without timeoutSeconds draws its life.
         priority_levels: priority and fairness; none means that nothing is ever rejected.
-        tokens: bearer token -> user name, beside the form `user:<name>`.
-        require_token: answer 401 to a request without a known token (over HTTP).
         log_source: answers `pods/log`.
         gc_delay_s: pause between a cause and the garbage collector's work, at each generation: a JobSet's Pods go
             two pauses after it. The real one deletes 20 objects a second: the last of 5,000 Pods go after minutes.
@@ -64,12 +57,7 @@ class ApiServerOptions:
 
     interceptor: Interceptor | None = None
     watch_cache_lag_s: Callable[[str], float] | None = None
-    history_events_max: int = 20_000
-    watch_buffer_max: int = 1_000
     bookmark_interval_s: float = 60.0
-    watch_timeout_s: tuple[float, float] = (1800.0, 3600.0)
     priority_levels: tuple[PriorityLevel, ...] = ()
-    tokens: Mapping[str, str] = field(default_factory=dict)
-    require_token: bool = False
     log_source: LogSource | None = None
     gc_delay_s: float = 0.0

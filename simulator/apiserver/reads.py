@@ -28,6 +28,10 @@ from inplace.simulator.apiserver.watch_cache import Selection, WatchCache, Watch
 LAST_BOOKMARK_BEFORE_END_S = 2.0
 """How long before a watch's end its last bookmark comes. Source: cache_watcher.go."""
 
+WATCH_BUFFER_MAX = 1_000
+"""Events that a watcher may be behind before it is cut off; the real server does so after some tens and 100 ms."""
+WATCH_TIMEOUT_S = (1800.0, 3600.0)
+"""The range from which a watch without timeoutSeconds draws its life."""
 CHUNK_EVENTS_MAX = 500
 """Events joined into one chunk, so that a long backlog leaves in bounded pieces."""
 
@@ -188,7 +192,7 @@ class Reads:
             keys = [key for key in state if selection.covers(key) and selection.accepts(state[key])]
             backlog = [state[key] for key in sorted(keys, key=_etcd_key)]
         try:
-            watcher = cache.open(selection, after=after, buffer_max=self._options.watch_buffer_max)
+            watcher = cache.open(selection, after=after, buffer_max=WATCH_BUFFER_MAX)
         except status.StatusError as error:
             return _error_stream(error)
         stream = _WatchStream(self, cache, watcher, kind, answer, backlog, reached)
@@ -202,7 +206,7 @@ class Reads:
     def _life_s(self, timeout: str) -> float:
         if timeout.isdigit() and int(timeout) > 0:
             return float(timeout)
-        return self._rng.uniform(*self._options.watch_timeout_s)
+        return self._rng.uniform(*WATCH_TIMEOUT_S)
 
     @property
     def clock(self) -> Clock:

@@ -59,7 +59,7 @@ class ApiServer:
     def __init__(self, *, clock: Clock, rng: Random, options: ApiServerOptions = DEFAULT_OPTIONS) -> None:
         self.options = options
         self.clock = clock
-        self.store = Store(history_events_max=options.history_events_max)
+        self.store = Store()
         self.requests = RequestCounter()
         self._registry = Registry()
         self._writes = Writes(self.store, clock, rng)

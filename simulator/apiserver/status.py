@@ -93,11 +93,6 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def unauthorized() -> StatusError:
-    """401."""
-    return StatusError(401, "Unauthorized", "Unauthorized")
-
-
 def forbidden(message: str, details: dict[str, Any] | None = None) -> StatusError:
     """403."""
     return StatusError(403, "Forbidden", message, details=details)

@@ -20,6 +20,8 @@ ObjectKey = tuple[str, str]
 CollectionKey = tuple[str, str]
 """Group and plural."""
 
+HISTORY_EVENTS_MAX = 20_000
+"""Events kept per resource; older resourceVersions get 410. The real window is at least 75 seconds or 100 events."""
 WARM_EVENTS_MAX = 256
 """Events per resource that keep their encoded forms. A late watcher encodes older events again; this saves memory."""
 
@@ -101,7 +103,7 @@ class Collection:
 class Store:
     """The collections, by group and plural."""
 
-    def __init__(self, *, history_events_max: int) -> None:
+    def __init__(self, *, history_events_max: int = HISTORY_EVENTS_MAX) -> None:
         self.revision = 1
         self._history_events_max = history_events_max
         self._collections: dict[CollectionKey, Collection] = {}
