@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import socket
 import statistics
 import subprocess
@@ -23,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from benchmarks.agent_start import rss_mb
 from images import agent_root
 from inplace.common.protocol.link import Hello, Lifted, line_of
 
@@ -66,13 +66,6 @@ def started(folder: Path, command: list[str]) -> Iterator[tuple[float, int]]:
 def guard_below(pid: int) -> int:
     """Return the process that `unshare` forked."""
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
-
-
-def rss_mb(pid: int) -> float:
-    """Return the resident memory of a process."""
-    found = re.search(r"^VmRSS:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    assert found is not None, f"process {pid} has ended"
-    return int(found[1]) / 1024
 
 
 def run(runs: int, folder: Path) -> dict[str, Any]:

@@ -64,9 +64,13 @@ def _end(world: World, name: str, training: Training | None, code: int) -> None:
 @fault("pod-evicted", NODE, "a Pod is evicted, and its Job creates another")
 async def _evicted(world: World, rng: Random, name: str) -> None:
     if (pod := _one_pod(world, rng)) is not None:
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod["metadata"]["name"]}}
-        path = PODS.path(NAMESPACE, pod["metadata"]["name"], subresource="eviction")
-        await _ask(world, name, pod, world.client("user").raw("POST", path, body=body))
+        await _ask(world, name, pod, evict(world, pod["metadata"]["name"]))
+
+
+async def evict(world: World, pod: str) -> None:
+    """Evict a Pod, as `kubectl drain` does."""
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    await world.client("user").raw("POST", PODS.path(NAMESPACE, pod, subresource="eviction"), body=body)
 
 
 @fault("pod-deleted", NODE, "a user deletes a Pod")

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from inplace.common.kube.resources import JOBSETS, PODS
+from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.requests import RestartRequest
+from inplace.simulator.campaign.faults_nodes import evict
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, epochs_of, until
 from inplace.simulator.campaign.lockstep import Lockstep
@@ -113,10 +114,7 @@ async def _request(world: World, save_s: int) -> None:
 
 
 async def _drain(world: World, rng: Random) -> None:
-    """Evict a Pod or some at once, as `kubectl drain` does."""
+    """Evict a Pod or some at once."""
     for pod in rng.sample(world.pods, rng.randint(1, DRAINED_MAX)):
         world.judge.note_cause()
-        name = pod["metadata"]["name"]
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-        path = PODS.path(NAMESPACE, name, subresource="eviction")
-        await world.client("user").raw("POST", path, body=body)
+        await evict(world, pod["metadata"]["name"])

@@ -311,9 +311,9 @@ class Cluster:
         await self.until(lambda: len(restarts) > number and restarts[number].complete, timeout_s=timeout_s)
         return restarts[number]
 
-    def timeline(self, jobset: str, namespace: str = "default") -> Timeline:
+    def timeline(self, jobset: str) -> Timeline:
         """Begin to record a JobSet's start and restarts; call it BEFORE the JobSet is applied."""
-        return Timeline(self.server, self.observers, clock=self.clock, jobset=jobset, namespace=namespace)
+        return Timeline(self.server, self.observers, clock=self.clock, jobset=jobset)
 
     def kubeconfig(self, user: str = "admin") -> Path:
         """Write a kubeconfig file for the API server's URL and return its path."""

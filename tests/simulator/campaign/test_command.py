@@ -24,9 +24,11 @@ def test_a_seed_prints_its_hash_and_its_faults(capsys: pytest.CaptureFixture[str
 
 
 def test_soak_counts_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
-    """`soak` prints a line for each fault of the catalogue and the sum."""
-    assert main(["soak", "--first", "0", "--seeds", "2", "--processes", "1"]) == 0
+    """`soak` prints its seeds and the command that replays them, a line for each fault of the catalogue and the sum."""
+    assert main(["soak", "--first", "7", "--seeds", "2", "--processes", "1"]) == 0
     printed = capsys.readouterr().out
+    again = r"^seeds 7 to 8; .*python -m simulator.campaign soak --first 7 --seeds 2$"
+    assert re.search(again, printed.splitlines()[0])
     assert all(re.search(rf"^  {name} +\d+  ", printed, re.MULTILINE) for name in CATALOGUE)
     assert "2 seeds" in printed
     assert "0 violations" in printed

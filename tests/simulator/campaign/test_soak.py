@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 import pytest
@@ -61,13 +60,6 @@ def test_fresh_seeds_are_never_those_of_another_minute() -> None:
     assert later - first >= SEEDS_TOGETHER_MAX
     assert first > SEEDS_TOGETHER_MAX
     assert fresh_first(now_s) == first
-
-
-def test_the_soak_says_first_how_to_run_it_again(capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anything runs, its seeds and the command that replays them are printed; --first obeys."""
-    assert main(["soak", "--seeds", "2", "--first", "7", "--processes", "1"]) == 0
-    first_line = capsys.readouterr().out.splitlines()[0]
-    assert re.search(r"^seeds 7 to 8; .*python -m simulator.campaign soak --first 7 --seeds 2$", first_line)
 
 
 def test_more_seeds_than_a_minute_has_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
