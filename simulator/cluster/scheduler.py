@@ -239,15 +239,26 @@ def number_of(quantity: object) -> float:
 
 
 def requests_of(pod: KubeObject) -> dict[str, float]:
-    """Return a Pod's requests: the sum over regular containers and sidecars, and its one Pod slot."""
-    total = {"pods": 1.0}
-    spec = pod["spec"]
-    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
-    for container in (*sidecars, *spec["containers"]):
-        resources = container.get("resources") or {}
-        for name, amount in (resources.get("limits") or {} | (resources.get("requests") or {})).items():
-            total[name] = total.get(name, 0.0) + number_of(amount)
-    return total
+    """Return what a Pod takes of its node: its requests, and its one Pod slot. A limit stands for a missing request.
+
+    Source: k8s.io/component-helpers resource/helpers.go, PodRequests.
+    """
+    running, most = {"pods": 1.0}, dict[str, float]()
+    for container in pod["spec"].get("initContainers") or ():
+        with_it = _with(running, container)
+        if container.get("restartPolicy") == "Always":
+            running = with_it
+        most |= {name: max(most.get(name, 0.0), amount) for name, amount in with_it.items()}
+    for container in pod["spec"]["containers"]:
+        running = _with(running, container)
+    return {name: max(most.get(name, 0.0), running.get(name, 0.0)) for name in most | running}
+
+
+def _with(total: dict[str, float], container: KubeObject) -> dict[str, float]:
+    """Return the sum with a container's requests."""
+    resources = container.get("resources") or {}
+    asked = (resources.get("limits") or {}) | (resources.get("requests") or {})
+    return total | {name: total.get(name, 0.0) + number_of(amount) for name, amount in asked.items()}
 
 
 def _priority(pod: KubeObject) -> int:
