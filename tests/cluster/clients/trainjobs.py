@@ -11,6 +11,7 @@ from tests.cluster.clients.queue import QUEUE_LABEL, Object, Queue, is_true, unt
 from tests.cluster.clients.world import World
 
 API: Final = "trainer.kubeflow.org/v1alpha1"
+UNKNOWN_RUNTIME: Final = "' not found\","  # Trainer's webhook asks its cache, which may not have a new runtime yet
 ONE_CPU: Final = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
 
 
@@ -32,7 +33,7 @@ class TrainJobs:
         metadata = {"name": name, "namespace": self.queue.namespace, "labels": labels}
         body = {"apiVersion": API, "kind": "TrainJob", "metadata": metadata}
         body["spec"] = {"runtimeRef": {"name": runtime, "kind": "ClusterTrainingRuntime"}, **spec}
-        return await self.queue.world.applier.apply_one(body)
+        return await _apply_soon(self.queue.world, body)
 
     async def becomes(self, kind: str, name: str = "train") -> Object:
         """Wait until a condition of a TrainJob is True."""
@@ -53,19 +54,19 @@ async def shipped_runtimes(world: World) -> dict[str, Object]:
     return found
 
 
-async def _apply_soon(world: World, runtime: Object) -> None:
-    """Apply a runtime once Trainer's webhook answers for it."""
+async def _apply_soon(world: World, document: Object) -> Object:
+    """Apply an object, and return what is stored, once Trainer's webhook answers and its cache has the runtime."""
 
-    async def applied() -> bool:
+    async def applied() -> Object:
         try:
-            await world.applier.apply_one(runtime)
+            return await world.applier.apply_one(document)
         except UnexpectedStatus as error:
-            if error.status != 500:
+            if error.status != 500 and UNKNOWN_RUNTIME not in error.body:
                 raise
-            return False
-        return True
+            return {}
 
-    await until(applied, f"runtime {runtime['metadata']['name']} applied")
+    stored: Object = await until(applied, f"{document['kind']} {document['metadata']['name']} applied")
+    return stored
 
 
 def _volume(namespace: str, trainjob: str) -> Object:
