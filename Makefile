@@ -63,7 +63,7 @@ type: $(STAMP)  ## check types
 	$(BIN)/mypy
 
 test: $(STAMP)  ## run the quick tests in two minutes; every run gives the same result
-	$(PYTEST) tests --ignore=tests/cluster --ignore=tests/frameworks -m "$(QUICK)"
+	$(PYTEST) --dist worksteal tests --ignore=tests/cluster --ignore=tests/frameworks -m "$(QUICK)"
 
 test-sim: $(STAMP)  ## run the longer tests without a cluster: seeds of faults, planted bugs, the model, more examples
 	$(PYTEST) $(SIM_TESTS) --ignore=tests/cluster --ignore=tests/frameworks -m "slow or hypothesis" --hypothesis-profile=thorough
