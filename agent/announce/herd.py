@@ -8,7 +8,7 @@ the bound shrinks, because a cluster of more nodes has a larger API server, and 
 for its slot while all others wait for it. Consequence: 1,000 Pods start over 2.8 s (360 per second), 2,000 and more
 over 1.5 s (5,000: 3,300 per second, beside what their kubelets spread them anyway).
 Most servers need no window. So a sidecar asks at once, and goes on at its slot only when the server's first answers
-are late: whoever asks while the server is loaded waits (`agent.start.prelude`).
+are late, because a loaded server lets everybody wait (`agent.start.prelude`).
 On a cluster with deploy/apf the window is worth nothing: the controller's --start-window=0. docs/adr/0010-herd.md says
 why slots, and why these numbers.
 

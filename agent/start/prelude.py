@@ -59,7 +59,7 @@ def head_start(
 
 
 def _is_late(ahead: EarlyConnection, config: AgentConfig, before_s: float) -> bool:
-    """Say whether what was waited for since then puts the start off; nothing does in a group without slots."""
+    """Say whether the answers since `before_s` were late, so that the agent waits for its slot, if it has one."""
     return config.start_slot_s > 0 and is_late(ahead.waited_s - before_s, ahead.round_trip_s)
 
 

@@ -65,7 +65,7 @@ class Network:
 
     Args:
         latency: one way of a request.
-        note_fault: takes the name of a fault each time it acts, and what it does.
+        note_fault: called with a fault's name and what it does, each time it acts.
         on_write: called before and after each write is carried out; crash points hook in here.
         on_delivery: called before each delivery of a watch; missed and stale views hook in here.
         on_send: called with each request when its client sends it.
@@ -122,7 +122,7 @@ class Network:
         requests: Callable[[Request], bool] = lambda _: True,
         **more: Any,
     ) -> None:
-        """Disturb for so many seconds; `more` is of `Disturbance`."""
+        """Disturb requests for so many seconds; `more` has the other fields of `Disturbance`."""
         until_s = self.clock.monotonic_s() + for_s
         self.disturbances.append(Disturbance(fault, effect, until_s, clients, requests, **more))
 

@@ -292,7 +292,7 @@ class World:
         """Pass every write to the judge and the built-in components in the instant in which it is stored."""
         if key[1] in _JUDGED:
             self.judge.observe(key[1], event)
-        # Whoever wrote the object may die the moment after: what kubelet starts now must not die with it.
+        # The program that wrote the object may be killed next. What kubelet starts now must survive that.
         outside().run(self.components.observe, key, event)
 
 

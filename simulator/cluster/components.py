@@ -88,11 +88,11 @@ class Components:
             self._scheduler.observe(plural, event_type, obj)
 
     def deafen(self, node: str) -> None:
-        """Let a kubelet hear of nothing from now on; what it runs, it runs on."""
+        """Cut a kubelet off from all news; its containers go on."""
         self._unheard.setdefault(node, {})
 
     def undeafen(self, node: str) -> None:
-        """Let it hear of everything again, and first of the newest version of each Pod that changed meanwhile."""
+        """End that; first it gets the newest version of each Pod that changed meanwhile."""
         for event_type, pod in self._unheard.pop(node, {}).values():
             self._pod_changed(node, event_type, pod)
 

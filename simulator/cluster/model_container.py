@@ -37,7 +37,7 @@ class WorkerRun(Protocol):
         """Return when nothing that it left runs."""
 
     def kill(self) -> None:
-        """End it and what it left at once, as the kernel does with a container's processes."""
+        """End the worker and its leftovers at once, as the kernel ends a container's processes."""
 
 
 @dataclass(kw_only=True)

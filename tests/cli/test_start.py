@@ -49,7 +49,7 @@ async def test_commands_import_only_what_they_need(tmp_path: Path) -> None:
 
 
 def _imported_by(words: tuple[str, ...], kubeconfig: str) -> tuple[set[str], str]:
-    """Run a command; return what it imported, and what it printed."""
+    """Run a command; return the modules that it imported, and its output."""
     done = subprocess.run(
         command(*words),
         cwd=REPOSITORY,
