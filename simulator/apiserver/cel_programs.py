@@ -58,11 +58,15 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
 def compiled(expression: str) -> cel.Program | None:
     """Return the program of an expression; None, and a warning, when the package cannot parse it."""
     try:
-        # A reserved word is escaped in a schema's property and is an ordinary key to the package.
-        return cel.compile(_ESCAPED.sub(r".\1", _VARIABLE.sub(variable_named(""), expression)))
+        return cel.compile(unescaped(_VARIABLE.sub(variable_named(""), expression)))
     except ValueError as error:
         warn_once(expression, str(error))
         return None
+
+
+def unescaped(expression: str) -> str:
+    """Return an expression as the package reads it: a reserved word is an ordinary key there, and is not escaped."""
+    return _ESCAPED.sub(r".\1", expression)
 
 
 def variable_named(name: str) -> str:

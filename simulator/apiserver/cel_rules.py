@@ -9,12 +9,13 @@ Source: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import cel
 
+from inplace.simulator.apiserver.cel_fields import fields_of, only
 from inplace.simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, CelVariables, compiled, warn_once
 from inplace.simulator.apiserver.schema import Schema
 from inplace.simulator.apiserver.status import StatusCause, show
@@ -30,7 +31,7 @@ def check_rules(value: Any, old: Any, schema: Schema, path: str, causes: list[St
     """
     if not schema.has_rules or (old is not None and old == value):
         return
-    scope_of = _scopes(value, old)
+    scope_of = _scopes(value, old, schema.rules)
     for rule in schema.rules:
         _check(rule, value, old, scope_of, path, causes)
     if isinstance(value, dict):
@@ -54,8 +55,10 @@ def _correlated(item: Any, old: Any, schema: Schema) -> Any:
     return None
 
 
-def _scopes(value: Any, old: Any) -> Callable[[bool], CelVariables]:
+def _scopes(value: Any, old: Any, rules: Sequence[Mapping[str, Any]]) -> Callable[[bool], CelVariables]:
     """Return a function that gives a rule its variables; plain rules share one set, optionalOldSelf rules another."""
+    fields = fields_of(tuple(rule[key] for rule in rules for key in ("rule", "messageExpression") if key in rule))
+    value, old = only(value, fields), only(old, fields)
 
     @cache
     def scope_of(is_optional: bool) -> CelVariables:
