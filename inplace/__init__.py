@@ -21,9 +21,9 @@ else:
 
             globals().update(busy=rank_file.busy, progress=rank_file.progress)
         elif name == "ready":
-            from inplace import standby
+            from inplace import rank_file, standby  # rank_file: a standby loads all that it uses BEFORE it waits
 
-            globals().update(ready=standby.ready)
+            globals().update(busy=rank_file.busy, progress=rank_file.progress, ready=standby.ready)
         elif name == "save_requested":
             from inplace import saving
 

@@ -12,7 +12,10 @@ Python 3.8, as `inplace.rank_file` does.
 
 from __future__ import annotations
 
+import faulthandler
+import fcntl
 import os
+from _signal import SIG_DFL, SIGURG, getsignal  # type: ignore[import-not-found]  # signal would load enum
 
 NAME = "inplace-stacks-"  # and the process's id
 _answers = 0  # the process that has registered; a forked child has not
@@ -25,22 +28,17 @@ def answer_questions() -> None:
     if _answers == os.getpid():
         return
     try:
-        import faulthandler
-        from _signal import SIG_DFL, SIGURG, getsignal  # type: ignore[import-not-found]  # signal would load enum
-
         if not _answers and getsignal(SIGURG) != SIG_DFL:
             return
         fd = os.memfd_create(f"{NAME}{os.getpid()}", os.MFD_CLOEXEC)
         _append(fd)
         file = open(fd, "wb", buffering=0)  # noqa: PTH123, SIM115 - a descriptor, and it stays open
         faulthandler.register(SIGURG, file=file, all_threads=True, chain=False)
-    except (ImportError, AttributeError, OSError, ValueError, RuntimeError):  # another system, or no descriptor left
+    except (AttributeError, OSError, ValueError, RuntimeError):  # another system, or no descriptor left
         return
     _answers, _file = os.getpid(), file
 
 
 def _append(fd: int) -> None:
     """Write at the end always: who asks empties the file first, so that it never grows."""
-    import fcntl
-
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)

@@ -62,12 +62,12 @@ def ready() -> RankStart:
     """
     word, fd = _channel()
     if word == WAIT:
+        from inplace.rank_stacks import answer_questions  # BEFORE it waits, as all that a rank uses
+
         try:
             _wait(fd)
         except BaseException as error:  # noqa: BLE001 - a script that went on behind it would train beside the worker
             _end(NOT_WAITING, f"inplace.ready() was interrupted by {type(error).__name__}")
-        from inplace.rank_stacks import answer_questions
-
         answer_questions()
     elif word == TELL and fd >= 0:
         _say(fd, READY)
