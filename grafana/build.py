@@ -12,14 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from grafana.controller import controller
-from grafana.fleet import fleet
-from grafana.herd import herd
-from grafana.jobset import jobset
+from grafana import controller, fleet, herd, jobset
 from grafana.layout import render
 from grafana.links import DOCS_URL
 from grafana.panels import Board
@@ -27,7 +24,7 @@ from grafana.panels import Board
 FOLDER: Final = Path(__file__).parent
 RULES: Final = FOLDER / "rules" / "inplace.yaml"
 PROMETHEUS_RULE: Final = FOLDER.parent / "deploy" / "overlays" / "prometheusrule" / "prometheusrule.yaml"
-BOARDS: Final[tuple[Callable[[], Board], ...]] = (fleet, jobset, herd, controller)
+BOARDS: Final = (fleet.BOARD, jobset.BOARD, herd.BOARD, controller.BOARD)
 _HEADER: Final = """\
 # Made from grafana/rules/inplace.yaml by `python -m grafana.build`.
 apiVersion: monitoring.coreos.com/v1
@@ -48,8 +45,7 @@ def path_of(board: Board) -> Path:
 
 def files() -> dict[Path, str]:
     """Return every file that is made, and its text."""
-    boards = [build() for build in BOARDS]
-    made = {path_of(board): json.dumps(render(board), indent=2) + "\n" for board in boards}
+    made = {path_of(board): json.dumps(render(board), indent=2) + "\n" for board in BOARDS}
     return made | {PROMETHEUS_RULE: prometheus_rule(RULES.read_text())}
 
 

@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from grafana import shared
 from grafana.panels import Board, Panel, Query, Row, amount
 from grafana.promql import BY_JOBSET, JOBSET, RANGE, none_if_absent, restarts
-
-
-def fleet() -> Board:
-    """Return the board inplace-fleet."""
-    return Board(
-        "inplace-fleet",
-        "inplace / Fleet",
-        "All JobSets: which of them train, what the others wait for, who failed first, and what it cost.",
-        "6h",  # the window of the alerts on nodes, hangs and rungs: a board opened from one shows all that it counted
-        (*shared.JOBSETS, amount("price", "Price of a Pod-hour", "16.8")),
-        (
-            Row("Is everything training?", _counts(), height=4),
-            Row("Every JobSet; a row leads to its board", (_table(),), height=7),
-            Row("What is waited for", (shared.pods_by_state(), _waits())),
-            Row("Who failed, and why", (shared.first_failures(), _nodes()), height=7),
-            Row(
-                "When restarting in place is not enough",
-                (shared.escalation_steps(), shared.node_verdicts(), shared.budget()),
-            ),
-            Row(
-                "How often, and how long",
-                (shared.restarts_by_trigger(), shared.duration_quantiles(), shared.duration_by_phase()),
-            ),
-        ),
-        annotations=(shared.group_restarts(shown=False),),  # a fleet has too many
-    )
 
 
 def _standing(state: str) -> str:
@@ -39,92 +15,108 @@ def _standing(state: str) -> str:
     return f"sum by ({BY_JOBSET}) ({name}{{{only}}})"
 
 
-def _counts() -> tuple[Panel, ...]:
-    running, expected = _standing("running"), _standing("")
-    return (
-        Panel(
-            "stat",
-            "JobSets that train",
-            "All their Pods run at the running epoch.",
-            "short",
-            "InplaceBarrierStuck",
-            (Query(none_if_absent(f"count({running} >= ({expected} > 0))"), "train"),),
-        ),
-        Panel(
-            "stat",
-            "JobSets that do not",
-            "At least one Pod is not running: they start, restart, or wait.",
-            "short",
-            "InplaceBarrierStuck",
-            (Query(none_if_absent(f"count({running} < {expected})"), "do not train"),),
-            limit=1,
-        ),
-        Panel(
-            "stat",
-            "Restarts",
-            "Group restarts in the range of the board, whatever caused them.",
-            "short",
-            "InplaceRestartStorm",
-            (Query(f"sum({restarts(RANGE)})", "restarts"),),
-        ),
-        shared.effective_time(),
-        shared.lost_pod_hours(),
-        shared.money(),
-    )
+def _largest(name: str) -> str:
+    """Return a gauge of each JobSet, of its scope with the most."""
+    return f"max by ({BY_JOBSET}) ({name}{{{JOBSET}}})"
 
 
-def _table() -> Panel:
-    def largest(name: str) -> str:
-        return f"max by ({BY_JOBSET}) ({name}{{{JOBSET}}})"
-
-    never = "not restarted since the controller started"
-    return Panel(
-        "table",
-        "JobSets",
-        "How each JobSet stands: its Pods, how long its barrier has waited, what is left of maxRestarts, and its last "
-        "restart.",
-        "none",
-        "InplaceBarrierStuck",
-        (
-            Query(_standing(""), "Pods"),
-            Query(_standing("running"), "running"),
-            Query(_standing("waiting"), "waiting"),
-            Query(_standing("missing|restarting"), "awaited"),
-            Query(largest("inplace_barrier_wait_seconds"), "barrier waits (s)"),
-            Query(f'max by ({BY_JOBSET}) (inplace_epoch{{{JOBSET},which="synced"}})', "epoch"),
-            Query(f"min by ({BY_JOBSET}) (inplace_restart_budget_remaining{{{JOBSET}}})", "restarts left"),
-            Query(largest("inplace_last_restart_duration_seconds"), "last restart (s)", never),
-            Query(f"time() - {largest('inplace_last_restart_timestamp_seconds')}", "ago (s)", never),
-        ),
-        names_jobsets=True,
-    )
-
-
-def _waits() -> Panel:
-    return Panel(
-        "timeseries",
-        "Longest waits at a barrier",
-        "How long the present barrier of a group has waited; 0 while its workers run.",
-        "s",
-        "InplaceBarrierStuck",
-        (
-            Query(
-                f"topk(10, max by ({BY_JOBSET}, scope) (inplace_barrier_wait_seconds{{{JOBSET}}}))",
-                "{{namespace}}/{{jobset}} {{scope}}",
-            ),
-        ),
-        limit=120,
-        names_jobsets=True,
-    )
-
-
-def _nodes() -> Panel:
-    return Panel(
-        "bargauge",
-        "Nodes that failed first",
-        "How many JobSets' last restart began on a node. One node in several is a reason to cordon it.",
+_RUNNING: Final = _standing("running")
+_EXPECTED: Final = _standing("")
+_COUNTS: Final = (
+    Panel(
+        "stat",
+        "JobSets that train",
+        "All their Pods run at the running epoch.",
         "short",
-        "InplaceNodeFailsFirst",
-        (Query(f'topk(10, count by (node) (inplace_first_failure_info{{{JOBSET},node!=""}}))', "{{node}}"),),
-        empty="no container failed first in any JobSet's last group restart",
-    )
+        "InplaceBarrierStuck",
+        (Query(none_if_absent(f"count({_RUNNING} >= ({_EXPECTED} > 0))"), "train"),),
+    ),
+    Panel(
+        "stat",
+        "JobSets that do not",
+        "At least one Pod is not running: they start, restart, or wait.",
+        "short",
+        "InplaceBarrierStuck",
+        (Query(none_if_absent(f"count({_RUNNING} < {_EXPECTED})"), "do not train"),),
+        limit=1,
+    ),
+    Panel(
+        "stat",
+        "Restarts",
+        "Group restarts in the range of the board, whatever caused them.",
+        "short",
+        "InplaceRestartStorm",
+        (Query(f"sum({restarts(RANGE)})", "restarts"),),
+    ),
+    *shared.COST,
+)
+
+_TABLE: Final = Panel(
+    "table",
+    "JobSets",
+    "How each JobSet stands: its Pods, how long its barrier has waited, what is left of maxRestarts, and its last "
+    "restart.",
+    "none",
+    "InplaceBarrierStuck",
+    (
+        Query(_EXPECTED, "Pods"),
+        Query(_RUNNING, "running"),
+        Query(_standing("waiting"), "waiting"),
+        Query(_standing("missing|restarting"), "awaited"),
+        Query(_largest("inplace_barrier_wait_seconds"), "barrier waits (s)"),
+        Query(f'max by ({BY_JOBSET}) (inplace_epoch{{{JOBSET},which="synced"}})', "epoch"),
+        Query(f"min by ({BY_JOBSET}) (inplace_restart_budget_remaining{{{JOBSET}}})", "restarts left"),
+        Query(_largest("inplace_last_restart_duration_seconds"), "last restart (s)", shared.NOT_RESTARTED),
+        Query(f"time() - {_largest('inplace_last_restart_timestamp_seconds')}", "ago (s)", shared.NOT_RESTARTED),
+    ),
+    names_jobsets=True,
+)
+
+_WAITS: Final = Panel(
+    "timeseries",
+    "Longest waits at a barrier",
+    "How long the present barrier of a group has waited; 0 while its workers run.",
+    "s",
+    "InplaceBarrierStuck",
+    (
+        Query(
+            f"topk(10, max by ({BY_JOBSET}, scope) (inplace_barrier_wait_seconds{{{JOBSET}}}))",
+            "{{namespace}}/{{jobset}} {{scope}}",
+        ),
+    ),
+    limit=120,
+    names_jobsets=True,
+)
+
+_NODES: Final = Panel(
+    "bargauge",
+    "Nodes that failed first",
+    "How many JobSets' last restart began on a node. One node in several is a reason to cordon it.",
+    "short",
+    "InplaceNodeFailsFirst",
+    (Query(f'topk(10, count by (node) (inplace_first_failure_info{{{JOBSET},node!=""}}))', "{{node}}"),),
+    empty="no container failed first in any JobSet's last group restart",
+)
+
+BOARD: Final = Board(
+    "inplace-fleet",
+    "inplace / Fleet",
+    "All JobSets: which of them train, what the others wait for, who failed first, and what it cost.",
+    "6h",  # the window of the alerts on nodes, hangs and rungs: a board opened from one shows all that it counted
+    (*shared.JOBSETS, amount("price", "Price of a Pod-hour", "16.8")),
+    (
+        Row("Is everything training?", _COUNTS, height=4),
+        Row("Every JobSet; a row leads to its board", (_TABLE,), height=7),
+        Row("What is waited for", (shared.PODS_BY_STATE, _WAITS)),
+        Row("Who failed, and why", (shared.FIRST_FAILURES, _NODES), height=7),
+        Row(
+            "When restarting in place is not enough",
+            (shared.ESCALATION_STEPS, shared.NODE_VERDICTS, shared.BUDGET),
+        ),
+        Row(
+            "How often, and how long",
+            (shared.RESTARTS_BY_TRIGGER, shared.DURATION_QUANTILES, shared.DURATION_BY_PHASE),
+        ),
+    ),
+    annotations=(shared.group_restarts(shown=False),),  # a fleet has too many
+)

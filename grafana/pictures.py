@@ -32,7 +32,7 @@ async def _answers(played: Played, board: Board) -> dict[str, list[list[Series]]
 
 async def _draw(path: str, folder: Path, *, with_api_server: bool) -> None:
     async with scene(path, lambda text: print(f"- {text}", file=sys.stderr), with_api_server=with_api_server) as played:
-        for board in (build() for build in BOARDS):
+        for board in BOARDS:
             chosen = replace(played, jobset=_OF_ONE.get(board.uid, played.jobset))
             file = folder / f"{board.uid}.svg"
             marked = [mark.at_s for mark in await marks(chosen, board)] if board.uid in _OF_ONE else []

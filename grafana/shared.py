@@ -27,10 +27,13 @@ _STATES: Final = {
     "expected": "#8e8e9c",
 }
 PROMISE_S: Final = 10.0  # a group restart in place at 5,000 Pods
+_DURATION: Final = "inplace_group_restart_duration_seconds"
 _FAILURE: Final = "pod, node, container, reason, exit_code"
+_ENDED: Final = f"max by ({BY_JOBSET}) (inplace_last_restart_timestamp_seconds{{{JOBSET}}})"
 _FINISHED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="finished"}}'
 _EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}'
 QUIET: Final = "no group restart in this range"
+NOT_RESTARTED: Final = "not restarted since the controller started"
 UNWATCHED: Final = "no restart whose Pods told their steps; that needs a watchdog"
 WITHOUT_ESCALATION: Final = "no rung was used: no JobSet has inplace.dev/escalation, or none failed"
 CLUSTERS: Final = variable("cluster", "Cluster", "label_values(inplace_build_info, cluster)")
@@ -48,10 +51,9 @@ def group_restarts(*, shown: bool) -> Json:
     the label of a counter alone, and would not. Grafana writes a label's name where the label is absent, so the texts
     are joined here, where an absent label is empty.
     """
-    ended = f"max by ({BY_JOBSET}) (inplace_last_restart_timestamp_seconds{{{JOBSET}}})"
     failed = f"max by ({BY_JOBSET}, {_FAILURE}) (topk by ({BY_JOBSET}) (1, inplace_first_failure_info{{{JOBSET}}}))"
-    otherwise = f'label_replace({ended}, "pod", "no failure known", "", "")'
-    moments = f"({failed} * on ({BY_JOBSET}) group_left () {ended}) or on ({BY_JOBSET}) {otherwise}"
+    otherwise = f'label_replace({_ENDED}, "pod", "no failure known", "", "")'
+    moments = f"({failed} * on ({BY_JOBSET}) group_left () {_ENDED}) or on ({BY_JOBSET}) {otherwise}"
     labels = ", ".join(f'"{label}"' for label in _FAILURE.split(", "))
     return mark(
         "Group restarts",
@@ -62,267 +64,215 @@ def group_restarts(*, shown: bool) -> Json:
     )
 
 
-def duration_quantiles() -> Panel:
-    """Return the panel of the durations of restarts, with the promise as limit."""
-    name = "inplace_group_restart_duration_seconds"
-    return Panel(
-        "timeseries",
-        "Restart duration",
-        "From the first sign of a failure to the status that lets the workers start, all JobSets of the controller. "
-        "The line is the promise for restarts in place; a lost Pod has to be scheduled again and may be above it.",
-        "s",
-        "InplaceRestartSlow",
-        (
-            Query(quantile(0.5, name), "p50"),
-            Query(quantile(0.99, name), "p99"),
-            Query(quantile(0.99, name, by="trigger"), "p99 {{trigger}}"),
+DURATION_QUANTILES: Final = Panel(
+    "timeseries",
+    "Restart duration",
+    "From the first sign of a failure to the status that lets the workers start, all JobSets of the controller. "
+    "The line is the promise for restarts in place; a lost Pod has to be scheduled again and may be above it.",
+    "s",
+    "InplaceRestartSlow",
+    (
+        Query(quantile(0.5, _DURATION), "p50"),
+        Query(quantile(0.99, _DURATION), "p99"),
+        Query(quantile(0.99, _DURATION, by="trigger"), "p99 {{trigger}}"),
+    ),
+    empty=QUIET,
+    limit=PROMISE_S,
+)
+
+DURATION_BY_PHASE: Final = Panel(
+    "timeseries",
+    "Where the time goes",
+    "Mean duration of each phase, stacked. detect: from the worker's end to the decision. deprecate: to the "
+    "accepted status. announce: until the last Pod is back. sync: to the accepted status. lift: until Pods saw it.",
+    "s",
+    "InplaceRestartSlow",
+    (Query(mean("inplace_group_restart_phase_duration_seconds", by="phase"), "{{phase}}"),),
+    empty=QUIET,
+    stacked=True,
+)
+
+RESTARTS_BY_TRIGGER: Final = Panel(
+    "timeseries",
+    "Restarts per hour, by trigger",
+    "worker_exit: a worker ended. stalled: a worker hangs. loss_not_finite, slow: a Pod told. completed_early: "
+    "one ended with 0 before the others. pod_lost: a Pod or its node went. job_failed: its Job was recreated. "
+    "manual: somebody asked. resize, resume, join: the group changed. exceeded: maxRestarts was used up.",
+    "short",
+    "InplaceRestartStorm",
+    (
+        Query(
+            f"sum by (trigger) {counted(_FINISHED, '1h')}",
+            "{{trigger}}",
         ),
-        empty=QUIET,
-        limit=PROMISE_S,
-    )
-
-
-def duration_by_phase() -> Panel:
-    """Return the panel of a restart's time by phase."""
-    return Panel(
-        "timeseries",
-        "Where the time goes",
-        "Mean duration of each phase, stacked. detect: from the worker's end to the decision. deprecate: to the "
-        "accepted status. announce: until the last Pod is back. sync: to the accepted status. lift: until Pods saw it.",
-        "s",
-        "InplaceRestartSlow",
-        (Query(mean("inplace_group_restart_phase_duration_seconds", by="phase"), "{{phase}}"),),
-        empty=QUIET,
-        stacked=True,
-    )
-
-
-def restarts_by_trigger() -> Panel:
-    """Return the panel of group restarts by trigger."""
-    return Panel(
-        "timeseries",
-        "Restarts per hour, by trigger",
-        "worker_exit: a worker ended. stalled: a worker hangs. loss_not_finite, slow: a Pod told. completed_early: "
-        "one ended with 0 before the others. pod_lost: a Pod or its node went. job_failed: its Job was recreated. "
-        "manual: somebody asked. resize, resume, join: the group changed. exceeded: maxRestarts was used up.",
-        "short",
-        "InplaceRestartStorm",
-        (
-            Query(
-                f"sum by (trigger) {counted(_FINISHED, '1h')}",
-                "{{trigger}}",
-            ),
-            Query(
-                f"sum {counted(_EXCEEDED, '1h')} > 0",
-                "exceeded",
-                empty="nothing failed for good",
-            ),
+        Query(
+            f"sum {counted(_EXCEEDED, '1h')} > 0",
+            "exceeded",
+            empty="nothing failed for good",
         ),
-        empty="no group restart yet",
-        stacked=True,
-    )
+    ),
+    empty="no group restart yet",
+    stacked=True,
+)
 
+PODS_BY_STATE: Final = Panel(
+    "timeseries",
+    "Pods by state",
+    "running: the worker trains in the running epoch. waiting: at the barrier. restarting: the Pod exists, but has "
+    "not come to the barrier yet (its containers start, or it is Pending). missing: the Pod does not exist.",
+    "short",
+    "InplaceBarrierStuck",
+    (
+        Query(f"sum by (state) (inplace_pods{{{JOBSET}}})", "{{state}}"),
+        Query(f"sum(inplace_pods_expected{{{JOBSET}}})", "expected"),
+    ),
+    colours=_STATES,
+)
 
-def pods_by_state() -> Panel:
-    """Return the panel of Pods by state."""
-    return Panel(
-        "timeseries",
-        "Pods by state",
-        "running: the worker trains in the running epoch. waiting: at the barrier. restarting: the Pod exists, but has "
-        "not come to the barrier yet (its containers start, or it is Pending). missing: the Pod does not exist.",
-        "short",
-        "InplaceBarrierStuck",
-        (
-            Query(f"sum by (state) (inplace_pods{{{JOBSET}}})", "{{state}}"),
-            Query(f"sum(inplace_pods_expected{{{JOBSET}}})", "expected"),
+FIRST_FAILURES: Final = Panel(
+    "table",
+    "Who failed first, and why",
+    "The first failure of each JobSet's last restart, and how long ago that was. `inplace explain JOBSET` adds "
+    "the container's last message.",
+    "s",
+    "InplaceNodeFailsFirst",
+    (
+        Query(
+            f"time() - max by ({BY_JOBSET}, {_FAILURE}) "
+            f"(inplace_first_failure_info{{{JOBSET}}} * on ({BY_JOBSET}) group_left () {_ENDED})",
+            "age",
         ),
-        colours=_STATES,
-    )
+    ),
+    empty="no container failed first in any JobSet's last group restart",
+    names_jobsets=True,
+)
 
+TRAINING_TIME: Final = Panel(
+    "timeseries",
+    "Effective training time",
+    "Share of the time in which steps were made that no restart took back, up to the newest run's first step. The "
+    "rest is work that was done again, and time without a step: silence, restart, loading.",
+    "percentunit",
+    "InplaceRestartStorm",
+    (Query(f"max by ({BY_JOBSET}, scope) (inplace_effective_training_ratio{{{JOBSET}}})", "{{jobset}} {{scope}}"),),
+    empty=UNWATCHED,
+)
 
-def first_failures() -> Panel:
-    """Return the panel of first failures."""
-    by = f"{BY_JOBSET}, {_FAILURE}"
-    return Panel(
-        "table",
-        "Who failed first, and why",
-        "The first failure of each JobSet's last restart, and how long ago that was. `inplace explain JOBSET` adds "
-        "the container's last message.",
-        "s",
-        "InplaceNodeFailsFirst",
-        (
-            Query(
-                f"time() - max by ({by}) (inplace_first_failure_info{{{JOBSET}}} * on ({BY_JOBSET}) group_left () "
-                f"max by ({BY_JOBSET}) (inplace_last_restart_timestamp_seconds{{{JOBSET}}}))",
-                "age",
-            ),
+_LOST: Final = f'inplace_goodput_seconds{{{JOBSET},part=~"lost|restart"}}'
+TRAINING_TIME_LOST: Final = Panel(
+    "timeseries",
+    "Training time lost",
+    "Seconds of all restarts so far. lost: steps that were made again, from the last checkpoint on. restart: no "
+    "step, from a run's last one to the first one of the next.",
+    "s",
+    "InplaceRestartStorm",
+    (Query(f"max by ({BY_JOBSET}, scope, part) ({_LOST})", "{{part}} {{jobset}} {{scope}}"),),
+    empty=UNWATCHED,
+)
+
+FIRST_SILENT: Final = Panel(
+    "table",
+    "Who was silent first",
+    "The Pod whose worker was furthest behind when the last epoch failed, and for how long it had made no step.",
+    "s",
+    "InplaceWorkersHang",
+    (Query(f"max by ({BY_JOBSET}, pod) (inplace_first_silent_seconds{{{JOBSET}}})", "silent"),),
+    empty=UNWATCHED,
+    names_jobsets=True,
+)
+
+BUDGET: Final = Panel(
+    "bargauge",
+    "Restarts left",
+    "The ten JobSets that have the fewest group restarts left of their maxRestarts.",
+    "short",
+    "InplaceBudgetLow",
+    (
+        Query(
+            f"bottomk(10, min by ({BY_JOBSET}) (inplace_restart_budget_remaining{{{JOBSET}}}))",
+            "{{namespace}}/{{jobset}}",
         ),
-        empty="no container failed first in any JobSet's last group restart",
-        names_jobsets=True,
-    )
+    ),
+    names_jobsets=True,
+)
 
+_USES: Final = counted(f"inplace_restart_rungs_total{{{JOBSET}}}", RANGE)
+ESCALATION_STEPS: Final = Panel(
+    "bargauge",
+    "Rungs used",
+    "How often each JobSet used each rung of its escalation in the range of the board. Fail: no rung had room.",
+    "short",
+    "InplaceLastRung",
+    (Query(f"topk(10, sum by ({BY_JOBSET}, rung) ({_USES}) > 0)", "{{namespace}}/{{jobset}} {{rung}}"),),
+    empty=WITHOUT_ESCALATION,
+    names_jobsets=True,
+)
 
-def training_time() -> Panel:
-    """Return the panel of the effective training time ratio."""
-    return Panel(
-        "timeseries",
-        "Effective training time",
-        "Share of the time in which steps were made that no restart took back, up to the newest run's first step. The "
-        "rest is work that was done again, and time without a step: silence, restart, loading.",
-        "percentunit",
-        "InplaceRestartStorm",
-        (Query(f"max by ({BY_JOBSET}, scope) (inplace_effective_training_ratio{{{JOBSET}}})", "{{jobset}} {{scope}}"),),
-        empty=UNWATCHED,
-    )
+_VERDICTS: Final = counted(f"inplace_node_verdicts_total{{{JOBSET}}}", RANGE)
+NODE_VERDICTS: Final = Panel(
+    "bargauge",
+    "Bad nodes",
+    "NodeAvoided: a JobSet found a node bad, in the range of the board. NodeVerdictTakenBack: no other node was "
+    "free, so a Pod returned there. `inplace nodes JOBSET` names them.",
+    "short",
+    "InplaceNodesAvoided",
+    (Query(f"topk(10, sum by ({BY_JOBSET}, verdict) ({_VERDICTS}) > 0)", "{{namespace}}/{{jobset}} {{verdict}}"),),
+    empty="no node was found bad, or no JobSet has inplace.dev/bad-nodes",
+    names_jobsets=True,
+)
 
-
-def training_time_lost() -> Panel:
-    """Return the panel of the training time that restarts took."""
-    parts = f'inplace_goodput_seconds{{{JOBSET},part=~"lost|restart"}}'
-    return Panel(
-        "timeseries",
-        "Training time lost",
-        "Seconds of all restarts so far. lost: steps that were made again, from the last checkpoint on. restart: no "
-        "step, from a run's last one to the first one of the next.",
-        "s",
-        "InplaceRestartStorm",
-        (Query(f"max by ({BY_JOBSET}, scope, part) ({parts})", "{{part}} {{jobset}} {{scope}}"),),
-        empty=UNWATCHED,
-    )
-
-
-def first_silent() -> Panel:
-    """Return the panel of the Pods that were silent first."""
-    return Panel(
-        "table",
-        "Who was silent first",
-        "The Pod whose worker was furthest behind when the last epoch failed, and for how long it had made no step.",
-        "s",
-        "InplaceWorkersHang",
-        (Query(f"max by ({BY_JOBSET}, pod) (inplace_first_silent_seconds{{{JOBSET}}})", "silent"),),
-        empty=UNWATCHED,
-        names_jobsets=True,
-    )
-
-
-def budget() -> Panel:
-    """Return the panel of the remaining restarts."""
-    return Panel(
-        "bargauge",
-        "Restarts left",
-        "The ten JobSets that have the fewest group restarts left of their maxRestarts.",
-        "short",
-        "InplaceBudgetLow",
-        (
-            Query(
-                f"bottomk(10, min by ({BY_JOBSET}) (inplace_restart_budget_remaining{{{JOBSET}}}))",
-                "{{namespace}}/{{jobset}}",
-            ),
-        ),
-        names_jobsets=True,
-    )
-
-
-def escalation_steps() -> Panel:
-    """Return the panel of the steps that were used."""
-    uses = counted(f"inplace_restart_rungs_total{{{JOBSET}}}", RANGE)
-    return Panel(
-        "bargauge",
-        "Rungs used",
-        "How often each JobSet used each rung of its escalation in the range of the board. Fail: no rung had room.",
-        "short",
-        "InplaceLastRung",
-        (Query(f"topk(10, sum by ({BY_JOBSET}, rung) ({uses}) > 0)", "{{namespace}}/{{jobset}} {{rung}}"),),
-        empty=WITHOUT_ESCALATION,
-        names_jobsets=True,
-    )
-
-
-def node_verdicts() -> Panel:
-    """Return the panel of bad nodes."""
-    verdicts = counted(f"inplace_node_verdicts_total{{{JOBSET}}}", RANGE)
-    return Panel(
-        "bargauge",
-        "Bad nodes",
-        "NodeAvoided: a JobSet found a node bad, in the range of the board. NodeVerdictTakenBack: no other node was "
-        "free, so a Pod returned there. `inplace nodes JOBSET` names them.",
-        "short",
-        "InplaceNodesAvoided",
-        (Query(f"topk(10, sum by ({BY_JOBSET}, verdict) ({verdicts}) > 0)", "{{namespace}}/{{jobset}} {{verdict}}"),),
-        empty="no node was found bad, or no JobSet has inplace.dev/bad-nodes",
-        names_jobsets=True,
-    )
-
-
-def effective_time() -> Panel:
-    """Return the panel of the training time beside group restarts."""
-    return Panel(
+COST: Final = (
+    Panel(
         "stat",
         "Effective time",
         "Share of the Pods' time, in the range of the board, that group restarts left to training.",
         "percentunit",
         "InplaceRestartStorm",
         (Query(f"1 - {lost_share()}", "effective"),),
-    )
-
-
-def lost_pod_hours() -> Panel:
-    """Return the panel of the Pod-hours lost to group restarts."""
-    return Panel(
+    ),
+    Panel(
         "stat",
         "Lost Pod-hours",
         "Time in which Pods of a JobSet did not train because its group restarted, added up over its Pods.",
         "h",
         "InplaceRestartStorm",
         (Query(f"{lost_seconds()} / 3600", "lost"),),
-    )
-
-
-def money() -> Panel:
-    """Return the panel of the cost of the lost Pod-hours."""
-    return Panel(
+    ),
+    Panel(
         "stat",
         "What it cost",
         "Lost Pod-hours times the price of a Pod's hour, which the field at the top takes.",
         "currencyUSD",
         "InplaceRestartStorm",
         (Query(f"{lost_seconds()} / 3600 * $price", "cost"),),
-    )
+    ),
+)
 
+_REQUESTS: Final = ours(f"rate(rest_client_requests_total{{{CLUSTER}}}[{RATE}])")
+REQUESTS: Final = Panel(
+    "timeseries",
+    "Controller: requests to the API server",
+    "By method and answer. 409 is a lost race and normal; 429 says that the server throttles us.",
+    "reqps",
+    "InplaceApiThrottled",
+    (Query(f"sum by (method, code) {_REQUESTS}", "{{method}} {{code}}"),),
+)
 
-def requests() -> Panel:
-    """Return the panel of the controller's requests to the API server."""
-    rate = ours(f"rate(rest_client_requests_total{{{CLUSTER}}}[{RATE}])")
-    return Panel(
-        "timeseries",
-        "Controller: requests to the API server",
-        "By method and answer. 409 is a lost race and normal; 429 says that the server throttles us.",
-        "reqps",
-        "InplaceApiThrottled",
-        (Query(f"sum by (method, code) {rate}", "{{method}} {{code}}"),),
-    )
+STALENESS: Final = Panel(
+    "timeseries",
+    "Silence of the watches",
+    "Time since the API server last sent anything on a watch. It sends at least a bookmark, about once a minute.",
+    "s",
+    "InplaceWatchStale",
+    (Query(f"max by (kind) (inplace_watch_staleness_seconds{{{CLUSTER}}})", "{{kind}}"),),
+    limit=90,
+)
 
-
-def staleness() -> Panel:
-    """Return the panel of the age of the controller's view."""
-    return Panel(
-        "timeseries",
-        "Silence of the watches",
-        "Time since the API server last sent anything on a watch. It sends at least a bookmark, about once a minute.",
-        "s",
-        "InplaceWatchStale",
-        (Query(f"max by (kind) (inplace_watch_staleness_seconds{{{CLUSTER}}})", "{{kind}}"),),
-        limit=90,
-    )
-
-
-def leaders() -> Panel:
-    """Return the panel of the leaders."""
-    return Panel(
-        "stat",
-        "Controllers that lead",
-        "Exactly one leads; the other replicas stand by.",
-        "short",
-        "InplaceNoLeader",
-        (Query(f"sum {ours(f'leader_election_master_status{{{CLUSTER}}}')}", "leaders"),),
-    )
+LEADERS: Final = Panel(
+    "stat",
+    "Controllers that lead",
+    "Exactly one leads; the other replicas stand by.",
+    "short",
+    "InplaceNoLeader",
+    (Query(f"sum {ours(f'leader_election_master_status{{{CLUSTER}}}')}", "leaders"),),
+)

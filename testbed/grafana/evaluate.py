@@ -91,7 +91,7 @@ def numbers(series: Any) -> list[float]:
 
 async def panels(played: Played) -> AsyncIterator[Answer]:
     """Evaluate every query of every panel."""
-    for board in (build() for build in BOARDS):
+    for board in BOARDS:
         for panel in board.panels:
             for query in panel.queries:
                 yield await verdict_on(played, f"{board.uid}: {panel.title}", panel, query)

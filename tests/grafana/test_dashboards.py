@@ -27,11 +27,10 @@ from inplace.controller.tracking.counts import GroupCount, JobSetCount
 from tests.promtool import verdict
 
 ROOT = Path(__file__).parents[2]
-ALL_BOARDS = [build() for build in BOARDS]
-PANELS = [pytest.param(panel, id=f"{board.uid}: {panel.title}") for board in ALL_BOARDS for panel in board.panels]
+PANELS = [pytest.param(panel, id=f"{board.uid}: {panel.title}") for board in BOARDS for panel in board.panels]
 _WORDS = re.compile(r"\b(?:inplace|workqueue|rest_client|leader_election|controller_runtime|process|jobset)_[a-z_]+")
 
-boards = pytest.mark.parametrize("board", ALL_BOARDS, ids=lambda board: board.uid)
+boards = pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
 
 
 def controller_metrics() -> Metrics:
@@ -94,7 +93,7 @@ def test_the_files_are_what_the_builder_writes() -> None:
     """`python -m grafana.build` (or `make rewrite`) would change nothing, and no board is left over."""
     made = files()
     assert [path.name for path, text in made.items() if path.read_text() != text] == [], "run: make rewrite"
-    assert set((FOLDER / "dashboards").iterdir()) == {path_of(board) for board in ALL_BOARDS}
+    assert set((FOLDER / "dashboards").iterdir()) == {path_of(board) for board in BOARDS}
 
 
 def test_links_lead_where_the_documentation_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,18 +112,18 @@ def test_links_lead_where_the_documentation_is_published(tmp_path: Path, capsys:
 
 def test_every_metric_in_a_query_exists() -> None:
     """Every metric of a panel or rule is exposed by one of the programs; another test checks the API server's."""
-    asked = [query.expr for board in ALL_BOARDS for panel in board.panels for query in panel.queries]
-    asked += [rule["expr"] for rule in rules()] + [mark["expr"] for board in ALL_BOARDS for mark in board.annotations]
+    asked = [query.expr for board in BOARDS for panel in board.panels for query in panel.queries]
+    asked += [rule["expr"] for rule in rules()] + [mark["expr"] for board in BOARDS for mark in board.annotations]
     recorded = {re.sub(r"^.*?:|:.*$", "", rule["record"]) for rule in rules() if "record" in rule}
     names = {word for expr in asked for word in _WORDS.findall(re.sub(r"[\w]*:[\w:]*", "", expr))}
-    assert len(names) > len(ALL_BOARDS)
+    assert len(names) > len(BOARDS)
     assert names - exposed_names() - recorded == set()
 
 
 def test_prometheus_understands_every_query(tmp_path: Path) -> None:
     """Each expression of each panel and annotation is PromQL; promtool checks it in the form of a rule."""
-    panels = [query.expr for board in ALL_BOARDS for panel in board.panels for query in panel.queries]
-    marks = [mark["expr"] for board in ALL_BOARDS for mark in board.annotations]
+    panels = [query.expr for board in BOARDS for panel in board.panels for query in panel.queries]
+    marks = [mark["expr"] for board in BOARDS for mark in board.annotations]
     checked = [{"record": f"query:{i}", "expr": concrete(expr)} for i, expr in enumerate(panels + marks)]
     path = tmp_path / "rules.yaml"
     path.write_text(json.dumps({"groups": [{"name": "all", "rules": checked}]}))
@@ -185,7 +184,7 @@ def test_boards_lead_to_each_other(board: Board) -> None:
     drawn = json.loads(path_of(board).read_text())
     assert {tag for link in drawn["links"] for tag in link.get("tags", [])} <= set(drawn["tags"])
     named = set(re.findall(r'"/d/([\w-]+)', path_of(board).read_text()))
-    assert named <= {each.uid for each in ALL_BOARDS}
+    assert named <= {each.uid for each in BOARDS}
 
 
 @boards
@@ -203,7 +202,7 @@ def test_a_board_leads_to_the_page_for_the_one_on_call(board: Board) -> None:
 @boards
 def test_what_names_a_jobset_leads_to_its_board(board: Board) -> None:
     """A row or series of a JobSet opens its board, with data source, cluster and range of the board that it is on."""
-    (target,) = (each for each in ALL_BOARDS if each.uid == "inplace-jobset")
+    (target,) = (each for each in BOARDS if each.uid == "inplace-jobset")
     known = {each["name"] for each in target.variables}
     for panel in board.panels:
         legends = " ".join(query.legend for query in panel.queries)

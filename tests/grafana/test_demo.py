@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from grafana.jobset import jobset
+from grafana import jobset
 from testbed.grafana.evaluate import marks, panels, rules
 from testbed.grafana.scene import FAILURES, scene
 from tests.promtool import require
@@ -20,7 +20,7 @@ async def test_no_panel_is_empty_in_a_demo() -> None:
     program = require("prometheus", shutil.which("prometheus"))
     async with scene(program, print, with_api_server=False) as played:
         answers = [answer async for answer in panels(played)] + [answer async for answer in rules(played)]
-        marked = await marks(played, jobset())
+        marked = await marks(played, jobset.BOARD)
     assert [f"{answer.where}, {answer.what}: {answer.fault}" for answer in answers if answer.fault] == []
     assert len(marked) == len(FAILURES), marked
     assert sum(mark.text.startswith("no failure known") for mark in marked) == 1, marked  # somebody asked for it

@@ -49,7 +49,7 @@ async def asked(folder: Path, *, quiet: bool, holds: frozenset[str]) -> list[str
             await until_scraped(running)
             played = Played(running, start_s, time.time(), holds)
             answers = [answer async for answer in panels(played)] + [answer async for answer in rules(played)]
-            for board in (build() for build in BOARDS):
+            for board in BOARDS:
                 await marks(played, board)  # raises if it is refused
     assert len(answers) > len(jobs)
     return [f"{answer.where}, {answer.what}: {answer.fault}" for answer in answers if answer.fault]
@@ -64,6 +64,6 @@ async def test_every_query_is_answered_while_the_leader_changes(tmp_path: Path) 
 @pytest.mark.slow
 async def test_where_nothing_restarted_an_empty_panel_says_so(tmp_path: Path) -> None:
     """A panel that is empty because nothing restarted has words for it, and does not blame Prometheus."""
-    texts = {panel.empty for build in BOARDS for panel in build().panels if panel.empty}
+    texts = {panel.empty for board in BOARDS for panel in board.panels if panel.empty}
     wrong = await asked(tmp_path, quiet=True, holds=frozenset(texts))
     assert [each for each in wrong if not each.startswith("rule: ")] == []  # recordings are of restarts

@@ -74,7 +74,7 @@ def test_an_alert_says_what_to_do(name: str) -> None:
     assert said["runbook_url"] == runbook_url(name)
     board = re.match(r"/d/([\w-]+)", said["dashboard_url"])
     assert board is not None
-    assert board[1] in {build().uid for build in BOARDS}
+    assert board[1] in {each.uid for each in BOARDS}
 
 
 @alerts
