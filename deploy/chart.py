@@ -18,6 +18,7 @@ DEPLOY: Final = Path(__file__).parent
 CHART: Final = DEPLOY / "helm" / "inplace"
 TEMPLATES: Final = CHART / "templates"
 DASHBOARDS: Final = CHART / "dashboards"  # copies: Helm reads no file outside of the chart
+_INSTALLED_IN: Final = "{{ .Release.Namespace }}"
 _HEADER: Final = "{{- /* Made from deploy/%s by `python -m deploy.chart`. */ -}}\n"
 
 
@@ -29,7 +30,8 @@ class Template:
         source: under deploy/.
         condition: a value that leaves the whole file out when it is false; "" never does.
         values: the manifest's texts (each occurs once), by their replacement in the template.
-        namespaces: how often the installation's namespace is named.
+        each: a list of namespaces; each gets a copy of the objects, below one copy of the comment above them.
+        namespaces: how often the installation's namespace is named, or one of `each`.
         check: what stands in front of it, to refuse values that do not fit the cluster.
         has_braces: it holds another program's templates, which Helm leaves as they are.
     """
@@ -37,6 +39,7 @@ class Template:
     source: str
     condition: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
+    each: str = ""
     namespaces: int = 0
     check: str = ""
     has_braces: bool = False
@@ -58,9 +61,13 @@ class Template:
         for old, new in self.values.items():
             assert text.count(old) == 1, f"{self.source}: expected {old!r} once, saw it {text.count(old)} times"
             text = text.replace(old, new)
-        seen = text.count("inplace-system")
+        old, new = ("namespace: default", "namespace: {{ . }}") if self.each else ("inplace-system", _INSTALLED_IN)
+        seen = text.count(old)
         assert seen == self.namespaces, f"{self.source}: expected {self.namespaces} times the namespace, saw {seen}"
-        text = text.replace("inplace-system", "{{ .Release.Namespace }}")
+        text = text.replace(old, new)
+        if self.each:
+            comment, start, objects = text.partition("apiVersion:")
+            text = f"{comment}{{{{- range .Values.{self.each} }}}}\n---\n{start}{objects}{{{{- end }}}}\n"
         if self.condition:
             text = f"{{{{- if .Values.{self.condition} }}}}\n{self.check}{text}{{{{- end }}}}\n"
         return _HEADER % self.source + text
@@ -182,14 +189,6 @@ _EGRESS: Final = """\
         - protocol: TCP
           port: 8443
 """
-_AGENT: Final = """\
-apiVersion: v1
-kind: ServiceAccount
-"""
-_WORKERS: Final = """\
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-"""
 
 TABLE: Final = (
     Template(
@@ -238,6 +237,8 @@ TABLE: Final = (
         },
         namespaces=2,
     ),
+    Template("agent/agent.yaml", each="agentNamespaces", namespaces=4),
+    Template("workers/network.yaml", each="workerNamespaces", namespaces=1),
     Template("overlays/taints/taints.yaml", condition="taintBadNodes", namespaces=2),
     Template("overlays/podmonitor/podmonitor.yaml", condition="podMonitor", namespaces=1),
     Template("overlays/servicemonitor/servicemonitor.yaml", condition="serviceMonitor", namespaces=1),
@@ -245,31 +246,9 @@ TABLE: Final = (
 )
 
 
-def per_namespace(source: str, first_kind: str, value: str, *, namespaces: int) -> str:
-    """Return the template of a manifest for namespaces of users: one copy for each that a value names.
-
-    Args:
-        source: under deploy/.
-        first_kind: of its first object; what stands above is its comment.
-        value: a list of namespaces.
-        namespaces: how often the manifest names one.
-    """
-    text = (DEPLOY / source).read_text()
-    comment, start, objects = text.partition(first_kind)
-    seen = objects.count("namespace: default")
-    assert start, f"{source}: expected it to begin with {first_kind!r}"
-    assert seen == namespaces, f"{source}: expected {namespaces} times the namespace, saw {seen}"
-    objects = (start + objects).replace("namespace: default", "namespace: {{ . }}")
-    return _HEADER % source + f"{comment}{{{{- range .Values.{value} }}}}\n---\n{objects}{{{{- end }}}}\n"
-
-
 def templates() -> dict[str, str]:
     """Return the text of each template by its file name."""
-    return {each.name: each.render() for each in TABLE} | {
-        "agent-agent.yaml": per_namespace("agent/agent.yaml", _AGENT, "agentNamespaces", namespaces=4),
-        "dashboards.yaml": _DASHBOARDS,
-        "workers-network.yaml": per_namespace("workers/network.yaml", _WORKERS, "workerNamespaces", namespaces=1),
-    }
+    return {each.name: each.render() for each in TABLE} | {"dashboards.yaml": _DASHBOARDS}
 
 
 def dashboards() -> dict[str, str]:

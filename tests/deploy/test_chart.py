@@ -48,7 +48,7 @@ def test_the_policy_is_in_step_with_its_generator() -> None:
 
 
 def test_every_manifest_of_the_install_is_in_the_chart() -> None:
-    """The chart's table has every file that a kustomization of the base names."""
+    """The chart's table has every file that a kustomization of these folders names."""
     deploy = Path(__file__).parents[2] / "deploy"
     listed = {
         f"{folder}/{path.name}"
@@ -57,8 +57,10 @@ def test_every_manifest_of_the_install_is_in_the_chart() -> None:
             "rbac",
             "admission",
             "apf",
+            "agent",
             "controller",
             "spares",
+            "workers",
             "overlays/taints",
             "overlays/podmonitor",
             "overlays/servicemonitor",
