@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,6 +24,7 @@ from prometheus_client import (
     disable_created_metrics,
 )
 from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
 from inplace.common.wire.notice import KINDS
@@ -51,6 +52,7 @@ NAMES: Final = ("namespace", "jobset")
 FINISHED: Final = "finished"
 EXCEEDED: Final = "exceeded"
 OUTCOMES: Final = (FINISHED, EXCEEDED)
+M = TypeVar("M", bound=MetricWrapperBase)
 SCOPED: Final = (*NAMES, "scope")  # "" where the whole JobSet restarts together, which to Prometheus is no label
 
 
@@ -211,41 +213,20 @@ class Metrics:
 
 
 class QueueMetrics:
-    """client-go's workqueue metrics of one queue."""
+    """client-go's workqueue metrics of one queue; each attribute notes a value in one of them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def histogram(name: str, text: str) -> Histogram:
-            found = Histogram(f"workqueue_{name}", text, ("name",), buckets=QUEUE_BUCKETS, registry=registry)
-            return found.labels(CONTROLLER)
+        def metric(kind: type[M], name: str, text: str, **more: Any) -> M:
+            return kind(f"workqueue_{name}", text, ("name",), registry=registry, **more).labels(CONTROLLER)
 
-        def counter(name: str, text: str) -> Counter:
-            return Counter(f"workqueue_{name}", text, ("name",), registry=registry).labels(CONTROLLER)
-
-        self._depth = Gauge("workqueue_depth", "Keys that wait.", ("name",), registry=registry).labels(CONTROLLER)
-        self._adds = counter("adds", "Keys that entered the queue.")
-        self._retries = counter("retries", "Keys that came back by backoff.")
-        self._wait = histogram("queue_duration_seconds", "How long keys wait.")
-        self._work = histogram("work_duration_seconds", "How long keys are processed.")
-
-    def depth(self, keys: int) -> None:
-        """Note how many keys wait."""
-        self._depth.set(keys)
-
-    def adds(self) -> None:
-        """Count a key that entered the queue."""
-        self._adds.inc()
-
-    def queue_duration(self, seconds: float) -> None:
-        """Note how long a key waited."""
-        self._wait.observe(seconds)
-
-    def work_duration(self, seconds: float) -> None:
-        """Note how long a key was processed."""
-        self._work.observe(seconds)
-
-    def retries(self) -> None:
-        """Count a key that came back by backoff."""
-        self._retries.inc()
+        seconds = {"buckets": QUEUE_BUCKETS}
+        self.depth = metric(Gauge, "depth", "Keys that wait.").set
+        self.adds = metric(Counter, "adds", "Keys that entered the queue.").inc
+        self.retries = metric(Counter, "retries", "Keys that came back by backoff.").inc
+        self.queue_duration = metric(Histogram, "queue_duration_seconds", "How long keys wait.", **seconds).observe
+        self.work_duration = metric(
+            Histogram, "work_duration_seconds", "How long keys are processed.", **seconds
+        ).observe
 
 
 LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (

@@ -26,7 +26,7 @@ from inplace.controller.api.metered import MeteredTransport
 from inplace.controller.api.pace import PacedTransport
 from inplace.controller.health import probes
 from inplace.controller.metrics import Metrics
-from inplace.controller.pauses import PauseMeter
+from inplace.controller.pauses import measure_pauses
 from inplace.controller.preflight import Preflight
 from inplace.controller.serving.pages import Page, PageServer
 from inplace.controller.serving.scrapes import Scrapes
@@ -116,7 +116,6 @@ class Controller:
             watches_namespaces=watches_namespaces(self.config.job_settings, self.config.namespace),
             taints_nodes=self.config.taint_limits is not None,
         )
-        self.pauses = PauseMeter(self._clock, self.metrics.loop_pause_seconds.observe)
         self.scrapes = Scrapes(self.metrics.pieces, self._clock)
         self.probe_port = self._serve(self.config.probe_address, probes(self._why_not_ready))
         self.metrics_port = self._serve(self.config.metrics_address, self.scrapes.pages())
@@ -146,7 +145,7 @@ class Controller:
             if self.config.looks_first:
                 beside.start_soon(self._preflight.run, name="preflight")
             if self.config.measures_pauses:
-                beside.start_soon(self.pauses.run, name="pauses")
+                beside.start_soon(measure_pauses, self._clock, self.metrics.loop_pause_seconds.observe, name="pauses")
             while not self._stop.is_set():
                 await self._run_term()
                 _heed_cancellation()

@@ -27,6 +27,7 @@ from inplace import examples
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.pauses import measure_pauses
 from inplace.controller.serving.pages import PageServer
 from inplace.simulator.cluster.cluster import Cluster
 from testbed.grafana.api_server import herd
@@ -107,8 +108,9 @@ async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
     (port,) = free_ports(1)
     scrapes = controller.scrapes
     server = PageServer(LOOPBACK, port, scrapes.pages(), cluster.clock)
-    for work in (server, scrapes, controller.pauses):
-        stack.callback(asyncio.create_task(work.run()).cancel)
+    pauses = measure_pauses(cluster.clock, controller.metrics.loop_pause_seconds.observe)
+    for work in (server.run(), scrapes.run(), pauses):
+        stack.callback(asyncio.create_task(work).cancel)
     return f"{LOOPBACK}:{port}"
 
 

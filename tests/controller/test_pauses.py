@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from inplace.common.kube.clock import LoopClock
-from inplace.controller.pauses import INTERVAL_S, PauseMeter
+from inplace.controller.pauses import INTERVAL_S, measure_pauses
 from inplace.controller.runtime import Controller, ControllerConfig
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster import virtual_time
@@ -30,7 +30,7 @@ class _LateClock(LoopClock):
 async def test_a_late_wake_up_is_a_pause() -> None:
     """Each wake-up is one observation of its delay."""
     seen: list[float] = []
-    async with background(PauseMeter(_LateClock([0.0, 0.3, 0.1]), seen.append).run()):
+    async with background(measure_pauses(_LateClock([0.0, 0.3, 0.1]), seen.append)):
         await asyncio.sleep(10 * INTERVAL_S + 0.4)
     assert seen == pytest.approx([0.0, 0.3, 0.1])
 
@@ -39,7 +39,7 @@ async def test_a_late_wake_up_is_a_pause() -> None:
 async def test_a_loop_that_is_held_up_is_seen() -> None:
     """On a real loop a call that computes for 0.33 s is measured as a pause, at most one interval shorter."""
     seen: list[float] = []
-    async with background(PauseMeter(LoopClock(), seen.append).run()):
+    async with background(measure_pauses(LoopClock(), seen.append)):
         await LoopClock().sleep(3 * INTERVAL_S)
         until_s = time.monotonic() + 0.3
         while time.monotonic() < until_s:
