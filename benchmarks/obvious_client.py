@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
+from inplace.common.bare.typed import Protocol
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, error_from_response
 from inplace.common.kube.http.request import Request, Transport, TransportError
@@ -23,8 +24,15 @@ POD_RESTART_S = 1.0  # RestartAllContainers brings an agent that exited back aft
 _PLAIN = {"accept": "application/json", "user-agent": "OpenAPI-Generator/python"}
 
 
+class ClosableTransport(Transport, Protocol):
+    """A process's own transport, which ends with it."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+
+
 async def follow_for_ever(
-    connect: Callable[[], Transport], clock: Clock, namespace: str, jobset: str, pod: str
+    connect: Callable[[], ClosableTransport], clock: Clock, namespace: str, jobset: str, pod: str
 ) -> None:
     """Start again after every failure, until cancelled; `connect` makes each process's transport."""
     while True:

@@ -20,7 +20,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
 from inplace.common.kube.http.credentials import IN_CLUSTER_VARIABLE, account_namespace, in_cluster
 from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.kube.http.request import CredentialsError, GarbledError, Transport, TransportError
+from inplace.common.kube.http.request import CredentialsError, GarbledError, TransportError
 from inplace.common.kube.kubeconfig import Kubeconfig, is_there
 from inplace.controller.api.credentials import load_credentials
 
@@ -153,7 +153,7 @@ def _kubeconfig(target: Target) -> Kubeconfig:
     return kubeconfig
 
 
-async def _transport(target: Target, kubeconfig: Kubeconfig | None) -> Transport:
+async def _transport(target: Target, kubeconfig: Kubeconfig | None) -> Http1Transport:
     """Return a transport to the cluster.
 
     Args:

@@ -283,7 +283,3 @@ class LeaderOnlyTransport:
     def stream(self, request: Request, *, timeout_s: float) -> AbstractAsyncContextManager[Stream]:
         """Open a stream; reading is always allowed."""
         return self._inner.stream(request, timeout_s=timeout_s)
-
-    async def close(self) -> None:
-        """Close the transport beneath."""
-        await self._inner.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from inplace.common.kube.http.request import Request, Response, Stream, Transport, TransportError
 from inplace.controller.metrics import Metrics
@@ -29,16 +29,9 @@ class MeteredTransport:
         self._count(str(response.status), request)
         return response
 
-    def stream(self, request: Request, *, timeout_s: float) -> AbstractAsyncContextManager[Stream]:
-        """Open a stream and count its answer."""
-        return self._stream(request, timeout_s)
-
-    async def close(self) -> None:
-        """Close the transport beneath."""
-        await self._inner.close()
-
     @asynccontextmanager
-    async def _stream(self, request: Request, timeout_s: float) -> AsyncIterator[Stream]:
+    async def stream(self, request: Request, *, timeout_s: float) -> AsyncIterator[Stream]:
+        """Open a stream and count its answer."""
         opened = False
         try:
             async with self._inner.stream(request, timeout_s=timeout_s) as stream:

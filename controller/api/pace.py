@@ -62,10 +62,6 @@ class PacedTransport:
         """Open a stream at once."""
         return self._inner.stream(request, timeout_s=timeout_s)
 
-    async def close(self) -> None:
-        """Close the transport beneath."""
-        await self._inner.close()
-
     @property
     def window(self) -> int:
         """Return how many writes may be in flight."""

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from inplace.common.kube.http.request import Request, Response, Stream, TransportError, TransportTimeoutError
+from inplace.common.kube.http.request import Request, Response, Stream, TransportTimeoutError
 from inplace.simulator.apiserver.reads import StreamingResponse
 from inplace.simulator.apiserver.server import ApiServer
 
@@ -37,7 +37,6 @@ class InMemoryTransport:
         self._user = user
         self._user_agent = user_agent
         self._latency_s = latency_s
-        self._closed = False
 
     async def request(self, request: Request, *, timeout_s: float) -> Response:
         """Send a request and return its whole answer."""
@@ -67,13 +66,7 @@ class InMemoryTransport:
         finally:
             answer.close()
 
-    async def close(self) -> None:
-        """Refuse further requests."""
-        self._closed = True
-
     async def _send(self, request: Request) -> Response | StreamingResponse:
-        if self._closed:
-            raise TransportError("the transport is closed", sent=False)
         if "user-agent" not in request.headers:
             headers = {**request.headers, "user-agent": self._user_agent}
             request = Request(request.method, request.path, headers, request.body)

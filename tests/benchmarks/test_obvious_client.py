@@ -10,7 +10,6 @@ from benchmarks.obvious_client import follow, follow_for_ever
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.kube.http.request import Transport
 from tests.agent.rig import ImpatientClock
 from tests.agent.scripted_server import Exchange, Received, ScriptedServer, ends, line, plain, refuses, sends
 
@@ -56,7 +55,7 @@ async def test_a_refusal_ends_the_process_and_kubelet_starts_it_again() -> None:
     clock = ImpatientClock()
     async with ScriptedServer(watches=[[refuses(429)]], answer=answer) as server:
 
-        def connect() -> Transport:
+        def connect() -> Http1Transport:
             return Http1Transport(Credentials("127.0.0.1", server.port, tls=False))
 
         running = asyncio.create_task(follow_for_ever(connect, clock, "ns", "train", "pod-0"))

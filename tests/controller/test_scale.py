@@ -145,9 +145,6 @@ class Listed:
         raise AssertionError("unreachable")
         yield
 
-    async def close(self) -> None:
-        """Do nothing."""
-
 
 def pod(index: int) -> KubeObject:
     """Return a Pod of some 8 kB."""

@@ -64,7 +64,7 @@ class Stream(Protocol):
 
 
 class Transport(Protocol):
-    """Carries requests to one API server, with its credentials."""
+    """Carries requests to one API server, with its credentials; whoever made it closes it."""
 
     async def request(self, request: Request, *, timeout_s: float) -> Response:
         """Send a request and return its whole answer, whatever its status.
@@ -79,9 +79,6 @@ class Transport(Protocol):
         Raises:
             TransportError: no answer within the bound.
         """
-
-    async def close(self) -> None:
-        """Close every connection; idempotent."""
 
 
 class TransportError(Exception):

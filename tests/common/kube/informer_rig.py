@@ -128,9 +128,6 @@ class BreakingTransport:
         async with self.inner.stream(request, timeout_s=timeout_s) as stream:
             yield _BreakingStream(stream, self)
 
-    async def close(self) -> None:
-        """Do nothing."""
-
 
 class _BreakingStream:
     def __init__(self, inner: Stream, transport: BreakingTransport) -> None:

@@ -64,9 +64,6 @@ class Canned:
         """Refuse: a watch is a stream."""
         raise NotImplementedError
 
-    async def close(self) -> None:
-        """Close nothing."""
-
     @asynccontextmanager
     async def stream(self, request: Request, *, timeout_s: float) -> AsyncIterator[Stream]:
         """Open the canned answer."""

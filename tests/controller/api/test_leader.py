@@ -54,9 +54,6 @@ class FaultyTransport:
         """Open a stream."""
         return self._inner.stream(request, timeout_s=timeout_s)
 
-    async def close(self) -> None:
-        """Do nothing."""
-
 
 class JumpingClock(LoopClock):
     """A clock whose monotonic time jumps forward, as after the machine slept, and whose wall time jumps anywhere."""

@@ -47,9 +47,6 @@ class Server:
         """Refuse: no test streams."""
         raise NotImplementedError
 
-    async def close(self) -> None:
-        """Do nothing."""
-
 
 def paced(server: Server) -> PacedTransport:
     """Return a transport to `server`."""
