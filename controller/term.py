@@ -43,11 +43,10 @@ from inplace.controller.act.node_tainting import NodeTainting
 from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.act.refusals import Refusals, least_wait_s
 from inplace.controller.act.refused_pods import RefusedPods
+from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.node_marks import NodeMarksReader
 from inplace.controller.api.node_taints import NodeTaints
-from inplace.controller.api.nodes import Nodes
-from inplace.controller.api.selectors import Selectors
 from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
 from inplace.controller.spec.claim import CLAIM_CODEC, PersistentVolumeClaim
 from inplace.controller.spec.kinds import JOB_CODEC, NAMESPACE_CODEC, POD_CODEC, Job, Namespace, Pod
@@ -139,12 +138,11 @@ class Term:
             services=self.services,
             claims=self.claims,
             pods=self.pods,
-            nodes=Nodes(client),
+            domains=Domains(client),
             questions=NodeQuestions(
                 self._marks_reader, membership, self.pods, self.recorder, clock, taints_nodes=taint_limits is not None
             ),
             tainting=NodeTainting(self._taints, self.recorder, clock),
-            selectors=Selectors(client),
             executor=Executor(
                 client,
                 self.jobs,

@@ -25,9 +25,8 @@ from inplace.controller.act.node_questions import NodeQuestions
 from inplace.controller.act.node_tainting import NodeTainting
 from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.act.status_patch import status_patch
+from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
-from inplace.controller.api.nodes import Nodes
-from inplace.controller.api.selectors import Selectors
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.actions import AvoidNodes, Plan
 from inplace.controller.plan.avoided_domains import domains_to_read
@@ -65,10 +64,9 @@ class Reconciler:
     services: Informer[Service]
     claims: Informer[PersistentVolumeClaim]
     pods: Informer[Pod]
-    nodes: Nodes
+    domains: Domains
     questions: NodeQuestions
     tainting: NodeTainting
-    selectors: Selectors
     executor: Executor
     recorder: EventRecorder
     metrics: Metrics
@@ -156,13 +154,13 @@ class Reconciler:
             if key is None:
                 continue
             for node in leaders_to_follow(some):
-                if (domain := await self.nodes.label(node, key)) is not None:
+                if (domain := await self.domains.of_node(node, key)) is not None:
                     domains[node, key] = domain
             if (follower := follower_to_read(some)) is not None:
-                asked_domains[follower.metadata.uid] = await self.selectors.value(follower, key)
+                asked_domains[follower.metadata.uid] = await self.domains.asked_by(follower, key)
         node_signs = self._node_signs(group)
         for node, key in domains_to_read(jobset, group.nodes.gated, node_signs.in_use, time_text(self.clock)):
-            if (domain := await self.nodes.label(node, key)) is not None:
+            if (domain := await self.domains.of_node(node, key)) is not None:
                 domains[node, key] = domain
         now_s = self.clock.monotonic_s()
         barriers = find_missing_slots(self.membership, group, now_s)

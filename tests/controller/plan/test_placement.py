@@ -7,7 +7,7 @@ import pytest
 
 from inplace.common.kube.resources import NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.api.selectors import Selectors
+from inplace.controller.api.domains import Domains
 from inplace.controller.plan.actions import DeleteJob, LiftGate
 from inplace.controller.plan.placement import LOOK_AGAIN_S, follower_to_read
 from inplace.controller.spec.kinds import POD_CODEC, Pod
@@ -197,15 +197,15 @@ def test_pods_without_a_node_are_looked_at_again() -> None:
 
 async def test_a_selector_is_read_once(rig: Rig) -> None:
     """A Pod's selector is read once, and that of a namesake for itself; a Pod that is gone asks for nothing."""
-    selectors = Selectors(rig.admin)
+    domains = Domains(rig.admin)
     for rack in ("r1", "r2"):
         spec = {"containers": [{"name": "w", "image": "i"}], "nodeSelector": {RACK: rack}}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
         found = POD_CODEC.convert(await rig.admin.create(PODS, "default", body))
-        assert [await selectors.value(found, RACK), await selectors.value(found, "zone")] == [rack, ""]
+        assert [await domains.asked_by(found, RACK), await domains.asked_by(found, "zone")] == [rack, ""]
         await rig.admin.delete(PODS, "default", "p", grace_period_s=0)
-        assert await selectors.value(found, RACK) == rack
-    assert await Selectors(rig.admin).value(found, RACK) == ""
+        assert await domains.asked_by(found, RACK) == rack
+    assert await Domains(rig.admin).asked_by(found, RACK) == ""
 
 
 def test_a_node_without_the_label_is_said() -> None:
