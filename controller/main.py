@@ -22,10 +22,11 @@ from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import open_transport
+from inplace.controller.config import ControllerConfig
 from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.logs import configure_logs
 from inplace.controller.metrics import VERSION
-from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.controller.runtime import Controller
 from inplace.controller.spec.node_taints import TaintLimits, read_limits
 from inplace.controller.spec.settings import START_WINDOW_S_MAX
 
@@ -118,10 +119,7 @@ def _config(options: argparse.Namespace) -> ControllerConfig:
         is_beside=options.beside,
         job_settings=JobSettings(options.start_window, _agent(options), options.agent_opt_in),
         taint_limits=options.taint_bad_nodes,
-        untaints=True,
-        looks_first=True,
-        gathers=True,
-        measures_pauses=True,
+        on_cluster=True,
     )
 
 

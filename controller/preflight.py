@@ -22,6 +22,7 @@ from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.api.access_review import is_allowed
+from inplace.controller.config import ControllerConfig
 from inplace.controller.plan.binding import ROLE
 from inplace.controller.spec.goodput import FIELD as GOODPUT
 from inplace.controller.spec.restart_history import FIELD as RESTART_HISTORY
@@ -131,33 +132,14 @@ class Preflight:
 
     Args:
         client: not fenced by leadership; a question is a POST.
-        namespace: the one namespace that is worked in; None is all.
-        lease_namespace: where the Lease is; None without leader election.
-        adds_agents: the controller gives agents their rights.
-        watches_namespaces: their labels ask for agents.
-        taints_nodes: it may taint bad nodes.
+        config: says what the controller does, and where.
     """
 
-    def __init__(
-        self,
-        client: KubeClient,
-        *,
-        clock: Clock,
-        log: Log,
-        namespace: str | None,
-        lease_namespace: str | None,
-        adds_agents: bool = False,
-        watches_namespaces: bool = False,
-        taints_nodes: bool = False,
-    ) -> None:
+    def __init__(self, client: KubeClient, config: ControllerConfig, *, clock: Clock, log: Log) -> None:
         self._client = client
+        self._config = config
         self._clock = clock
         self._log = log
-        self._namespace = namespace
-        self._lease_namespace = lease_namespace
-        self._adds_agents = adds_agents
-        self._taints_nodes = taints_nodes
-        self._needed = NEEDED | (FOR_OPT_IN if watches_namespaces else {})
         self._problems: tuple[Problem, ...] = ()
 
     @property
@@ -214,12 +196,12 @@ class Preflight:
     async def _look_at_rights(self) -> list[Problem]:
         """Find out what the API server would refuse us."""
         problems = await self._denied(self._attributes(), Problem("", RIGHTS_CURE))
-        if self._adds_agents:
+        if self._config.job_settings.agent is not None:
             problems += await self._denied(self._agents_attributes(), Problem("", AGENTS_CURE, is_fatal=False))
             for what, verbs in FOR_REFUSALS.items():
                 asked = self._attributes_of(what, verbs)
                 problems += await self._denied(asked, Problem("", RIGHTS_CURE, is_fatal=False))
-        if self._taints_nodes:
+        if self._config.taint_limits is not None:
             on_nodes = ({"group": "", "resource": "nodes", "verb": verb} for verb in FOR_TAINTS["/nodes"])
             problems += await self._denied(on_nodes, Problem("", TAINTS_CURE, is_fatal=False))
         return problems
@@ -251,14 +233,14 @@ class Preflight:
 
     def _attributes(self) -> Iterator[dict[str, str]]:
         """Yield what a SelfSubjectAccessReview asks, for each thing we do."""
-        for what, verbs in self._needed.items():
-            if self._namespace and what == "/nodes":
+        for what, verbs in (NEEDED | (FOR_OPT_IN if self._config.watches_namespaces else {})).items():
+            if self._config.namespace and what == "/nodes":
                 continue  # a Role cannot grant it, and only exclusive placement asks for it
             yield from self._attributes_of(what, verbs)
-        if self._lease_namespace is not None:
+        if self._config.leader_elect:
             for verb in LEASE_VERBS:
                 found = {"group": LEASES.group, "resource": LEASES.plural, "verb": verb}
-                found["namespace"] = self._lease_namespace
+                found["namespace"] = self._config.lease_namespace
                 yield found | ({} if verb == "create" else {"name": "inplace-controller"})
 
     def _agents_attributes(self) -> Iterator[dict[str, str]]:
@@ -272,7 +254,7 @@ class Preflight:
         group, resource, *sub = what.split("/")
         for verb in verbs:
             found = {"group": group, "resource": resource, "subresource": "".join(sub), "verb": verb}
-            yield found | ({"namespace": self._namespace} if self._namespace else {})
+            yield found | ({"namespace": self._config.namespace} if self._config.namespace else {})
 
     async def _who(self) -> str:
         """Return our user's name."""

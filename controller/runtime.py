@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from random import Random
 
 import structlog
@@ -20,59 +19,20 @@ from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.informer import Log
 from inplace.common.wire import names as wire
-from inplace.controller.act.job_settings import DEFAULT, JobSettings, watches_namespaces
 from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError, LeaseOptions
 from inplace.controller.api.metered import MeteredTransport
 from inplace.controller.api.pace import PacedTransport
+from inplace.controller.config import ControllerConfig
 from inplace.controller.health import probes
 from inplace.controller.metrics import Metrics
 from inplace.controller.pauses import measure_pauses
 from inplace.controller.preflight import Preflight
 from inplace.controller.serving.pages import Page, PageServer
 from inplace.controller.serving.scrapes import Scrapes
-from inplace.controller.spec.node_taints import TaintLimits
 from inplace.controller.term import Term
 
 USER_AGENT = "inplace-controller/0.1.0"
 DRAIN_S = 8.0  # for what is in work at shutdown; within the lease, and within kubelet's 30 s grace
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerConfig:
-    """Settings of one controller.
-
-    Args:
-        namespace: the one namespace to work in; None is all.
-        leader_elect: take part in leader election; without it, this must be the only controller.
-        identity: unique name of this process; also the reportingInstance of Events.
-        lease_namespace: where the Lease is.
-        workers: JobSets in work at once.
-        probe_address: (host, port) for /healthz and /readyz; None serves none; port 0 picks one.
-        metrics_address: the same for /metrics.
-        is_beside: another JobSet controller runs here; take only what spec.managedBy gives to us by name.
-        job_settings: what is the same in all Jobs that it makes.
-        looks_first: find out what the installation lacks, and say it.
-        gathers: take watch events in together where they come fast; in memory they come without cost.
-        taint_limits: of the nodes that it taints for queues; None taints none.
-        untaints: without limits it removes the taints that it finds; in memory nobody left any.
-        measures_pauses: note how long the event loop stands still; under virtual time it never does.
-    """
-
-    namespace: str | None = None
-    leader_elect: bool = True
-    identity: str = "inplace-controller"
-    lease_namespace: str = "inplace-system"
-    lease_name: str = "inplace-controller"
-    workers: int = 4
-    probe_address: tuple[str, int] | None = None
-    metrics_address: tuple[str, int] | None = None
-    is_beside: bool = False
-    job_settings: JobSettings = DEFAULT
-    looks_first: bool = False
-    gathers: bool = False
-    taint_limits: TaintLimits | None = None
-    untaints: bool = False
-    measures_pauses: bool = False
 
 
 class Controller:
@@ -106,16 +66,7 @@ class Controller:
         lease = LeaseOptions(self.config.identity, self.config.lease_namespace, self.config.lease_name)
         elector = Elector(unfenced, lease, clock=self._clock, rng=self._rng, log=self._log)
         self._elector = elector if self.config.leader_elect else None
-        self._preflight = Preflight(
-            unfenced,
-            clock=self._clock,
-            log=self._log,
-            namespace=self.config.namespace,
-            lease_namespace=self.config.lease_namespace if self.config.leader_elect else None,
-            adds_agents=self.config.job_settings.agent is not None,
-            watches_namespaces=watches_namespaces(self.config.job_settings, self.config.namespace),
-            taints_nodes=self.config.taint_limits is not None,
-        )
+        self._preflight = Preflight(unfenced, self.config, clock=self._clock, log=self._log)
         self.scrapes = Scrapes(self.metrics.pieces, self._clock)
         self.probe_port = self._serve(self.config.probe_address, probes(self._why_not_ready))
         self.metrics_port = self._serve(self.config.metrics_address, self.scrapes.pages())
@@ -142,9 +93,8 @@ class Controller:
                     beside.start_soon(port.run, name="port")
             if self.metrics_port is not None:
                 beside.start_soon(self.scrapes.run, name="scrapes")
-            if self.config.looks_first:
+            if self.config.on_cluster:
                 beside.start_soon(self._preflight.run, name="preflight")
-            if self.config.measures_pauses:
                 beside.start_soon(measure_pauses, self._clock, self.metrics.loop_pause_seconds.observe, name="pauses")
             while not self._stop.is_set():
                 await self._run_term()
@@ -173,21 +123,9 @@ class Controller:
     async def _lead(self, transport: Transport, elector: Elector | None) -> None:
         """Run one term beside the renewal of its Lease."""
         paced = PacedTransport(transport, clock=self._clock, rng=self._rng)
-        term = self._term = Term(
-            self._client(paced),
-            clock=self._clock,
-            rng=self._rng,
-            log=self._log,
-            metrics=self.metrics,
-            namespace=self.config.namespace,
-            identity=self.config.identity,
-            workers=self.config.workers,
-            is_beside=self.config.is_beside,
-            settings=self.config.job_settings,
-            gathers=self.config.gathers,
-            taint_limits=self.config.taint_limits,
-            untaints=self.config.untaints,
-        )
+        client = self._client(paced)
+        term = Term(client, self.config, clock=self._clock, rng=self._rng, log=self._log, metrics=self.metrics)
+        self._term = term
         async with create_task_group() as group:
             if elector is not None:
                 group.start_soon(elector.hold, name="hold lease")

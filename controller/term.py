@@ -37,7 +37,6 @@ from inplace.common.kube.workqueue import WorkQueue
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.wire import names as wire
 from inplace.controller.act.execute import ActionsFailedError, Executor
-from inplace.controller.act.job_settings import DEFAULT, JobSettings, watches_namespaces
 from inplace.controller.act.node_questions import NodeQuestions
 from inplace.controller.act.node_tainting import NodeTainting
 from inplace.controller.act.reconcile import Reconciler
@@ -47,10 +46,11 @@ from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.node_marks import NodeMarksReader
 from inplace.controller.api.node_taints import NodeTaints
+from inplace.controller.config import ControllerConfig
 from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
 from inplace.controller.spec.claim import CLAIM_CODEC, PersistentVolumeClaim
 from inplace.controller.spec.kinds import JOB_CODEC, NAMESPACE_CODEC, POD_CODEC, Job, Namespace, Pod
-from inplace.controller.spec.node_taints import NodeTaint, TaintLimits, is_wanted
+from inplace.controller.spec.node_taints import NodeTaint, is_wanted
 from inplace.controller.spec.service import SERVICE_CODEC, Service
 from inplace.controller.spec.stored import JOBSET_CODEC
 from inplace.controller.tracking.gathering import Gathering
@@ -70,33 +70,24 @@ class Term:
     def __init__(
         self,
         client: KubeClient,
+        config: ControllerConfig,
         *,
         clock: Clock,
         rng: Random,
         log: Log,
         metrics: Metrics,
-        namespace: str | None,
-        identity: str,
-        workers: int,
-        is_beside: bool = False,
-        settings: JobSettings = DEFAULT,
-        gathers: bool = False,
-        taint_limits: TaintLimits | None = None,
-        untaints: bool = False,
     ) -> None:
         self.finished = asyncio.Event()
         self._client = client
+        self._config = config
         self._clock = clock
         self._rng = rng
         self._log = log
         self._metrics = metrics
-        self._namespace = namespace
-        self._workers = workers
-        self._gathers = gathers
         self._active = metrics.active_workers.labels(CONTROLLER)
         self._seconds = metrics.reconcile_seconds.labels(CONTROLLER)
         self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue, is_urgent=self._is_urgent)
-        self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=identity)
+        self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=config.identity)
         self.membership = membership = Membership(self.queue.add_after, self.recorder.emit, clock, log)
         phases = PhaseReader(metrics, membership.home_of)
         self.jobsets: Informer[KubeObject] = self._informer(
@@ -104,7 +95,7 @@ class Term:
             JOBSET_CODEC,
             membership.jobset_changed,
             resync_s=RESYNC_S,
-            keep=given_to_us if is_beside else None,
+            keep=given_to_us if config.is_beside else None,
         )
         self.jobs: Informer[Job] = self._informer(JOBS, JOB_CODEC, membership.job_changed)
         self.services: Informer[Service] = self._informer(SERVICES, SERVICE_CODEC, membership.service_changed)
@@ -122,15 +113,15 @@ class Term:
         # In the order of their first lists: a status is never newer than the Pods by which it is judged, and a Pod
         # finds its Job.
         self._informers: tuple[Informer[Any], ...] = (self.jobsets, self.jobs, self.services, self.claims, self.pods)
-        if watches_namespaces(settings, namespace):
+        settings = config.job_settings
+        if config.watches_namespaces:
             asking: Informer[Namespace] = self._informer(
                 NAMESPACES, NAMESPACE_CODEC, label_selector=f"{wire.AGENT}={wire.AGENT_ON}"
             )
             settings = replace(settings, is_asked_in=lambda name: asking.get("", name) is not None)
             self._informers = (asking, *self._informers)
         self._marks_reader = NodeMarksReader(client, clock=clock, log=log, metrics=metrics)
-        self._untaints = untaints or taint_limits is not None
-        self._taints = NodeTaints(client, taint_limits, namespace=namespace, clock=clock, log=log)
+        self._taints = NodeTaints(client, config.taint_limits, namespace=config.namespace, clock=clock, log=log)
         self._reconciler = Reconciler(
             client=client,
             membership=membership,
@@ -140,7 +131,12 @@ class Term:
             pods=self.pods,
             domains=Domains(client),
             questions=NodeQuestions(
-                self._marks_reader, membership, self.pods, self.recorder, clock, taints_nodes=taint_limits is not None
+                self._marks_reader,
+                membership,
+                self.pods,
+                self.recorder,
+                clock,
+                taints_nodes=config.taint_limits is not None,
             ),
             tainting=NodeTainting(self._taints, self.recorder, clock),
             executor=Executor(
@@ -181,7 +177,7 @@ class Term:
         """Fill the caches, then reconcile until shut down."""
         live = LiveCollector(self.membership.counts, lambda: self.queue.processing().values(), self._silences)
         self._metrics.registry.register(live)
-        self._metrics.workers_max.labels(CONTROLLER).set(self._workers + URGENT_WORKERS)
+        self._metrics.workers_max.labels(CONTROLLER).set(self._config.workers + URGENT_WORKERS)
         try:
             async with create_task_group() as group:
                 group.start_soon(self.recorder.run, name="events")
@@ -189,10 +185,10 @@ class Term:
                 for informer in self._informers:
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()
-                if self._untaints:
+                if self._config.on_cluster or self._config.taint_limits is not None:
                     group.start_soon(partial(self._taints.run, self._is_taint_wanted), name="taints")
                 self._log.info("controller_started", jobsets=len(self.jobsets), pods=len(self.pods))
-                await self.queue.work(self._process, workers=self._workers, reserved=URGENT_WORKERS)
+                await self.queue.work(self._process, workers=self._config.workers, reserved=URGENT_WORKERS)
                 group.cancel_scope.cancel()
         finally:
             self.finished.set()
@@ -268,12 +264,12 @@ class Term:
             clock=self._clock,
             rng=self._rng,
             log=self._log,
-            namespace=self._namespace,
+            namespace=self._config.namespace,
             label_selector=label_selector,
             resync_s=resync_s,
             keep=keep,
             on_ending=count_ending,
-            rest_s=(gathering or Gathering()).rest_s if self._gathers else None,
+            rest_s=(gathering or Gathering()).rest_s if self._config.on_cluster else None,
             handlers=handlers,
         )
 

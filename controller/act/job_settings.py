@@ -81,11 +81,6 @@ class JobSettings:
         return built
 
 
-def watches_namespaces(settings: JobSettings, namespace: str | None) -> bool:
-    """Say whether labels of Namespaces decide; not for a controller of one namespace, which may not watch them."""
-    return settings.agent is not None and settings.opt_in and namespace is None
-
-
 def _added(member: Member, options: InjectOptions) -> list[Finding]:
     """Add the agent where there is none; return what keeps it out."""
     try:

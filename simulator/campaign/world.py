@@ -20,7 +20,8 @@ from typing import Any
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import JOBSETS, KubeObject
-from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.controller.config import ControllerConfig
+from inplace.controller.runtime import Controller
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions
 from inplace.simulator.apiserver.store import CollectionKey, Event
 from inplace.simulator.campaign.containers import QUIET, Machine, agent_client

@@ -29,8 +29,9 @@ from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.http.request import Request, Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.act.job_settings import JobSettings
+from inplace.controller.config import ControllerConfig
 from inplace.controller.injection.pod import InjectOptions
-from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.controller.runtime import Controller
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
 from inplace.simulator.apiserver.store import CollectionKey, Event
 from inplace.simulator.cluster.access import (

@@ -30,7 +30,8 @@ from inplace.common.kube.resources import EVENTS, JOBS, JOBSETS, LEASES, SERVICE
 from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import open_transport
-from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.controller.config import ControllerConfig
+from inplace.controller.runtime import Controller
 from testbed.control_plane import ControlPlane
 from testbed.waiting import eventually
 from tests.cluster.test_crd_real import install

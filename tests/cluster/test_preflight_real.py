@@ -37,7 +37,7 @@ async def readiness(controller: Controller) -> str:
 async def said(plane: ControlPlane, namespace: str, account: str, readyz: str, **more: Any) -> list[Any]:
     """Run the controller as an account until /readyz begins with a text; return the preflight's log lines."""
     kubeconfig = await plane.service_account_kubeconfig(namespace, account)
-    settings = {"leader_elect": True, "lease_namespace": SYSTEM, "looks_first": True} | more
+    settings = {"leader_elect": True, "lease_namespace": SYSTEM, "on_cluster": True} | more
     with capture_logs() as logs:
         async with running(
             plane, None, kubeconfig=kubeconfig, probe_address=("127.0.0.1", 0), **settings

@@ -11,7 +11,8 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import EVENTS, JOBSETS, PODS, KubeObject
-from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.controller.config import ControllerConfig
+from inplace.controller.runtime import Controller
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 from inplace.simulator.cluster.manifests import custom_resource_definitions
 from tests.controller.background import background

@@ -86,8 +86,7 @@ async def test_a_signal_ends_it_while_the_server_is_unreachable(tmp_path: Path) 
 def test_the_program_measures_its_pauses_and_looks_at_its_installation() -> None:
     """Without the one the alert on pauses is silent for ever, without the other nobody is told what is missing."""
     config = _config(_parser().parse_args([]))
-    assert config.measures_pauses
-    assert config.looks_first
+    assert config.on_cluster
 
 
 def test_metrics_of_a_group_count_its_pods() -> None:

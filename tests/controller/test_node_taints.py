@@ -183,7 +183,7 @@ async def test_the_next_leader_knows_all_from_the_node(limits: TaintLimits | Non
             await fail(rig, await started(rig, manifest()))
         await rig.settle(100)
         assert await taints(rig, "n0") == [THEIRS, OURS]
-        async with background(rig.controller(taint_limits=limits, untaints=True, leader_elect=False).run()):
+        async with background(rig.controller(taint_limits=limits, on_cluster=True, leader_elect=False).run()):
             await rig.settle(CHECKED_S)
             assert await is_clean(rig) is not is_kept
             await rig.settle(500)
@@ -205,7 +205,7 @@ async def test_a_jobset_that_went_while_no_controller_ran() -> None:
 
 async def test_by_default_no_node_is_tainted() -> None:
     """The Pod restarts where it is, as before; taints that are left are asked for where there is the right."""
-    async with running_rig(untaints=True) as rig:
+    async with running_rig(on_cluster=True) as rig:
         crew = await started(rig, manifest())
         failed = await fail(rig, crew)
         await rig.run_epoch(crew, 2)
@@ -320,7 +320,7 @@ async def left_behind() -> list[str]:
         async with background(rig.controller(taint_limits=LIMITS, leader_elect=False).run()):
             await rig.settle()
             await fail(rig, await started(rig, manifest()))
-        async with background(rig.controller(untaints=True, leader_elect=False).run()):
+        async with background(rig.controller(on_cluster=True, leader_elect=False).run()):
             await rig.settle(CHECKED_S)
         left += [] if await is_clean(rig) else ["leader"]
     async with running_rig(taint_limits=LIMITS) as rig:

@@ -7,8 +7,9 @@ from random import Random
 import pytest
 
 from inplace.common.kube.clock import LoopClock
+from inplace.controller.config import ControllerConfig
 from inplace.controller.pauses import INTERVAL_S, measure_pauses
-from inplace.controller.runtime import Controller, ControllerConfig
+from inplace.controller.runtime import Controller
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.model_agent import QuietLog
@@ -68,6 +69,6 @@ def test_a_controller_measures_when_told_to_and_not_by_itself() -> None:
         return count
 
     silent = ControllerConfig(leader_elect=False)
-    measuring = ControllerConfig(leader_elect=False, measures_pauses=True)
+    measuring = ControllerConfig(leader_elect=False, on_cluster=True)
     assert virtual_time.run(observations(silent)) == 0
     assert virtual_time.run(observations(measuring)) == pytest.approx(1.0 / INTERVAL_S, abs=2)

@@ -14,6 +14,9 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from inplace.common.wire import names as wire
+from inplace.controller.act.job_settings import JobSettings
+from inplace.controller.config import ControllerConfig
+from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.preflight import (
     AGAIN_S,
     AGENTS_CURE,
@@ -25,6 +28,7 @@ from inplace.controller.preflight import (
     TAINTS_CURE,
     Preflight,
 )
+from inplace.controller.spec.node_taints import TaintLimits
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.common.kube.answers import refusal
 from tests.controller.background import background
@@ -42,7 +46,7 @@ def preflight(rig: Rig, **settings: Any) -> Preflight:
     """Return a preflight as the controller's user."""
     client = KubeClient(InMemoryTransport(rig.server, user=USER), user_agent="c", field_manager="c")
     log = structlog.get_logger("test")
-    return Preflight(client, clock=rig.clock, log=log, **({"namespace": None, "lease_namespace": "s"} | settings))
+    return Preflight(client, ControllerConfig(**({"lease_namespace": "s"} | settings)), clock=rig.clock, log=log)
 
 
 async def install_guards(rig: Rig) -> None:
@@ -57,8 +61,8 @@ async def test_what_an_opt_in_needs_is_looked_for_where_it_is_asked_for(rig: Rig
     """Without the right to watch Namespaces a controller with --agent-opt-in is not ready; others do not ask for it."""
     await install_guards(rig)
     rig.fault = denying(("watch", "namespaces"))
-    for watches, missing in ((True, True), (False, False)):
-        look = preflight(rig, watches_namespaces=watches)
+    for opt_in, missing in ((True, True), (False, False)):
+        look = preflight(rig, job_settings=JobSettings(agent=InjectOptions(), opt_in=opt_in))
         async with background(look.run()):
             await rig.settle()
             assert ("watch namespaces" in (look.why_not_ready or "")) is missing
@@ -176,7 +180,7 @@ async def test_rights_for_agents_are_a_warning(rig: Rig) -> None:
     await install_guards(rig)
     rig.fault = denying(("create", "rolebindings"), ("bind", "clusterroles"))
     assert await look_once(rig) == ([WHOLE], None)
-    (line,), ready = await look_once(rig, adds_agents=True)
+    (line,), ready = await look_once(rig, job_settings=JobSettings(agent=InjectOptions()))
     assert line["message"].startswith(f"expected {USER} to be allowed to create rolebindings, bind clusterroles; ")
     assert (line["log_level"], line["cure"], ready) == ("warning", AGENTS_CURE, None)
 
@@ -186,7 +190,7 @@ async def test_the_right_to_taint_nodes_is_a_warning(rig: Rig) -> None:
     await install_guards(rig)
     rig.fault = denying(("patch", "nodes"))
     assert await look_once(rig) == ([WHOLE], None)
-    (line,), ready = await look_once(rig, namespace="team", taints_nodes=True)
+    (line,), ready = await look_once(rig, namespace="team", taint_limits=TaintLimits(1, 60))
     assert line["message"] == f"expected {USER} to be allowed to patch nodes; the API server says no"
     assert (line["log_level"], line["cure"], ready) == ("warning", TAINTS_CURE, None)
 
