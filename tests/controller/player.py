@@ -43,8 +43,7 @@ class Player:
         await self.rig.settle(0.1)
         before = {"running": (), "deprecated": (first,), "gathering": (first, second, third)}
         for pod in before.get(phase, (first, second, third, last)):
-            await crew.announce(pod, 2)
-            await self.rig.settle(0.1)
+            await self.rig.announce(crew, pod, 2, 0.1)
 
     async def pods(self) -> dict[str, str]:
         """Return every Pod: name by UID."""

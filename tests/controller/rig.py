@@ -90,12 +90,32 @@ class Rig:
         await self.settle()
         return Crew(self.admin, namespace, name)
 
-    async def started(self, manifest: KubeObject) -> Crew:
-        """Create a JobSet and bring it to epoch 1 with running workers."""
+    async def with_pods(self, manifest: KubeObject) -> Crew:
+        """Create a JobSet and make its Pods."""
         crew = await self.submit(manifest)
         await crew.make_pods()
+        return crew
+
+    async def started(self, manifest: KubeObject) -> Crew:
+        """Create a JobSet and bring it to epoch 1 with running workers."""
+        crew = await self.with_pods(manifest)
         await self.run_epoch(crew, 1)
         return crew
+
+    async def announce(self, crew: Crew, pod: str, epoch: int, seconds: float = 1.0) -> None:
+        """Let a Pod announce an epoch, and time pass."""
+        await crew.announce(pod, epoch)
+        await self.settle(seconds)
+
+    async def set_worker(self, crew: Crew, pod: str, seconds: float = 1.0, **state: Any) -> None:
+        """Let a Pod's worker run or end, and time pass."""
+        await crew.set_worker(pod, **state)
+        await self.settle(seconds)
+
+    async def finish_job(self, crew: Crew, name: str, condition: str, seconds: float = 1.0, **words: str) -> None:
+        """Let a Job fail or complete, and time pass."""
+        await crew.finish_job(name, condition, **words)
+        await self.settle(seconds)
 
     async def meet(self, crew: Crew, epoch: int, seconds: float = 1.0) -> None:
         """Let every Pod announce an epoch, and time pass."""
@@ -109,13 +129,14 @@ class Rig:
             await crew.set_worker(pod, run=epoch)
         await self.settle()
 
-    async def edit(self, patch: KubeObject, **options: Any) -> None:
-        """Patch the JobSet `train`."""
+    async def edit(self, patch: KubeObject, seconds: float = 1.0, **options: Any) -> None:
+        """Patch the JobSet `train`, and let time pass."""
         await self.admin.patch(JOBSETS, "default", "train", patch, **options)
+        await self.settle(seconds)
 
-    async def annotate(self, annotations: Mapping[str, str | None]) -> None:
-        """Annotate the JobSet `train`, as kubectl does."""
-        await self.edit({"metadata": {"annotations": annotations}})
+    async def annotate(self, annotations: Mapping[str, str | None], seconds: float = 1.0) -> None:
+        """Annotate the JobSet `train`, as kubectl does, and let time pass."""
+        await self.edit({"metadata": {"annotations": annotations}}, seconds)
 
     async def is_ending(self, pod: str) -> bool:
         """Return whether kubelet was asked to end a Pod."""

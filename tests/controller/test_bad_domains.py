@@ -37,8 +37,7 @@ async def submitted(rig: Rig, manifest: KubeObject) -> Crew:
         for index in range(5):
             node = {"metadata": {"name": f"{rack}{index}", "labels": {RACK: rack}}, "apiVersion": "v1", "kind": "Node"}
             await rig.admin.create(NODES, None, node)
-    crew = await rig.submit(manifest)
-    await crew.make_pods()
+    crew = await rig.with_pods(manifest)
     for job, rack in ((FIRST, "a"), (OTHER, "b")):
         await place(rig, crew, job, rack)
     return crew
@@ -61,8 +60,7 @@ async def place(rig: Rig, crew: Crew, job: str, rack: str) -> None:
 async def fail(rig: Rig, crew: Crew, job: str, index: int) -> str:
     """Let a worker die; return its Pod."""
     pod = crew.pods[job, index]
-    await crew.set_worker(pod, run=(await crew.epochs())[0], exit_code=1)
-    await rig.settle(0.2)
+    await rig.set_worker(crew, pod, 0.2, run=(await crew.epochs())[0], exit_code=1)
     return pod
 
 
@@ -289,7 +287,6 @@ async def test_without_budget_the_job_stays(rig: Rig, manifest: KubeObject) -> N
     if wire.ESCALATION in manifest["metadata"]["annotations"]:
         used = {"rung": "InPlace", "startedAt": "2200-01-01T00:00:00Z", "epoch": 0, "recreation": True}
         await rig.edit({"status": {wire.ESCALATION_USES: [used]}}, subresource="status")
-        await rig.settle()
     before = await crew.job_uids()
     await fail_checks(rig, crew)
     assert await crew.job_uids() == before

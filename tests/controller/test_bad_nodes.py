@@ -25,8 +25,7 @@ def annotated(text: str = "2/3600", name: str = "train") -> KubeObject:
 
 async def started(rig: Rig, manifest: KubeObject) -> Crew:
     """Bring a group to epoch 1; the Pod of index i is on node ni."""
-    crew = await rig.submit(manifest)
-    await crew.make_pods()
+    crew = await rig.with_pods(manifest)
     await rig.settle()
     for (_, index), pod in crew.pods.items():
         await crew.run_on(pod, f"n{index}")
@@ -38,8 +37,7 @@ async def fail(rig: Rig, crew: Crew, index: int, to: str = "spare") -> None:
     """Let one worker die, and bring the group to its next epoch; a Pod that is ended for it gets another node."""
     synced = (await crew.epochs())[0]
     failed = crew.pod_at(index)
-    await crew.set_worker(failed, run=synced, exit_code=1)
-    await rig.settle(0.2)
+    await rig.set_worker(crew, failed, 0.2, run=synced, exit_code=1)
     assert await crew.epochs() == (synced, synced)
     if await rig.is_ending(failed):
         await end(rig, crew, index)
@@ -140,8 +138,7 @@ async def test_a_node_that_fails_its_worker_again_is_left(rig: Rig) -> None:
     await fail(rig, crew, 1)
     assert await nodes_told(crew) == []
     bad = crew.pod_at(0)
-    await crew.set_worker(bad, run=3, exit_code=1)
-    await rig.settle()
+    await rig.set_worker(crew, bad, run=3, exit_code=1)
     assert await crew.epochs() == (3, 3)
     assert await nodes_told(crew) == ["n0"]
     (event,) = await rig.events("NodeAvoided")
@@ -174,8 +171,7 @@ async def test_a_new_leader_knows_what_the_old_one_counted() -> None:
 
 async def test_a_failed_check_is_a_verdict(rig: Rig) -> None:
     """At the first start, too; the reason is told, and one status write tells it."""
-    crew = await rig.submit(annotated())
-    await crew.make_pods()
+    crew = await rig.with_pods(annotated())
     await rig.settle()
     await crew.run_on(crew.pod_at(1), "n1")
     await fail_check(rig, crew, crew.pod_at(1))
@@ -246,7 +242,6 @@ async def test_an_annotation_that_goes_lets_pods_go(rig: Rig, value: str | None)
     crew = await started(rig, annotated("1/3600"))
     await fail(rig, crew, 0)
     await rig.annotate({wire.BAD_NODES: value})
-    await rig.settle()
     assert shunned(await replaced(rig, crew, 0)) == []
 
 
@@ -254,7 +249,6 @@ async def test_what_is_asked_for_by_a_person_blames_no_node(rig: Rig) -> None:
     """Nor does a Pod that is deleted."""
     crew = await started(rig, annotated("1/3600"))
     await rig.annotate({wire.RESTART_REQUESTED: "a"})
-    await rig.settle()
     assert await crew.epochs() == (1, 1)
     await rig.run_epoch(crew, 2)
     assert shunned(await replaced(rig, crew, 1)) == []
@@ -269,8 +263,7 @@ async def test_both_gates_of_ours(rig: Rig) -> None:
     """Exclusive placement follows when the other gate is lifted."""
     manifest = annotated()
     manifest["metadata"]["annotations"][wire.EXCLUSIVE_TOPOLOGY] = "rack"
-    crew = await rig.submit(manifest)
-    await crew.make_pods()
+    crew = await rig.with_pods(manifest)
     await rig.settle()
     assert not (await spec_of(rig, crew.pod_at(0))).get("schedulingGates")
     assert (await spec_of(rig, crew.pod_at(1)))["schedulingGates"] == [{"name": wire.PLACEMENT_GATE}]

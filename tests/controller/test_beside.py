@@ -45,6 +45,5 @@ async def test_what_happens_to_anothers_jobs_is_not_our_business() -> None:
     async with rig.running(ours):
         rig.requests.clear()
         await crew.announce_all(2)
-        await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded")
-        await rig.settle(30.0)
+        await rig.finish_job(crew, "train-workers-0", "Failed", 30.0, reason="BackoffLimitExceeded")
         assert [request.path for request in rig.requests if request.method not in ("GET", "PUT")] == []

@@ -25,13 +25,11 @@ async def test_a_group_starts_restarts_in_place_and_completes(rig: Rig) -> None:
     await crew.announce_all(1, others)
     await rig.settle()
     assert await crew.epochs() == (0, 0)
-    await crew.announce(last, 1)
-    await rig.settle(0.01)
+    await rig.announce(crew, last, 1, 0.01)
     assert await crew.epochs() == (1, 0)
     before = await crew.job_uids()
 
-    await crew.announce(last, 2)
-    await rig.settle(0.01)
+    await rig.announce(crew, last, 2, 0.01)
     assert await crew.epochs() == (1, 1)
     await crew.announce_all(2, others)
     await rig.settle(0.01)
@@ -72,8 +70,7 @@ async def test_a_restart_of_many_costs_two_status_writes(rig: Rig) -> None:
     await rig.settle(10.0)
     before = rig.writes("/jobsets/train/status")
     first, *rest = crew.pods.values()
-    await crew.announce(first, 2)
-    await rig.settle(0.01)
+    await rig.announce(crew, first, 2, 0.01)
     async with asyncio.TaskGroup() as group:
         for pod in rest:
             group.create_task(crew.announce(pod, 2))
@@ -86,15 +83,12 @@ async def test_a_dead_worker_is_noticed_before_its_agent_is_back(rig: Rig) -> No
     """A worker of the running epoch that exits non-zero deprecates it at once; one that exits 0 does not."""
     crew = await rig.started(TWO_BY_TWO)
     done, broken, *_ = crew.pods.values()
-    await crew.set_worker(done, exit_code=0)
-    await rig.settle()
+    await rig.set_worker(crew, done, exit_code=0)
     assert await crew.epochs() == (1, 0)
-    await crew.set_worker(broken, exit_code=1)
-    await rig.settle(0.01)
+    await rig.set_worker(crew, broken, 0.01, exit_code=1)
     assert await crew.epochs() == (1, 1)
     await crew.announce_all(2)
-    await crew.set_worker(broken, exit_code=1)
-    await rig.settle()
+    await rig.set_worker(crew, broken, exit_code=1)
     assert await crew.epochs() == (2, 1)
 
 
@@ -116,8 +110,7 @@ async def test_max_restarts(rig: Rig) -> None:
 async def test_counters_wait_for_the_end_of_a_restart_but_not_for_ever(rig: Rig) -> None:
     """During a group restart counters are written after five seconds, or with the epoch, whichever comes first."""
     crew = await rig.started(jobset())
-    await crew.announce(next(iter(crew.pods.values())), 2)
-    await rig.settle(0.5)
+    await rig.announce(crew, next(iter(crew.pods.values())), 2, 0.5)
     before = rig.writes("/jobsets/train/status")
     for ready in (1, 2, 1):
         await crew.set_job("train-workers-0", active=2, ready=ready)
@@ -136,8 +129,7 @@ async def test_a_leaving_pod_holds_the_barrier_up(rig: Rig) -> None:
     await rig.admin.delete(PODS, "default", one, grace_period_s=0)
     replacement = await crew.replace("train-workers-0", 0)
     await crew.announce(replacement, 2)
-    await crew.announce(two, 2)
-    await rig.settle()
+    await rig.announce(crew, two, 2)
     assert await crew.epochs() == (1, 1)
     await rig.admin.patch(PODS, "default", one, {"metadata": {"finalizers": None}})
     await rig.settle()
@@ -152,8 +144,7 @@ async def test_a_completed_pod_is_recreated_when_the_group_restarts(rig: Rig) ->
     await crew.set_phase(done, "Succeeded")
     await rig.settle()
     assert await crew.epochs() == (1, 0)
-    await crew.announce(crew.pods["train-workers-1", 0], 2)
-    await rig.settle(5.0)
+    await rig.announce(crew, crew.pods["train-workers-1", 0], 2, 5.0)
     jobs = await crew.jobs()
     assert jobs["train-workers-0"]["metadata"]["uid"] != before["train-workers-0"]["metadata"]["uid"]
     assert jobs["train-workers-1"]["metadata"]["uid"] == before["train-workers-1"]["metadata"]["uid"]
@@ -173,7 +164,7 @@ async def test_the_annotation_is_a_failure_policy(rig: Rig, policy: KubeObject |
     crew = await rig.started(manifest | {"spec": spec})
     stored = (await crew.jobset())["spec"]
     await rig.meet(crew, 2)
-    await rig.annotate({wire.RESTART_IN_PLACE: "2"})
+    await rig.annotate({wire.RESTART_IN_PLACE: "2"}, 0.0)
     await rig.meet(crew, 3)
     assert await crew.epochs() == (3, 2)
     assert (await crew.jobset())["spec"] == stored
@@ -185,26 +176,22 @@ async def test_without_the_annotation_the_group_is_none_any_more(rig: Rig) -> No
     """Removed while it runs: nothing is deprecated, and a Job that fails is judged by the spec, which has no policy."""
     annotations = {wire.CRASH_LOOP_BACKOFF: "0", wire.RESTART_IN_PLACE: "9"}
     crew = await rig.started(jobset(strategy=None, annotations=annotations))
-    await rig.annotate({wire.RESTART_IN_PLACE: None})
-    await crew.set_worker(next(iter(crew.pods.values())), exit_code=1)
-    await rig.settle()
+    await rig.annotate({wire.RESTART_IN_PLACE: None}, 0.0)
+    await rig.set_worker(crew, next(iter(crew.pods.values())), exit_code=1)
     assert await crew.epochs() == (1, 0)
-    await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded")
-    await rig.settle()
+    await rig.finish_job(crew, "train-workers-0", "Failed", reason="BackoffLimitExceeded")
     assert (await crew.condition("Failed"))["reason"] == "FailedJobs"
 
 
 async def test_recreate_runs_through_its_restarts_in_the_cluster(rig: Rig) -> None:
     """A failed Job recreates all Jobs with the next restart-attempt, until maxRestarts."""
     crew = await rig.submit(jobset(strategy="Recreate", restarts_max=1))
-    await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded")
-    await rig.settle(5.0)
+    await rig.finish_job(crew, "train-workers-0", "Failed", 5.0, reason="BackoffLimitExceeded")
     (job,) = (await crew.jobs()).values()
     assert job["metadata"]["labels"][wire.RESTART_ATTEMPT] == "1"
     assert (await crew.status())["restarts"] == 1
     assert len(await rig.events("RestartJobSetFailurePolicyAction")) == 1
-    await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded")
-    await rig.settle(5.0)
+    await rig.finish_job(crew, "train-workers-0", "Failed", 5.0, reason="BackoffLimitExceeded")
     condition = await crew.condition("Failed")
     assert condition["reason"] == "ReachedMaxRestarts"
     assert "first failed job: train-workers-0" in condition["message"]
@@ -219,7 +206,6 @@ async def test_suspended_groups_do_not_sync(rig: Rig) -> None:
     await rig.meet(crew, 1)
     assert await crew.epochs() == (0, 0)
     await rig.edit({"spec": {"suspend": False}})
-    await rig.settle()
     assert await crew.epochs() == (1, 0)
     (job,) = (await crew.jobs()).values()
     assert job["spec"]["suspend"] is False
@@ -236,8 +222,7 @@ async def test_a_namespaced_controller_sees_no_other_namespace() -> None:
 
 async def test_upstreams_agent_works_under_this_controller(rig: Rig) -> None:
     """A group of upstream's agents starts and restarts by attempts alone; the status has both encodings."""
-    crew = await rig.submit(jobset())
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset())
     for attempt in (0, 1):
         for pod in crew.pods.values():
             await crew.annotate(pod, {wire.ATTEMPT: str(attempt)})

@@ -20,8 +20,7 @@ TWO_BY_TWO = jobset(jobs=[replicated_job(replicas=2, pods=2)])
 async def test_a_broken_annotation_holds_up_its_own_group_and_tells_why(rig: Rig, text: str) -> None:
     """A Pod with an unreadable epoch counts as not announced, with a Warning, until it is valid; other groups go on."""
     other = await rig.started(jobset("other"))
-    crew = await rig.submit(jobset())
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset())
     good, bad = crew.pods.values()
     await crew.announce(good, 1)
     await crew.annotate(bad, {wire.EPOCH: text})

@@ -25,8 +25,7 @@ async def test_a_controller_that_starts_anew_continues_in_every_state() -> None:
     """A new controller continues after one killed in each state: not synced, running, deprecated, all announced."""
     rig = Rig()
     async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.submit(jobset())
-        await crew.make_pods()
+        crew = await rig.with_pods(jobset())
     one, two = crew.pods.values()
     steps: tuple[tuple[str, int, tuple[int, int]], ...] = (
         (one, 1, (0, 0)),
@@ -66,8 +65,7 @@ async def test_an_own_job_that_exists_counts_as_created() -> None:
 
 async def test_a_conflict_is_decided_again_on_fresh_state(rig: Rig) -> None:
     """After a conflict the controller decides again on the new state, and neither write is lost."""
-    crew = await rig.submit(jobset())
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset())
     conflicts = [True, True]
 
     def fault(request: Request) -> Response | None:
@@ -86,8 +84,7 @@ async def test_a_conflict_is_decided_again_on_fresh_state(rig: Rig) -> None:
 
 async def test_a_status_write_that_fails_is_tried_again(rig: Rig) -> None:
     """A failed or throttled status write delays the epoch and is repeated."""
-    crew = await rig.submit(jobset())
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset())
     answers = [refusal(500, "InternalError"), refusal(429, "TooManyRequests")]
 
     def fault(request: Request) -> Response | None:
@@ -114,8 +111,7 @@ async def test_a_job_deleted_by_hand_comes_back(rig: Rig) -> None:
     assert set(await crew.jobs()) == {"train-workers-0", "train-workers-1"}
     crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] == "train-workers-1"}
     await crew.make_pods()
-    await crew.announce(crew.pods["train-workers-0", 0], 2)
-    await rig.settle()
+    await rig.announce(crew, crew.pods["train-workers-0", 0], 2)
     assert await crew.epochs() == (1, 1)
     await rig.meet(crew, 2)
     assert await crew.epochs() == (2, 1)
@@ -152,8 +148,7 @@ def test_lagging_caches_and_other_schedules_change_nothing(seed: int) -> None:
             for epoch in (1, 2, 3):
                 rng.shuffle(pods)
                 for pod in pods:
-                    await crew.announce(pod, epoch)
-                    await rig.settle(rng.choice([0.0, 0.01, 0.7]))
+                    await rig.announce(crew, pod, epoch, rng.choice([0.0, 0.01, 0.7]))
                 await rig.settle(3.0)
                 synced, _ = await crew.epochs()
                 assert synced == epoch
@@ -172,8 +167,7 @@ async def test_a_service_that_the_cache_does_not_show_is_not_asked_for_by_each_e
         await rig.admin.create(SERVICES, "default", old)
         await rig.submit(jobset())
         for number in range(100):
-            await rig.edit({"metadata": {"labels": {"edited": str(number)}}})
-            await rig.settle(0.01)
+            await rig.edit({"metadata": {"labels": {"edited": str(number)}}}, 0.01)
         assert 1 <= rig.writes("/services", "POST") <= (1.0 + 100 * 0.01) / AGAIN_S + 2
         await rig.admin.delete(SERVICES, "default", "train")
         await rig.settle(10.0)
@@ -218,7 +212,7 @@ async def test_a_conflict_does_not_wait_for_a_slow_watch() -> None:
         crew = await rig.submit(jobset())
         await rig.settle(40.0)
         await crew.make_pods()
-        await rig.edit({"metadata": {"labels": {"edited": "yes"}}})
+        await rig.edit({"metadata": {"labels": {"edited": "yes"}}}, 0.0)
         await rig.meet(crew, 1, 0.5)
         assert await crew.epochs() == (1, 0)
 

@@ -79,8 +79,7 @@ async def failures(rig: Rig, pod: str) -> tuple[str | None, str | None]:
 @pytest.mark.virtual_time
 async def test_a_pod_that_joined_is_forgiven(rig: Rig) -> None:
     """One write, once its group has it; not before, and none for a Pod whose index never failed."""
-    crew = await rig.submit(jobset(jobs=[replicated_job(pods=2)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=2)]))
     await crew.annotate(crew.pods[FIRST, 1], {wire.INDEX_FAILURES: "0"})
     await rig.meet(crew, 1)
     await crew.remove(crew.pods[FIRST, 0])
@@ -97,12 +96,10 @@ async def test_a_pod_that_joined_is_forgiven(rig: Rig) -> None:
 @pytest.mark.virtual_time
 async def test_a_pod_that_is_gone_is_forgotten(rig: Rig) -> None:
     """No later pass writes to it."""
-    crew = await rig.submit(jobset(jobs=[replicated_job(pods=2)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=2)]))
     await rig.meet(crew, 1)
     pod = crew.pods[FIRST, 0]
     await crew.annotate(pod, {wire.INDEX_FAILURES: "3"})
     await crew.remove(pod)
-    await rig.annotate({wire.RESTART_REQUESTED: "again"})
-    await rig.settle(10.0)
+    await rig.annotate({wire.RESTART_REQUESTED: "again"}, 10.0)
     assert rig.writes(pod) == 0

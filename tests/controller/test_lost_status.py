@@ -30,7 +30,7 @@ async def ran_to_epoch_3(rig: Rig, restarts_max: int) -> Crew:
 
 async def lose_status(rig: Rig) -> None:
     """Remove the status, as a restore from a backup without it does."""
-    await rig.edit({"status": None}, subresource="status")
+    await rig.edit({"status": None}, 0.0, subresource="status")
 
 
 @pytest.mark.parametrize("restarts_max", [5, 2])
@@ -69,15 +69,13 @@ async def test_one_tampered_pod_alone_decides_nothing() -> None:
     async with rig.running():
         crew = await rig.started(group())
         one, *_ = crew.pods.values()
-        await crew.announce(one, 7)
-        await rig.settle()
+        await rig.announce(crew, one, 7)
         assert await crew.epochs() == (1, 0)
     await lose_status(rig)
     async with rig.running():
         await rig.settle()
         assert await crew.epochs() == (0, 0)
-        await crew.announce(one, 1)
-        await rig.settle()
+        await rig.announce(crew, one, 1)
         assert await crew.epochs() == (1, 0)
 
 
@@ -104,7 +102,6 @@ async def test_a_budget_that_was_lost_too_fails_nobody_before_the_next_restart()
         crew = await rig.started(group(restarts_max=1))
         for epoch in (2, 3):  # restarts on request are not counted
             await rig.annotate({wire.RESTART_REQUESTED: f"request-{epoch}"})
-            await rig.settle()
             await rig.meet(crew, epoch)
         assert await crew.epochs() == (3, 2)
     await lose_status(rig)

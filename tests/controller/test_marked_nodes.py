@@ -29,8 +29,7 @@ def manifest(name: str = "train", *, pods: int = PODS_OF_GROUP, **annotations: s
 
 async def started(rig: Rig, wanted: KubeObject) -> Crew:
     """Bring a group to epoch 1; the Pod of index i is on node ni."""
-    crew = await rig.submit(wanted)
-    await crew.make_pods()
+    crew = await rig.with_pods(wanted)
     await rig.settle()
     for (_, index), pod in crew.pods.items():
         await rig.admin.create(NODES, None, node(f"n{index}", pods=8, now="2026-01-01T00:00:00Z"))
@@ -53,8 +52,7 @@ async def taint(rig: Rig, name: str, effect: str = "NoSchedule") -> None:
 async def fail(rig: Rig, crew: Crew, index: int = 0) -> str:
     """Let one worker die; return its Pod once the controller has seen it."""
     pod = crew.pod_at(index)
-    await crew.set_worker(pod, run=(await crew.epochs())[0], exit_code=1)
-    await rig.settle(0.2)
+    await rig.set_worker(crew, pod, 0.2, run=(await crew.epochs())[0], exit_code=1)
     return pod
 
 
@@ -226,8 +224,7 @@ async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign(ri
     crew = await started(rig, manifest(pods=1))
     await mark(rig, "n0")
     failed = crew.pod_at(0)
-    await crew.announce(failed, 2)
-    await rig.settle(0.2)
+    await rig.announce(crew, failed, 2, 0.2)
     assert (await crew.epochs(), await leaving(crew)) == ((1, 1), [failed])
     await crew.set_phase(failed, "Failed")
     await crew.run_on(await crew.replace("train-workers-0", 0), "n9")

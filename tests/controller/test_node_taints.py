@@ -59,8 +59,7 @@ async def place(rig: Rig, crew: Crew, index: int, where: str) -> None:
 
 async def started(rig: Rig, wanted: KubeObject, first: int = 0) -> Crew:
     """Bring a group to epoch 1; the Pod of index i is on node n(first + i)."""
-    crew = await rig.submit(wanted)
-    await crew.make_pods()
+    crew = await rig.with_pods(wanted)
     await rig.settle()
     for _, index in list(crew.pods):
         name = f"n{first + index}"
@@ -76,8 +75,7 @@ async def started(rig: Rig, wanted: KubeObject, first: int = 0) -> Crew:
 async def fail(rig: Rig, crew: Crew, index: int = 0, seconds: float = 0.5) -> str:
     """Let one worker die; return its Pod once the controller has seen it."""
     pod = crew.pod_at(index)
-    await crew.set_worker(pod, run=(await crew.epochs())[0], exit_code=1)
-    await rig.settle(seconds)
+    await rig.set_worker(crew, pod, seconds, run=(await crew.epochs())[0], exit_code=1)
     return pod
 
 
@@ -134,8 +132,7 @@ async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign(ri
     crew = await started(rig, manifest(pods=1))
     failed = crew.pod_at(0)
     await crew.set_worker(failed, run=1, exit_code=1)
-    await crew.announce(failed, 2)
-    await rig.settle()
+    await rig.announce(crew, failed, 2)
     assert await crew.epochs() == (1, 1)
     assert await rig.is_ending(failed)
 

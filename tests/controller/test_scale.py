@@ -112,15 +112,13 @@ async def test_a_group_restart_writes_the_status_twice_however_many_pods_there_a
     await rig.settle(10.0)
     before = rig.writes("/jobsets/train/status")
     first, *others = crew.pods.values()
-    await crew.announce(first, 2)
-    await rig.settle(0.1)
+    await rig.announce(crew, first, 2, 0.1)
     for name in await crew.jobs():
         for ready in range(pods // 2):
             await crew.set_job(name, active=pods // 2, ready=ready)
             await rig.settle(0.02)
     for pod in others:
-        await crew.announce(pod, 2)
-        await rig.settle(0.01)
+        await rig.announce(crew, pod, 2, 0.01)
     assert await crew.epochs() == (2, 1)
     assert rig.writes("/jobsets/train/status") - before == 2
     await rig.settle(10.0)

@@ -72,8 +72,7 @@ async def made_spare(rig: Rig, **labels: str) -> str:
 
 async def test_the_job_is_made_when_the_group_runs_and_goes_with_the_jobset(rig: Rig) -> None:
     """Not before, so that spares take no first Pod's node; the JobSet owns it, and no queue is named."""
-    crew = await rig.submit(changed(with_spares(), f"{POD}.metadata.labels", {wire.QUEUE_NAME: "team"}))
-    await crew.make_pods()
+    crew = await rig.with_pods(changed(with_spares(), f"{POD}.metadata.labels", {wire.QUEUE_NAME: "team"}))
     await rig.settle()
     assert await spares(rig) is None
     await rig.run_epoch(crew, 1)
@@ -101,12 +100,10 @@ async def test_the_annotation_may_change_at_any_time(rig: Rig) -> None:
     await rig.started(with_spares())
     for text in ("4", "1"):
         await rig.annotate({wire.SPARES: text})
-        await rig.settle()
         job = await spares(rig)
         assert job is not None
         assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (int(text), int(text))
     await rig.annotate({wire.SPARES: None})
-    await rig.settle()
     assert await spares(rig) is None
 
 
@@ -114,18 +111,15 @@ async def test_a_suspended_jobset_holds_nothing(rig: Rig) -> None:
     """Its nodes are others'; after the resume the Job is there again."""
     await rig.started(with_spares())
     await rig.edit({"spec": {"suspend": True}})
-    await rig.settle()
     assert await spares(rig) is None
     await rig.edit({"spec": {"suspend": False}})
-    await rig.settle()
     assert await spares(rig) is not None
 
 
 async def test_a_finished_jobset_holds_nothing(rig: Rig) -> None:
     """The Job is deleted when the training has completed."""
     crew = await rig.started(with_spares())
-    await crew.finish_job("train-workers-0", "Complete")
-    await rig.settle(2.0)
+    await rig.finish_job(crew, "train-workers-0", "Complete", 2.0)
     assert (await crew.status())["terminalState"] == "Completed"
     assert await spares(rig) is None
 
@@ -174,8 +168,7 @@ async def test_spares_outlive_a_recreation_of_all_jobs(rig: Rig) -> None:
     """They hold no data; the new Pods take their room if they need it."""
     crew = await rig.started(with_spares())
     before = await spares(rig)
-    await crew.finish_job("train-workers-0", "Failed")
-    await rig.settle(2.0)
+    await rig.finish_job(crew, "train-workers-0", "Failed", 2.0)
     after = await spares(rig)
     assert before is not None
     assert after is not None

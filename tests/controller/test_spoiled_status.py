@@ -86,7 +86,6 @@ async def test_a_running_group_without_an_epoch_left_fails(rig: Rig) -> None:
     crew = await rig.started(jobset())
     status = wire.status_of_epochs(INT32_MAX, INT32_MAX)
     await rig.edit({"status": status}, subresource="status")
-    await rig.settle()
     assert (await crew.condition("Failed"))["reason"] == "NoEpochLeft"
 
 

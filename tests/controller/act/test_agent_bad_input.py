@@ -159,12 +159,10 @@ async def test_what_a_jobset_says_meanwhile_holds_for_new_jobs(before: str | Non
         crew = await rig.submit(plain(suspend=True, annotations={} if before is None else {wire.AGENT: before}))
         (first,) = (await crew.jobs()).values()
         await rig.edit({"metadata": {"annotations": {wire.AGENT: after}}, "spec": {"suspend": False}})
-        await rig.settle()
         (resumed,) = (await crew.jobs()).values()
         assert resumed["metadata"]["uid"] == first["metadata"]["uid"]
         assert names(resumed) == names(first) == (["inplace-agent"] if before is None else [])
-        await crew.finish_job("train-workers-0", "Failed")
-        await rig.settle(5.0)
+        await rig.finish_job(crew, "train-workers-0", "Failed", 5.0)
         (fresh,) = (await crew.jobs()).values()
         assert fresh["metadata"]["uid"] != first["metadata"]["uid"]
         assert names(fresh) == ([] if after == "off" else ["inplace-agent"])

@@ -144,7 +144,6 @@ async def test_jobs_that_are_refused_ask_for_no_binding_in_between(rig: Rig) -> 
     rig.fault = lambda request: refusal(403, "Forbidden") if creates(request, "jobs") else None
     await rig.submit(jobset(jobs=[replicated_job(replicas=100, pods=1)]))
     for number in range(120):
-        await rig.annotate({"tick": str(number)})
-        await rig.settle(1.0)
+        await rig.annotate({"tick": str(number)}, 1.0)
     assert sum(creates(request, "jobs") for request in rig.requests) == ASKED_IN_TWO_MINUTES
     assert sum(map(is_binding, rig.requests)) == ASKED_IN_TWO_MINUTES

@@ -40,10 +40,10 @@ async def playing(rig: Rig, manifest: KubeObject = FOUR) -> AsyncIterator[Player
 
 async def suspend_and_resume(rig: Rig, player: Player) -> None:
     """Suspend the JobSet, let its Pods go, and resume it."""
-    await rig.edit({"spec": {"suspend": True}})
+    await rig.edit({"spec": {"suspend": True}}, 0.0)
     await player.turn()
     assert (await player.crew.condition("Suspended"))["status"] == "True"
-    await rig.edit({"spec": {"suspend": False}})
+    await rig.edit({"spec": {"suspend": False}}, 0.0)
 
 
 async def resize(rig: Rig, player: Player, pods: int) -> None:
@@ -51,7 +51,7 @@ async def resize(rig: Rig, player: Player, pods: int) -> None:
     jobs = (await player.crew.jobset())["spec"]["replicatedJobs"]
     for job in jobs:
         job["template"]["spec"] |= {"parallelism": pods, "completions": pods}
-    await rig.edit({"spec": {"replicatedJobs": jobs}})
+    await rig.edit({"spec": {"replicatedJobs": jobs}}, 0.0)
 
 
 async def edit_jobset(rig: Rig, player: Player, how: str) -> None:
@@ -64,11 +64,11 @@ async def edit_jobset(rig: Rig, player: Player, how: str) -> None:
         case "shrink":
             await resize(rig, player, 1)
         case "ttl":
-            await rig.edit({"spec": {"ttlSecondsAfterFinished": 0}})
+            await rig.edit({"spec": {"ttlSecondsAfterFinished": 0}}, 0.0)
         case "coordinator":
-            await rig.edit({"spec": {"coordinator": {"replicatedJob": "workers"}}})
+            await rig.edit({"spec": {"coordinator": {"replicatedJob": "workers"}}}, 0.0)
         case "metadata":
-            await rig.edit({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}})
+            await rig.edit({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}, 0.0)
 
 
 @pytest.mark.slow
@@ -332,8 +332,7 @@ async def test_a_failed_job_goes_through_the_failure_policy_in_every_phase(phase
     manifest = changed(FOUR, "spec.failurePolicy.maxRestarts", restarts_max)
     async with playing(rig, changed(manifest, "spec.failurePolicy.rules", [rule])) as player:
         await player.bring(phase)
-        await player.crew.finish_job(JOB, "Failed", reason="BackoffLimitExceeded")
-        await rig.settle(5.0)
+        await rig.finish_job(player.crew, JOB, "Failed", 5.0, reason="BackoffLimitExceeded")
         await player.play()
         status = await player.crew.status()
         assert "terminalState" not in status

@@ -121,8 +121,7 @@ async def test_events_in_between_ask_for_nothing(rig: Rig) -> None:
     refusing = Refusing(rig, lambda *_: FORBIDDEN)
     await rig.submit(many())
     for number in range(100):
-        await rig.edit({"metadata": {"labels": {"edited": str(number)}}})
-        await rig.settle(0.02)
+        await rig.edit({"metadata": {"labels": {"edited": str(number)}}}, 0.02)
     assert refusing.asked(2.9) == 2
 
 
@@ -153,8 +152,7 @@ async def test_an_edited_spec_is_tried_at_once(rig: Rig) -> None:
     await rig.submit(many())
     await rig.settle(40.0)  # the next try is due after 63 s
     before = len(refusing.asked_s)
-    await rig.edit({"spec": {"ttlSecondsAfterFinished": 5}})
-    await rig.settle(0.5)
+    await rig.edit({"spec": {"ttlSecondsAfterFinished": 5}}, 0.5)
     assert len(refusing.asked_s) == before + 1
 
 

@@ -80,8 +80,7 @@ async def test_a_group_that_is_well_costs_no_request() -> None:
         await rig.submit(plain())
         await rig.settle(10.0)
         assert looks(rig) == 0
-        other = await rig.submit(plain(name="other"))
-        await other.make_pods()
+        await rig.with_pods(plain(name="other"))
         await rig.settle(60.0)
         assert looks(rig) == 1  # for the first, which has no Pod
 

@@ -195,6 +195,11 @@ class PlannerWorld:
             }
             self.jobs[name]["status"]["conditions"] = [entry]
 
+    def settle_job(self, name: str, condition: str | None = None, **status: Any) -> None:
+        """Set a Job's status, see `set_job`, and settle."""
+        self.set_job(name, condition, **status)
+        self.settle()
+
     def find_condition(self, kind: str) -> Mapping[str, Any] | None:
         """Return a condition of the JobSet; None where it has none of this type."""
         return next((found for found in self.status.get("conditions") or () if found["type"] == kind), None)

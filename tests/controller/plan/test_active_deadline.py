@@ -62,16 +62,14 @@ def test_restarts(action: str, when: str) -> None:
     policy = {"maxRestarts": 3, "rules": [{"name": "r", "action": action}]}
     world = settled_world(strategy=None, failurePolicy=policy, activeDeadlineSeconds=3600)
     world.now = LATER
-    world.set_job(JOB, "Failed")
-    world.settle()
+    world.settle_job(JOB, "Failed")
     assert began(world) == when
 
 
 def test_a_restart_while_suspended_begins_nothing() -> None:
     """A Job that fails while the JobSet is suspended is recreated, and the JobSet did not begin."""
     world = settled_world(suspend=True, activeDeadlineSeconds=60)
-    world.set_job(JOB, "Failed")
-    world.settle()
+    world.settle_job(JOB, "Failed")
     assert (world.status["restarts"], began(world)) == (1, None)
 
 
@@ -130,13 +128,11 @@ def test_success_comes_before_the_deadline_and_the_deadline_before_a_failure() -
     for kind, end in (("Complete", "Completed"), ("Failed", "Failed")):
         world = settled_world(activeDeadlineSeconds=60)
         world.now = LATER
-        world.set_job(JOB, kind)
-        world.settle()
+        world.settle_job(JOB, kind)
         assert (world.status["terminalState"], world.status["restarts"]) == (end, 0)
     assert world.condition("Failed")["reason"] == "DeadlineExceeded"
     early = settled_world(activeDeadlineSeconds=60)
-    early.set_job(JOB, "Failed")
-    early.settle()
+    early.settle_job(JOB, "Failed")
     assert (early.status["restarts"], early.jobset.is_finished) == (1, False)
 
 

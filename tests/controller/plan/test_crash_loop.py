@@ -90,8 +90,7 @@ async def test_a_person_ends_the_count_and_zero_turns_it_off() -> None:
     async with rig.running():
         crew = await rig.started(failing())
         await waited_s(rig, crew, await fail(rig, crew))
-        await rig.annotate({wire.RESTART_REQUESTED: "a"})
-        await rig.settle(0.5)
+        await rig.annotate({wire.RESTART_REQUESTED: "a"}, 0.5)
         assert await waited_s(rig, crew, await fail(rig, crew)) == 0.0
         assert await waited_s(rig, crew, await fail(rig, crew)) == 0.0
     rig = Rig()
@@ -108,8 +107,7 @@ async def test_a_rank_that_completes_early_is_named(rig: Rig) -> None:
     await crew.set_phase(early, "Succeeded")
     await rig.settle()
     assert await crew.epochs() == (1, 0)
-    await crew.set_worker(peer, exit_code=1)
-    await rig.settle()
+    await rig.set_worker(crew, peer, exit_code=1)
     assert await crew.epochs() == (1, 1)
     last = (await crew.status())[wire.LAST_GROUP_RESTART]
     assert last["trigger"] == "completed_early"

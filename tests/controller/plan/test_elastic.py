@@ -32,8 +32,7 @@ def world_of(pods: int, *, strategy: str = "Recreate", **spec: Any) -> PlannerWo
 def test_active_jobs_get_the_size_of_their_template(before: int, after: int) -> None:
     """Active Jobs get the new size in one pass, finished Jobs keep theirs, and the next plan is empty."""
     world = world_of(before)
-    world.set_job("train-workers-1", "Complete")
-    world.settle()
+    world.settle_job("train-workers-1", "Complete")
     world.manifest["spec"] |= resized(after)["spec"]
     expected = (ResizeJob("train-workers-0", "job-1", after),) if before != after else ()
     assert world.plan().actions == expected
@@ -92,18 +91,15 @@ async def test_a_group_grows_and_shrinks_in_the_cluster(rig: Rig) -> None:
     crew = await rig.started(jobset(restarts_max=0, jobs=[replicated_job(replicas=2, pods=2)]))
     uids = await crew.job_uids()
     await rig.edit(resized(3))
-    await rig.settle()
     assert [job["spec"]["completions"] for job in (await crew.jobs()).values()] == [3, 3]
     assert await crew.epochs() == (1, 0)
     await crew.make_pods()
-    await crew.announce(crew.pods["train-workers-0", 2], 2)
-    await rig.settle()
+    await rig.announce(crew, crew.pods["train-workers-0", 2], 2)
     assert await crew.epochs() == (1, 1)
     await rig.meet(crew, 2)
     assert await crew.epochs() == (2, 1)
 
     await rig.edit(resized(1))
-    await rig.settle()
     assert await crew.epochs() == (2, 2)
     await rig.meet(crew, 3)
     assert await crew.epochs() == (2, 2)  # those who must go are still there
@@ -124,4 +120,4 @@ async def test_a_finished_jobset_is_not_resized(rig: Rig) -> None:
         await crew.finish_job(name, "Complete")
     await rig.settle()
     with pytest.raises(Invalid, match="Cannot mutate parallelism or completions when JobSet is in a terminal"):
-        await rig.edit(resized(3))
+        await rig.edit(resized(3), 0.0)

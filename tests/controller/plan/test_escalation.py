@@ -27,8 +27,7 @@ def climbing(escalation: str, *, restarts_max: int = 10, **options: Any) -> Kube
 async def fail_one(rig: Rig, crew: Crew) -> None:
     """Let one worker fail: its Pod announces the next epoch, then the others."""
     synced, _ = await crew.epochs()
-    await crew.announce(next(iter(crew.pods.values())), synced + 1)
-    await rig.settle(0.1)
+    await rig.announce(crew, next(iter(crew.pods.values())), synced + 1, 0.1)
     if (await crew.status()).get("terminalState") is None:
         await rig.meet(crew, synced + 1, 0.1)
 
@@ -94,8 +93,7 @@ async def test_another_leader_forgets_no_use() -> None:
     async with rig.running():
         crew = await rig.started(climbing("InPlace=2/1000"))
         await fail_one(rig, crew)
-        await crew.announce(next(iter(crew.pods.values())), 3)
-        await rig.settle(0.1)
+        await rig.announce(crew, next(iter(crew.pods.values())), 3, 0.1)
         assert await steps(crew) == ["InPlace", "InPlace"]
     async with rig.running(rig.controller()):
         await rig.settle(20.0)
@@ -125,8 +123,7 @@ async def test_a_request_takes_no_place(rig: Rig) -> None:
     """What maxRestarts does not count, the escalation does not count."""
     crew = await rig.started(climbing("InPlace=1/1000"))
     for epoch in (2, 3, 4):
-        await rig.annotate({wire.RESTART_REQUESTED: f"request-{epoch}"})
-        await rig.settle(0.1)
+        await rig.annotate({wire.RESTART_REQUESTED: f"request-{epoch}"}, 0.1)
         await rig.meet(crew, epoch, 0.1)
         assert (await crew.epochs())[0] == epoch
     assert await steps(crew) == []
@@ -149,8 +146,7 @@ async def test_recreate_jobs_is_counted_once(rig: Rig) -> None:
     crew = await rig.started(climbing("InPlace=1/1000, RecreateJobs=1/1000", restarts_max=3))
     await fail_one(rig, crew)
     jobs = await crew.job_uids()
-    await crew.announce(next(iter(crew.pods.values())), 3)
-    await rig.settle(0.1)
+    await rig.announce(crew, next(iter(crew.pods.values())), 3, 0.1)
     status = await crew.status()
     assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
     assert await crew.epochs() == (2, 2)
@@ -174,8 +170,7 @@ async def test_recreate_job_is_counted_once_and_leaves_the_others(rig: Rig) -> N
     crew = await rig.started(climbing("RecreateJob=1/1000", restarts_max=3, jobs=racks))
     jobs = await crew.job_uids()
     rack, other = sorted(jobs)
-    await crew.set_worker(crew.pods[rack, 0], exit_code=7)
-    await rig.settle(0.1)
+    await rig.set_worker(crew, crew.pods[rack, 0], 0.1, exit_code=7)
     status = await crew.status()
     (counters,) = status["replicatedJobsStatus"]
     assert (counters["jobRestarts"], counters["jobRestartsCountTowardsMax"]) == ([1, 0], [1, 0])
@@ -237,11 +232,9 @@ async def test_a_failed_job_is_the_same_failure_as_its_workers_death(rig: Rig, a
     """A worker dies and takes a place; then its Job fails: counted, it stays one use, uncounted, none."""
     crew = await rig.started(with_rule("InPlace=1/1000", action))
     (job, _), pod = next(iter(crew.pods.items()))
-    await crew.set_worker(pod, exit_code=1)
-    await rig.settle(0.1)
+    await rig.set_worker(crew, pod, 0.1, exit_code=1)
     assert await steps(crew) == ["InPlace"]
-    await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
-    await rig.settle(0.1)
+    await rig.finish_job(crew, job, "Failed", 0.1, reason="PodFailurePolicy")
     assert await steps(crew) == kept
     await renew(rig, crew)
     await rig.meet(crew, 2)
@@ -259,8 +252,7 @@ async def test_a_death_without_a_step_waits_for_its_job_to_decide(rig: Rig) -> N
         await crew.set_worker(pod, run=2)
     await rig.settle(0.1)
     (job, _), pod = next(iter(crew.pods.items()))
-    await crew.set_worker(pod, run=2, exit_code=1)
-    await rig.settle(0.1)
+    await rig.set_worker(crew, pod, 0.1, run=2, exit_code=1)
     assert await crew.epochs() == (2, 2)
     assert await steps(crew) == ["Fail", "InPlace"] or await steps(crew) == ["InPlace", "Fail"]
     assert await failed_reason(crew) is None
@@ -277,15 +269,13 @@ async def test_a_failed_job_takes_the_step_recreate_jobs(rig: Rig) -> None:
     """A rule that restarts one Job is widened to all, and counted once."""
     crew = await rig.started(with_rule("RecreateJobs=1/1000", "RestartJob"))
     (job, _) = next(iter(crew.pods))
-    await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
-    await rig.settle(0.1)
+    await rig.finish_job(crew, job, "Failed", 0.1, reason="PodFailurePolicy")
     status = await crew.status()
     assert (status["restarts"], status["restartsCountTowardsMax"]) == (1, 1)
     assert await steps(crew) == ["RecreateJobs"]
     await renew(rig, crew)
     (job, _) = next(iter(crew.pods))
-    await crew.finish_job(job, "Failed", reason="PodFailurePolicy")
-    await rig.settle(0.1)
+    await rig.finish_job(crew, job, "Failed", 0.1, reason="PodFailurePolicy")
     assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
@@ -297,12 +287,10 @@ async def test_scopes_share_one_escalation(rig: Rig) -> None:
     crew = await rig.started(manifest)
     left, right = crew.pods.values()
     for pod, epoch in ((left, 2), (right, 2)):
-        await crew.announce(pod, epoch)
-        await rig.settle(0.1)
+        await rig.announce(crew, pod, epoch, 0.1)
     uses = (await crew.status())[wire.ESCALATION_USES]
     assert [(use["rung"], use["scope"]) for use in uses] == [("InPlace", "left"), ("InPlace", "right")]
-    await crew.announce(left, 3)
-    await rig.settle(0.1)
+    await rig.announce(crew, left, 3, 0.1)
     assert await failed_reason(crew) == "RestartLimitExceeded"
 
 
@@ -312,8 +300,7 @@ async def test_the_annotation_may_change_at_any_time(rig: Rig) -> None:
     crew = await rig.started(climbing("InPlace=1/1000"))
     await fail_one(rig, crew)
     for epoch, escalation in ((3, "InPlace=2/1000"), (4, "garbage"), (5, None)):
-        await rig.annotate({wire.ESCALATION: escalation})
-        await rig.settle(0.1)
+        await rig.annotate({wire.ESCALATION: escalation}, 0.1)
         await fail_one(rig, crew)
         assert (await crew.epochs())[0] == epoch
         problem = await crew.find_condition("SpecProblem")
@@ -353,8 +340,7 @@ async def test_replace_pod_ends_the_pod_that_failed_first(rig: Rig, is_seen_earl
     new = await end(rig, crew, slots[0])
     await rig.settle(0.1)
     assert await crew.epochs() == (1, 1)
-    await crew.announce(new, 2)
-    await rig.settle(0.1)
+    await rig.announce(crew, new, 2, 0.1)
     assert await crew.epochs() == (2, 1)
     assert (rig.writes(f"/pods/{first}"), rig.writes(f"/pods/{other}"), rig.writes(f"/pods/{new}")) == (
         patches,
@@ -383,8 +369,7 @@ async def test_a_controller_that_crashes_before_the_patch_lets_its_successor_do_
         crew = await rig.started(climbing("ReplacePod=1/1000"))
         first, other = crew.pods.values()
         rig.fault = lambda request: refused(request, first)
-        await crew.announce(first, 2)
-        await rig.settle(0.5)
+        await rig.announce(crew, first, 2, 0.5)
         assert (await deadlines(rig))[first] is None
     rig.fault = lambda _: None
     await crew.announce_all(2)
@@ -406,8 +391,7 @@ async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long(rig: Rig) -
     crew = await rig.started(climbing("ReplacePod=1/1000"))
     first, _ = crew.pods.values()
     rig.fault = lambda request: refused(request, first)
-    await crew.announce(first, 2)
-    await rig.settle(0.1)
+    await rig.announce(crew, first, 2, 0.1)
     await rig.meet(crew, 2, 50.0)
     assert await crew.epochs() == (1, 1)
     await rig.settle(30.0)

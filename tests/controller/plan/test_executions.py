@@ -91,8 +91,7 @@ def test_created_suspended() -> None:
 def test_created_suspended_and_restarted() -> None:
     """Where a Job failed meanwhile, the restart was counted, and the first resume is the next execution."""
     world = settled_world(suspend=True)
-    world.set_job(JOB, "Failed")
-    world.settle()
+    world.settle_job(JOB, "Failed")
     assert (world.status["restarts"], counted(world)) == (1, 1)
     resume(world)
     assert (counted(world), told(world)) == (2, {JOB: {"2"}})
@@ -144,16 +143,13 @@ def test_a_resume_in_order_counts_once() -> None:
     """Where replicatedJobs are resumed one after the other, Suspended stays True, and every pass sees it."""
     jobs = [replicated_job("a", pods=1), replicated_job("b", pods=1)]
     world = settled_world(jobs=jobs, startupPolicy={"startupPolicyOrder": "InOrder"})
-    world.set_job("train-a-0", active=1, ready=1)
-    world.settle()
-    world.set_job("train-b-0", active=1, ready=1)
-    world.settle()
+    world.settle_job("train-a-0", active=1, ready=1)
+    world.settle_job("train-b-0", active=1, ready=1)
     suspend(world)
     resume(world)
     assert world.condition("Suspended")["status"] == "True"
     assert (counted(world), told(world)) == (1, {"train-a-0": {"1"}, "train-b-0": {"0"}})
-    world.set_job("train-a-0", active=1, ready=1)
-    world.settle()
+    world.settle_job("train-a-0", active=1, ready=1)
     assert (counted(world), told(world)) == (1, {"train-a-0": {"1"}, "train-b-0": {"1"}})
 
 
@@ -177,8 +173,7 @@ def test_a_resume_in_order_whose_jobs_could_not_be_touched(numbered: bool) -> No
 def test_restarts(action: str) -> None:
     """A recreation of all Jobs is the next execution, counted or not; of one Job it is the same."""
     world = settled(jobset(strategy=None, jobs=[replicated_job(replicas=2)], failurePolicy=RULES[action]))
-    world.set_job(JOB, "Failed")
-    world.settle()
+    world.settle_job(JOB, "Failed")
     number = int(action.startswith("RestartJobSet"))
     assert counted(world) == number
     assert told(world) == {JOB: {str(number)}, "train-workers-1": {str(number)}}
@@ -192,8 +187,7 @@ def test_a_restart_that_nobody_counted_before() -> None:
     for job in world.jobs.values():
         for part in ("labels", "annotations"):
             job["metadata"][part][wire.RESTART_ATTEMPT] = "2"
-    world.set_job(JOB, "Failed")
-    world.settle()
+    world.settle_job(JOB, "Failed")
     assert (world.status["restarts"], counted(world), told(world)) == (3, 3, {JOB: {"3"}})
 
 
@@ -224,8 +218,7 @@ def test_the_end_counts_nothing() -> None:
     """A JobSet that completed or failed keeps its number."""
     for kind in ("Complete", "Failed"):
         world = settled_world(restarts_max=0)
-        world.set_job(JOB, kind)
-        world.settle()
+        world.settle_job(JOB, kind)
         assert (world.jobset.is_finished, counted(world)) == (True, 0)
 
 

@@ -48,8 +48,7 @@ def test_restart_job_uncounted_has_no_end() -> None:
     """RestartJobAndIgnoreMaxRestarts goes on beyond maxRestarts and counts only in jobRestarts."""
     world = started({"action": RESTART_JOB_UNCOUNTED}, restarts_max=0)
     for number in (1, 2, 3):
-        world.set_job("train-a-0", "Failed")
-        world.settle()
+        world.settle_job("train-a-0", "Failed")
         assert counters(world, "a")["jobRestarts"] == [number, 0]
     assert "jobRestartsCountTowardsMax" not in counters(world, "a")
     assert "terminalState" not in world.status
@@ -58,14 +57,11 @@ def test_restart_job_uncounted_has_no_end() -> None:
 def test_there_is_one_budget_for_jobs_and_jobsets() -> None:
     """Counted restarts of single Jobs and of the JobSet use up the same maxRestarts."""
     world = started({"action": RESTART_JOB, "targetReplicatedJobs": ["a"]}, restarts_max=2)
-    world.set_job("train-a-0", "Failed")
-    world.settle()
-    world.set_job("train-b-0", "Failed")
-    world.settle()
+    world.settle_job("train-a-0", "Failed")
+    world.settle_job("train-b-0", "Failed")
     assert world.status["restartsCountTowardsMax"] == 1
     assert counters(world, "a")["jobRestarts"] == [1, 0]
-    world.set_job("train-a-1", "Failed")
-    world.settle()
+    world.settle_job("train-a-1", "Failed")
     failed = world.condition("Failed")
     assert (failed["reason"], failed["message"]) == (
         "ReachedMaxRestarts",
@@ -90,8 +86,7 @@ def test_a_job_without_the_label_is_of_attempt_0() -> None:
     for part in ("labels", "annotations"):
         del world.jobs["train-a-0"]["metadata"][part][wire.JOB_RESTART_ATTEMPT]
     assert world.plan().actions == ()
-    world.set_job("train-a-0", "Failed")
-    world.settle()
+    world.settle_job("train-a-0", "Failed")
     assert world.deleted == ["train-a-0"]
     assert counters(world, "a")["jobRestarts"] == [1, 0]
 
@@ -124,8 +119,7 @@ def test_every_part_of_a_rule_must_match(rule: KubeObject, matches: bool) -> Non
     """A rule matches when each given part matches: reasons, any of the RE2 patterns (searched) and targets."""
     world = started({"action": "FailJobSet"} | rule)
     message = "Pod failed: container worker, exit code 42 matching FailJob rule at index 0"
-    world.set_job("train-a-0", "Failed", reason="PodFailurePolicy", message=message)
-    world.settle()
+    world.settle_job("train-a-0", "Failed", reason="PodFailurePolicy", message=message)
     assert (world.status.get("terminalState") == "Failed") is matches
 
 
@@ -163,8 +157,7 @@ def test_restarts_in_place_and_recreations_share_one_exact_budget(events: list[s
         events = ["start", *events]
     for event in events:
         if event in actions:
-            world.set_job("train-a-0", "Failed", reason=event.title())
-            world.settle()
+            world.settle_job("train-a-0", "Failed", reason=event.title())
         counted += event in ("counted", "job") or (event == "in place" and epoch > 0)
         epoch += 1 if event in ("start", "in place") or epoch > 0 else 0
         world.status.update(wire.status_of_epochs(epoch, max(0, epoch - 1)))
@@ -180,8 +173,7 @@ def test_an_exemption_that_is_asked_for_twice_is_one() -> None:
     world = started(rule, strategy=wire.IN_PLACE_RESTART)
     world.status.update(wire.status_of_epochs(1, 0))
     for _ in range(2):
-        world.set_job("train-a-0", "Failed")
-        world.settle()
+        world.settle_job("train-a-0", "Failed")
     assert (world.status["restarts"], world.status["exemptEpochs"], world.status["lastExemptEpoch"]) == (2, 1, 2)
 
 
@@ -202,8 +194,7 @@ async def test_uncounted_recreations_under_in_place_restart_survive_the_controll
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(manifest)
         for epoch in (2, 3, 4):
-            await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
-            await rig.settle(2.0)
+            await rig.finish_job(crew, "train-a-0", "Failed", 2.0, reason="PodFailurePolicy")
             crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] != "train-a-0"}
             await crew.make_pods()
             await rig.meet(crew, epoch)
@@ -212,8 +203,7 @@ async def test_uncounted_recreations_under_in_place_restart_survive_the_controll
     async with rig.running(rig.controller(leader_elect=False)):
         await rig.meet(crew, 5)
         assert await crew.epochs() == (5, 4)
-        await crew.announce(crew.pods["train-a-0", 0], 6)
-        await rig.settle()
+        await rig.announce(crew, crew.pods["train-a-0", 0], 6)
         assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
 
 
@@ -223,15 +213,13 @@ async def test_a_dead_pods_job_decides_before_max_restarts(rig: Rig, peers_first
     rule = {"action": RESTART_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
     crew = await rig.started(with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=0))
     dead = crew.pods["train-a-0", 0]
-    await crew.set_worker(dead, exit_code=42)
-    await rig.settle()
+    await rig.set_worker(crew, dead, exit_code=42)
     if peers_first:
         await crew.announce_all(2, set(crew.pods.values()) - {dead})
     await crew.set_phase(dead, "Failed")
     await rig.settle()
     assert await crew.find_condition("Failed") is None
-    await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
-    await rig.settle()
+    await rig.finish_job(crew, "train-a-0", "Failed", reason="PodFailurePolicy")
     status = await crew.status()
     assert (status["restarts"], status.get("restartsCountTowardsMax")) == (1, None)
     assert "terminalState" not in status

@@ -36,12 +36,10 @@ async def test_each_restart_is_kept_with_its_first_failure(rig: Rig) -> None:
     crew = await rig.started(jobset())
     first, second = crew.pods.values()
     before = rig.writes("/jobsets/train/status")
-    await crew.set_worker(first, exit_code=137)
-    await rig.settle(0.1)
+    await rig.set_worker(crew, first, 0.1, exit_code=137)
     assert FIELD not in await crew.status()
     await rig.run_epoch(crew, 2)
-    await crew.set_worker(second, run=2, exit_code=1)
-    await rig.settle(0.1)
+    await rig.set_worker(crew, second, 0.1, run=2, exit_code=1)
     await rig.run_epoch(crew, 3)
     assert rig.writes("/jobsets/train/status") == before + 4
     one, two = (await crew.status())[FIELD]
@@ -55,8 +53,7 @@ async def test_each_restart_is_kept_with_its_first_failure(rig: Rig) -> None:
 async def test_a_request_is_kept_with_its_id(rig: Rig) -> None:
     """The entry of a restart by hand has the id of the request, and no failure."""
     crew = await rig.started(jobset())
-    await rig.annotate({wire.RESTART_REQUESTED: "by-anna"})
-    await rig.settle(0.1)
+    await rig.annotate({wire.RESTART_REQUESTED: "by-anna"}, 0.1)
     await rig.run_epoch(crew, 2)
     (entry,) = (await crew.status())[FIELD]
     assert (entry["trigger"], entry["request"], entry.get("pod")) == ("manual", "by-anna", None)
@@ -67,13 +64,10 @@ async def test_the_failure_after_the_last_restart_is_kept(rig: Rig) -> None:
     """When the budget is used up, status names the failure that was one too many, not that of the last restart."""
     crew = await rig.started(jobset(restarts_max=1))
     first, second = crew.pods.values()
-    await crew.set_worker(first, exit_code=3)
-    await rig.settle(0.1)
+    await rig.set_worker(crew, first, 0.1, exit_code=3)
     await rig.run_epoch(crew, 2)
-    await crew.set_worker(second, run=2, exit_code=4)
-    await rig.settle(0.1)
-    await crew.announce(second, 3)
-    await rig.settle(0.1)
+    await rig.set_worker(crew, second, 0.1, run=2, exit_code=4)
+    await rig.announce(crew, second, 3, 0.1)
     assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
     entry = await crew.last_restart()
     assert (entry["epoch"], entry["firstFailure"]["pod"], entry["firstFailure"]["exitCode"]) == (3, second, 4)
@@ -87,13 +81,11 @@ async def test_a_job_that_fails_after_the_last_restart_is_kept(rig: Rig, *, is_s
     """Where the Job's failure ends the JobSet, status names its Pod, or else the Job's own words."""
     crew = await rig.started(jobset(restarts_max=1))
     first, second = crew.pods.values()
-    await crew.set_worker(first, exit_code=3)
-    await rig.settle(0.1)
+    await rig.set_worker(crew, first, 0.1, exit_code=3)
     await rig.run_epoch(crew, 2)
     if is_seen:
         await crew.set_worker(second, run=2, exit_code=4)
-    await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded", message="too many")
-    await rig.settle(0.1)
+    await rig.finish_job(crew, "train-workers-0", "Failed", 0.1, reason="BackoffLimitExceeded", message="too many")
     assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
     entry = await crew.last_restart()
     assert entry["epoch"] == 3

@@ -43,11 +43,9 @@ def test_restart_replicated_job_uses_up_max_restarts_once_each() -> None:
     """Each RestartReplicatedJob counts once, whatever the number of Jobs: the third exceeds maxRestarts 2."""
     world = started({"action": RESTART_REPLICATED_JOB}, restarts_max=2)
     for _ in range(2):
-        world.set_job("train-a-1", "Failed")
-        world.settle()
+        world.settle_job("train-a-1", "Failed")
         assert "terminalState" not in world.status
-    world.set_job("train-a-0", "Failed")
-    world.settle()
+    world.settle_job("train-a-0", "Failed")
     assert world.condition("Failed")["reason"] == "ReachedMaxRestarts"
 
 
@@ -74,8 +72,7 @@ def test_fail_job_leaves_the_job_as_it_is() -> None:
     assert world.condition("JobsLeftFailed")["message"].endswith("to 1 of the jobs (first failed job: train-a-0)")
 
     before = uids(world)
-    world.set_job("train-b-0", "Failed", reason="DeadlineExceeded")
-    world.settle()
+    world.settle_job("train-b-0", "Failed", reason="DeadlineExceeded")
     assert recreated(world, before) == set(before)
     assert world.plan().left == frozenset()
     condition = world.condition("JobsLeftFailed")
@@ -123,8 +120,7 @@ def test_fail_job_fails_the_jobset_when_others_wait_for_that_job() -> None:
     """When another replicatedJob depends on the left Job's completion, the JobSet fails at once."""
     jobs = [replicated_job("a"), replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Complete"}]}]
     world = started(LEAVE, jobs=jobs)
-    world.set_job("train-a-0", "Failed", reason="PodFailurePolicy")
-    world.settle()
+    world.settle_job("train-a-0", "Failed", reason="PodFailurePolicy")
     failed = world.condition("Failed")
     assert failed["reason"] == "FailJobFailurePolicyAction"
     assert "can never start" in failed["message"]
@@ -152,8 +148,7 @@ def test_a_reason_that_no_condition_can_have_is_told_and_left_out() -> None:
     """An invalid setConditionReason is reported and the action's own reason is used, so that status writes succeed."""
     world = started({"action": "FailJobSet", "setConditionReason": "out of memory"})
     assert "rules[0].setConditionReason" in world.condition("SpecProblem")["message"]
-    world.set_job("train-a-0", "Failed")
-    world.settle()
+    world.settle_job("train-a-0", "Failed")
     assert world.condition("Failed")["reason"] == "FailJobSetFailurePolicyAction"
 
 
@@ -165,8 +160,7 @@ async def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left() -> None
         before = await crew.job_uids()
         for index in range(2):
             await crew.set_phase(crew.pods.pop(("train-a-0", index)), "Failed")
-        await crew.finish_job("train-a-0", "Failed", reason="PodFailurePolicy")
-        await rig.settle()
+        await rig.finish_job(crew, "train-a-0", "Failed", reason="PodFailurePolicy")
         assert await crew.epochs() == (1, 0)
         await rig.meet(crew, 2)
         assert await crew.epochs() == (2, 1)

@@ -188,8 +188,7 @@ def test_a_lost_claim_stops_only_the_creation_of_jobs() -> None:
 async def test_a_jobset_is_deleted_after_its_ttl_in_the_cluster(rig: Rig) -> None:
     """The controller deletes the JobSet in the foreground at its TTL, without another event."""
     crew = await rig.submit(jobset(ttlSecondsAfterFinished=300))
-    await crew.finish_job("train-workers-0", "Complete")
-    await rig.settle(295.0)
+    await rig.finish_job(crew, "train-workers-0", "Complete", 295.0)
     assert (await crew.status())["terminalState"] == "Completed"
     await rig.settle(10.0)
     with pytest.raises(NotFound):

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.virtual_time
 
 async def ask(rig: Rig, request: str) -> None:
     """Annotate the JobSet, as kubectl does."""
-    await rig.annotate({wire.RESTART_REQUESTED: request})
-    await rig.settle(0.1)
+    await rig.annotate({wire.RESTART_REQUESTED: request}, 0.1)
 
 
 async def test_each_id_restarts_the_group_once_and_costs_nothing() -> None:
@@ -87,8 +86,7 @@ async def test_a_definition_that_drops_the_id_repeats_no_restart() -> None:
         await rig.settle(60.0)
         assert await crew.epochs() == (1, 0)
         assert CRD_CURE in (await rig.events("RestartRequestRefused"))[0]["note"]
-        await crew.announce(next(iter(crew.pods.values())), 2)
-        await rig.settle(0.1)
+        await rig.announce(crew, next(iter(crew.pods.values())), 2, 0.1)
         await rig.meet(crew, 2, 0.1)
         await rig.settle(60.0)
         assert await crew.epochs() == (2, 1)
@@ -123,8 +121,7 @@ async def test_a_group_that_has_not_started_is_not_restarted(rig: Rig) -> None:
 async def test_a_request_during_a_restart_joins_it(rig: Rig) -> None:
     """A request during a restart causes no second one, and the running restart counts as before."""
     crew = await rig.started(jobset(restarts_max=1))
-    await crew.announce(next(iter(crew.pods.values())), 2)
-    await rig.settle(0.1)
+    await rig.announce(crew, next(iter(crew.pods.values())), 2, 0.1)
     await ask(rig, "impatient")
     await rig.meet(crew, 2, 0.1)
     await rig.settle(5.0)
@@ -137,8 +134,7 @@ async def test_a_request_during_a_restart_joins_it(rig: Rig) -> None:
 async def test_suspended_and_resumed(rig: Rig) -> None:
     """A request to a suspended JobSet restarts nothing, also after the resume."""
     crew = await rig.started(jobset())
-    await rig.edit({"spec": {"suspend": True}})
-    await rig.settle(0.1)
+    await rig.edit({"spec": {"suspend": True}}, 0.1)
     await ask(rig, "asleep")
     assert await crew.epochs() == (1, 0)
     assert (await crew.status())[wire.LAST_RESTART_REQUEST] == "asleep"
@@ -176,8 +172,7 @@ async def test_workers_that_saved_and_ended_begin_the_restart(rig: Rig) -> None:
     crew = await rig.started(jobset(restarts_max=0))
     await ask(rig, "one,save=3600")
     await rig.settle(5.0)
-    await crew.announce(next(iter(crew.pods.values())), 2)
-    await rig.settle(0.1)
+    await rig.announce(crew, next(iter(crew.pods.values())), 2, 0.1)
     assert await crew.epochs() == (1, 1)
     await rig.meet(crew, 2, 0.1)
     assert await crew.epochs() == (2, 1)
@@ -224,8 +219,7 @@ async def test_suspended_while_the_workers_save(rig: Rig) -> None:
     """A group that is suspended has nothing to restart, and its epoch is not touched."""
     crew = await rig.started(jobset())
     await ask(rig, "one,save=30")
-    await rig.edit({"spec": {"suspend": True}})
-    await rig.settle(60.0)
+    await rig.edit({"spec": {"suspend": True}}, 60.0)
     assert await crew.epochs() == (1, 0)
 
 

@@ -35,8 +35,7 @@ async def test_ends_before_joining_are_counted(rig: Rig, joined_before: bool) ->
         first = next(iter(crew.pods.values()))
         await fail(rig, crew, first, 1, code=1)  # of a Pod that had joined: an epoch says it
     else:
-        crew = await rig.submit(manifest)
-        await crew.make_pods()
+        crew = await rig.with_pods(manifest)
     job = next(iter(await crew.jobs()))
     for failed in (1, 2, 3):
         assert await crew.find_condition("Failed") is None
@@ -52,8 +51,7 @@ async def test_ends_before_joining_are_counted(rig: Rig, joined_before: bool) ->
 )
 async def test_other_ends_before_joining_are_not(rig: Rig, code: int, evicted: bool) -> None:
     """A node that fails a check, and one that is drained, are no fault of the job."""
-    crew = await rig.submit(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
     job = next(iter(await crew.jobs()))
     for failed in (1, 2):
         await fail(rig, crew, crew.pods[job, 0], failed, code=code, evicted=evicted)
@@ -65,8 +63,7 @@ async def test_a_replicated_job_that_opted_out_is_its_jobs_affair(rig: Rig) -> N
     manifest = jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)])
     template = manifest["spec"]["replicatedJobs"][0]["template"]
     template.setdefault("metadata", {}).setdefault("annotations", {})[wire.DISABLE] = "true"
-    crew = await rig.submit(manifest)
-    await crew.make_pods()
+    crew = await rig.with_pods(manifest)
     job = next(iter(await crew.jobs()))
     await fail(rig, crew, crew.pods[job, 0], 1, code=1)
     assert await crew.find_condition("Failed") is None
@@ -104,8 +101,7 @@ async def test_a_pod_that_starts_again_and_again_is_counted(
     rig: Rig, announced: bool, container: str, code: int
 ) -> None:
     """With two restarts, the third end is one too many, whichever container of the sidecar-mode Pod ends."""
-    crew = await rig.submit(jobset(restarts_max=2, jobs=[replicated_job("workers", pods=2)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(restarts_max=2, jobs=[replicated_job("workers", pods=2)]))
     pod = next(iter(crew.pods.values()))
     if announced:
         await crew.announce(pod, 1)
@@ -133,8 +129,7 @@ async def test_a_pod_that_starts_again_and_again_is_counted(
 )
 async def test_other_restarts_before_joining_are_not(rig: Rig, change: dict[str, Any]) -> None:
     """Containers that others ended, a check that failed, an agent that tries again, and what kubelet backs off from."""
-    crew = await rig.submit(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(restarts_max=0, jobs=[replicated_job("workers", pods=2)]))
     for count in range(5):
         await restart_in_place(rig, crew, next(iter(crew.pods.values())), count, **change)
     assert await crew.find_condition("Failed") is None
@@ -142,8 +137,7 @@ async def test_other_restarts_before_joining_are_not(rig: Rig, change: dict[str,
 
 async def test_what_joined_at_last_is_forgotten(rig: Rig) -> None:
     """Ends before the first epoch do not use up the restarts of the training; the barrier named them meanwhile."""
-    crew = await rig.submit(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
     pod = next(iter(crew.pods.values()))
     for count in range(3):
         await restart_in_place(rig, crew, pod, count, code=127)
@@ -158,8 +152,7 @@ async def test_what_joined_at_last_is_forgotten(rig: Rig) -> None:
 
 async def test_restarts_with_the_group_are_no_early_ends(rig: Rig) -> None:
     """A Pod whose annotation somebody removed after restarts of its group did not end so often before it joined."""
-    crew = await rig.submit(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(restarts_max=3, jobs=[replicated_job("workers", pods=2)]))
     pod = next(iter(crew.pods.values()))
     for epoch in (1, 2, 3):
         await restart_in_place(rig, crew, pod, epoch, code=88, container="inplace-agent")

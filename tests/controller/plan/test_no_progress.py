@@ -75,8 +75,7 @@ async def test_short_epochs_fail_a_jobset_without_steps(rig: Rig) -> None:
     for wait_s in (10.0, 70.0, 10.0):
         await rig.settle(wait_s)
         await restart(rig, crew, "", "")
-    await rig.annotate({wire.RESTART_REQUESTED: "mine"})
-    await rig.settle(0.1)
+    await rig.annotate({wire.RESTART_REQUESTED: "mine"}, 0.1)
     await restart(rig, crew, "", "")
     assert await failed(crew) is None
     await rig.settle(20.0)

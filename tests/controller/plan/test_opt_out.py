@@ -49,8 +49,7 @@ def test_its_failure_goes_through_the_failure_policy_without_an_epoch() -> None:
     """Its Job is recreated alone, counts once by its rule, exempts no epoch, and the group does not restart."""
     world = settled(with_monitor(rules=[{"action": "RestartJob", "targetReplicatedJobs": ["monitor"]}]))
     world.status.update(wire.status_of_epochs(2, 1))
-    world.set_job("train-monitor-0", "Failed")
-    world.settle()
+    world.settle_job("train-monitor-0", "Failed")
     assert world.deleted == ["train-monitor-0"]
     assert "exemptEpochs" not in world.status or world.status["exemptEpochs"] == 0
     assert world.jobset.recreations_counted == 1
@@ -58,8 +57,7 @@ def test_its_failure_goes_through_the_failure_policy_without_an_epoch() -> None:
 
 async def test_a_group_starts_and_restarts_without_it(rig: Rig) -> None:
     """When the monitor dies, is replaced or lingers, the barrier does not wait and no worker restarts."""
-    crew = await rig.submit(with_monitor())
-    await crew.make_pods()
+    crew = await rig.with_pods(with_monitor())
     watcher = crew.pods["train-monitor-0", 0]
     workers = [pod for (job, _), pod in crew.pods.items() if job == "train-workers-0"]
     await crew.announce_all(1, workers)

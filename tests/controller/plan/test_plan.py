@@ -93,8 +93,7 @@ def test_all_jobs_completed() -> None:
     world = started(jobs=[replicated_job(replicas=2)])
     world.set_job("train-workers-0", "Complete")
     assert "conditions" not in world.plan().status
-    world.set_job("train-workers-1", "Complete")
-    world.settle()
+    world.settle_job("train-workers-1", "Complete")
     assert world.status["terminalState"] == "Completed"
     condition = world.find_condition("Completed")
     assert condition == {
@@ -113,12 +112,10 @@ def test_any_of_the_targets() -> None:
     world = started(
         jobset(strategy=None, jobs=[replicated_job("driver"), replicated_job("workers")], successPolicy=policy)
     )
-    world.set_job("train-workers-0", "Complete")
-    world.settle()
+    world.settle_job("train-workers-0", "Complete")
     assert "terminalState" not in world.status
     world.set_job("train-workers-0", active=1)
-    world.set_job("train-driver-0", "Complete")
-    world.settle()
+    world.settle_job("train-driver-0", "Complete")
     assert world.status["terminalState"] == "Completed"
     assert world.deleted == ["train-workers-0"]
 
@@ -127,8 +124,7 @@ def test_a_failed_job_without_a_policy_fails_the_jobset() -> None:
     """The JobSet fails and names the Job that failed first; active Jobs are deleted."""
     world = started(jobset(strategy=None, jobs=[replicated_job(replicas=3)]))
     world.set_job("train-workers-1", "Failed", at="2026-01-01T00:00:02Z")
-    world.set_job("train-workers-2", "Failed", at="2026-01-01T00:00:01Z")
-    world.settle()
+    world.settle_job("train-workers-2", "Failed", at="2026-01-01T00:00:01Z")
     condition = world.condition("Failed")
     assert (condition["reason"], condition["message"]) == (
         "FailedJobs",
@@ -157,8 +153,7 @@ def test_recreate_until_max_restarts() -> None:
     world.settle()
     restarting = world.condition("RestartingJobSet")
     assert (restarting["status"], restarting["reason"]) == ("False", "JobsReady")
-    world.set_job("train-workers-0", "Failed")
-    world.settle()
+    world.settle_job("train-workers-0", "Failed")
     failed = world.condition("Failed")
     assert failed["reason"] == "ReachedMaxRestarts"
     assert failed["message"].endswith("(first failed job: train-workers-0)")

@@ -132,8 +132,7 @@ def test_a_recreation_exempts_an_epoch_of_each_scope_it_touches(action: str, exp
     """Recreating all Jobs exempts an epoch in every scope, recreating one Job only in its scope."""
     world = started(rules=[{"name": "r", "action": action}])
     running(world, a=2, b=3)
-    world.set_job("train-a-0", "Failed")
-    world.settle()
+    world.settle_job("train-a-0", "Failed")
     assert exempt(world) == expected
 
 
@@ -262,8 +261,7 @@ async def test_a_failure_restarts_its_scope_and_the_budget_is_one() -> None:
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(divided(restarts_max=2))
         assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
-        await crew.set_worker(pods(crew, "train-a-0")[0], exit_code=1)
-        await rig.settle(0.1)
+        await rig.set_worker(crew, pods(crew, "train-a-0")[0], 0.1, exit_code=1)
         assert await scoped_epochs(crew) == {"a": (1, 1), "b": (1, 0)}
         await crew.announce_all(2, pods(crew, "train-a-0"))
         await rig.settle()
@@ -275,8 +273,7 @@ async def test_a_failure_restarts_its_scope_and_the_budget_is_one() -> None:
         await crew.announce_all(2, pods(crew, "train-b-0"))
         await rig.settle()
         assert await scoped_epochs(crew) == {"a": (2, 1), "b": (2, 1)}
-        await crew.announce(pods(crew, "train-a-0")[0], 3)
-        await rig.settle()
+        await rig.announce(crew, pods(crew, "train-a-0")[0], 3)
         assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
 
 

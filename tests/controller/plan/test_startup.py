@@ -45,15 +45,12 @@ def test_in_order_each_waits_for_all_jobs_before_it() -> None:
     world = settled(in_order())
     assert set(world.jobs) == {"train-a-0", "train-a-1"}
     assert phases(world) == ("True", None)
-    world.set_job("train-a-0", active=2, ready=2)
-    world.settle()
+    world.settle_job("train-a-0", active=2, ready=2)
     assert len(world.jobs) == 2
-    world.set_job("train-a-1", "Complete")
-    world.settle()
+    world.settle_job("train-a-1", "Complete")
     assert set(world.jobs) == {"train-a-0", "train-a-1", "train-b-0"}
     for name in ("train-b-0", "train-c-0"):
-        world.set_job(name, active=2, ready=2)
-        world.settle()
+        world.settle_job(name, active=2, ready=2)
     assert phases(world) == ("False", "True")
     assert world.condition("StartupPolicyCompleted")["message"] == "in order startup policy has completed"
 
@@ -62,10 +59,8 @@ def test_a_restart_repeats_the_order() -> None:
     """After a recreation only the first replicatedJob is created again, and the policy is in progress again."""
     world = settled(in_order())
     for name in ("train-a-0", "train-a-1", "train-b-0", "train-c-0"):
-        world.set_job(name, active=2, ready=2)
-        world.settle()
-    world.set_job("train-c-0", "Failed")
-    world.settle()
+        world.settle_job(name, active=2, ready=2)
+    world.settle_job("train-c-0", "Failed")
     assert set(world.jobs) == {"train-a-0", "train-a-1"}
     assert phases(world) == ("True", "False")
 
@@ -102,8 +97,7 @@ def test_depends_on(status: str, state: KubeObject | None) -> None:
     for name in ("train-a-0", "train-a-1"):
         assert "train-b-0" not in world.jobs
         if state is None:
-            world.set_job(name, active=2, ready=2)
-            world.settle()
+            world.settle_job(name, active=2, ready=2)
             assert "train-b-0" not in world.jobs
             world.set_job(name, "Complete")
         else:
@@ -117,11 +111,9 @@ def test_all_dependencies_must_hold() -> None:
     """With several dependencies the last one decides."""
     jobs = [replicated_job("a"), replicated_job("b"), depending("c", ("a", "Ready"), ("b", "Complete"))]
     world = settled(jobset(strategy=None, jobs=jobs))
-    world.set_job("train-b-0", "Complete")
-    world.settle()
+    world.settle_job("train-b-0", "Complete")
     assert "train-c-0" not in world.jobs
-    world.set_job("train-a-0", active=2, ready=2)
-    world.settle()
+    world.settle_job("train-a-0", active=2, ready=2)
     assert "train-c-0" in world.jobs
 
 
@@ -139,8 +131,7 @@ def test_a_group_restart_does_not_start_the_order_over() -> None:
     world = settled(in_order(strategy=wire.IN_PLACE_RESTART))
     names = ("train-a-0", "train-a-1", "train-b-0", "train-c-0")
     for name in names:
-        world.set_job(name, active=2, ready=2)
-        world.settle()
+        world.settle_job(name, active=2, ready=2)
     world.status.update(wire.status_of_epochs(3, 3))
     for name in names:
         world.set_job(name, active=2)
@@ -209,8 +200,7 @@ def test_every_order_reaches_its_end(manifest: KubeObject, data: st.DataObject) 
             else:
                 world.set_job(name, active=2, ready=2)
     for name in list(world.jobs):
-        world.set_job(name, "Complete", succeeded=2)
-        world.settle()
+        world.settle_job(name, "Complete", succeeded=2)
         seen |= set(world.jobs)
     assert seen == everything
 
@@ -225,8 +215,7 @@ async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
         await crew.set_job("train-a-0", active=2, ready=2)
         await rig.settle()
         await crew.make_pods()
-        await crew.announce(crew.pods["train-b-0", 0], 2)
-        await rig.settle()
+        await rig.announce(crew, crew.pods["train-b-0", 0], 2)
         assert await crew.epochs() == (1, 1)
         (event,) = await rig.events("GroupRestartStarted")
         assert "not counted as a restart, 0 of 0 used" in event["note"]
@@ -236,8 +225,7 @@ async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
         await rig.meet(crew, 2)
         assert await crew.epochs() == (2, 1)
         assert "terminalState" not in await crew.status()
-        await crew.announce(crew.pods["train-a-0", 0], 3)
-        await rig.settle()
+        await rig.announce(crew, crew.pods["train-a-0", 0], 3)
         assert (await crew.status())["terminalState"] == "Failed"
 
 

@@ -205,7 +205,6 @@ async def test_a_queue_admits_evicts_and_admits_elsewhere(rig: Rig) -> None:
         entry = (await crew.jobset())["spec"]["replicatedJobs"][0]
         entry = merge_patch(entry, {"template": {"spec": {"template": template}}})
         await rig.edit({"spec": {"suspend": False, "replicatedJobs": [entry]}})
-        await rig.settle()
         job = (await crew.jobs())[JOB]
         assert job["spec"]["suspend"] is False
         found: KubeObject = job["spec"]["template"]
@@ -218,7 +217,6 @@ async def test_a_queue_admits_evicts_and_admits_elsewhere(rig: Rig) -> None:
 
     await crew.set_job(JOB, startTime=NOW, active=2)
     await rig.edit({"spec": {"suspend": True}})
-    await rig.settle()
     assert (await crew.jobs())[JOB]["spec"]["suspend"] is True
     await crew.set_job(JOB, active=0, conditions=[SUSPENDED])
 
@@ -237,12 +235,10 @@ async def test_resumes_do_not_use_up_max_restarts() -> None:
 
     async def suspend_and_resume(crew: Any, epoch: int) -> None:
         await rig.edit({"spec": {"suspend": True}})
-        await rig.settle()
         for pod in crew.pods.values():
             await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
         crew.pods.clear()
         await rig.edit({"spec": {"suspend": False}})
-        await rig.settle()
         await crew.make_pods()
         await rig.meet(crew, epoch)
         assert await crew.epochs() == (epoch, epoch - 1)
@@ -256,6 +252,5 @@ async def test_resumes_do_not_use_up_max_restarts() -> None:
         assert (await crew.status())["exemptEpochs"] == 3
         await rig.meet(crew, 5)
         assert await crew.epochs() == (5, 4)
-        await crew.announce(crew.pods[JOB, 0], 6)
-        await rig.settle()
+        await rig.announce(crew, crew.pods[JOB, 0], 6)
         assert (await crew.status())["terminalState"] == "Failed"

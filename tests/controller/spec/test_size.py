@@ -143,7 +143,6 @@ async def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks(rig: 
         size = {"parallelism": pods, "completions": pods}
         obj["spec"]["replicatedJobs"][0]["template"]["spec"] |= size
         await rig.edit({"spec": obj["spec"]})
-        await rig.settle()
 
     await resize(SLOTS_MAX // 2 + 1)  # parallelism of each of two Jobs: the CRD bounds only one Job
     assert "saw 100,002" in (await crew.condition("SpecProblem"))["message"]
@@ -187,8 +186,7 @@ async def test_a_pass_is_bounded_however_many_jobs_are_missing(rig: Rig) -> None
     """A pass creates at most 500 Jobs, so that a suspend does not wait for thousands of others."""
     rig.latency_s = lambda request: 1.0 if request.method == "POST" and "/jobs" in request.path else 0.0
     crew = await rig.submit(jobset(jobs=[replicated_job(replicas=ACTIONS_MAX + 100, pods=1)]))
-    await rig.edit({"spec": {"suspend": True}})
-    await rig.settle(20.0)
+    await rig.edit({"spec": {"suspend": True}}, 20.0)
     jobs = await crew.jobs()
     assert len(jobs) == ACTIONS_MAX + 100
     born_running = [job for job in rig.requests if job.method == "POST" and b'"suspend":false' in job.body]

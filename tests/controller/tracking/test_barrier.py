@@ -75,8 +75,7 @@ async def test_other_words_are_written_at_most_every_half_minute(rig: Rig) -> No
     assert condition["message"].endswith("train-workers-0-9 (no pod), 30 more")
     before = rig.writes("/jobsets/train/status")
     for index in range(30):
-        await crew.announce(await crew.replace("train-workers-0", index), 1)
-        await rig.settle(2.0)
+        await rig.announce(crew, await crew.replace("train-workers-0", index), 1, 2.0)
     assert 2 <= rig.writes("/jobsets/train/status") - before <= 3
     assert len(await rig.events("PodsMissing")) == 1
 
@@ -132,8 +131,7 @@ async def test_the_deadline_of_a_barrier(rig: Rig, action: str | None) -> None:
 async def test_what_cannot_be_read_is_a_problem_of_the_spec(rig: Rig, annotations: dict[str, str], words: str) -> None:
     """An unreadable deadline is a SpecProblem with the expected and seen value; the group runs on."""
     crew = await rig.started(jobset())
-    await rig.annotate(annotations)
-    await rig.settle(0.1)
+    await rig.annotate(annotations, 0.1)
     assert words in (await crew.condition("SpecProblem"))["message"]
     assert await crew.epochs() == (1, 0)
 
@@ -225,8 +223,7 @@ async def test_a_pod_that_holds_the_barrier_up_is_named_with_what_to_do(rig: Rig
     await crew.remove(first)
     new = await crew.replace("train-workers-0", 0)
     await crew.announce(new, announced)
-    await crew.announce(second, 2)
-    await rig.settle(30.0)
+    await rig.announce(crew, second, 2, 30.0)
     assert await crew.epochs() == (1, 1)
     condition = await crew.condition("BarrierWaiting")
     assert condition["message"].startswith("1/3 at epoch 2; waiting for ")

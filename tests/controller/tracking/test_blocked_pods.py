@@ -44,8 +44,7 @@ def agent_waits(reason: str = "ErrImagePull", message: str | None = None) -> dic
 
 async def blocked(rig: Rig, seconds: float = 8.0, **fields: Any) -> tuple[Crew, str]:
     """Submit a JobSet of one Pod whose agent's image cannot be pulled, and let time pass; return its crew and Pod."""
-    crew = await rig.submit(jobset(jobs=ONE, **fields))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(jobs=ONE, **fields))
     (pod,) = crew.pods.values()
     await crew.set_pod(pod, **agent_waits())
     await rig.settle(seconds)
@@ -67,8 +66,7 @@ AGENTS = f"image cannot be pulled: container inplace-agent, image {AGENT}: ErrIm
 
 async def test_an_image_that_cannot_be_pulled_is_said_once_for_all_pods(rig: Rig) -> None:
     """Within 10 s of the first Pod, with the number of Pods; kubelet's attempts change nothing; it ends with them."""
-    crew = await rig.submit(jobset(jobs=[replicated_job(pods=6)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=6)]))
     await rig.settle()
     before = rig.writes("/jobsets/train/status")
     for pod in crew.pods.values():
@@ -104,8 +102,7 @@ async def test_a_passing_fault_is_not_told(rig: Rig) -> None:
 
 async def test_another_cause_is_another_event(rig: Rig) -> None:
     """Once the agent's image is there the worker's is missing, and a Secret of another Pod: each is told once."""
-    crew = await rig.submit(jobset(jobs=[replicated_job(pods=3)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=3)]))
     first, *others = crew.pods.values()
     for pod in crew.pods.values():
         await crew.set_pod(pod, **agent_waits())
@@ -136,7 +133,7 @@ async def test_it_ends_with_the_pods(rig: Rig, end: str) -> None:
     elif end == "finished":
         await crew.finish_job("train-workers-0", "Complete")
     else:
-        await rig.edit({"spec": {"suspend": True}})
+        await rig.edit({"spec": {"suspend": True}}, 0.0)
         await crew.remove(pod)
     await rig.settle(35.0)
     assert (await condition_of(crew))["status"] == "False"

@@ -85,8 +85,7 @@ async def test_the_first_of_several_is_the_cause(rig: Rig) -> None:
     for pod in crew.pods.values():
         await crew.set_worker(pod, run=2)
     await rig.settle(0.1)
-    await crew.announce(second, 3)
-    await rig.settle(0.1)
+    await rig.announce(crew, second, 3, 0.1)
     entry = await crew.last_restart()
     assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
     assert "no exit code" in entry["firstFailure"]["message"]
@@ -97,15 +96,13 @@ async def test_an_agent_that_ended_is_named_with_its_exit_code(rig: Rig) -> None
     crew = await rig.started(jobset())
     first, second = crew.pods.values()
     await end_agent(crew, first, ENDED)
-    await crew.announce(first, 2)
-    await rig.settle(0.1)
+    await rig.announce(crew, first, 2, 0.1)
     entry = await crew.last_restart()
     failure = {"pod": first, "container": "agent", **EXIT}
     assert (entry["trigger"], entry["firstFailure"]) == ("worker_exit", failure)
     await rig.run_epoch(crew, 2)
     await end_agent(crew, second, ENDED | {"finishedAt": "2023-11-14T22:13:19Z"})  # reported late
-    await crew.announce(second, 3)
-    await rig.settle(0.1)
+    await rig.announce(crew, second, 3, 0.1)
     entry = await crew.last_restart()
     assert (entry["epoch"], entry["firstFailure"]["pod"]) == (3, second)
     assert "exitCode" not in entry["firstFailure"]
@@ -143,8 +140,7 @@ async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on(rig: Rig) -> Non
     await crew.remove(lost)
     await rig.settle(7.0)
     replacement = await crew.replace("train-workers-0", 0)
-    await crew.announce(replacement, 2)
-    await rig.settle(0.1)
+    await rig.announce(crew, replacement, 2, 0.1)
     entry = await crew.last_restart()
     assert entry["trigger"] == "pod_lost"
     assert entry["firstFailure"] == {
@@ -152,8 +148,7 @@ async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on(rig: Rig) -> Non
         "reason": "DeletionByTaintManager",
         "message": "node is not ready",
     }
-    await crew.announce(other, 2)
-    await rig.settle(0.1)
+    await rig.announce(crew, other, 2, 0.1)
     assert await crew.epochs() == (2, 1)
     assert rig.sample("inplace_group_restart_duration_seconds_sum", trigger="pod_lost") >= 7.0
 
@@ -161,8 +156,7 @@ async def test_a_pod_that_is_lost_is_the_cause_from_its_loss_on(rig: Rig) -> Non
 async def test_a_failed_job_is_the_cause_and_keeps_who_failed_first(rig: Rig) -> None:
     """A failed Job has trigger job_failed and names the Pod that failed first, or else the Job's message."""
     crew = await rig.started(jobset())
-    await crew.finish_job("train-workers-0", "Failed", reason="BackoffLimitExceeded", message="too many")
-    await rig.settle(0.2)
+    await rig.finish_job(crew, "train-workers-0", "Failed", 0.2, reason="BackoffLimitExceeded", message="too many")
     entry = await crew.last_restart()
     assert entry["trigger"] == "job_failed"
     assert entry["firstFailure"] == {
@@ -175,8 +169,7 @@ async def test_a_resize_is_no_failure(rig: Rig) -> None:
     """A restart by shrinking has trigger resize and no failure."""
     crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
     job = {"name": "workers", "replicas": 1, "template": replicated_job(pods=2)["template"]}
-    await rig.edit({"spec": {"replicatedJobs": [job]}})
-    await rig.settle(0.2)
+    await rig.edit({"spec": {"replicatedJobs": [job]}}, 0.2)
     entry = await crew.last_restart()
     assert (entry["trigger"], "firstFailure" in entry) == ("resize", False)
 
@@ -216,8 +209,7 @@ async def test_one_restart_too_many_still_says_who_failed(rig: Rig) -> None:
     """When one restart too many fails the JobSet, the status names the Pod that failed."""
     crew = await rig.started(jobset(restarts_max=0))
     first = next(iter(crew.pods.values()))
-    await crew.announce(first, 2)
-    await rig.settle(0.5)
+    await rig.announce(crew, first, 2, 0.5)
     status = await crew.status()
     assert status["terminalState"] == "Failed"
     entry = status[wire.LAST_GROUP_RESTART]

@@ -42,8 +42,7 @@ def test_a_promise_counts_from_the_status_that_ends_the_epoch() -> None:
 
 async def with_a_ghost(rig: Rig, promise: str | None) -> Crew:
     """Let a group of two run in epoch 1; then one Pod is deleted on a dead node, replaced, and all wait at epoch 2."""
-    crew = await rig.submit(jobset(jobs=[replicated_job(pods=2)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=2)]))
     await rig.meet(crew, 1, 0.1)
     ghost = crew.pods[FIRST, 0]
     body = {"metadata": {"annotations": {wire.FENCED_WITHIN: promise}, "finalizers": ["test/kubelet-away"]}}
@@ -75,8 +74,7 @@ UNHEARD = {"type": "Ready", "status": "False"}
 @pytest.mark.parametrize("first", ["conditions", "deletion"])
 async def test_a_dead_node_ends_the_epoch_and_the_count_begins(rig: Rig, first: str) -> None:
     """Nobody waits for the replacement to announce: the wait for the lease runs beside the Job's back-off."""
-    crew = await rig.submit(jobset(jobs=[replicated_job(pods=2)]))
-    await crew.make_pods()
+    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=2)]))
     await rig.meet(crew, 1, 0.1)
     ghost = crew.pods[FIRST, 0]
     body = {"metadata": {"annotations": {wire.FENCED_WITHIN: str(PROMISE_S)}, "finalizers": ["test/kubelet-away"]}}

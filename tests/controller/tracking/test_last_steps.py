@@ -206,8 +206,7 @@ async def test_each_scope_has_its_own_goodput(rig: Rig) -> None:
 async def test_a_restart_by_hand_names_nobody(rig: Rig) -> None:
     """All workers were told to stop at the same moment: being behind means nothing."""
     crew = await rig.started(GROUP)
-    await rig.annotate({wire.RESTART_REQUESTED: "now"})
-    await rig.settle(0.1)
+    await rig.annotate({wire.RESTART_REQUESTED: "now"}, 0.1)
     await announce(crew, 2, *TOLD)
     await rig.settle(0.1)
     entry = await crew.last_restart()

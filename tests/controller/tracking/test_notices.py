@@ -258,8 +258,7 @@ async def test_a_kind_that_is_not_named_restarts_nothing(rig: Rig) -> None:
     for kind in ("slow", "steps", "busy"):
         await tell(crew, first, kind)
         await rig.settle(1.5)
-    await rig.annotate({wire.RESTART_ON: "loss,slow,busy"})
-    await rig.settle(1.5)
+    await rig.annotate({wire.RESTART_ON: "loss,slow,busy"}, 1.5)
     assert await crew.epochs() == (1, 0)
     problem = (await crew.condition("SpecProblem"))["message"]
     assert (
@@ -274,8 +273,7 @@ async def test_the_annotation_holds_at_once(rig: Rig) -> None:
     await tell(crew, first, "loss", step=7)
     await rig.settle(2.0)
     assert await crew.epochs() == (1, 0)
-    await rig.annotate({wire.RESTART_ON: "loss"})
-    await rig.settle(0.1)
+    await rig.annotate({wire.RESTART_ON: "loss"}, 0.1)
     entry = await crew.last_restart()
     assert (await crew.epochs(), entry["trigger"]) == ((1, 1), "loss_not_finite")
     assert entry["firstFailure"]["pod"] == first

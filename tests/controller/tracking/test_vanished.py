@@ -15,14 +15,12 @@ THREE = jobset(jobs=[replicated_job(pods=3)], restarts_max=1)
 
 async def at_the_barrier(rig: Rig) -> tuple[Crew, str]:
     """Let a group of three restart: two wait at the barrier of epoch 2; return one of them, which has a node."""
-    crew = await rig.submit(THREE)
-    await crew.make_pods()
+    crew = await rig.with_pods(THREE)
     waits, also, _ = crew.pods.values()
     await crew.bind(waits, "node-0")
     await rig.meet(crew, 1, 0.1)
     await crew.announce(waits, 2)
-    await crew.announce(also, 2)
-    await rig.settle(0.1)
+    await rig.announce(crew, also, 2, 0.1)
     assert await crew.epochs() == (1, 1)
     return crew, waits
 
