@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
@@ -15,7 +16,6 @@ from inplace.controller.config import ControllerConfig
 from inplace.controller.runtime import Controller
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 from inplace.simulator.cluster.manifests import custom_resource_definitions
-from tests.controller.background import background
 from tests.controller.crew import Crew
 
 USER = "controller"
@@ -58,6 +58,8 @@ class Rig:
         self.server.load([definition] if definition else custom_resource_definitions())
         self.admin = KubeClient(InMemoryTransport(self.server), user_agent="admin", field_manager="admin")
         self.controllers: list[Controller] = []
+        self._group: asyncio.TaskGroup
+        self._running: list[asyncio.Task[None]] = []
 
     def controller(self, **config: Any) -> Controller:
         """Return a new controller."""
@@ -75,9 +77,21 @@ class Rig:
     @asynccontextmanager
     async def running(self, *controllers: Controller) -> AsyncIterator[None]:
         """Run the server and controllers (one, when none is given)."""
-        async with background(self.server.run(), *(c.run() for c in controllers or (self.controller(),))):
+        async with asyncio.TaskGroup() as self._group:
+            server = self._group.create_task(self.server.run())
+            self._running = [self._group.create_task(one.run()) for one in controllers or (self.controller(),)]
             await self.settle()
             yield
+            for task in (server, *self._running):
+                task.cancel()
+
+    async def change_controller(self) -> None:
+        """End the controllers, and run another one that knows nothing of them."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.wait(self._running)
+        self._running = [self._group.create_task(self.controller(leader_elect=False).run())]
+        await self.settle()
 
     async def settle(self, seconds: float = 1.0) -> None:
         """Let time pass."""

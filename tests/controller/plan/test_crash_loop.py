@@ -52,19 +52,17 @@ async def test_each_restart_in_vain_waits_twice_as_long(rig: Rig) -> None:
     assert any("crash loop: 3 restarts in " in str(event.get("note")) for event in await rig.events("CrashLoop"))
 
 
-async def test_the_wait_survives_the_controller() -> None:
+async def test_the_wait_survives_the_controller(rig: Rig) -> None:
     """Another controller waits for the rest, and not from the beginning."""
-    rig = Rig()
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(failing(**{wire.CRASH_LOOP_BACKOFF: "100/100"}))
-        await fail(rig, crew)
-        epoch = await fail(rig, crew)
-        await rig.settle(40.0)
-        assert await crew.epochs() == (epoch - 1, epoch - 1)
-    async with rig.running(rig.controller(leader_elect=False)):
-        await rig.settle(50.0)
-        assert await crew.epochs() == (epoch - 1, epoch - 1)
-        assert await waited_s(rig, crew, epoch) == pytest.approx(10.0, abs=2.0)
+    crew = await rig.started(failing(**{wire.CRASH_LOOP_BACKOFF: "100/100"}))
+    await fail(rig, crew)
+    epoch = await fail(rig, crew)
+    await rig.settle(40.0)
+    assert await crew.epochs() == (epoch - 1, epoch - 1)
+    await rig.change_controller()
+    await rig.settle(50.0)
+    assert await crew.epochs() == (epoch - 1, epoch - 1)
+    assert await waited_s(rig, crew, epoch) == pytest.approx(10.0, abs=2.0)
 
 
 async def test_progress_forgives() -> None:

@@ -186,25 +186,23 @@ def test_a_status_of_another_controller_keeps_its_meaning() -> None:
     assert uncounted_epochs(world) == 1
 
 
-async def test_uncounted_recreations_under_in_place_restart_survive_the_controller() -> None:
+async def test_uncounted_recreations_under_in_place_restart_survive_the_controller(rig: Rig) -> None:
     """Uncounted Job failures never use up maxRestarts, also for a new controller."""
-    rig = Rig()
     rule = {"action": RESTART_JOB_UNCOUNTED, "onJobFailureReasons": ["PodFailurePolicy"]}
     manifest = with_rules(rule, strategy=wire.IN_PLACE_RESTART, restarts_max=1)
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(manifest)
-        for epoch in (2, 3, 4):
-            await rig.finish_job(crew, "train-a-0", "Failed", 2.0, reason="PodFailurePolicy")
-            crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] != "train-a-0"}
-            await crew.make_pods()
-            await rig.meet(crew, epoch)
-            assert await crew.epochs() == (epoch, epoch - 1)
-        assert (await crew.status())["replicatedJobsStatus"][1]["jobRestarts"] == [3, 0]
-    async with rig.running(rig.controller(leader_elect=False)):
-        await rig.meet(crew, 5)
-        assert await crew.epochs() == (5, 4)
-        await rig.announce(crew, crew.pods["train-a-0", 0], 6)
-        assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
+    crew = await rig.started(manifest)
+    for epoch in (2, 3, 4):
+        await rig.finish_job(crew, "train-a-0", "Failed", 2.0, reason="PodFailurePolicy")
+        crew.pods = {slot: pod for slot, pod in crew.pods.items() if slot[0] != "train-a-0"}
+        await crew.make_pods()
+        await rig.meet(crew, epoch)
+        assert await crew.epochs() == (epoch, epoch - 1)
+    assert (await crew.status())["replicatedJobsStatus"][1]["jobRestarts"] == [3, 0]
+    await rig.change_controller()
+    await rig.meet(crew, 5)
+    assert await crew.epochs() == (5, 4)
+    await rig.announce(crew, crew.pods["train-a-0", 0], 6)
+    assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
 
 
 @pytest.mark.parametrize("peers_first", [False, True])

@@ -152,19 +152,17 @@ def test_a_reason_that_no_condition_can_have_is_told_and_left_out() -> None:
     assert world.condition("Failed")["reason"] == "FailJobSetFailurePolicyAction"
 
 
-async def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left() -> None:
+async def test_a_group_goes_on_without_the_pods_of_a_job_that_was_left(rig: Rig) -> None:
     """The barrier does not wait for a left Job's Pods, also with a new controller; nothing is recreated."""
-    rig = Rig()
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(with_rules(LEAVE, strategy=wire.IN_PLACE_RESTART))
-        before = await crew.job_uids()
-        for index in range(2):
-            await crew.set_phase(crew.pods.pop(("train-a-0", index)), "Failed")
-        await rig.finish_job(crew, "train-a-0", "Failed", reason="PodFailurePolicy")
-        assert await crew.epochs() == (1, 0)
-        await rig.meet(crew, 2)
-        assert await crew.epochs() == (2, 1)
-    async with rig.running(rig.controller(leader_elect=False)):
-        await rig.meet(crew, 3)
-        assert await crew.epochs() == (3, 2)
-        assert await crew.job_uids() == before
+    crew = await rig.started(with_rules(LEAVE, strategy=wire.IN_PLACE_RESTART))
+    before = await crew.job_uids()
+    for index in range(2):
+        await crew.set_phase(crew.pods.pop(("train-a-0", index)), "Failed")
+    await rig.finish_job(crew, "train-a-0", "Failed", reason="PodFailurePolicy")
+    assert await crew.epochs() == (1, 0)
+    await rig.meet(crew, 2)
+    assert await crew.epochs() == (2, 1)
+    await rig.change_controller()
+    await rig.meet(crew, 3)
+    assert await crew.epochs() == (3, 2)
+    assert await crew.job_uids() == before

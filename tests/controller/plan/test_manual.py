@@ -24,31 +24,29 @@ async def ask(rig: Rig, request: str) -> None:
     await rig.annotate({wire.RESTART_REQUESTED: request}, 0.1)
 
 
-async def test_each_id_restarts_the_group_once_and_costs_nothing() -> None:
+async def test_each_id_restarts_the_group_once_and_costs_nothing(rig: Rig) -> None:
     """Two status writes; the same id again, or by another controller, does nothing; maxRestarts stays whole."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset(restarts_max=1))
-        before = rig.writes("/jobsets/train/status")
-        for epoch, request in ((2, "one"), (3, "2026-11-22T02:39:09Z"), (4, "three")):
-            await ask(rig, request)
-            assert await crew.epochs() == (epoch - 1, epoch - 1)
-            await ask(rig, request)
-            await rig.meet(crew, epoch, 0.1)
-            assert await crew.epochs() == (epoch, epoch - 1)
-            entry = (await crew.status())[wire.LAST_GROUP_RESTART]
-            assert (entry["trigger"], entry["request"]) == ("manual", request)
-        assert rig.writes("/jobsets/train/status") == before + 6 + 1  # a dry run: is the first id kept
-        labels = {"namespace": "default", "jobset": "train"}
-        assert rig.sample("inplace_restart_budget_remaining", **labels) == 1
-        assert rig.sample("inplace_group_restarts_total", outcome="finished", trigger="manual", **labels) == 3
-    async with rig.running(rig.controller()):
-        await rig.settle(20.0)
-        assert await crew.epochs() == (4, 3)
-        await rig.meet(crew, 5, 0.1)
-        assert await crew.epochs() == (5, 4)
-        await rig.meet(crew, 6, 0.1)
-        assert (await crew.status())["terminalState"] == "Failed"  # one restart is allowed, and this is the second
+    crew = await rig.started(jobset(restarts_max=1))
+    before = rig.writes("/jobsets/train/status")
+    for epoch, request in ((2, "one"), (3, "2026-11-22T02:39:09Z"), (4, "three")):
+        await ask(rig, request)
+        assert await crew.epochs() == (epoch - 1, epoch - 1)
+        await ask(rig, request)
+        await rig.meet(crew, epoch, 0.1)
+        assert await crew.epochs() == (epoch, epoch - 1)
+        entry = (await crew.status())[wire.LAST_GROUP_RESTART]
+        assert (entry["trigger"], entry["request"]) == ("manual", request)
+    assert rig.writes("/jobsets/train/status") == before + 6 + 1  # a dry run: is the first id kept
+    labels = {"namespace": "default", "jobset": "train"}
+    assert rig.sample("inplace_restart_budget_remaining", **labels) == 1
+    assert rig.sample("inplace_group_restarts_total", outcome="finished", trigger="manual", **labels) == 3
+    await rig.change_controller()
+    await rig.settle(20.0)
+    assert await crew.epochs() == (4, 3)
+    await rig.meet(crew, 5, 0.1)
+    assert await crew.epochs() == (5, 4)
+    await rig.meet(crew, 6, 0.1)
+    assert (await crew.status())["terminalState"] == "Failed"  # one restart is allowed, and this is the second
 
 
 @pytest.mark.parametrize("scope", [None, "ReplicatedJob"])

@@ -37,26 +37,24 @@ async def failed(crew: Crew) -> str | None:
     return str(condition["message"])
 
 
-async def test_three_epochs_at_one_step_fail_the_jobset() -> None:
+async def test_three_epochs_at_one_step_fail_the_jobset(rig: Rig) -> None:
     """The state is in the status: another controller goes on with it; the message names steps and failures."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(judged("3"))
-        before = rig.writes("/jobsets/train/status")
-        await restart(rig, crew, ",quiet=1,step=101", ",quiet=1,step=100")
-        await restart(rig, crew, ",quiet=1,step=100", ",quiet=1,step=100")
-        assert rig.writes("/jobsets/train/status") == before + 4
-        await restart(rig, crew, ",quiet=1,step=40", ",quiet=1,step=41")
-        assert await failed(crew) is None
-    async with rig.running(rig.controller()):
-        await rig.settle(20.0)
-        await restart(rig, crew, ",quiet=1,step=99", ",quiet=1,step=100")
-        message = await failed(crew)
-        assert message is not None
-        for step, epoch in ((100, 2), (40, 3), (99, 4)):
-            assert f"epoch {epoch} ended at step {step} (pod train-left-0-0-00001: " in message
-        assert message.endswith("the highest step ever is 100")
-        assert await crew.epochs() == (4, 4)
+    crew = await rig.started(judged("3"))
+    before = rig.writes("/jobsets/train/status")
+    await restart(rig, crew, ",quiet=1,step=101", ",quiet=1,step=100")
+    await restart(rig, crew, ",quiet=1,step=100", ",quiet=1,step=100")
+    assert rig.writes("/jobsets/train/status") == before + 4
+    await restart(rig, crew, ",quiet=1,step=40", ",quiet=1,step=41")
+    assert await failed(crew) is None
+    await rig.change_controller()
+    await rig.settle(20.0)
+    await restart(rig, crew, ",quiet=1,step=99", ",quiet=1,step=100")
+    message = await failed(crew)
+    assert message is not None
+    for step, epoch in ((100, 2), (40, 3), (99, 4)):
+        assert f"epoch {epoch} ended at step {step} (pod train-left-0-0-00001: " in message
+    assert message.endswith("the highest step ever is 100")
+    assert await crew.epochs() == (4, 4)
 
 
 async def test_progress_forgives(rig: Rig) -> None:

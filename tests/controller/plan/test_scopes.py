@@ -255,26 +255,24 @@ async def scoped_epochs(crew: Crew) -> dict[str, tuple[int, int]]:
     return {entry["name"]: (entry[wire.SYNCED_EPOCH], entry[wire.DEPRECATED_EPOCH]) for entry in entries}
 
 
-async def test_a_failure_restarts_its_scope_and_the_budget_is_one() -> None:
+async def test_a_failure_restarts_its_scope_and_the_budget_is_one(rig: Rig) -> None:
     """One scope restarts while the other runs; Events name it; the sum of both is bounded, for a new controller too."""
-    rig = Rig()
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(divided(restarts_max=2))
-        assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
-        await rig.set_worker(crew, pods(crew, "train-a-0")[0], 0.1, exit_code=1)
-        assert await scoped_epochs(crew) == {"a": (1, 1), "b": (1, 0)}
-        await crew.announce_all(2, pods(crew, "train-a-0"))
-        await rig.settle()
-        assert await scoped_epochs(crew) == {"a": (2, 1), "b": (1, 0)}
-        (begun,), (ended,) = await rig.events("GroupRestartStarted"), await rig.events("GroupRestartFinished")
-        assert begun["note"].startswith("epoch 1 of scope a is deprecated")
-        assert ended["note"].startswith("all 2 pods of scope a are at epoch 2")
-    async with rig.running(rig.controller(leader_elect=False)):
-        await crew.announce_all(2, pods(crew, "train-b-0"))
-        await rig.settle()
-        assert await scoped_epochs(crew) == {"a": (2, 1), "b": (2, 1)}
-        await rig.announce(crew, pods(crew, "train-a-0")[0], 3)
-        assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
+    crew = await rig.started(divided(restarts_max=2))
+    assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
+    await rig.set_worker(crew, pods(crew, "train-a-0")[0], 0.1, exit_code=1)
+    assert await scoped_epochs(crew) == {"a": (1, 1), "b": (1, 0)}
+    await crew.announce_all(2, pods(crew, "train-a-0"))
+    await rig.settle()
+    assert await scoped_epochs(crew) == {"a": (2, 1), "b": (1, 0)}
+    (begun,), (ended,) = await rig.events("GroupRestartStarted"), await rig.events("GroupRestartFinished")
+    assert begun["note"].startswith("epoch 1 of scope a is deprecated")
+    assert ended["note"].startswith("all 2 pods of scope a are at epoch 2")
+    await rig.change_controller()
+    await crew.announce_all(2, pods(crew, "train-b-0"))
+    await rig.settle()
+    assert await scoped_epochs(crew) == {"a": (2, 1), "b": (2, 1)}
+    await rig.announce(crew, pods(crew, "train-a-0")[0], 3)
+    assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
 
 
 async def test_a_scope_that_starts_later_restarts_nobody(rig: Rig) -> None:

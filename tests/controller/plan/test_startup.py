@@ -205,28 +205,26 @@ def test_every_order_reaches_its_end(manifest: KubeObject, data: st.DataObject) 
     assert seen == everything
 
 
-async def test_dependents_join_the_group_by_one_uncounted_restart() -> None:
+async def test_dependents_join_the_group_by_one_uncounted_restart(rig: Rig) -> None:
     """The first replicatedJob syncs alone; its dependent joins by one uncounted restart, and all run at one epoch."""
-    rig = Rig()
     manifest = jobset(jobs=[replicated_job("a"), depending("b", ("a", "Ready"))], restarts_max=0)
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(manifest)
-        assert await crew.epochs() == (1, 0)
-        await crew.set_job("train-a-0", active=2, ready=2)
-        await rig.settle()
-        await crew.make_pods()
-        await rig.announce(crew, crew.pods["train-b-0", 0], 2)
-        assert await crew.epochs() == (1, 1)
-        (event,) = await rig.events("GroupRestartStarted")
-        assert "not counted as a restart, 0 of 0 used" in event["note"]
-        await crew.set_job("train-a-0", active=2, ready=0)
-        await rig.settle()
-    async with rig.running(rig.controller(leader_elect=False)):
-        await rig.meet(crew, 2)
-        assert await crew.epochs() == (2, 1)
-        assert "terminalState" not in await crew.status()
-        await rig.announce(crew, crew.pods["train-a-0", 0], 3)
-        assert (await crew.status())["terminalState"] == "Failed"
+    crew = await rig.started(manifest)
+    assert await crew.epochs() == (1, 0)
+    await crew.set_job("train-a-0", active=2, ready=2)
+    await rig.settle()
+    await crew.make_pods()
+    await rig.announce(crew, crew.pods["train-b-0", 0], 2)
+    assert await crew.epochs() == (1, 1)
+    (event,) = await rig.events("GroupRestartStarted")
+    assert "not counted as a restart, 0 of 0 used" in event["note"]
+    await crew.set_job("train-a-0", active=2, ready=0)
+    await rig.settle()
+    await rig.change_controller()
+    await rig.meet(crew, 2)
+    assert await crew.epochs() == (2, 1)
+    assert "terminalState" not in await crew.status()
+    await rig.announce(crew, crew.pods["train-a-0", 0], 3)
+    assert (await crew.status())["terminalState"] == "Failed"
 
 
 def test_who_is_not_due_waits_for_somebody_who_is_named() -> None:

@@ -229,9 +229,8 @@ async def test_a_queue_admits_evicts_and_admits_elsewhere(rig: Rig) -> None:
     assert "startTime" not in (await crew.jobs())[JOB]["status"]
 
 
-async def test_resumes_do_not_use_up_max_restarts() -> None:
+async def test_resumes_do_not_use_up_max_restarts(rig: Rig) -> None:
     """With in-place restart each resume makes an uncounted epoch, also for a new controller."""
-    rig = Rig()
 
     async def suspend_and_resume(crew: Any, epoch: int) -> None:
         await rig.edit({"spec": {"suspend": True}})
@@ -243,14 +242,13 @@ async def test_resumes_do_not_use_up_max_restarts() -> None:
         await rig.meet(crew, epoch)
         assert await crew.epochs() == (epoch, epoch - 1)
 
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(jobset(restarts_max=1))
-        await suspend_and_resume(crew, 2)
-        await suspend_and_resume(crew, 3)
-    async with rig.running(rig.controller(leader_elect=False)):
-        await suspend_and_resume(crew, 4)
-        assert (await crew.status())["exemptEpochs"] == 3
-        await rig.meet(crew, 5)
-        assert await crew.epochs() == (5, 4)
-        await rig.announce(crew, crew.pods[JOB, 0], 6)
-        assert (await crew.status())["terminalState"] == "Failed"
+    crew = await rig.started(jobset(restarts_max=1))
+    await suspend_and_resume(crew, 2)
+    await suspend_and_resume(crew, 3)
+    await rig.change_controller()
+    await suspend_and_resume(crew, 4)
+    assert (await crew.status())["exemptEpochs"] == 3
+    await rig.meet(crew, 5)
+    assert await crew.epochs() == (5, 4)
+    await rig.announce(crew, crew.pods[JOB, 0], 6)
+    assert (await crew.status())["terminalState"] == "Failed"

@@ -174,23 +174,21 @@ async def test_a_resize_is_no_failure(rig: Rig) -> None:
     assert (entry["trigger"], "firstFailure" in entry) == ("resize", False)
 
 
-async def test_a_new_controller_reads_the_cause_from_the_status() -> None:
+async def test_a_new_controller_reads_the_cause_from_the_status(rig: Rig) -> None:
     """A new controller ends a running restart with the trigger and the start that the old controller wrote."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-        await die(crew, next(iter(crew.pods.values())))
-        await rig.settle(0.1)
-    async with rig.running(rig.controller()):
-        await rig.settle(20.0)
-        await rig.meet(crew, 2, 0.1)
-        entry = await crew.last_restart()
-        assert (entry["trigger"], entry["firstFailure"]["exitCode"]) == ("worker_exit", 137)
-        assert "syncedAt" in entry
-        labels = {"namespace": "default", "jobset": "train", "outcome": "finished", "trigger": "worker_exit"}
-        assert rig.sample("inplace_group_restarts_total", -1, **labels) == 1
-        (note,) = (event["note"] for event in await rig.events("GroupRestartFinished"))
-        assert f"in {seconds_of(entry):.1f} s" in note  # the status knows, whoever leads
+    crew = await rig.started(jobset())
+    await die(crew, next(iter(crew.pods.values())))
+    await rig.settle(0.1)
+    await rig.change_controller()
+    await rig.settle(20.0)
+    await rig.meet(crew, 2, 0.1)
+    entry = await crew.last_restart()
+    assert (entry["trigger"], entry["firstFailure"]["exitCode"]) == ("worker_exit", 137)
+    assert "syncedAt" in entry
+    labels = {"namespace": "default", "jobset": "train", "outcome": "finished", "trigger": "worker_exit"}
+    assert rig.sample("inplace_group_restarts_total", -1, **labels) == 1
+    (note,) = (event["note"] for event in await rig.events("GroupRestartFinished"))
+    assert f"in {seconds_of(entry):.1f} s" in note  # the status knows, whoever leads
 
 
 async def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:

@@ -142,17 +142,15 @@ async def test_without_a_promise_the_barrier_waits_for_the_end_of_the_pod(rig: R
 
 @pytest.mark.slow
 @pytest.mark.virtual_time
-async def test_a_new_leader_counts_anew() -> None:
+async def test_a_new_leader_counts_anew(rig: Rig) -> None:
     """It cannot know since when the status stood."""
-    rig = Rig()
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await with_a_ghost(rig, str(PROMISE_S))
-        await rig.settle(PROMISE_S - 10.0)
-    async with rig.running(rig.controller(leader_elect=False)):
-        await rig.settle(PROMISE_S - 5.0)
-        assert await crew.epochs() == (1, 1)
-        await rig.settle(10.0)
-        assert await crew.epochs() == (2, 1)
+    crew = await with_a_ghost(rig, str(PROMISE_S))
+    await rig.settle(PROMISE_S - 10.0)
+    await rig.change_controller()
+    await rig.settle(PROMISE_S - 5.0)
+    assert await crew.epochs() == (1, 1)
+    await rig.settle(10.0)
+    assert await crew.epochs() == (2, 1)
 
 
 def fenced_jobset(after: str | None, **job_spec: Any) -> JobSet:

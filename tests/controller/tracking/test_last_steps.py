@@ -104,21 +104,19 @@ def test_a_tie_is_no_guess() -> None:
     assert "was silent first: " not in silent_text(TIED, "stalled", {"pod": "p1"})
 
 
-async def test_a_new_controller_knows_those_that_told_before_it() -> None:
+async def test_a_new_controller_knows_those_that_told_before_it(rig: Rig) -> None:
     """It reads them with its first list, as it reads their epochs."""
-    rig = Rig()
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(GROUP)
-        first, *_ = crew.pods.values()
-        await crew.annotate(first, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
-        await rig.settle(0.1)
-        await announce(crew, 2, *TOLD[:3])
-        await rig.settle(0.1)
-    async with rig.running(rig.controller(leader_elect=False)):
-        await announce(crew, 2, ",quiet=900,step=1201", first=3)
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        assert (entry["epoch"], entry["firstSilent"]["pods"]) == (2, [list(crew.pods.values())[1]])
+    crew = await rig.started(GROUP)
+    first, *_ = crew.pods.values()
+    await crew.annotate(first, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
+    await rig.settle(0.1)
+    await announce(crew, 2, *TOLD[:3])
+    await rig.settle(0.1)
+    await rig.change_controller()
+    await announce(crew, 2, ",quiet=900,step=1201", first=3)
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    assert (entry["epoch"], entry["firstSilent"]["pods"]) == (2, [list(crew.pods.values())[1]])
 
 
 async def run_ended(rig: Rig, crew: Crew, epoch: int, step: int, made: int) -> KubeObject:
@@ -133,35 +131,33 @@ async def run_ended(rig: Rig, crew: Crew, epoch: int, step: int, made: int) -> K
     return found
 
 
-async def test_goodput_rides_on_the_restart_s_end() -> None:
+async def test_goodput_rides_on_the_restart_s_end(rig: Rig) -> None:
     """Its numbers are those of the Pod furthest behind, a new controller goes on with them, and no write is added."""
-    rig = Rig()
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(GROUP)
-        before = rig.writes("/jobsets/train/status")
-        first = await run_ended(rig, crew, 1, 100, 99)
-        assert rig.writes("/jobsets/train/status") == before + 2
-        assert (first["restarts"], first["run"]["firstStep"], first["run"]["lastStep"]) == (0, 1, 100)
-        await rig.settle(99.8)
-    async with rig.running(rig.controller(leader_elect=False)):
-        second = await run_ended(rig, crew, 2, 110, 19)
-        assert second["restarts"] == 1
-        assert second["lastRestart"] == {
-            "epoch": 2,
-            "lostSteps": 10,
-            "lostMilliseconds": 20_000,
-            "restartMilliseconds": 61_000,
-        }
-        assert (second["usefulMilliseconds"], second["lostSteps"]) == (180_000, 10)
-        labels = {"namespace": "default", "jobset": "train", "scope": ""}
-        assert rig.sample("inplace_goodput_seconds", 1, **labels, part="lost") == 20.0
-        assert rig.sample("inplace_goodput_lost_steps", 1, **labels) == 10
-        assert rig.sample("inplace_effective_training_ratio", 1, **labels) == pytest.approx(180 / 261)
-        assert "run" not in await untold(rig, crew, 3), "nobody told of epoch 3"
-        kept = (await crew.status())["restartHistory"]
-        told = [(one["epoch"], one.get("lastStep"), one.get("lostSteps"), one.get("costMs")) for one in kept]
-        assert told == [(2, 100, 10, 81_000), (3, 110, None, None), (4, None, None, None)]
-        await ends_with_its_numbers(rig, crew)
+    crew = await rig.started(GROUP)
+    before = rig.writes("/jobsets/train/status")
+    first = await run_ended(rig, crew, 1, 100, 99)
+    assert rig.writes("/jobsets/train/status") == before + 2
+    assert (first["restarts"], first["run"]["firstStep"], first["run"]["lastStep"]) == (0, 1, 100)
+    await rig.settle(99.8)
+    await rig.change_controller()
+    second = await run_ended(rig, crew, 2, 110, 19)
+    assert second["restarts"] == 1
+    assert second["lastRestart"] == {
+        "epoch": 2,
+        "lostSteps": 10,
+        "lostMilliseconds": 20_000,
+        "restartMilliseconds": 61_000,
+    }
+    assert (second["usefulMilliseconds"], second["lostSteps"]) == (180_000, 10)
+    labels = {"namespace": "default", "jobset": "train", "scope": ""}
+    assert rig.sample("inplace_goodput_seconds", 1, **labels, part="lost") == 20.0
+    assert rig.sample("inplace_goodput_lost_steps", 1, **labels) == 10
+    assert rig.sample("inplace_effective_training_ratio", 1, **labels) == pytest.approx(180 / 261)
+    assert "run" not in await untold(rig, crew, 3), "nobody told of epoch 3"
+    kept = (await crew.status())["restartHistory"]
+    told = [(one["epoch"], one.get("lastStep"), one.get("lostSteps"), one.get("costMs")) for one in kept]
+    assert told == [(2, 100, 10, 81_000), (3, 110, None, None), (4, None, None, None)]
+    await ends_with_its_numbers(rig, crew)
 
 
 async def ends_with_its_numbers(rig: Rig, crew: Crew) -> None:

@@ -51,19 +51,17 @@ async def test_a_slow_rank_is_named_with_the_restart_s_end(rig: Rig) -> None:
     assert (entry["epoch"], "slowRanks" in entry, "typicalWorkMilliseconds" in entry) == (3, False, False)
 
 
-async def test_a_new_controller_knows_those_that_told_before_it() -> None:
+async def test_a_new_controller_knows_those_that_told_before_it(rig: Rig) -> None:
     """It reads them with its first list, as it reads their epochs."""
-    rig = Rig()
-    async with rig.running(rig.controller(leader_elect=False)):
-        crew = await rig.started(GROUP)
-        await fail(rig, crew, 1)
-        await announce(crew, 2, [",work=31000", *[",work=10000"] * 6])
-        await rig.settle(0.1)
-    async with rig.running(rig.controller(leader_elect=False)):
-        await crew.annotate(list(crew.pods.values())[7], wire.epoch_annotations(2))
-        await rig.settle(0.1)
-        entry = await crew.last_restart()
-        assert (entry["epoch"], [one["rank"] for one in entry["slowRanks"]]) == (2, [0])
+    crew = await rig.started(GROUP)
+    await fail(rig, crew, 1)
+    await announce(crew, 2, [",work=31000", *[",work=10000"] * 6])
+    await rig.settle(0.1)
+    await rig.change_controller()
+    await crew.annotate(list(crew.pods.values())[7], wire.epoch_annotations(2))
+    await rig.settle(0.1)
+    entry = await crew.last_restart()
+    assert (entry["epoch"], [one["rank"] for one in entry["slowRanks"]]) == (2, [0])
 
 
 @pytest.mark.parametrize("garbage", [",work=", ",work=1,work=2", ",work=99999999", ",work=-1"])
