@@ -14,7 +14,9 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire import unfit
 
+FAILED_CHECK = f"{unfit.WORDS}: it ended with exit code 1: GPU 3"
 _PLACEMENT = ("affinity", "nodeSelector", "schedulingGates", "tolerations")
 
 
@@ -148,21 +150,28 @@ class Crew:
         """Write any annotations."""
         await self.client.patch(PODS, self.namespace, pod, {"metadata": {"annotations": annotations}})
 
-    async def set_worker(self, pod: str, *, run: int = 1, exit_code: int | None = None) -> None:
-        """Report the worker container as kubelet does: running, or terminated with an exit code."""
+    async def set_worker(
+        self, pod: str, *, run: int = 1, exit_code: int | None = None, ended: KubeObject | None = None, **status: Any
+    ) -> None:
+        """Report the worker container as kubelet does: running, or ended with an exit code or with these fields."""
         state: KubeObject = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-        if exit_code is not None:
-            state = {"terminated": {"exitCode": exit_code}}
+        if ended is not None or exit_code is not None:
+            state = {"terminated": ended or {"exitCode": exit_code}}
         container = {
             "name": "worker",
             "containerID": f"containerd://{pod}-{run}",
             "state": state,
             "image": "worker:1",
             "imageID": "",
-            "ready": exit_code is None,
+            "ready": "running" in state,
             "restartCount": run - 1,
         }
-        await self.set_pod(pod, containerStatuses=[container])
+        await self.set_pod(pod, containerStatuses=[container], **status)
+
+    async def fail_check(self, pod: str, message: str = FAILED_CHECK) -> None:
+        """Let a Pod end as its agent does after a failed check."""
+        ended = {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": message, "finishedAt": "2023-11-14T22:13:20Z"}
+        await self.set_worker(pod, ended=ended, phase="Failed")
 
     async def set_phase(self, pod: str, phase: str) -> None:
         """Set a Pod's phase."""

@@ -126,6 +126,12 @@ class Rig:
         await crew.set_worker(pod, **state)
         await self.settle(seconds)
 
+    async def fail(self, crew: Crew, index: int = 0, seconds: float = 0.2) -> str:
+        """Let the worker of a completion index die in the running epoch; return its Pod, once that was seen."""
+        pod = crew.pod_at(index)
+        await self.set_worker(crew, pod, seconds, run=(await crew.epochs())[0], exit_code=1)
+        return pod
+
     async def finish_job(self, crew: Crew, name: str, condition: str, seconds: float = 1.0, **words: str) -> None:
         """Let a Job fail or complete, and time pass."""
         await crew.finish_job(name, condition, **words)

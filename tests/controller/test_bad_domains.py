@@ -8,7 +8,6 @@ import pytest
 
 from inplace.common.kube.resources import NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.common.wire import unfit
 from inplace.common.wire.worker_failure import WorkerFailure, failure_text
 from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew
@@ -243,10 +242,7 @@ async def test_only_a_job_that_finds_a_domain_leaves_one(rig: Rig, how: str) -> 
 async def fail_checks(rig: Rig, crew: Crew) -> None:
     """Let the checks of two Pods of one rack fail."""
     for index in (1, 2):
-        message = f"{unfit.WORDS}: it ended with exit code 1: GPU 3"
-        ended = {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": message, "finishedAt": "2023-11-14T22:13:20Z"}
-        container = {"name": "worker", "state": {"terminated": ended}, "image": "i", "imageID": "", "ready": False}
-        await crew.set_pod(crew.pods[FIRST, index], phase="Failed", containerStatuses=[container | {"restartCount": 0}])
+        await crew.fail_check(crew.pods[FIRST, index])
     await rig.settle()
 
 

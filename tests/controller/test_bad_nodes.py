@@ -6,14 +6,12 @@ import pytest
 
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.common.wire import unfit
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
 
-MESSAGE = f"{unfit.WORDS}: it ended with exit code 1: GPU 3"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -52,15 +50,6 @@ async def end(rig: Rig, crew: Crew, index: int) -> KubeObject:
     await crew.replace(f"{crew.name}-workers-0", index)
     await rig.settle()
     return await spec_of(rig, crew.pod_at(index))
-
-
-async def fail_check(rig: Rig, crew: Crew, pod: str, message: str = MESSAGE) -> None:
-    """Let a Pod end as its agent does after a failed check."""
-    ended = {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": message, "finishedAt": "2023-11-14T22:13:20Z"}
-    state = {"terminated": ended}
-    container = {"name": "worker", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}
-    await crew.set_pod(pod, phase="Failed", containerStatuses=[container])
-    await rig.settle()
 
 
 async def replaced(rig: Rig, crew: Crew, index: int) -> KubeObject:
@@ -156,7 +145,8 @@ async def test_a_new_leader_knows_what_the_old_one_counted(rig: Rig) -> None:
     """Half of a verdict is in the status; and a failed check is not counted again."""
     crew = await started(rig, annotated())
     await fail(rig, crew, 0)
-    await fail_check(rig, crew, crew.pod_at(2))
+    await crew.fail_check(crew.pod_at(2))
+    await rig.settle()
     assert await nodes_told(crew) == ["n2"]
     before = await crew.status()
     await rig.change_controller()
@@ -172,7 +162,8 @@ async def test_a_failed_check_is_a_verdict(rig: Rig) -> None:
     crew = await rig.with_pods(annotated())
     await rig.settle()
     await crew.run_on(crew.pod_at(1), "n1")
-    await fail_check(rig, crew, crew.pod_at(1))
+    await crew.fail_check(crew.pod_at(1))
+    await rig.settle()
     assert await nodes_told(crew) == ["n1"]
     (event,) = await rig.events("NodeAvoided")
     assert "a failed check: pod train-workers-0-1-" in event["note"]
@@ -183,7 +174,8 @@ async def test_a_failed_check_is_a_verdict(rig: Rig) -> None:
 async def test_a_program_that_exits_with_that_code_is_no_failed_check(rig: Rig) -> None:
     """Its message does not say so."""
     crew = await started(rig, annotated())
-    await fail_check(rig, crew, crew.pod_at(1), "mine")
+    await crew.fail_check(crew.pod_at(1), "mine")
+    await rig.settle()
     assert await nodes_told(crew) == []
 
 

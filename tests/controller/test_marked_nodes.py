@@ -49,13 +49,6 @@ async def taint(rig: Rig, name: str, effect: str = "NoSchedule") -> None:
     await mark(rig, name, {"spec": {"taints": [{"key": "broken", "effect": effect}]}})
 
 
-async def fail(rig: Rig, crew: Crew, index: int = 0) -> str:
-    """Let one worker die; return its Pod once the controller has seen it."""
-    pod = crew.pod_at(index)
-    await rig.set_worker(crew, pod, 0.2, run=(await crew.epochs())[0], exit_code=1)
-    return pod
-
-
 def node_reads(rig: Rig) -> list[str]:
     """Return the nodes that were read."""
     return [request.path.rpartition("/")[2] for request in rig.requests if "/nodes/" in request.path]
@@ -76,7 +69,7 @@ async def test_a_pod_leaves_a_cordoned_node(rig: Rig) -> None:
     """It is ended, the group waits for its replacement, then runs; the status names it, one Event says why."""
     crew = await started(rig, manifest())
     await mark(rig, "n0")
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert await crew.epochs() == (1, 1)
     assert await rig.is_ending(failed)
     assert await leaving(crew) == [failed]
@@ -98,7 +91,7 @@ async def test_a_healthy_node_costs_one_read(rig: Rig) -> None:
     crew = await started(rig, manifest())
     await rig.settle(700)
     assert node_reads(rig) == []
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     await rig.run_epoch(crew, 2)
     assert (node_reads(rig), pod_reads(rig)) == (["n0"], 0)
     assert await crew.epochs() == (2, 1)
@@ -114,7 +107,7 @@ async def test_a_taint_that_the_template_tolerates_costs_no_second_read(rig: Rig
     pods["tolerations"] = [{"key": "broken", "operator": "Exists"}]
     crew = await started(rig, wanted)
     await taint(rig, "n0")
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert (node_reads(rig), pod_reads(rig)) == (["n0"], 0)
     assert not await rig.is_ending(failed)
 
@@ -126,7 +119,7 @@ async def test_a_taint_that_only_the_pod_tolerates_is_no_reason(rig: Rig) -> Non
     before = (await rig.admin.get(PODS, "default", crew.pod_at(0)))["spec"].get("tolerations") or []
     more = {"spec": {"tolerations": [*before, {"key": "broken", "operator": "Exists"}]}}
     await rig.admin.patch(PODS, "default", crew.pod_at(0), more)
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert (node_reads(rig)[:1], pod_reads(rig)) == (["n0"], 1)
     assert not await rig.is_ending(failed)
 
@@ -135,7 +128,7 @@ async def test_who_opts_out_is_not_asked_about(rig: Rig) -> None:
     """No request, and the Pod restarts where it is."""
     crew = await started(rig, manifest(MARKED_NODES="stay"))
     await mark(rig, "n0")
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     await rig.run_epoch(crew, 2)
     assert (node_reads(rig), await rig.is_ending(failed)) == ([], False)
     assert await crew.epochs() == (2, 1)
@@ -147,7 +140,7 @@ async def test_a_value_that_cannot_be_read_is_said_and_leaves(rig: Rig) -> None:
     problem = await crew.condition("SpecProblem")
     assert "expected leave or stay, saw 'never'" in problem["message"]
     await mark(rig, "n0")
-    assert await rig.is_ending(await fail(rig, crew))
+    assert await rig.is_ending(await rig.fail(crew))
 
 
 async def test_where_all_nodes_are_cordoned_the_group_restarts_in_place(rig: Rig) -> None:
@@ -155,7 +148,7 @@ async def test_where_all_nodes_are_cordoned_the_group_restarts_in_place(rig: Rig
     crew = await started(rig, manifest())
     for name in ("n0", "n1", "n2"):
         await mark(rig, name)
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     await rig.run_epoch(crew, 2)
     assert await crew.epochs() == (2, 1)
     assert not await rig.is_ending(failed)
@@ -171,7 +164,7 @@ async def test_a_pod_of_one_host_stays(rig: Rig) -> None:
     pods["nodeSelector"] = {"kubernetes.io/hostname": "n0"}
     crew = await started(rig, wanted)
     await mark(rig, "n0")
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     await rig.run_epoch(crew, 2)
     assert await crew.epochs() == (2, 1)
     assert not await rig.is_ending(failed)
@@ -187,7 +180,7 @@ async def test_a_silent_or_missing_node_keeps_its_pods(rig: Rig) -> None:
     await rig.admin.patch(NODES, None, "n0", unknown, subresource="status")
     await rig.admin.delete(NODES, None, "n1")
     for epoch, index in ((2, 0), (3, 1)):
-        failed = await fail(rig, crew, index)
+        failed = await rig.fail(crew, index)
         await rig.run_epoch(crew, epoch)
         assert not await rig.is_ending(failed)
     assert (await crew.epochs())[0] == 3
@@ -198,7 +191,7 @@ async def test_the_next_epoch_waits_for_a_slow_answer(rig: Rig) -> None:
     crew = await started(rig, manifest())
     await mark(rig, "n0")
     rig.latency_s = lambda request: 0.9 if request.path.endswith("/nodes/n0") else 0.0
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert await crew.epochs() == (1, 1)
     await rig.meet(crew, 2, 0.5)
     assert (await crew.epochs(), await leaving(crew)) == ((1, 1), [])
@@ -241,7 +234,7 @@ async def test_without_an_answer_the_pod_restarts_in_place(rig: Rig, fault: str)
         rig.latency_s = lambda request: 1000.0 if request.path.endswith("/nodes/n0") else 0.0
     else:
         rig.fault = lambda request: refusal(403, "Forbidden") if request.path.endswith("/nodes/n0") else None
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     await rig.settle(2)
     await rig.run_epoch(crew, 2)
     assert await crew.epochs() == (2, 1)
@@ -250,7 +243,7 @@ async def test_without_an_answer_the_pod_restarts_in_place(rig: Rig, fault: str)
     rig.latency_s, rig.fault = lambda _: 0.0, lambda _: None
     await mark(rig, "n1")
     await mark(rig, "n0", {"spec": {"unschedulable": None}})
-    assert await rig.is_ending(await fail(rig, crew, 1))
+    assert await rig.is_ending(await rig.fail(crew, 1))
 
 
 async def test_many_groups_on_one_node_cost_one_read(rig: Rig) -> None:
@@ -308,7 +301,7 @@ async def test_nodes_that_fail_together_are_read_one_after_the_other(rig: Rig) -
 async def test_a_pod_that_a_barrier_waits_for_leaves_its_node(rig: Rig) -> None:
     """Its node was well when its worker failed, and is cordoned while the group waits for it."""
     crew = await started(rig, manifest())
-    missing = await fail(rig, crew)
+    missing = await rig.fail(crew)
     await crew.announce_all(2, [pod for pod in crew.pods.values() if pod != missing])
     await rig.settle(5)
     assert node_reads(rig) == ["n0"]
@@ -325,7 +318,7 @@ async def test_a_pod_that_a_barrier_waits_for_leaves_its_node(rig: Rig) -> None:
 async def test_a_barrier_that_waits_long_reads_each_node_twice_a_minute_at_most(rig: Rig) -> None:
     """And one Pod leaves at a time, the next when the first has ended."""
     crew = await started(rig, manifest(pods=12))
-    await fail(rig, crew)
+    await rig.fail(crew)
     rig.requests.clear()
     await rig.settle(300)
     reads = node_reads(rig)
@@ -376,7 +369,7 @@ async def test_a_taint_that_comes_and_goes_moves_one_pod_for_each_restart(rig: R
     """A decision stands in the status: what the node is like later changes nothing."""
     crew = await started(rig, manifest())
     await taint(rig, "n0")
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert await rig.is_ending(failed)
     for _ in range(5):
         await mark(rig, "n0", {"spec": {"taints": None}})
@@ -410,14 +403,14 @@ async def test_an_escalation_counts_its_step_once(rig: Rig) -> None:
     """A Pod that leaves takes no step of its own, and the step of its failure stays."""
     crew = await started(rig, manifest(ESCALATION="InPlace=2/3600,RecreateJobs=1/3600"))
     await mark(rig, "n0")
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     uses = (await crew.status())[wire.ESCALATION_USES]
     assert [(use["rung"], use.get("pod")) for use in uses] == [("InPlace", None), ("LeaveNode", failed)]
     await crew.set_phase(failed, "Failed")
     await crew.run_on(await crew.replace("train-workers-0", 0), "n1")
     await rig.run_epoch(crew, 2)
     await rig.settle(10)
-    await fail(rig, crew, 1)
+    await rig.fail(crew, 1)
     uses = (await crew.status())[wire.ESCALATION_USES]
     assert [use["rung"] for use in uses] == ["InPlace", "InPlace"]
 
@@ -429,7 +422,7 @@ async def test_a_pod_that_cannot_be_ended_restarts_in_place(rig: Rig) -> None:
     rig.fault = lambda request: (
         refusal(403, "Forbidden") if request.method == "PATCH" and "/pods/" in request.path else None
     )
-    await fail(rig, crew)
+    await rig.fail(crew)
     await rig.meet(crew, 2, 30)
     assert await crew.epochs() == (1, 1)
     await rig.settle(120)
@@ -444,7 +437,7 @@ async def test_a_new_leader_ends_the_pod(rig: Rig) -> None:
     rig.fault = lambda request: (
         refusal(403, "Forbidden") if request.method == "PATCH" and "/pods/" in request.path else None
     )
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert await leaving(crew) == [failed]
     assert not await rig.is_ending(failed)
     rig.fault = lambda _: None

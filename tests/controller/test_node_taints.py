@@ -72,13 +72,6 @@ async def started(rig: Rig, wanted: KubeObject, first: int = 0) -> Crew:
     return crew
 
 
-async def fail(rig: Rig, crew: Crew, index: int = 0, seconds: float = 0.5) -> str:
-    """Let one worker die; return its Pod once the controller has seen it."""
-    pod = crew.pod_at(index)
-    await rig.set_worker(crew, pod, seconds, run=(await crew.epochs())[0], exit_code=1)
-    return pod
-
-
 async def taints(rig: Rig, name: str) -> list[KubeObject]:
     """Return the taints of a node."""
     found: list[KubeObject] = (await rig.admin.get(NODES, None, name))["spec"].get("taints") or []
@@ -107,7 +100,7 @@ def refuse(method: str, part: str, code: int = 403) -> Callable[[Request], Respo
 async def test_a_pinned_pod_leaves_its_bad_node_once_that_is_tainted(rig: Rig) -> None:
     """The group waits for the replacement, which Kueue pins to another node, and then runs: one restart."""
     crew = await started(rig, manifest())
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert await taints(rig, "n0") == [THEIRS, OURS]
     assert await rig.is_ending(failed)
     writes = [r.path.split("?")[0] for r in rig.requests if r.method == "PATCH" and "/events" not in r.path]
@@ -140,7 +133,7 @@ async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign(ri
 async def test_with_an_escalation(rig: Rig) -> None:
     """A step InPlace is used up, and the Pod leaves all the same."""
     crew = await started(rig, manifest(ESCALATION="InPlace=3/3600"))
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert await rig.is_ending(failed)
     steps = [use["rung"] for use in (await crew.status())[wire.ESCALATION_USES]]
     assert steps == ["InPlace", "LeaveNode"]
@@ -158,7 +151,7 @@ async def test_with_an_escalation(rig: Rig) -> None:
 async def test_endings(rig: Rig, why: str, end: Callable[[Rig, Crew], Awaitable[None]]) -> None:
     """Each removes the taint within seconds, and nothing of ours is left; until then it stays."""
     crew = await started(rig, manifest())
-    await fail(rig, crew)
+    await rig.fail(crew)
     await rig.settle(300)
     assert await taints(rig, "n0") == [THEIRS, OURS]
     await end(rig, crew)
@@ -177,7 +170,7 @@ async def test_the_next_leader_knows_all_from_the_node(limits: TaintLimits | Non
     async with background(rig.server.run()):
         async with background(dying.run()):
             await rig.settle()
-            await fail(rig, await started(rig, manifest()))
+            await rig.fail(await started(rig, manifest()))
         await rig.settle(100)
         assert await taints(rig, "n0") == [THEIRS, OURS]
         async with background(rig.controller(taint_limits=limits, on_cluster=True, leader_elect=False).run()):
@@ -193,7 +186,7 @@ async def test_a_jobset_that_went_while_no_controller_ran() -> None:
     async with background(rig.server.run()):
         async with background(rig.controller(taint_limits=LIMITS, leader_elect=False).run()):
             await rig.settle()
-            await fail(rig, await started(rig, manifest()))
+            await rig.fail(await started(rig, manifest()))
         await rig.admin.delete(JOBSETS, "default", "train")
         async with background(rig.controller(taint_limits=LIMITS, leader_elect=False).run()):
             await rig.settle(CHECKED_S)
@@ -204,7 +197,7 @@ async def test_by_default_no_node_is_tainted() -> None:
     """The Pod restarts where it is, as before; taints that are left are asked for where there is the right."""
     async with running_rig(on_cluster=True) as rig:
         crew = await started(rig, manifest())
-        failed = await fail(rig, crew)
+        failed = await rig.fail(crew)
         await rig.run_epoch(crew, 2)
         assert await crew.epochs() == (2, 1)
         assert (await is_clean(rig), await rig.is_ending(failed)) == (True, False)
@@ -217,7 +210,7 @@ async def test_a_pod_that_a_person_pinned_stays(rig: Rig) -> None:
     wanted = manifest()
     del wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]
     crew = await started(rig, wanted)
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert (await is_clean(rig), await rig.is_ending(failed)) == (True, False)
 
 
@@ -225,7 +218,7 @@ async def test_without_the_right_an_event_says_so_once(rig: Rig) -> None:
     """The group restarts in place, and nothing is asked again before the next failure."""
     crew = await started(rig, manifest())
     rig.fault = refuse("PATCH", "/nodes/")
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     await rig.run_epoch(crew, 2)
     assert await crew.epochs() == (2, 1)
     assert not await rig.is_ending(failed)
@@ -242,7 +235,7 @@ async def test_no_more_nodes_than_the_controller_may_taint(rig: Rig) -> None:
     """A user with many JobSets that fail on purpose holds so many nodes, and the next Pod restarts in place."""
     for number in range(3):
         crew = await started(rig, manifest(f"train-{number}", pods=1), first=number)
-        failed = await fail(rig, crew)
+        failed = await rig.fail(crew)
         assert await rig.is_ending(failed) is (number < 2)
     assert [await is_clean(rig, f"n{number}") for number in range(3)] == [False, False, True]
     (told,) = await rig.events("PodStaysOnNode")
@@ -252,12 +245,12 @@ async def test_no_more_nodes_than_the_controller_may_taint(rig: Rig) -> None:
 async def test_no_more_nodes_than_the_jobset_may_avoid(rig: Rig) -> None:
     """Of three nodes that is one, as without taints; the one before keeps its taint until its end."""
     crew = await started(rig, manifest())
-    first = await fail(rig, crew, 0)
+    first = await rig.fail(crew, 0)
     await crew.set_phase(first, "Failed")
     await crew.replace("train-workers-0", 0)
     await place(rig, crew, 0, "n9")
     await rig.run_epoch(crew, 2)
-    second = await fail(rig, crew, 1)
+    second = await rig.fail(crew, 1)
     assert not await rig.is_ending(second)
     assert await is_clean(rig, "n1")
     (told,) = await rig.events("PodStaysOnNode")
@@ -269,7 +262,7 @@ async def test_a_write_whose_answer_is_lost_leaves_no_taint_behind(rig: Rig) -> 
     crew = await started(rig, manifest())
     late = {"s": 30.0}
     rig.answer_latency_s = lambda r: late["s"] if r.method == "PATCH" and "/nodes/" in r.path else 0.0
-    failed = await fail(rig, crew, seconds=4)
+    failed = await rig.fail(crew, seconds=4)
     late["s"] = 0.0
     await rig.run_epoch(crew, 2)
     assert (await crew.epochs(), await rig.is_ending(failed)) == ((2, 1), False)
@@ -280,7 +273,7 @@ async def test_a_write_whose_answer_is_lost_leaves_no_taint_behind(rig: Rig) -> 
 
 async def test_a_server_that_fails_while_a_taint_is_to_go(rig: Rig) -> None:
     """It is tried again, one request at a time."""
-    await fail(rig, await started(rig, manifest()))
+    await rig.fail(await started(rig, manifest()))
     rig.fault = refuse("PATCH", "/nodes/", 500)
     await rig.settle(600)
     rig.requests.clear()
@@ -295,7 +288,7 @@ async def test_a_marked_node_is_left_too(rig: Rig) -> None:
     """Kueue moves the Pod from any node with a taint, so a cordon needs none of ours."""
     crew = await started(rig, manifest(bad_nodes="8/3600"))
     await rig.admin.patch(NODES, None, "n0", {"spec": {"unschedulable": True}})
-    failed = await fail(rig, crew)
+    failed = await rig.fail(crew)
     assert await rig.is_ending(failed)
     assert OURS not in await taints(rig, "n0")
 
@@ -304,11 +297,11 @@ async def left_behind() -> list[str]:
     """Return the endings after which a taint is still there: of its time, its JobSet, a leader, and a lost answer."""
     left = []
     async with running_rig(taint_limits=LIMITS) as rig:
-        await fail(rig, await started(rig, manifest()))
+        await rig.fail(await started(rig, manifest()))
         await rig.settle(620)
         left += [] if await is_clean(rig) else ["time"]
     async with running_rig(taint_limits=LIMITS) as rig:
-        await fail(rig, await started(rig, manifest()))
+        await rig.fail(await started(rig, manifest()))
         await rig.admin.delete(JOBSETS, "default", "train")
         await rig.settle(CHECKED_S)
         left += [] if await is_clean(rig) else ["jobset"]
@@ -316,14 +309,14 @@ async def left_behind() -> list[str]:
     async with background(rig.server.run()):
         async with background(rig.controller(taint_limits=LIMITS, leader_elect=False).run()):
             await rig.settle()
-            await fail(rig, await started(rig, manifest()))
+            await rig.fail(await started(rig, manifest()))
         async with background(rig.controller(on_cluster=True, leader_elect=False).run()):
             await rig.settle(CHECKED_S)
         left += [] if await is_clean(rig) else ["leader"]
     async with running_rig(taint_limits=LIMITS) as rig:
         crew = await started(rig, manifest())
         rig.answer_latency_s = lambda r: 30.0 if r.method == "PATCH" and "/nodes/" in r.path else 0.0
-        await fail(rig, crew, seconds=4)
+        await rig.fail(crew, seconds=4)
         await rig.settle(700)
         left += [] if await is_clean(rig) else ["answer"]
     return left

@@ -26,11 +26,9 @@ ENDED: dict[str, Any] = {
 EXIT = {name: value for name, value in ENDED.items() if name != "message"} | {"lastLine": ENDED["message"]}
 
 
-async def die(crew: Crew, pod: str, ended: KubeObject | None = None) -> None:
-    """Let a Pod's worker end."""
-    status = {"name": "worker", "containerID": f"containerd://{pod}-1", "state": {"terminated": ended or ENDED}}
-    worker = status | {"image": "worker:1", "imageID": "", "ready": False, "restartCount": 0}
-    await crew.set_pod(pod, containerStatuses=[worker])
+async def die(rig: Rig, crew: Crew, pod: str, ended: KubeObject | None = None, seconds: float = 0.1) -> None:
+    """Let a Pod's worker end, and time pass."""
+    await rig.set_worker(crew, pod, seconds, ended=ended or ENDED)
 
 
 async def test_a_worker_that_exits_is_the_cause(rig: Rig) -> None:
@@ -38,8 +36,7 @@ async def test_a_worker_that_exits_is_the_cause(rig: Rig) -> None:
     crew = await rig.started(jobset())
     dead, _ = crew.pods.values()
     before = rig.writes("/jobsets/train/status")
-    await die(crew, dead)
-    await rig.settle(0.1)
+    await die(rig, crew, dead)
     entry = await crew.last_restart()
     failure = {"pod": dead, "container": "worker", **EXIT}
     assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
@@ -75,11 +72,10 @@ async def test_the_first_of_several_is_the_cause(rig: Rig) -> None:
     """The first failure is the cause; later failures and late reports of the old epoch are not."""
     crew = await rig.started(jobset())
     first, second = crew.pods.values()
-    await die(crew, first)
-    await die(crew, second, ENDED | {"exitCode": 1})
-    await rig.settle(0.1)
+    await die(rig, crew, first, seconds=0.0)
+    await die(rig, crew, second, ENDED | {"exitCode": 1})
     await rig.meet(crew, 2, 0.1)
-    await die(crew, second, ENDED | {"exitCode": 1})  # kubelet's status lags behind the announcement
+    await die(rig, crew, second, ENDED | {"exitCode": 1}, seconds=0.0)  # kubelet's status lags behind the announcement
     await rig.settle(0.1)
     assert (await crew.last_restart())["firstFailure"]["pod"] == first
     for pod in crew.pods.values():
@@ -177,8 +173,7 @@ async def test_a_resize_is_no_failure(rig: Rig) -> None:
 async def test_a_new_controller_reads_the_cause_from_the_status(rig: Rig) -> None:
     """A new controller ends a running restart with the trigger and the start that the old controller wrote."""
     crew = await rig.started(jobset())
-    await die(crew, next(iter(crew.pods.values())))
-    await rig.settle(0.1)
+    await die(rig, crew, next(iter(crew.pods.values())))
     await rig.change_controller()
     await rig.settle(20.0)
     await rig.meet(crew, 2, 0.1)
@@ -234,9 +229,10 @@ def test_a_clock_that_cannot_be_right_is_not_believed(finished_at: str, seconds:
     assert SKEW_S_MAX < 200
 
 
-async def tell(crew: Crew, pod: str, text: str) -> None:
-    """Let a Pod's agent tell of a failure."""
+async def tell(rig: Rig, crew: Crew, pod: str, text: str, seconds: float = 0.1) -> None:
+    """Let a Pod's agent tell of a failure, and time pass."""
     await crew.annotate(pod, {wire.WORKER_FAILED: text})
+    await rig.settle(seconds)
 
 
 @pytest.mark.parametrize(
@@ -263,8 +259,7 @@ async def test_a_death_that_its_agent_tells_is_the_cause(rig: Rig, code: str, fi
     crew = await rig.started(jobset())
     dead, _ = crew.pods.values()
     before = rig.writes("/jobsets/train/status")
-    await tell(crew, dead, f"v1,epoch=1{code},at=1700000000123")
-    await rig.settle(0.1)
+    await tell(rig, crew, dead, f"v1,epoch=1{code},at=1700000000123")
     entry = await crew.last_restart()
     failure = {"pod": dead, "container": "worker", "finishedAt": "2023-11-14T22:13:20.123Z", **fields}
     assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
@@ -272,7 +267,7 @@ async def test_a_death_that_its_agent_tells_is_the_cause(rig: Rig, code: str, fi
     (event,) = await rig.events("GroupRestartStarted")
     assert words in event["note"]
     await rig.run_epoch(crew, 2)
-    await tell(crew, dead, f"v1,epoch=1{code},at=1700000000124")  # a PATCH that was long on its way
+    await tell(rig, crew, dead, f"v1,epoch=1{code},at=1700000000124", seconds=0.0)  # a PATCH that was long on its way
     await rig.settle(0.1)
     assert wire.epochs_of_status(await crew.status()) == (2, 1)
 
@@ -282,11 +277,9 @@ async def test_a_stall_that_its_agent_tells_is_the_cause(rig: Rig, step: str, wo
     """With a trigger of its own; that the worker is killed then, and its peers tell too, is no news."""
     crew = await rig.started(jobset())
     silent, peer = crew.pods.values()
-    await tell(crew, silent, f"v1,epoch=1,stalled=11{step},at=1700000000123")
-    await rig.settle(0.1)
-    await tell(crew, peer, "v1,epoch=1,stalled=12,step=1201,at=1700000000200")
-    await die(crew, silent)
-    await rig.settle(0.1)
+    await tell(rig, crew, silent, f"v1,epoch=1,stalled=11{step},at=1700000000123")
+    await tell(rig, crew, peer, "v1,epoch=1,stalled=12,step=1201,at=1700000000200", seconds=0.0)
+    await die(rig, crew, silent)
     entry = await crew.last_restart()
     moment = {"finishedAt": "2023-11-14T22:13:20.123Z"}
     failure = {"pod": silent, "container": "worker", "reason": "Stalled", "message": words, **moment}
@@ -305,8 +298,7 @@ async def test_a_death_that_cannot_be_restarts_nobody(rig: Rig, text: str) -> No
     """Of an epoch that nobody runs in, or unreadable; the latter is reported."""
     crew = await rig.started(jobset())
     pod, _ = crew.pods.values()
-    await tell(crew, pod, text)
-    await rig.settle(0.1)
+    await tell(rig, crew, pod, text)
     assert wire.epochs_of_status(await crew.status()) == (1, 0)
     assert len(await rig.events("UnreadablePod")) == (not text.endswith("123"))
 
@@ -316,8 +308,7 @@ async def test_the_last_line_comes_from_the_termination_message(rig: Rig) -> Non
     crew = await rig.started(jobset())
     dead, _ = crew.pods.values()
     log = "step 1\nTraceback (most recent call last):\nRuntimeError: \x1b[31mno route, token=hunter2\x1b[0m\nwaiting\n"
-    await die(crew, dead, ENDED | {"message": log, "reason": "Error"})
-    await rig.settle(0.1)
+    await die(rig, crew, dead, ENDED | {"message": log, "reason": "Error"})
     failure = (await crew.last_restart())["firstFailure"]
     assert failure["lastLine"] == "RuntimeError: no route, token=***"
     assert "message" not in failure
@@ -335,9 +326,8 @@ async def test_what_kubelet_says_after_the_agent_is_added(rig: Rig) -> None:
     await crew.annotate(dead, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, 1, rig.clock.wall_s()))})
     await rig.settle(0.1)
     before = rig.writes("/jobsets/train/status")
-    await die(crew, other, ENDED | {"exitCode": 1, "message": "RuntimeError: a peer is gone"})
-    await die(crew, dead, ENDED | {"exitCode": 1, "message": "RuntimeError: CUDA error"})
-    await rig.settle(0.1)
+    await die(rig, crew, other, ENDED | {"exitCode": 1, "message": "RuntimeError: a peer is gone"}, seconds=0.0)
+    await die(rig, crew, dead, ENDED | {"exitCode": 1, "message": "RuntimeError: CUDA error"})
     assert rig.writes("/jobsets/train/status") == before
     await rig.run_epoch(crew, 2)
     failure = (await crew.last_restart())["firstFailure"]
@@ -350,8 +340,7 @@ async def test_the_exit_of_a_worker_that_hung_is_no_news(rig: Rig) -> None:
     hung, _ = crew.pods.values()
     await crew.annotate(hung, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, None, rig.clock.wall_s(), 9))})
     await rig.settle(0.1)
-    await die(crew, hung, ENDED | {"message": "killed"})
-    await rig.settle(0.1)
+    await die(rig, crew, hung, ENDED | {"message": "killed"})
     await rig.run_epoch(crew, 2)
     entry = await crew.last_restart()
     assert (entry["trigger"], entry["firstFailure"].get("exitCode")) == ("stalled", None)
@@ -362,8 +351,7 @@ async def test_words_of_the_runtime_stay_a_message(rig: Rig) -> None:
     crew = await rig.started(jobset())
     dead, _ = crew.pods.values()
     words = 'exec: "pyhton": executable file not found in $PATH'
-    await die(crew, dead, ENDED | {"exitCode": 128, "reason": "StartError", "message": words})
-    await rig.settle(0.1)
+    await die(rig, crew, dead, ENDED | {"exitCode": 128, "reason": "StartError", "message": words})
     failure = (await crew.last_restart())["firstFailure"]
     assert (failure["message"], failure.get("lastLine")) == (words, None)
 

@@ -35,9 +35,10 @@ def text(kind: str = "slow", *, epoch: int = 1, value: int = 310, rank: str = "r
     return notice_text(Notice(epoch, kind, value, rank, more.get("step"), more.get("at_s", AT_S)))
 
 
-async def tell(crew: Crew, pod: str, kind: str = "slow", **more: Any) -> None:
-    """Let a Pod's agent tell."""
+async def tell(rig: Rig, crew: Crew, pod: str, kind: str = "slow", seconds: float = 2.0, **more: Any) -> None:
+    """Let a Pod's agent tell, and time pass."""
     await crew.annotate(pod, {wire.NOTICE: text(kind, **more)})
+    await rig.settle(seconds)
 
 
 async def notices(crew: Crew) -> list[tuple[str, str]]:
@@ -50,24 +51,21 @@ async def test_a_notice_is_listed_and_told_once_in_one_write(rig: Rig) -> None:
     crew = await rig.started(GROUP)
     first, second, *_ = crew.pods.values()
     before = rig.writes(STATUS)
-    await tell(crew, first, "loss", value=20, step=1200)
-    await rig.settle(2.0)
+    await tell(rig, crew, first, "loss", value=20, step=1200)
     (entry,) = (await crew.status())[wire.NOTICES]
     at = entry.pop("at")
     assert at.startswith("2023-11-14T22:13:20.5")
     told = {"kind": "loss", "epoch": 1, "value": 20, "rank": "rank-3", "step": 1200, "pod": first}
     assert entry == told, "one scope, and no node is known"
     await crew.set_worker(first)
-    await tell(crew, first, "loss", value=30, step=1210)
-    await rig.settle(2.0)
+    await tell(rig, crew, first, "loss", value=30, step=1210)
     assert rig.writes(STATUS) == before + 1, "who tells the same again costs nothing"
     (event,) = await rig.events("WorkerNotice")
     words = f"rank 3 ({first}): the loss is no finite number from step 1200 on, 20 steps in a row or more"
     assert (event["note"], event["type"]) == (words, "Warning")
     labels = {"namespace": "default", "jobset": "train"}
     assert rig.sample("inplace_notices_total", **labels, kind="loss") == 1
-    await tell(crew, second, "busy", value=600)
-    await rig.settle(2.0)
+    await tell(rig, crew, second, "busy", value=600)
     assert await notices(crew) == [(second, "busy"), (first, "loss")]
     (event,) = await rig.events("WorkerBusy")
     assert (event["note"], event["type"]) == (
@@ -81,8 +79,7 @@ async def test_they_go_with_their_epoch_in_the_write_that_ends_it(rig: Rig) -> N
     """No write is added; what the Pod still has from the epoch before is not listed again."""
     crew = await rig.started(GROUP)
     first, second, *_ = crew.pods.values()
-    await tell(crew, first)
-    await rig.settle(2.0)
+    await tell(rig, crew, first)
     before = rig.writes(STATUS)
     await crew.annotate(second, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
     await rig.settle(2.0)
@@ -90,8 +87,7 @@ async def test_they_go_with_their_epoch_in_the_write_that_ends_it(rig: Rig) -> N
     assert wire.NOTICES not in await crew.status(), "as an optional field is removed"
     await rig.run_epoch(crew, 2)
     assert (await notices(crew), await crew.epochs(), rig.writes(STATUS)) == ([], (2, 1), before + 2)
-    await tell(crew, first, epoch=2, step=7)
-    await rig.settle(2.0)
+    await tell(rig, crew, first, epoch=2, step=7)
     assert await notices(crew) == [(first, "slow")]
     assert len(await rig.events("WorkerNotice")) == 2
 
@@ -100,9 +96,8 @@ async def test_they_go_with_their_pod(rig: Rig) -> None:
     """Where the end of a Pod restarts nothing, what others told stays."""
     crew = await rig.started(GROUP)
     first, second, *_ = crew.pods.values()
-    await tell(crew, first)
-    await tell(crew, second, "loss")
-    await rig.settle(2.0)
+    await tell(rig, crew, first, seconds=0.0)
+    await tell(rig, crew, second, "loss")
     assert await notices(crew) == [(second, "loss"), (first, "slow")]
     await crew.set_phase(first, "Succeeded")
     await crew.remove(first)
@@ -113,8 +108,7 @@ async def test_they_go_with_their_pod(rig: Rig) -> None:
 async def test_their_count_goes_with_the_jobset(rig: Rig) -> None:
     """A series of a JobSet that is deleted ends."""
     crew = await rig.started(GROUP)
-    await tell(crew, next(iter(crew.pods.values())))
-    await rig.settle(2.0)
+    await tell(rig, crew, next(iter(crew.pods.values())))
     metrics = rig.controllers[0].metrics
     assert "inplace_notices_total{" in metrics.text().decode()
     await rig.admin.delete(JOBSETS, "default", "train")
@@ -126,8 +120,7 @@ async def test_they_go_with_the_jobset(rig: Rig) -> None:
     """A JobSet that completed tells nothing of workers that run."""
     crew = await rig.started(GROUP)
     first, *_ = crew.pods.values()
-    await tell(crew, first)
-    await rig.settle(2.0)
+    await tell(rig, crew, first)
     before = rig.writes(STATUS)
     for name in await crew.jobs():
         await crew.finish_job(name, "Complete")
@@ -135,8 +128,7 @@ async def test_they_go_with_the_jobset(rig: Rig) -> None:
     status = await crew.status()
     assert (status["terminalState"], wire.NOTICES in status) == ("Completed", False)
     assert rig.writes(STATUS) <= before + 2
-    await tell(crew, first, "steps")
-    await rig.settle(2.0)
+    await tell(rig, crew, first, "steps")
     assert await notices(crew) == []
 
 
@@ -150,8 +142,7 @@ async def test_garbage_and_a_forged_epoch_are_no_notice(rig: Rig, words: str, to
     crew = await rig.started(jobset(jobs=[replicated_job(pods=3)], annotations={wire.RESTART_ON: "loss,slow,steps"}))
     first, second, *_ = crew.pods.values()
     await crew.annotate(first, {wire.NOTICE: words})
-    await tell(crew, second, "busy")
-    await rig.settle(2.0)
+    await tell(rig, crew, second, "busy")
     events = await rig.events("UnreadablePod")
     assert len(events) == told
     assert all("notice: expected v1,epoch=EPOCH,kind=KIND" in event["note"] for event in events)
@@ -163,11 +154,9 @@ async def test_the_newest_busy_rank_takes_its_place(rig: Rig) -> None:
     crew = await rig.started(GROUP)
     pods = list(crew.pods.values())
     for number, pod in enumerate(pods[: LISTED_MAX + 1]):
-        await tell(crew, pod, "busy", value=60, at_s=AT_S + number)
-        await rig.settle(2.0)
+        await tell(rig, crew, pod, "busy", value=60, at_s=AT_S + number)
     assert await notices(crew) == [(pod, "busy") for pod in reversed(pods[1 : LISTED_MAX + 1])]
-    await tell(crew, pods[1], "busy", value=60, at_s=AT_S + 100)
-    await rig.settle(2.0)
+    await tell(rig, crew, pods[1], "busy", value=60, at_s=AT_S + 100)
     assert await notices(crew) == [(pod, "busy") for pod in (pods[1], pods[4], pods[3], pods[2])]
 
 
@@ -177,8 +166,7 @@ async def test_one_pod_cannot_have_more_than_one_status_write_a_second(rig: Rig)
     first, *_ = crew.pods.values()
     before = rig.writes(STATUS)
     for number in range(100):
-        await tell(crew, first, "busy", value=number + 1, at_s=AT_S + number)
-        await rig.settle(0.05)
+        await tell(rig, crew, first, "busy", value=number + 1, at_s=AT_S + number, seconds=0.05)
     await rig.settle(2.0)
     assert rig.writes(STATUS) - before <= 5 / EVERY_S + 2
     assert [one["value"] for one in (await crew.status())[wire.NOTICES]] == [100]
@@ -190,12 +178,10 @@ async def test_a_new_controller_keeps_the_list_and_tells_nothing_twice() -> None
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(GROUP)
         first, second, *_ = crew.pods.values()
-        await tell(crew, first, "loss")
-        await rig.settle(2.0)
-        await tell(crew, first, "busy")
-        await rig.settle(2.0)
+        await tell(rig, crew, first, "loss")
+        await tell(rig, crew, first, "busy")
         before = rig.writes(STATUS)
-    await tell(crew, second, "slow")
+    await tell(rig, crew, second, "slow", seconds=0.0)
     async with rig.running(rig.controller(leader_elect=False)):
         await rig.settle(2.0)
         assert await notices(crew) == [(first, "busy"), (first, "loss"), (second, "slow")]
@@ -208,9 +194,8 @@ async def test_each_scope_has_its_own(rig: Rig) -> None:
     jobs = [replicated_job("a", pods=2), replicated_job("b", pods=2)]
     crew = await rig.started(jobset(jobs=jobs, annotations={wire.RESTART_SCOPE: "ReplicatedJob"}))
     first, _, third, fourth = crew.pods.values()
-    await tell(crew, first)
-    await tell(crew, third, "steps")
-    await rig.settle(2.0)
+    await tell(rig, crew, first, seconds=0.0)
+    await tell(rig, crew, third, "steps")
     scopes = [(one["scope"], one["pod"]) for one in (await crew.status())[wire.NOTICES]]
     assert scopes == [("a", first), ("b", third)]
     await crew.annotate(fourth, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
@@ -233,8 +218,7 @@ async def test_a_kind_that_is_named_restarts_the_group(
     crew = await rig.started(jobset(jobs=[replicated_job(pods=3)], annotations={wire.RESTART_ON: "loss, slow,steps"}))
     first, *_ = crew.pods.values()
     before = rig.writes(STATUS)
-    await tell(crew, first, kind, step=7)
-    await rig.settle(0.1)
+    await tell(rig, crew, first, kind, step=7, seconds=0.1)
     entry = await crew.last_restart()
     assert (await crew.epochs(), rig.writes(STATUS)) == ((1, 1), before + 1)
     failure = entry["firstFailure"]
@@ -246,8 +230,7 @@ async def test_a_kind_that_is_named_restarts_the_group(
     assert said in event["note"]
     labels = {"namespace": "default", "jobset": "train", "outcome": "finished"}
     assert rig.sample("inplace_group_restarts_total", **labels, trigger=trigger) == 1
-    await tell(crew, first, kind, epoch=1, step=8)
-    await rig.settle(1.0)
+    await tell(rig, crew, first, kind, epoch=1, step=8, seconds=1.0)
     assert await crew.epochs() == (2, 1), "of an epoch that is over"
 
 
@@ -256,8 +239,7 @@ async def test_a_kind_that_is_not_named_restarts_nothing(rig: Rig) -> None:
     crew = await rig.started(jobset(jobs=[replicated_job(pods=3)], annotations={wire.RESTART_ON: "loss"}))
     first, *_ = crew.pods.values()
     for kind in ("slow", "steps", "busy"):
-        await tell(crew, first, kind)
-        await rig.settle(1.5)
+        await tell(rig, crew, first, kind, seconds=1.5)
     await rig.annotate({wire.RESTART_ON: "loss,slow,busy"}, 1.5)
     assert await crew.epochs() == (1, 0)
     problem = (await crew.condition("SpecProblem"))["message"]
@@ -270,8 +252,7 @@ async def test_the_annotation_holds_at_once(rig: Rig) -> None:
     """A notice that is there when its kind is named restarts the group, with its words; without it none ever does."""
     crew = await rig.started(GROUP)
     first, *_ = crew.pods.values()
-    await tell(crew, first, "loss", step=7)
-    await rig.settle(2.0)
+    await tell(rig, crew, first, "loss", step=7)
     assert await crew.epochs() == (1, 0)
     await rig.annotate({wire.RESTART_ON: "loss"}, 0.1)
     entry = await crew.last_restart()
@@ -285,7 +266,7 @@ async def test_a_new_controller_obeys_a_notice_that_is_there() -> None:
     async with rig.running(rig.controller(leader_elect=False)):
         crew = await rig.started(jobset(jobs=[replicated_job(pods=3)], annotations={wire.RESTART_ON: "slow"}))
     first, *_ = crew.pods.values()
-    await tell(crew, first, "slow")
+    await tell(rig, crew, first, "slow", seconds=0.0)
     async with rig.running(rig.controller(leader_elect=False)):
         await rig.settle(0.5)
         assert (await crew.epochs(), (await crew.last_restart())["trigger"]) == ((1, 1), "slow")
@@ -296,11 +277,9 @@ async def test_such_restarts_use_up_max_restarts(rig: Rig) -> None:
     on_loss = {wire.RESTART_ON: "loss", wire.CRASH_LOOP_BACKOFF: "0"}
     crew = await rig.started(jobset(jobs=[replicated_job(pods=2)], restarts_max=1, annotations=on_loss))
     first, *_ = crew.pods.values()
-    await tell(crew, first, "loss")
-    await rig.settle(0.5)
+    await tell(rig, crew, first, "loss", seconds=0.5)
     await rig.run_epoch(crew, 2)
-    await tell(crew, first, "loss", epoch=2)
-    await rig.settle(0.5)
+    await tell(rig, crew, first, "loss", epoch=2, seconds=0.5)
     await rig.meet(crew, 3)
     assert (await crew.status())["terminalState"] == "Failed"
 
@@ -313,8 +292,7 @@ async def test_a_slow_rank_blames_its_node(rig: Rig, kind: str, failures: int) -
     first, *_ = crew.pods.values()
     await crew.bind(first, "node-7")
     await rig.settle(0.5)
-    await tell(crew, first, kind)
-    await rig.settle(0.5)
+    await tell(rig, crew, first, kind, seconds=0.5)
     assert await crew.epochs() == (1, 1)
     assert len((await crew.status()).get(wire.NODE_FAILURES) or ()) == failures
 
@@ -325,8 +303,7 @@ async def test_a_slow_rank_s_pod_may_be_replaced(rig: Rig, kind: str, replaced: 
     annotations = {wire.RESTART_ON: "loss,slow,steps", wire.ESCALATION: "ReplacePod=1/3600"}
     crew = await rig.started(jobset(jobs=[replicated_job(pods=2)], annotations=annotations))
     first, *_ = crew.pods.values()
-    await tell(crew, first, kind)
-    await rig.settle(0.5)
+    await tell(rig, crew, first, kind, seconds=0.5)
     (use,) = (await crew.status())[wire.ESCALATION_USES]
     assert (use["rung"], use.get("pod")) == ("ReplacePod", first if replaced else None)
 
@@ -346,8 +323,7 @@ async def test_agents_read_the_list_from_a_column(rig: Rig) -> None:
         return cell
 
     assert not await column()
-    await tell(crew, next(iter(crew.pods.values())), "busy", value=60)
-    await rig.settle(1.0)
+    await tell(rig, crew, next(iter(crew.pods.values())), "busy", value=60, seconds=1.0)
     assert json.loads(await column() or "") == (await crew.status())[wire.NOTICES]
 
 
