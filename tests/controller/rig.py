@@ -12,6 +12,7 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import EVENTS, JOBSETS, PODS, KubeObject
+from inplace.common.wire import names as wire
 from inplace.controller.config import ControllerConfig
 from inplace.controller.runtime import Controller
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
@@ -124,6 +125,11 @@ class Rig:
     async def set_worker(self, crew: Crew, pod: str, seconds: float = 1.0, **state: Any) -> None:
         """Let a Pod's worker run or end, and time pass."""
         await crew.set_worker(pod, **state)
+        await self.settle(seconds)
+
+    async def tell(self, crew: Crew, pod: str, failure: str, seconds: float = 0.1) -> None:
+        """Let a Pod's agent tell of its worker's failure, and time pass."""
+        await crew.annotate(pod, {wire.WORKER_FAILED: failure})
         await self.settle(seconds)
 
     async def fail(self, crew: Crew, index: int = 0, seconds: float = 0.2) -> str:

@@ -314,8 +314,7 @@ async def test_a_running_group_is_left_alone(rig: Rig) -> None:
     before = await crew.job_uids()
     for epoch, index in ((2, 1), (3, 2)):
         told = failure_text(WorkerFailure(epoch - 1, None, rig.clock.wall_s(), stalled_s=9))
-        await crew.annotate(crew.pods[OTHER, index], {wire.WORKER_FAILED: told})
-        await rig.settle(0.2)
+        await rig.tell(crew, crew.pods[OTHER, index], told, 0.2)
         for pod in crew.pods.values():
             step = 29 if pod == crew.pods[FIRST, index] else 30
             await crew.annotate(pod, wire.epoch_annotations(epoch) | {wire.PHASES: f"v1,view=9,quiet=9000,step={step}"})

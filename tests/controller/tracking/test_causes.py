@@ -229,12 +229,6 @@ def test_a_clock_that_cannot_be_right_is_not_believed(finished_at: str, seconds:
     assert SKEW_S_MAX < 200
 
 
-async def tell(rig: Rig, crew: Crew, pod: str, text: str, seconds: float = 0.1) -> None:
-    """Let a Pod's agent tell of a failure, and time pass."""
-    await crew.annotate(pod, {wire.WORKER_FAILED: text})
-    await rig.settle(seconds)
-
-
 @pytest.mark.parametrize(
     ("code", "fields", "words"),
     [
@@ -259,7 +253,7 @@ async def test_a_death_that_its_agent_tells_is_the_cause(rig: Rig, code: str, fi
     crew = await rig.started(jobset())
     dead, _ = crew.pods.values()
     before = rig.writes("/jobsets/train/status")
-    await tell(rig, crew, dead, f"v1,epoch=1{code},at=1700000000123")
+    await rig.tell(crew, dead, f"v1,epoch=1{code},at=1700000000123")
     entry = await crew.last_restart()
     failure = {"pod": dead, "container": "worker", "finishedAt": "2023-11-14T22:13:20.123Z", **fields}
     assert (entry["epoch"], entry["trigger"], entry["firstFailure"]) == (2, "worker_exit", failure)
@@ -267,7 +261,7 @@ async def test_a_death_that_its_agent_tells_is_the_cause(rig: Rig, code: str, fi
     (event,) = await rig.events("GroupRestartStarted")
     assert words in event["note"]
     await rig.run_epoch(crew, 2)
-    await tell(rig, crew, dead, f"v1,epoch=1{code},at=1700000000124", seconds=0.0)  # a PATCH that was long on its way
+    await rig.tell(crew, dead, f"v1,epoch=1{code},at=1700000000124", seconds=0.0)  # a PATCH that was long on its way
     await rig.settle(0.1)
     assert wire.epochs_of_status(await crew.status()) == (2, 1)
 
@@ -277,8 +271,8 @@ async def test_a_stall_that_its_agent_tells_is_the_cause(rig: Rig, step: str, wo
     """With a trigger of its own; that the worker is killed then, and its peers tell too, is no news."""
     crew = await rig.started(jobset())
     silent, peer = crew.pods.values()
-    await tell(rig, crew, silent, f"v1,epoch=1,stalled=11{step},at=1700000000123")
-    await tell(rig, crew, peer, "v1,epoch=1,stalled=12,step=1201,at=1700000000200", seconds=0.0)
+    await rig.tell(crew, silent, f"v1,epoch=1,stalled=11{step},at=1700000000123")
+    await rig.tell(crew, peer, "v1,epoch=1,stalled=12,step=1201,at=1700000000200", seconds=0.0)
     await die(rig, crew, silent)
     entry = await crew.last_restart()
     moment = {"finishedAt": "2023-11-14T22:13:20.123Z"}
@@ -298,7 +292,7 @@ async def test_a_death_that_cannot_be_restarts_nobody(rig: Rig, text: str) -> No
     """Of an epoch that nobody runs in, or unreadable; the latter is reported."""
     crew = await rig.started(jobset())
     pod, _ = crew.pods.values()
-    await tell(rig, crew, pod, text)
+    await rig.tell(crew, pod, text)
     assert wire.epochs_of_status(await crew.status()) == (1, 0)
     assert len(await rig.events("UnreadablePod")) == (not text.endswith("123"))
 
@@ -323,8 +317,7 @@ async def test_what_kubelet_says_after_the_agent_is_added(rig: Rig) -> None:
     """The agent tells first; the last line of the same exit comes with the write that ends the restart."""
     crew = await rig.started(jobset())
     dead, other = crew.pods.values()
-    await crew.annotate(dead, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, 1, rig.clock.wall_s()))})
-    await rig.settle(0.1)
+    await rig.tell(crew, dead, failure_text(WorkerFailure(1, 1, rig.clock.wall_s())))
     before = rig.writes("/jobsets/train/status")
     await die(rig, crew, other, ENDED | {"exitCode": 1, "message": "RuntimeError: a peer is gone"}, seconds=0.0)
     await die(rig, crew, dead, ENDED | {"exitCode": 1, "message": "RuntimeError: CUDA error"})
@@ -338,8 +331,7 @@ async def test_the_exit_of_a_worker_that_hung_is_no_news(rig: Rig) -> None:
     """Its agent kills it: exit code 137 says nothing of the failure."""
     crew = await rig.started(jobset())
     hung, _ = crew.pods.values()
-    await crew.annotate(hung, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, None, rig.clock.wall_s(), 9))})
-    await rig.settle(0.1)
+    await rig.tell(crew, hung, failure_text(WorkerFailure(1, None, rig.clock.wall_s(), 9)))
     await die(rig, crew, hung, ENDED | {"message": "killed"})
     await rig.run_epoch(crew, 2)
     entry = await crew.last_restart()

@@ -36,8 +36,7 @@ async def test_a_late_completion_is_named(
     pod_spec["containers"][0]["command"] = command
     crew = await rig.started(manifest)
     early, peer = crew.pods.values()
-    await crew.annotate(peer, {wire.WORKER_FAILED: failure_text(WorkerFailure(1, 1, rig.clock.wall_s()))})
-    await rig.settle()
+    await rig.tell(crew, peer, failure_text(WorkerFailure(1, 1, rig.clock.wall_s())), 1.0)
     assert await crew.epochs() == (1, 1)
     ended: dict[str, Any] = {"exitCode": code, "reason": "Completed", "finishedAt": ended_at}
     statuses = [{"name": "worker", "state": {"terminated": ended}}]
@@ -69,8 +68,7 @@ async def test_a_completion_that_kubelet_never_saw_is_named(rig: Rig, phases: st
     crew = await rig.started(manifest)
     early, peer = crew.pods.values()
     for epoch, told in ((1, phases), (2, "v1,at=2")):
-        await crew.annotate(peer, {wire.WORKER_FAILED: failure_text(WorkerFailure(epoch, 1, rig.clock.wall_s()))})
-        await rig.settle()
+        await rig.tell(crew, peer, failure_text(WorkerFailure(epoch, 1, rig.clock.wall_s())), 1.0)
         await crew.annotate(early, wire.epoch_annotations(epoch + 1) | {wire.PHASES: told})
         await crew.annotate(peer, wire.epoch_annotations(epoch + 1))
         await rig.settle()

@@ -57,8 +57,7 @@ async def test_who_was_silent_first_is_written_with_the_restart_s_end(rig: Rig) 
     crew = await rig.started(GROUP)
     _, second, third, fourth = crew.pods.values()
     before = rig.writes("/jobsets/train/status")
-    await crew.annotate(third, {wire.WORKER_FAILED: "v1,epoch=1,stalled=4,step=1200,at=1700000000123"})
-    await rig.settle(0.1)
+    await rig.tell(crew, third, "v1,epoch=1,stalled=4,step=1200,at=1700000000123")
     await announce(crew, 2, *TOLD)
     await rig.settle(0.1)
     entry = await crew.last_restart()
@@ -71,8 +70,7 @@ async def test_who_was_silent_first_is_written_with_the_restart_s_end(rig: Rig) 
     )
     assert event["note"].endswith(f"pod {fourth} was quiet longest, 4.0 s")
     assert rig.sample("inplace_first_silent_seconds", namespace="default", jobset="train", pod=fourth) == 4.012
-    await crew.annotate(third, {wire.WORKER_FAILED: "v1,epoch=2,code=1,at=1700000000999"})
-    await rig.settle(0.1)
+    await rig.tell(crew, third, "v1,epoch=2,code=1,at=1700000000999")
     await rig.meet(crew, 3, 0.1)
     assert "firstSilent" not in await crew.last_restart(), "nobody told of epoch 2"
 
@@ -108,8 +106,7 @@ async def test_a_new_controller_knows_those_that_told_before_it(rig: Rig) -> Non
     """It reads them with its first list, as it reads their epochs."""
     crew = await rig.started(GROUP)
     first, *_ = crew.pods.values()
-    await crew.annotate(first, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
-    await rig.settle(0.1)
+    await rig.tell(crew, first, "v1,epoch=1,code=1,at=1700000000123")
     await announce(crew, 2, *TOLD[:3])
     await rig.settle(0.1)
     await rig.change_controller()
@@ -122,8 +119,7 @@ async def test_a_new_controller_knows_those_that_told_before_it(rig: Rig) -> Non
 async def run_ended(rig: Rig, crew: Crew, epoch: int, step: int, made: int) -> KubeObject:
     """Let a worker of `epoch` die after `made` steps of 2 s, and return what the status says of goodput then."""
     first, *others = crew.pods.values()
-    await crew.annotate(first, {wire.WORKER_FAILED: f"v1,epoch={epoch},code=1,at=1700000000123"})
-    await rig.settle(0.1)
+    await rig.tell(crew, first, f"v1,epoch={epoch},code=1,at=1700000000123")
     texts = [f",quiet=1000,step={step},made={made},pace=20000"] + [f",quiet=1500,step={step + 1}"] * len(others)
     await announce(crew, epoch + 1, *texts)
     await rig.settle(0.1)
@@ -176,8 +172,7 @@ async def ends_with_its_numbers(rig: Rig, crew: Crew) -> None:
 async def untold(rig: Rig, crew: Crew, epoch: int) -> KubeObject:
     """Restart a group whose Pods tell nothing; return what the status says of goodput then."""
     first, *_ = crew.pods.values()
-    await crew.annotate(first, {wire.WORKER_FAILED: f"v1,epoch={epoch},code=1,at=1700000000123"})
-    await rig.settle(0.1)
+    await rig.tell(crew, first, f"v1,epoch={epoch},code=1,at=1700000000123")
     await announce(crew, epoch + 1, *[""] * len(crew.pods))
     await rig.settle(0.1)
     found: KubeObject = (await crew.status())["goodput"]
@@ -189,8 +184,7 @@ async def test_each_scope_has_its_own_goodput(rig: Rig) -> None:
     jobs = [replicated_job("a", pods=2), replicated_job("b", pods=2)]
     crew = await rig.started(jobset(jobs=jobs, annotations={wire.RESTART_SCOPE: "ReplicatedJob"}))
     first, *_ = crew.pods.values()
-    await crew.annotate(first, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
-    await rig.settle(0.1)
+    await rig.tell(crew, first, "v1,epoch=1,code=1,at=1700000000123")
     await announce(crew, 2, ",quiet=1,step=5", ",quiet=2,step=6")
     await rig.settle(0.1)
     status = await crew.status()

@@ -81,8 +81,7 @@ async def test_they_go_with_their_epoch_in_the_write_that_ends_it(rig: Rig) -> N
     first, second, *_ = crew.pods.values()
     await tell(rig, crew, first)
     before = rig.writes(STATUS)
-    await crew.annotate(second, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
-    await rig.settle(2.0)
+    await rig.tell(crew, second, "v1,epoch=1,code=1,at=1700000000123", 2.0)
     assert (await notices(crew), await crew.epochs()) == ([], (1, 1))
     assert wire.NOTICES not in await crew.status(), "as an optional field is removed"
     await rig.run_epoch(crew, 2)
@@ -198,8 +197,7 @@ async def test_each_scope_has_its_own(rig: Rig) -> None:
     await tell(rig, crew, third, "steps")
     scopes = [(one["scope"], one["pod"]) for one in (await crew.status())[wire.NOTICES]]
     assert scopes == [("a", first), ("b", third)]
-    await crew.annotate(fourth, {wire.WORKER_FAILED: "v1,epoch=1,code=1,at=1700000000123"})
-    await rig.settle(2.0)
+    await rig.tell(crew, fourth, "v1,epoch=1,code=1,at=1700000000123", 2.0)
     assert await notices(crew) == [(first, "slow")]
 
 

@@ -24,10 +24,7 @@ async def announce(crew: Crew, epoch: int, works: list[str]) -> None:
 
 async def fail(rig: Rig, crew: Crew, epoch: int) -> None:
     """Let the worker of the first Pod die."""
-    await crew.annotate(
-        next(iter(crew.pods.values())), {wire.WORKER_FAILED: f"v1,epoch={epoch},code=1,at=1700000000123"}
-    )
-    await rig.settle(0.1)
+    await rig.tell(crew, next(iter(crew.pods.values())), f"v1,epoch={epoch},code=1,at=1700000000123")
 
 
 async def test_a_slow_rank_is_named_with_the_restart_s_end(rig: Rig) -> None:
