@@ -86,11 +86,8 @@ def _added(member: Member, options: InjectOptions) -> list[Finding]:
     try:
         return list(add_agent(member, options)) if member.agent is None else []
     except UNREADABLE as error:  # a definition without our schema stores any form; the API server refuses the Job
-        found, fix = (
-            f"a form that nobody can read ({type(error).__name__}: {error})",
-            "correct it: inplace lint -f FILE",
-        )
-        return [refusal(member.pod_path, found, "a Pod template", fix)]
+        found = f"a form that nobody can read ({type(error).__name__}: {error})"
+        return [refusal(member.pod_path, found, "a Pod template", "correct it: inplace lint -f FILE")]
 
 
 def _member(jobset: JobSet, job: ReplicatedJob, built: KubeObject) -> Member:

@@ -84,8 +84,5 @@ def check_resources(member: Member, agent: Container) -> Iterator[Finding]:
     elif is_pod_guaranteed(member, users_own(member)) and any(
         limits.get(name) is None or requests.get(name) != limits[name] for name in JUDGED
     ):
-        found, needed = (
-            "amounts that make the Pod Burstable",
-            "limits that equal the requests: the worker is Guaranteed",
-        )
-        yield refusal(OPTION, found, needed, "name cpu=AMOUNT,memory=AMOUNT")
+        needed = "limits that equal the requests: the worker is Guaranteed"
+        yield refusal(OPTION, "amounts that make the Pod Burstable", needed, "name cpu=AMOUNT,memory=AMOUNT")

@@ -13,7 +13,7 @@ from inplace.common.wire.barrier import OUR_PORT
 from inplace.controller.injection import agent_pieces
 from inplace.controller.injection.agent_resources import OPTION, agent_resources, check_resources
 from inplace.controller.injection.conflicts import conflicts
-from inplace.controller.injection.finding import REFUSED, Finding, refusal, shown
+from inplace.controller.injection.finding import Finding, refusal, shown
 from inplace.controller.injection.pod_failure_policy import final_codes
 from inplace.controller.injection.pod_roles import REMOVED, REMOVED_FIX, Container, Member, Mode
 from inplace.controller.injection.policies import NO_POLICIES, PolicyOptions, checks
@@ -77,7 +77,7 @@ def change_pod(member: Member, options: InjectOptions) -> Iterator[Finding]:
         needed = "one of them as the worker" if mode == "supervisor" else "one or more of them as workers"
         fix = f"say which with {wire.WORKERS}: NAME, or --worker NAME"
         fix += "; --mode sidecar can have several" if workers else ""
-        yield Finding(REFUSED, f"{member.pod_path}.containers", f"containers {names}", needed, fix)
+        yield refusal(f"{member.pod_path}.containers", f"containers {names}", needed, fix)
         return
     port = _port(member, options)
     present = member.sidecar_agent

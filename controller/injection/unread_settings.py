@@ -24,8 +24,6 @@ def unread_settings(member: Member, rule: str) -> Iterator[Finding]:
         for container in (agent, *guards) if name == SAVE_WITHIN else (agent,):
             value = container.values.get(name)
             if (value or "") != text and (value is not None or name not in container.env):
-                needed, fix = (
-                    f"{text or 'nothing'}, by fieldRef {SETTINGS[name]}",
-                    f"read it so, or remove {annotation}",
-                )
+                needed = f"{text or 'nothing'}, by fieldRef {SETTINGS[name]}"
+                fix = f"read it so, or remove {annotation}"
                 yield Finding(rule, container.path_of(name), shown(value), needed, fix)

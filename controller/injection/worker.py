@@ -11,7 +11,7 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.stop_signal import signal_number
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE as CHECK_FAILED
 from inplace.controller.injection import agent_pieces
-from inplace.controller.injection.finding import REFUSED, Finding, shown
+from inplace.controller.injection.finding import Finding, refusal, shown
 from inplace.controller.injection.pod_failure_policy import FAILURES
 from inplace.controller.injection.pod_roles import Container
 from inplace.controller.injection.restart_rules import Ending, codes_that, ending, spell
@@ -23,7 +23,7 @@ def add_restart_rules(worker: Container, final: Sequence[int], *, has_check: boo
     if not raw.get("restartPolicyRules"):
         if raw.get("restartPolicy", "Never") != "Never":
             fix = "a worker that starts again alone runs twice in one epoch; remove the field"
-            yield Finding(REFUSED, f"{worker.path}.restartPolicy", shown(raw["restartPolicy"]), "Never", fix)
+            yield refusal(f"{worker.path}.restartPolicy", shown(raw["restartPolicy"]), "Never", fix)
             return
         raw["restartPolicy"] = "Never"
         raw["restartPolicyRules"] = _restart_rules(final, has_check=has_check)
@@ -31,8 +31,8 @@ def add_restart_rules(worker: Container, final: Sequence[int], *, has_check: boo
     alone = codes_that(raw, Ending.ALONE_RESTARTS)
     if alone:
         fix = "a worker that starts again alone runs twice in one epoch; use RestartAllContainers, or no rule"
-        path, found = f"{worker.path}.restartPolicyRules", f"exit codes {spell(alone)} that restart it alone"
-        yield Finding(REFUSED, path, found, "none", fix)
+        found = f"exit codes {spell(alone)} that restart it alone"
+        yield refusal(f"{worker.path}.restartPolicyRules", found, "none", fix)
 
 
 def _restart_rules(final: Sequence[int], *, has_check: bool) -> list[KubeObject]:
@@ -67,7 +67,7 @@ def wrap(worker: Container, program: Sequence[str], final: Sequence[int]) -> Ite
     command = worker.raw.get("command")
     if not command:
         fix = "write the image's ENTRYPOINT as the command (`docker inspect` shows it)"
-        yield Finding(REFUSED, f"{worker.path}.command", "nothing", "the worker's command", fix)
+        yield refusal(f"{worker.path}.command", None, "the worker's command", fix)
         return
     worker.raw["command"] = [*program, *_flags(worker, final), "--", *command]
 
@@ -96,9 +96,11 @@ def add_variables(container: Container, entries: Sequence[KubeObject]) -> Iterat
                 container.raw["env"] = []
             container.raw["env"].append(entry)
         elif "valueFrom" in entry and "valueFrom" not in present and entry["name"] not in _LITERALS:
-            path, fix = f'{container.path}.env[name="{entry["name"]}"]', "rename the worker's own variable"
-            needed = f"the agent's {entry['valueFrom']['fieldRef']['fieldPath']}"
-            yield Finding(REFUSED, path, shown(present.get("value")), needed, fix)
+            needed, fix = (
+                f"the agent's {entry['valueFrom']['fieldRef']['fieldPath']}",
+                "rename the worker's own variable",
+            )
+            yield refusal(container.path_of(entry["name"]), shown(present.get("value")), needed, fix)
 
 
 # They may be fixed values.
