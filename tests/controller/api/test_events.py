@@ -47,6 +47,11 @@ class Rig:
             self.client, clock=self.clock, rng=Random(2), log=structlog.get_logger(), instance="me"
         )
 
+    async def emit(self, reason: str, message: str, *, seconds: float = 1.0, warning: bool = False) -> None:
+        """Say something about a JobSet, and let time pass."""
+        self.recorder.emit(JOBSET, Note(reason, message, warning=warning))
+        await self.clock.sleep(seconds)
+
     async def events(self) -> list[KubeObject]:
         """Return the stored Events."""
         items: list[KubeObject] = (await self.client.list(EVENTS, "default"))["items"]
@@ -73,8 +78,7 @@ def rig() -> AbstractAsyncContextManager[Rig]:
 
 async def test_an_event_has_upstreams_form(rig: Rig) -> None:
     """An Event has upstream's reason, note, type, action and regarding object."""
-    rig.recorder.emit(JOBSET, Note("ReachedMaxRestarts", "100 % over", warning=True))
-    await rig.clock.sleep(1.0)
+    await rig.emit("ReachedMaxRestarts", "100 % over", warning=True)
     (event,) = await rig.events()
     assert event["type"] == "Warning"
     assert event["reason"] == "ReachedMaxRestarts"
@@ -88,8 +92,7 @@ async def test_an_event_has_upstreams_form(rig: Rig) -> None:
 async def test_repeats_are_one_event_with_a_count(rig: Rig) -> None:
     """Fifty repeats within ten seconds are one Event and a few writes."""
     for _ in range(50):
-        rig.recorder.emit(JOBSET, Note("JobCreationFailed", "no"))
-        await rig.clock.sleep(0.2)
+        await rig.emit("JobCreationFailed", "no", seconds=0.2)
     await rig.clock.sleep(10.0)
     (event,) = await rig.events()
     assert event["series"]["count"] == 50
@@ -99,18 +102,15 @@ async def test_repeats_are_one_event_with_a_count(rig: Rig) -> None:
 async def test_a_repeat_after_a_while_is_news(rig: Rig) -> None:
     """After six minutes without repeats the same note makes a new Event."""
     for _ in range(2):
-        rig.recorder.emit(JOBSET, Note("A", "b"))
-        await rig.clock.sleep(SERIES_LIFE_S + 1)
+        await rig.emit("A", "b", seconds=SERIES_LIFE_S + 1)
     assert len(await rig.events()) == 2
 
 
 async def test_one_that_waits_does_not_hold_up_another(rig: Rig) -> None:
     """A series that was written lately waits; a new Event behind it does not."""
+    await rig.emit("A", "b", seconds=0.1)
     rig.recorder.emit(JOBSET, Note("A", "b"))
-    await rig.clock.sleep(0.1)
-    rig.recorder.emit(JOBSET, Note("A", "b"))
-    rig.recorder.emit(JOBSET, Note("C", "d"))
-    await rig.clock.sleep(1.5)
+    await rig.emit("C", "d", seconds=1.5)
     assert {event["reason"] for event in await rig.events()} == {"A", "C"}
 
 
@@ -121,16 +121,14 @@ async def test_a_server_that_refuses_events_stops_nothing(rig: Rig) -> None:
         rig.recorder.emit(JOBSET, Note("A", str(number)))
     await rig.clock.sleep(10.0)
     rig.broken = False
-    rig.recorder.emit(JOBSET, Note("B", "x" * 5000))
-    await rig.clock.sleep(1.0)
+    await rig.emit("B", "x" * 5000)
     (event,) = await rig.events()
     assert len(event["note"]) == NOTE_BYTES_MAX
 
 
 async def test_a_long_note_is_cut_by_bytes(rig: Rig) -> None:
     """The API counts bytes: a note of 1,000 wide characters is cut between two of them, and is not refused."""
-    rig.recorder.emit(JOBSET, Note("A", "\u6f22" * 1000))
-    await rig.clock.sleep(1.0)
+    await rig.emit("A", "\u6f22" * 1000)
     (event,) = await rig.events()
     assert NOTE_BYTES_MAX - 3 < len(event["note"].encode()) <= NOTE_BYTES_MAX
     assert set(event["note"]) == {"\u6f22", "."}
@@ -158,13 +156,11 @@ async def test_a_namespace_that_says_too_much_keeps_no_other_out(rig: Rig) -> No
 async def test_a_series_that_is_forgotten_while_it_waits_harms_nobody(rig: Rig) -> None:
     """A repeat whose series is dropped while it waits causes no error."""
     for _ in range(2):
-        rig.recorder.emit(JOBSET, Note("Again", "and again", warning=True))
-        await rig.clock.sleep(0.5)
+        await rig.emit("Again", "and again", warning=True, seconds=0.5)
     for number in range(SERIES_MAX):
         rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
     await rig.clock.sleep(10.0)
-    rig.recorder.emit(JOBSET, Note("Last", "and it is written", warning=False))
-    await rig.clock.sleep(1.0)
+    await rig.emit("Last", "and it is written", warning=False)
     assert "Last" in {event["reason"] for event in await rig.events()}
 
 

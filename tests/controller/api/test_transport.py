@@ -133,6 +133,12 @@ def plugin(tmp_path: Path, first: str = "good") -> dict[str, Any]:
     }
 
 
+@pytest.fixture(params=["token", "exec plugin"])
+def user(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Return a user of a kubeconfig who has a token, or a plugin that gives it."""
+    return {"token": "good"} if request.param == "token" else {"exec": plugin(tmp_path)}
+
+
 @asynccontextmanager
 async def connected(path: str, clock: LoopClock | None = None) -> AsyncIterator[Transport]:
     """Open a transport with a kubeconfig's settings."""
@@ -215,12 +221,9 @@ async def test_a_rejected_token_is_read_again(tmp_path: Path) -> None:
         assert (await t.request(GET, timeout_s=5.0)).status == 200
 
 
-@pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
-async def test_a_rotated_ca_is_read_again(tmp_path: Path, user: Any) -> None:
+async def test_a_rotated_ca_is_read_again(tmp_path: Path, user: dict[str, Any]) -> None:
     """When server and CA file change to a new CA, requests and streams go on."""
     server = Server()
-    if user == "exec plugin":
-        user = {"exec": plugin(tmp_path)}
     async with server.running(tmp_path):
         path = kubeconfig(tmp_path, server.port, user)
         async with connected(path) as transport:
@@ -232,12 +235,9 @@ async def test_a_rotated_ca_is_read_again(tmp_path: Path, user: Any) -> None:
                 assert stream.status == 200
 
 
-@pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
-async def test_a_token_does_not_leave_without_tls(tmp_path: Path, user: Any) -> None:
+async def test_a_token_does_not_leave_without_tls(tmp_path: Path, user: dict[str, Any]) -> None:
     """Over http:// neither requests nor streams carry the token, as with kubectl."""
     server = Server()
-    if user == "exec plugin":
-        user = {"exec": plugin(tmp_path)}
     async with server.running(tmp_path, tls=False):
         path = Path(kubeconfig(tmp_path, server.port, user))
         path.write_text(path.read_text().replace("https://", "http://"))
@@ -248,12 +248,9 @@ async def test_a_token_does_not_leave_without_tls(tmp_path: Path, user: Any) -> 
     assert ["authorization" in request.headers for request in server.seen] == [False, False]
 
 
-@pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
-async def test_an_insecure_server_with_a_ca_is_refused(tmp_path: Path, user: Any) -> None:
+async def test_an_insecure_server_with_a_ca_is_refused(tmp_path: Path, user: dict[str, Any]) -> None:
     """`insecure-skip-tls-verify` beside a CA is refused, as by kubectl: it would silently disable the CA."""
     trustme.CA().cert_pem.write_to_path(tmp_path / "ca.crt")
-    if user == "exec plugin":
-        user = {"exec": plugin(tmp_path)}
     path = Path(kubeconfig(tmp_path, 443, user))
     document = json.loads(path.read_text())
     document["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
@@ -287,8 +284,9 @@ def chain_without_key_identifiers(folder: Path) -> ssl.SSLContext:
     return context
 
 
-@pytest.mark.parametrize("user", [{"token": "good"}, "exec plugin"])
-async def test_every_path_takes_the_same_chains(tmp_path: Path, user: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_path_takes_the_same_chains(
+    tmp_path: Path, user: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every code path accepts a CA without key identifiers, as kubectl does; Python 3.13's default refuses it."""
     make_default_context = ssl.create_default_context
 
@@ -299,8 +297,6 @@ async def test_every_path_takes_the_same_chains(tmp_path: Path, user: Any, monke
 
     monkeypatch.setattr(ssl, "create_default_context", make_default_context_of_3_13)
     server = Server()
-    if user == "exec plugin":
-        user = {"exec": plugin(tmp_path)}
     server.context = chain_without_key_identifiers(tmp_path)
     async with server.running(tmp_path):
         path = kubeconfig(tmp_path, server.port, user)
