@@ -19,7 +19,7 @@ from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.http.request import Transport
 from inplace.common.kube.informer import Log
 from inplace.common.wire import names as wire
-from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError, LeaseOptions
+from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError
 from inplace.controller.api.metered import MeteredTransport
 from inplace.controller.api.pace import PacedTransport
 from inplace.controller.config import ControllerConfig
@@ -63,8 +63,8 @@ class Controller:
         self._stop = asyncio.Event()
         self._term: Term | None = None
         unfenced = self._client(self._transport)
-        lease = LeaseOptions(self.config.identity, self.config.lease_namespace, self.config.lease_name)
-        elector = Elector(unfenced, lease, clock=self._clock, rng=self._rng, log=self._log)
+        lease = (self.config.identity, self.config.lease_namespace, self.config.lease_name)
+        elector = Elector(unfenced, *lease, clock=self._clock, rng=self._rng, log=self._log)
         self._elector = elector if self.config.leader_elect else None
         self._preflight = Preflight(unfenced, self.config, clock=self._clock, log=self._log)
         self.scrapes = Scrapes(self.metrics.pieces, self._clock)

@@ -1,8 +1,8 @@
 """
 Leader election by Lease: at most one controller writes.
 
-Guarantees: a leader stops writing `renew_deadline_s` after it SENT the last renewal that was accepted, and
-nobody takes the Lease over before `duration_s` after the server stored that renewal, so there is a gap
+Guarantees: a leader stops writing `RENEW_DEADLINE_S` after it SENT the last renewal that was accepted, and
+nobody takes the Lease over before `DURATION_S` after the server stored that renewal, so there is a gap
 between two leaders, not an overlap. Only the monotonic clock counts: another holder's times are never
 compared with ours, only whether its record changed. Every request has a bound, so one that hangs cannot
 outlive the deadline. Source: k8s.io/client-go/tools/leaderelection; its defaults, 15 s / 10 s / 2 s.
@@ -11,9 +11,8 @@ outlive the deadline. Source: k8s.io/client-go/tools/leaderelection; its default
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_not_result
 
@@ -26,6 +25,10 @@ from inplace.common.kube.resources import LEASES, KubeObject
 from inplace.common.kube.timestamps import micro_time
 
 UNANSWERED = (ApiError, TransportError, TimeoutError)
+DURATION_S: Final = 15.0  # how long the others wait after the last renewal that they saw
+RENEW_DEADLINE_S: Final = 10.0  # how long a leader writes after its last renewal; SHORTER than the former
+RETRY_S: Final = 2.0  # pause between two attempts
+REQUEST_S_MAX: Final = RENEW_DEADLINE_S / 2  # for one attempt: two fit into the renew deadline
 JITTER = 0.2  # of the retry period, so that candidates do not march in step
 
 
@@ -37,44 +40,22 @@ class NotLeaderError(TransportError):
     """A write was refused here: this process is not the leader (any more)."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseOptions:
-    """The Lease and its times.
+class Elector:
+    """One candidate.
 
     Args:
-        identity: this candidate; unique among all.
-        duration_s: how long the others wait after the last renewal they saw.
-        renew_deadline_s: how long a leader writes after its last renewal; shorter than `duration_s`.
-        retry_s: pause between two attempts.
+        identity: of this candidate; unique among all.
+        namespace: of the Lease.
+        name: of the Lease.
     """
 
-    identity: str
-    namespace: str
-    name: str = "inplace-controller"
-    duration_s: float = 15.0
-    renew_deadline_s: float = 10.0
-    retry_s: float = 2.0
-
-    def __post_init__(self) -> None:
-        """Check the relations that safety rests on."""
-        if not self.retry_s < self.renew_deadline_s < self.duration_s:
-            raise ValueError(
-                f"expected retry < renew deadline < lease duration, saw "
-                f"{self.retry_s} s, {self.renew_deadline_s} s, {self.duration_s} s"
-            )
-
-    @property
-    def request_timeout_s(self) -> float:
-        """Return the bound of one attempt: two fit into the renew deadline."""
-        return self.renew_deadline_s / 2
-
-
-class Elector:
-    """One candidate."""
-
-    def __init__(self, client: KubeClient, options: LeaseOptions, *, clock: Clock, rng: Random, log: Log) -> None:
+    def __init__(
+        self, client: KubeClient, identity: str, namespace: str, name: str, *, clock: Clock, rng: Random, log: Log
+    ) -> None:
         self._client = client
-        self._options = options
+        self._identity = identity
+        self._namespace = namespace
+        self._name = name
         self._clock = clock
         self._rng = rng
         self._log = log
@@ -106,10 +87,10 @@ class Elector:
         )
         await attempts(self._attempt)
         self._leads = True
-        self._log.info("leadership_won", identity=self._options.identity)
+        self._log.info("leadership_won", identity=self._identity)
 
     async def _attempt(self) -> bool:
-        async with self._clock.timeout(self._options.request_timeout_s):
+        async with self._clock.timeout(REQUEST_S_MAX):
             return await self._try()
 
     def _note_attempt(self, state: RetryCallState) -> None:
@@ -128,7 +109,7 @@ class Elector:
             while True:
                 await self._clock.sleep(self._pause_s())
                 try:
-                    async with self._clock.timeout(min(self._options.request_timeout_s, max(0.0, self.left_s))):
+                    async with self._clock.timeout(self._renewal_s()):
                         renewed = await self._try()
                 except UNANSWERED as error:
                     self._in_doubt = self._in_doubt or isinstance(error, TimeoutError)
@@ -138,23 +119,23 @@ class Elector:
                 if not renewed:
                     raise LeadershipLostError(f"the lease is held by {self._holder()!r}")
                 if self.left_s <= 0:
-                    raise LeadershipLostError(f"no renewal for {self._options.renew_deadline_s:g} s")
+                    raise LeadershipLostError(f"no renewal for {RENEW_DEADLINE_S:g} s")
         finally:
             self._leads = False
             if self._in_doubt:
                 # Writes whose replies get lost keep the Lease ours and lead nobody: let the others have a turn.
-                turn_s = self._options.duration_s + 2 * self._options.retry_s * (1 + JITTER)
+                turn_s = DURATION_S + 2 * RETRY_S * (1 + JITTER)
                 self._yield_until_s = self._clock.monotonic_s() + turn_s
 
     async def release(self) -> None:
         """Give the Lease up, so that a successor need not wait; call it AFTER the last write."""
         self._leads = False
-        if self._lease is None or self._holder() != self._options.identity:
+        if self._lease is None or self._holder() != self._identity:
             return
         try:
-            async with self._clock.timeout(self._options.request_timeout_s):
+            async with self._clock.timeout(REQUEST_S_MAX):
                 await self._give_up()
-            self._log.info("leadership_released", identity=self._options.identity)
+            self._log.info("leadership_released", identity=self._identity)
         except UNANSWERED as error:
             self._log.warning(
                 "leadership_not_released", message=str(error) or "no answer in time", then="the Lease runs out"
@@ -162,11 +143,11 @@ class Elector:
 
     async def _give_up(self) -> None:
         """Write the Lease without a holder, unless it has another one by now."""
-        while self._lease is not None and self._holder() == self._options.identity:
+        while self._lease is not None and self._holder() == self._identity:
             spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(self._clock)}
             lease = self._lease | {"spec": self._lease["spec"] | spec}
             try:
-                await self._client.replace(LEASES, self._options.namespace, self._options.name, lease)
+                await self._client.replace(LEASES, self._namespace, self._name, lease)
             except Conflict:  # a renewal that was cut off in the middle may have been stored
                 await self._read()
             else:
@@ -186,13 +167,13 @@ class Elector:
         try:
             written = await self._client.replace(
                 LEASES,
-                self._options.namespace,
-                self._options.name,
+                self._namespace,
+                self._name,
                 self._lease | {"spec": self._spec(self._lease)},
             )
         except (Conflict, NotFound):
             # Somebody else wrote, or our own earlier write was stored although its reply was lost: look.
-            return await self._read() and self._holder() == self._options.identity and ours
+            return await self._read() and self._holder() == self._identity and ours
         except TransportError as error:
             self._lease = None  # it may be stored, under a resourceVersion that we do not know
             self._in_doubt = self._in_doubt or error.sent
@@ -203,7 +184,7 @@ class Elector:
     async def _read(self) -> bool:
         """Read the Lease; say whether there is one."""
         try:
-            self._lease = await self._client.get(LEASES, self._options.namespace, self._options.name)
+            self._lease = await self._client.get(LEASES, self._namespace, self._name)
         except NotFound:
             self._lease = None
             return False
@@ -217,11 +198,11 @@ class Elector:
         lease = {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": {"name": self._options.name, "namespace": self._options.namespace},
+            "metadata": {"name": self._name, "namespace": self._namespace},
             "spec": self._spec(None),
         }
         try:
-            self._accept(await self._client.create(LEASES, self._options.namespace, lease), sent_s)
+            self._accept(await self._client.create(LEASES, self._namespace, lease), sent_s)
         except AlreadyExists:
             return False
         return True
@@ -230,7 +211,7 @@ class Elector:
         """Count our time from BEFORE the request was sent; the others count from after it was stored."""
         self._lease = lease
         self._in_doubt = False
-        self._valid_until_s = sent_s + self._options.renew_deadline_s
+        self._valid_until_s = sent_s + RENEW_DEADLINE_S
 
     def _is_free(self) -> bool:
         """Say whether the Lease may be taken: ours, released, or not renewed for its whole duration.
@@ -238,9 +219,9 @@ class Elector:
         One that vanished is as it was last seen: its holder does not know yet.
         """
         spec = self._seen or {}
-        if spec.get("holderIdentity") in (None, "", self._options.identity):
+        if spec.get("holderIdentity") in (None, "", self._identity):
             return True
-        duration_s = max(float(spec.get("leaseDurationSeconds") or 0), self._options.duration_s)
+        duration_s = max(float(spec.get("leaseDurationSeconds") or 0), DURATION_S)
         return self._clock.monotonic_s() - self._seen_s >= duration_s
 
     def _holder(self) -> str:
@@ -251,17 +232,21 @@ class Elector:
         old = ((lease or {}).get("spec")) or {}
         now = micro_time(self._clock)
         new = dict(old) | {
-            "holderIdentity": self._options.identity,
-            "leaseDurationSeconds": round(self._options.duration_s),
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": round(DURATION_S),
             "renewTime": now,
         }
-        if old.get("holderIdentity") != self._options.identity:
+        if old.get("holderIdentity") != self._identity:
             new["acquireTime"] = now
             new["leaseTransitions"] = int(old.get("leaseTransitions") or 0) + (lease is not None)
         return new
 
+    def _renewal_s(self) -> float:
+        """Return how long a renewal may take: never longer than this process leads."""
+        return min(REQUEST_S_MAX, max(0.0, self.left_s))
+
     def _pause_s(self) -> float:
-        return self._options.retry_s * (1.0 + JITTER * self._rng.random())
+        return RETRY_S * (1.0 + JITTER * self._rng.random())
 
 
 class LeaderOnlyTransport:

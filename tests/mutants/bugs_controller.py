@@ -14,7 +14,7 @@ from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.ledger import Ledger
 from inplace.controller.act.execute import ActionsFailedError
 from inplace.controller.act.reconcile import Reconciler
-from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError, LeaseOptions
+from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError
 from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.spec.crash_loop import CrashLoop
 from inplace.controller.spec.jobset import JobSet
@@ -44,12 +44,6 @@ async def _waits_long(
     expects_json: bool = True,
 ) -> Response:
     return await original(self, request, timeout_s=1e9, expects_json=expects_json)
-
-
-async def _attempts_in_time(original: Callable[..., Coroutine[Any, Any, bool]], self: Elector) -> bool:
-    """Bound a candidate's requests as before: only a leader's are waited for without end."""
-    async with self._clock.timeout(self._options.renew_deadline_s / 2):
-        return await self._try()
 
 
 async def _ignores_renewals(original: Callable[..., Coroutine[Any, Any, bool]], self: Elector) -> bool:
@@ -136,10 +130,9 @@ LEADER = (
         "a request for the Lease that hangs is waited for without end",
         Area.LEADER,
         (
-            instead_of(LeaseOptions.request_timeout_s, lambda original, self: 1e9),
+            instead_of(Elector._renewal_s, lambda original, self: 1e9),
             instead_of(Elector.left_s, lambda original, self: 1e9 if self._leads else 0.0),
             instead_of(KubeClient.send, _waits_long),
-            instead_of(Elector._attempt, _attempts_in_time),
         ),
         "kubernetes_asyncio leaderelection: a hung request outlives the lease",
         faults=(

@@ -13,10 +13,12 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response, Stream, TransportError
 from inplace.common.kube.resources import CONFIG_MAPS, LEASES
 from inplace.controller.api.leader import (
+    DURATION_S,
+    RENEW_DEADLINE_S,
+    RETRY_S,
     Elector,
     LeaderOnlyTransport,
     LeadershipLostError,
-    LeaseOptions,
     NotLeaderError,
 )
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
@@ -81,7 +83,8 @@ class Candidate:
         self.client = KubeClient(self.transport, user_agent=identity, field_manager=identity)
         self.elector = Elector(
             self.client,
-            LeaseOptions(identity, "default"),
+            identity,
+            *LEASE,
             clock=self.clock,
             rng=Random(hash(identity)),
             log=structlog.get_logger(),
@@ -260,7 +263,6 @@ async def test_two_that_start_together_agree() -> None:
         assert sum(candidate.elector.is_leader for candidate in candidates) == 1
 
 
-def test_times_that_cannot_be_safe_are_refused() -> None:
-    """A renew deadline that is not shorter than the Lease is refused: two could lead."""
-    with pytest.raises(ValueError, match="retry < renew deadline < lease duration"):
-        LeaseOptions("a", "default", renew_deadline_s=15.0)
+def test_a_leader_stops_before_another_may_begin() -> None:
+    """And it tries to renew before it has to stop."""
+    assert RETRY_S < RENEW_DEADLINE_S < DURATION_S
