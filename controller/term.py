@@ -37,15 +37,13 @@ from inplace.common.kube.workqueue import WorkQueue
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.wire import names as wire
 from inplace.controller.act.execute import ActionsFailedError, Executor
-from inplace.controller.act.node_questions import NodeQuestions
-from inplace.controller.act.node_tainting import NodeTainting
+from inplace.controller.act.node_tainting import NodeTaints
 from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.act.refusals import Refusals, least_wait_s
 from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.node_marks import NodeMarksReader
-from inplace.controller.api.node_taints import NodeTaints
 from inplace.controller.config import ControllerConfig
 from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
 from inplace.controller.spec.claim import CLAIM_CODEC, PersistentVolumeClaim
@@ -120,8 +118,19 @@ class Term:
             )
             settings = replace(settings, is_asked_in=lambda name: asking.get("", name) is not None)
             self._informers = (asking, *self._informers)
-        self._marks_reader = NodeMarksReader(client, clock=clock, log=log, metrics=metrics)
-        self._taints = NodeTaints(client, config.taint_limits, namespace=config.namespace, clock=clock, log=log)
+        self._marks = NodeMarksReader(
+            client,
+            membership,
+            self.pods,
+            self.recorder,
+            clock=clock,
+            log=log,
+            metrics=metrics,
+            taints_nodes=config.taint_limits is not None,
+        )
+        self._taints = NodeTaints(
+            client, config.taint_limits, self.recorder, namespace=config.namespace, clock=clock, log=log
+        )
         self._reconciler = Reconciler(
             client=client,
             membership=membership,
@@ -130,15 +139,8 @@ class Term:
             claims=self.claims,
             pods=self.pods,
             domains=Domains(client),
-            questions=NodeQuestions(
-                self._marks_reader,
-                membership,
-                self.pods,
-                self.recorder,
-                clock,
-                taints_nodes=config.taint_limits is not None,
-            ),
-            tainting=NodeTainting(self._taints, self.recorder, clock),
+            marks=self._marks,
+            taints=self._taints,
             executor=Executor(
                 client,
                 self.jobs,
@@ -181,7 +183,7 @@ class Term:
         try:
             async with create_task_group() as group:
                 group.start_soon(self.recorder.run, name="events")
-                group.start_soon(self._marks_reader.run, name="marks")
+                group.start_soon(self._marks.run, name="marks")
                 for informer in self._informers:
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()

@@ -1,49 +1,180 @@
-"""Taint the nodes that a plan names, and let the Pods on them leave; where that is refused they restart in place."""
+"""
+Taint bad nodes for a bounded time, so that Kueue moves the Pods that it has pinned to them (docs/adr/0098).
+
+Guarantees: the whole controller has at most `TaintLimits.nodes` nodes tainted. No taint is placed BEFORE those of
+earlier leaders are known. Each is removed within `CHECK_S` of its end, whatever ends it; a controller without limits
+removes all that it finds. It is noted BEFORE it is written, so one whose write had an unknown outcome is removed as
+well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
+from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import ApiError, Forbidden
+from inplace.common.kube.errors import ApiError, Conflict, Forbidden, NotFound
 from inplace.common.kube.http.request import TransportError
+from inplace.common.kube.informer import Log
+from inplace.common.kube.resources import NODES, KubeObject
+from inplace.common.kube.timestamps import precise_time
+from inplace.common.wire import names as wire
+from inplace.controller.api.access_review import is_allowed
 from inplace.controller.api.events import EventRecorder
-from inplace.controller.api.node_taints import NodeTaints, TaintRefusedError
 from inplace.controller.plan.actions import TaintNode
+from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.marked_nodes import STAYS, MarkedPod
-from inplace.controller.spec.node_taints import TAINTED
+from inplace.controller.spec.node_taints import TAINTED, NodeTaint, TaintLimits, read_taint, tainting, untainting
 from inplace.controller.spec.note import Note
 from inplace.controller.tracking.group import Group
 
 ANSWER_S_MAX: Final = 2.0  # a read and a write; the next epoch of the group waits for them
+CHECK_S: Final = 5.0  # no request, while nothing is to be removed
+RETRY_S: Final = 30.0  # after an API server that refuses or does not answer; one request each
+TRIES_MAX: Final = 3  # at a Node that others write at the same time, as its kubelet does
+
+IsWanted = Callable[[str, NodeTaint], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTainting:
-    """Performs what plans say about nodes."""
+class TaintRefusedError(Exception):
+    """A node is not tainted, because a limit is reached or the taints that there are could not be read."""
 
-    taints: NodeTaints
-    recorder: EventRecorder
-    clock: Clock
+
+class NodeTaints:
+    """Knows the nodes that are tainted; `run` it beside the work.
+
+    Args:
+        limits: None taints nothing, and lets no plan ask for it.
+        namespace: whose taints are ours; None for all.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        limits: TaintLimits | None,
+        recorder: EventRecorder,
+        *,
+        namespace: str | None,
+        clock: Clock,
+        log: Log,
+    ) -> None:
+        self.limits = limits
+        self._client = client
+        self._recorder = recorder
+        self._namespace = namespace
+        self._clock = clock
+        self._log = log
+        self._known: dict[str, NodeTaint] = {}
+        self._unread = "they are not read yet"  # why earlier taints are not known; "" once they are
 
     async def perform(self, group: Group, actions: Sequence[TaintNode]) -> None:
-        """Taint; the next plan of the JobSet knows which Pods leave."""
+        """Taint the nodes that a plan names, and let their Pods leave; where that is refused they restart in place."""
         for action in actions:
             node, pod = action.pod.spec.node_name or "", action.pod
             try:
-                async with self.clock.timeout(ANSWER_S_MAX):
-                    await self.taints.place(node, group.jobset, action.nodes_max)
+                async with self._clock.timeout(ANSWER_S_MAX):
+                    limits = await self.place(node, group.jobset, action.nodes_max)
             except (TaintRefusedError, ApiError, TransportError, TimeoutError) as error:
                 why = str(error) or f"no answer within {ANSWER_S_MAX:g} s"
                 cure = "; apply deploy/overlays/taints" if isinstance(error, Forbidden) else ""
                 text = f"node {node} is bad, but was not tainted: {why}{cure}; pod {pod.metadata.name} restarts there"
-                self.recorder.emit(group.jobset.raw, Note(STAYS, text, warning=True))
+                self._recorder.emit(group.jobset.raw, Note(STAYS, text, warning=True))
                 continue
-            limits = self.taints.limits
-            assert limits is not None, "place refuses without limits"
             text = f"node {node} is tainted for {limits.seconds} s at most, so that the queue moves its pod"
-            self.recorder.emit(group.jobset.raw, Note(TAINTED, text, warning=True))
+            self._recorder.emit(group.jobset.raw, Note(TAINTED, text, warning=True))
             marked = MarkedPod(pod, leaves=True, why=f"node {node} is bad, and tainted for the queue to choose another")
             group.ledgers[action.scope].marked.answer(pod.metadata.uid, marked)
+
+    async def place(self, node: str, jobset: JobSet, nodes_max: int) -> TaintLimits:
+        """Taint a node for a JobSet that may taint so many; a node that has a taint keeps it anew. Return the limits.
+
+        Raises:
+            TaintRefusedError: nothing was written.
+            ApiError, TransportError: the API server refused it, or did not answer.
+        """
+        limits, others = self.limits, [taint for name, taint in self._known.items() if name != node]
+        if limits is None or self._unread:
+            raise TaintRefusedError(f"expected to know the nodes that are tainted already: {self._unread}")
+        if len(others) >= limits.nodes:
+            raise TaintRefusedError(f"{len(others)} nodes are tainted, the most that the controller may taint")
+        if (own := sum(taint.uid == jobset.uid for taint in others)) >= nodes_max:
+            raise TaintRefusedError(f"{own} nodes are tainted for this jobset, the most that it may avoid")
+        until = precise_time(self._clock.wall_s() + limits.seconds)
+        taint = NodeTaint(jobset.namespace, jobset.name, jobset.uid, until)
+        self._known[node] = taint  # BEFORE the write, whose outcome may stay unknown
+        await self._change(node, lambda stored: tainting(stored, taint))
+        self._log.info("node_tainted", node=node, namespace=jobset.namespace, jobset=jobset.name, until=until)
+        return limits
+
+    async def run(self, is_wanted: IsWanted) -> None:
+        """Find the taints of earlier leaders, and remove each that is not wanted any more, until cancelled."""
+        while not await self._find():
+            await self._clock.sleep(RETRY_S)
+        while self._known or self.limits is not None:
+            is_answered = True
+            for node, taint in list(self._known.items()):
+                if is_answered and not is_wanted(node, taint):
+                    is_answered = await self._remove(node, taint)
+            await self._clock.sleep(CHECK_S if is_answered else RETRY_S)
+
+    async def _find(self) -> bool:
+        """Read which nodes are tainted; say False if that has to be tried again."""
+        try:
+            if self.limits is None and not await is_allowed(self._client, {"resource": NODES.plural, "verb": "list"}):
+                return True  # as installed by default: this controller has never tainted a node
+            found = await self._client.list(NODES, query={"labelSelector": wire.BAD_NODE})
+        except (ApiError, TransportError) as error:
+            self._unread = str(error)
+            self._log.warning("tainted_nodes_not_read", message=self._unread, then="no node is tainted")
+            return False
+        for node in found["items"]:
+            taint = read_taint(node)
+            if taint is not None and self._namespace in (None, taint.namespace):
+                self._known[node["metadata"]["name"]] = taint
+        self._unread = ""
+        return True
+
+    async def _remove(self, node: str, taint: NodeTaint) -> bool:
+        """Remove a taint; say False if that has to be tried again."""
+
+        def change(stored: Mapping[str, Any]) -> KubeObject | None:
+            found = read_taint(stored)
+            if found is None or found == taint:
+                return None if found is None else untainting(stored)
+            # The write of `taint` never came, or there is a newer one by now: that is judged for itself.
+            if self._known.get(node) is taint:
+                self._known[node] = found
+            return None
+
+        try:
+            is_removed = await self._change(node, change)
+        except NotFound:
+            is_removed = False
+        except (ApiError, TransportError) as error:
+            self._log.warning("node_not_untainted", node=node, message=str(error), then="it is tried again")
+            return False
+        if self._known.get(node) is taint:
+            del self._known[node]
+        if is_removed:
+            self._log.info("node_untainted", node=node, namespace=taint.namespace, jobset=taint.jobset)
+        return True
+
+    async def _change(self, node: str, change: Callable[[Mapping[str, Any]], KubeObject | None]) -> bool:
+        """Change a Node as it is now; say False if there is nothing to change.
+
+        Raises:
+            ApiError, TransportError: the API server refused it, or did not answer.
+        """
+        for attempt in range(1, TRIES_MAX + 1):
+            patch = change(await self._client.get(NODES, None, node))
+            if patch is None:
+                return False
+            try:
+                await self._client.patch(NODES, None, node, patch)
+            except Conflict:
+                if attempt == TRIES_MAX:
+                    raise
+            else:
+                break
+        return True

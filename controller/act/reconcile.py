@@ -21,12 +21,12 @@ from inplace.common.kube.timestamps import micro_time, time_text
 from inplace.common.wire import names as wire
 from inplace.controller.act.execute import Executor
 from inplace.controller.act.job_settings import DEFAULT, JobSettings
-from inplace.controller.act.node_questions import NodeQuestions
-from inplace.controller.act.node_tainting import NodeTainting
+from inplace.controller.act.node_tainting import NodeTaints
 from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.act.status_patch import status_patch
 from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
+from inplace.controller.api.node_marks import NodeMarksReader
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.actions import AvoidNodes, Plan
 from inplace.controller.plan.avoided_domains import domains_to_read
@@ -65,8 +65,8 @@ class Reconciler:
     claims: Informer[PersistentVolumeClaim]
     pods: Informer[Pod]
     domains: Domains
-    questions: NodeQuestions
-    tainting: NodeTainting
+    marks: NodeMarksReader
+    taints: NodeTaints
     executor: Executor
     recorder: EventRecorder
     metrics: Metrics
@@ -108,7 +108,7 @@ class Reconciler:
         for action in planned.actions:
             if isinstance(action, AvoidNodes):
                 group.nodes.avoids(action.pod.metadata.uid, action.nodes)
-        await self.tainting.perform(group, planned.taints)
+        await self.taints.perform(group, planned.taints)
         taken_s = await self.executor.perform(jobset, planned.actions)
         await self.refused_pods.look(group, observed.barriers.values())
         fence_s = group.fence_wait_s(self.clock.monotonic_s())
@@ -164,7 +164,7 @@ class Reconciler:
                 domains[node, key] = domain
         now_s = self.clock.monotonic_s()
         barriers = find_missing_slots(self.membership, group, now_s)
-        self.questions.ask(group, barriers)
+        self.marks.ask(group, barriers)
         return Observed(
             jobset=jobset,
             now=time_text(self.clock),
@@ -199,7 +199,7 @@ class Reconciler:
             node_signs=node_signs,
             adds_agents=self.settings.agent is not None,
             agents_by_default=self.settings.adds_by_default(jobset.namespace),
-            taints_nodes=self.tainting.taints.limits is not None,
+            taints_nodes=self.taints.limits is not None,
         )
 
     def _failed_pods(self, group: Group) -> dict[str, Pod]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,12 +19,26 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.informer import Log
+from inplace.common.kube.informer import Informer, Log
 from inplace.common.kube.resources import NODES
+from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.pod_specs import read_pod_spec
 from inplace.controller.metrics import Metrics
+from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.marked_nodes import MarkedPod, NodeMarks, Toleration, judge, read_node, unhealthy_devices
+from inplace.controller.spec.marked_nodes import (
+    STAYS,
+    MarkedPod,
+    NodeMarks,
+    Toleration,
+    judge,
+    read_node,
+    unhealthy_devices,
+)
+from inplace.controller.spec.node_taints import is_moved_by_queue
+from inplace.controller.spec.note import Note
+from inplace.controller.tracking.group import Group, ScopeLedger
+from inplace.controller.tracking.membership import Membership
 
 ANSWER_S_MAX: Final = 1.0  # a group restarts within seconds; later the answer would come too late
 FRESH_S: Final = 1.0  # several groups and scopes fail together on one node; longer would miss a mark that was just made
@@ -33,81 +47,135 @@ QUESTIONS_MAX: Final = 1_000  # that wait; each is dropped after a second
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class _Question:
     """A Pod that may have to leave its node.
 
     Args:
-        tolerations: of the Pods' template: they spare the request for the Pod's own, of which admission makes more.
-        others: returns some nodes of the group's other Pods; called if the node is marked.
-        is_moved: a queue that pinned the Pod chooses another node for its replacement.
-        answer: called once, with None if the Pod may simply restart in place or there is no answer.
+        epoch: for which its scope restarts; an answer for an earlier one comes too late.
     """
 
+    group: Group
+    scope_ledger: ScopeLedger
     pod: Pod
-    tolerations: Sequence[Toleration]
-    others: Callable[[], Sequence[str]]
-    answer: Callable[[MarkedPod | None], None]
-    is_moved: bool = False
+    epoch: int
+    asked_s: float
 
 
 class NodeMarksReader:
-    """Answers questions in the background, one after the other; `run` it beside the work."""
+    """Answers questions in the background, one after the other, and takes the answers to their JobSet.
 
-    def __init__(self, client: KubeClient, *, clock: Clock, log: Log, metrics: Metrics) -> None:
+    `run` it beside the work.
+
+    Args:
+        taints_nodes: an administrator says, by the flag, that the queue moves Pods away from tainted nodes.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        membership: Membership,
+        pods: Informer[Pod],
+        recorder: EventRecorder,
+        *,
+        clock: Clock,
+        log: Log,
+        metrics: Metrics,
+        taints_nodes: bool,
+    ) -> None:
         self._client = client
+        self._membership = membership
+        self._pods = pods
+        self._recorder = recorder
         self._clock = clock
         self._log = log
         self._reads = metrics.node_reads
-        self._queue: asyncio.Queue[tuple[Question, float]] = asyncio.Queue(QUESTIONS_MAX)
+        self._taints_nodes = taints_nodes
+        self._queue: asyncio.Queue[_Question] = asyncio.Queue(QUESTIONS_MAX)
         self._known: OrderedDict[str, tuple[float, NodeMarks | None]] = OrderedDict()
 
-    def ask(self, question: Question) -> None:
-        """Ask; return at once."""
-        if self._queue.full():
-            self._reply(question, "unanswered")
+    def ask(self, group: Group, barriers: Mapping[str, WaitingBarrier]) -> None:
+        """Ask about the first failure of each scope that restarts, and the Pods that a barrier names as missing."""
+        jobset = group.jobset
+        if not jobset.leaves_marked_nodes or jobset.suspended or jobset.is_finished or jobset.is_leaving:
             return
-        self._queue.put_nowait((question, self._clock.monotonic_s()))
+        now_s = self._clock.monotonic_s()
+        for name, scope_ledger in group.ledgers.items():
+            for pod in self._suspects(group, scope_ledger, barriers.get(name)):
+                if _may_leave(pod) and scope_ledger.marked.ask(pod.metadata.uid, now_s):
+                    question = _Question(group, scope_ledger, pod, scope_ledger.ledger.next_epoch, now_s)
+                    if self._queue.full():
+                        self._answer(question, "unanswered")
+                    else:
+                        self._queue.put_nowait(question)
 
     async def run(self) -> None:
         """Answer until cancelled."""
         while True:
-            question, asked_s = await self._queue.get()
-            if self._clock.monotonic_s() - asked_s > ANSWER_S_MAX:
-                self._reply(question, "unanswered")
+            question = await self._queue.get()
+            if self._clock.monotonic_s() - question.asked_s > ANSWER_S_MAX:
+                self._answer(question, "unanswered")
                 continue
-            node = question.pod.spec.node_name or ""
             try:
                 async with self._clock.timeout(ANSWER_S_MAX):
-                    found = await self._judge(question, node)
+                    found = await self._judge(question)
             except (ApiError, TransportError, TimeoutError) as error:
                 why = str(error) or f"no answer within {ANSWER_S_MAX:g} s"
-                then = f"pod {question.pod.metadata.name} restarts in place"
+                node, then = question.pod.spec.node_name, f"pod {question.pod.metadata.name} restarts in place"
                 self._log.warning("node_not_read", node=node, message=why, then=then)
-                self._reply(question, "unanswered")
+                self._answer(question, "unanswered")
             else:
-                self._reply(question, "unmarked" if found is None else "leaves" if found.leaves else "stays", found)
+                self._answer(question, "unmarked" if found is None else "leaves" if found.leaves else "stays", found)
 
-    def _reply(self, question: Question, result: str, found: MarkedPod | None = None) -> None:
-        """Answer a question, and count how."""
+    def _suspects(self, group: Group, scope_ledger: ScopeLedger, barrier: WaitingBarrier | None) -> Iterator[Pod]:
+        cause = scope_ledger.cause
+        if cause is not None and cause.failure is not None and cause.may_be_of_the_node:
+            pod = self._pods.get(group.jobset.namespace, cause.failure.pod)
+            if pod is not None and self._membership.home_of(pod.metadata.uid) is scope_ledger:
+                yield pod
+        for missing in barrier.missing if barrier is not None else ():
+            if missing.pod is not None:
+                yield missing.pod
+
+    def _answer(self, question: _Question, result: str, marked: MarkedPod | None = None) -> None:
+        """Let the planner know of a Pod that leaves, unless its group runs again; tell of one that stays."""
         self._reads.labels(result).inc()
-        question.answer(found)
+        group, scope_ledger = question.group, question.scope_ledger
+        if scope_ledger.ledger.next_epoch != question.epoch:
+            return
+        leaves = marked is not None and marked.leaves
+        scope_ledger.marked.answer(question.pod.metadata.uid, marked if leaves else None)
+        if leaves or scope_ledger.due_since_s is not None:
+            self._membership.wake(group.key, 0.0)
+        if marked is not None and not leaves:
+            self._recorder.emit(group.jobset.raw, Note(STAYS, marked.why, warning=True))
 
-    async def _judge(self, question: Question, node: str) -> MarkedPod | None:
-        """Judge a Pod.
+    async def _judge(self, question: _Question) -> MarkedPod | None:
+        """Judge a Pod; None if it may simply restart in place.
 
         Where nobody could end it, it stays: kubelet is silent, or the node is gone and Kubernetes removes its Pods.
         """
-        pod, marks = question.pod, await self._marks(node)
+        group, pod = question.group, question.pod
+        marks = await self._marks(pod.spec.node_name or "")
         if marks is None or marks.is_silent:
             return None
-        if not marks.against(question.tolerations) and not unhealthy_devices(pod):
+        # The template's tolerations spare the request for the Pod's own, of which admission makes more.
+        if not marks.against(_tolerations(group, pod)) and not unhealthy_devices(pod):
             return None
         spec = await read_pod_spec(self._client, pod)
         if spec is None:
             return None
-        others = [await self._marks(other) for other in question.others()]
+        others = [await self._marks(other) for other in self._nodes_beside(group, pod)]
         known = [other for other in others if other is not None]
-        return judge(pod, spec, marks, known, is_moved=question.is_moved)
+        is_moved = self._taints_nodes and is_moved_by_queue(group.jobset, pod)
+        return judge(pod, spec, marks, known, is_moved=is_moved)
+
+    def _nodes_beside(self, group: Group, pod: Pod) -> tuple[str, ...]:
+        """Return two nodes of other Pods of the group, far apart in its order; fewer where there are none."""
+        jobs = self._membership.jobs_of(group.jobset).values()
+        pods = (other for job in jobs for other in self._membership.pods_of(job) if other.status.phase == "Running")
+        nodes = list(dict.fromkeys(other.spec.node_name for other in pods if other.spec.node_name))
+        others = [node for node in nodes if node != pod.spec.node_name]
+        return tuple(dict.fromkeys((*others[:1], *others[-1:])))
 
     async def _marks(self, node: str) -> NodeMarks | None:
         """Return the marks of a node, at most `FRESH_S` old; None if it does not exist."""
@@ -123,3 +191,15 @@ class NodeMarksReader:
         if len(self._known) > NODES_MAX:
             self._known.popitem(last=False)
         return marks
+
+
+def _may_leave(pod: Pod) -> bool:
+    """Say whether a Pod has a node, and neither ends already nor has ended."""
+    is_over = pod.status.phase in ("Failed", "Succeeded") or pod.is_disrupted
+    return bool(pod.spec.node_name) and not is_over
+
+
+def _tolerations(group: Group, pod: Pod) -> tuple[Toleration, ...]:
+    labels = pod.metadata.labels
+    job = group.jobset.find_replicated_job((labels and labels.replicated_job) or "")
+    return job.form.tolerations if job is not None else ()

@@ -11,7 +11,7 @@ import pytest
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import JOBSETS, NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.api.node_taints import NodeTaints
+from inplace.controller.act.node_tainting import NodeTaints
 from inplace.controller.spec.node_taints import TaintLimits, is_wanted
 from inplace.controller.term import Term
 from inplace.simulator.cluster.nodes import node
@@ -322,12 +322,13 @@ async def left_behind() -> list[str]:
     return left
 
 
-async def _places_first(original: Any, self: NodeTaints, node: str, jobset: Any, nodes_max: int) -> None:
+async def _places_first(original: Any, self: NodeTaints, node: str, jobset: Any, nodes_max: int) -> TaintLimits:
     try:
-        await original(self, node, jobset, nodes_max)
+        limits: TaintLimits = await original(self, node, jobset, nodes_max)
     except BaseException:
         self._known.pop(node, None)
         raise
+    return limits
 
 
 async def _finds_nothing(original: Any, self: NodeTaints) -> bool:
