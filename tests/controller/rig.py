@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -143,9 +143,9 @@ class Rig:
         await crew.finish_job(name, condition, **words)
         await self.settle(seconds)
 
-    async def meet(self, crew: Crew, epoch: int, seconds: float = 1.0) -> None:
-        """Let every Pod announce an epoch, and time pass."""
-        await crew.announce_all(epoch)
+    async def meet(self, crew: Crew, epoch: int, seconds: float = 1.0, pods: Iterable[str] | None = None) -> None:
+        """Let every Pod, or these, announce an epoch, and time pass."""
+        await crew.announce_all(epoch, pods)
         await self.settle(seconds)
 
     async def run_epoch(self, crew: Crew, epoch: int) -> None:

@@ -22,8 +22,7 @@ async def test_a_group_starts_restarts_in_place_and_completes(rig: Rig) -> None:
     assert await exists(rig.admin, SERVICES, "default", "train")
     await crew.make_pods()
     *others, last = crew.pods.values()
-    await crew.announce_all(1, others)
-    await rig.settle()
+    await rig.meet(crew, 1, pods=others)
     assert await crew.epochs() == (0, 0)
     await rig.announce(crew, last, 1, 0.01)
     assert await crew.epochs() == (1, 0)
@@ -31,8 +30,7 @@ async def test_a_group_starts_restarts_in_place_and_completes(rig: Rig) -> None:
 
     await rig.announce(crew, last, 2, 0.01)
     assert await crew.epochs() == (1, 1)
-    await crew.announce_all(2, others)
-    await rig.settle(0.01)
+    await rig.meet(crew, 2, 0.01, pods=others)
     assert await crew.epochs() == (2, 1)
     status = await crew.status()
     assert status["currentInPlaceRestartAttempt"] == 1

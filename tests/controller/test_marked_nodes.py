@@ -302,8 +302,7 @@ async def test_a_pod_that_a_barrier_waits_for_leaves_its_node(rig: Rig) -> None:
     """Its node was well when its worker failed, and is cordoned while the group waits for it."""
     crew = await started(rig, manifest())
     missing = await rig.fail(crew)
-    await crew.announce_all(2, [pod for pod in crew.pods.values() if pod != missing])
-    await rig.settle(5)
+    await rig.meet(crew, 2, 5, pods=[pod for pod in crew.pods.values() if pod != missing])
     assert node_reads(rig) == ["n0"]
     await mark(rig, "n0")
     await rig.settle(40)

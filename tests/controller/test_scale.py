@@ -84,8 +84,7 @@ async def test_an_overloaded_server_is_spared_and_every_job_is_made_once(rig: Ri
     rig.latency_s = write_latency_s
     rig.fault = fault
     await create_many(rig, 100)
-    await crew.announce_all(2)
-    await rig.settle(120.0)
+    await rig.meet(crew, 2, 120.0)
     assert (await crew.epochs())[0] == 2
     assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
     pauses_s = [after - before for before, after in pairwise(refused)]

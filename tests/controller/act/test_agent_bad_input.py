@@ -1,7 +1,8 @@
 """What the controller does with JobSets that leave no place for the agent it would add, or that change meanwhile.
 
-Elsewhere: images that cannot be pulled (tests/controller/tracking/test_blocked_pods.py), quotas (test_refused_pods.py),
-an image named by an annotation (test_job_settings.py), a folder of the agent's that is full or read-only
+Elsewhere: more in the agent's place (tests/controller/injection/test_conflicts.py), images that cannot be pulled
+(tests/controller/tracking/test_blocked_pods.py), quotas (test_refused_pods.py), an image named by an annotation
+(test_job_settings.py), a folder of the agent's that is full or read-only
 (tests/agent/start/test_epoch_file.py, test_copy_root.py), annotations of 252 KiB (tests/controller/spec/test_size.py).
 """
 
@@ -45,19 +46,9 @@ CHECK = {"name": "x", "image": "i", "command": ["x"]}
 # What is in the agent's place, and what the Event says of it.
 REFUSED: dict[str, tuple[KubeObject, str]] = {
     "a mount at /inplace": (mounting("data", "/inplace", {"emptyDir": {}}), "found data at /inplace, needed nothing"),
-    "a mount below it": (mounting("data", "/inplace/x", {"emptyDir": {}}), "/inplace is for the agent's programs"),
-    "a mount in the shared folder": (mounting("data", FOLDER, {"emptyDir": {}}), f"{FOLDER} is for the agent"),
     "a volume of our name": (
         mounting("inplace", "/data", {"hostPath": {"path": "/x"}}),
         "found inplace, which is hostPath, needed the agent's image under this name; rename it",
-    ),
-    "another image of our volume's name": (
-        mounting("inplace", "/data", {"image": {"reference": "data:1"}}),
-        "found inplace, which is image data:1, needed the agent's image",
-    ),
-    "an init container of our name": (
-        changed(plain(), f"{POD}.initContainers", [CHECK | {"name": "inplace-agent"}]),
-        "found inplace-agent, needed another name; rename it",
     ),
     "a container of our name": (
         changed(plain(annotations={wire.WORKERS: "w"}), f"{POD}.containers", [CHECK | {"name": "inplace-agent"}]),
@@ -111,13 +102,6 @@ def agent_of(manifest: KubeObject) -> KubeObject:
     assert findings == []
     agent: KubeObject = built["spec"]["template"]["spec"]["initContainers"][-1]
     return agent
-
-
-def test_a_port_that_is_declared_is_left_to_its_container() -> None:
-    """The barrier takes another, and the agent is told which."""
-    agent = agent_of(worker(ports=[{"containerPort": 8080}]))
-    assert {"name": "BARRIER_PORT", "value": str(OTHER_PORTS[0])} in agent["env"]
-    assert agent["readinessProbe"]["httpGet"]["port"] == OTHER_PORTS[0]
 
 
 @pytest.mark.parametrize("declared", [8080, 9000])

@@ -44,7 +44,11 @@ def test_a_mount_of_the_agents_image_that_is_there_is_used() -> None:
             "found inplace-copy, needed another name; rename it",
         ),
         (mounting("data", "/inplace"), {}, "volumeMounts[0]: found data at /inplace, needed nothing there"),
-        (mounting("data", "/inplace/data/"), {}, "found data at /inplace/data, needed nothing there"),
+        (
+            mounting("data", "/inplace/data/"),
+            {},
+            "found data at /inplace/data, needed nothing there: /inplace is for the agent's programs",
+        ),
         (mounting("data", "/var/run/inplace"), {}, "/var/run/inplace is for the agent and its guards; mount it"),
         (
             mounting("inplace", "/data"),

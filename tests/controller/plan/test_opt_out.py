@@ -60,8 +60,7 @@ async def test_a_group_starts_and_restarts_without_it(rig: Rig) -> None:
     crew = await rig.with_pods(with_monitor())
     watcher = crew.pods["train-monitor-0", 0]
     workers = [pod for (job, _), pod in crew.pods.items() if job == "train-workers-0"]
-    await crew.announce_all(1, workers)
-    await rig.settle()
+    await rig.meet(crew, 1, pods=workers)
     assert await crew.epochs() == (1, 0)
     await crew.set_worker(watcher)
     await crew.set_worker(watcher, exit_code=1)
@@ -70,8 +69,7 @@ async def test_a_group_starts_and_restarts_without_it(rig: Rig) -> None:
     await rig.admin.delete(PODS, "default", watcher, grace_period_s=0)
     await rig.settle()
     assert await crew.epochs() == (1, 0)
-    await crew.announce_all(2, workers)
-    await rig.settle()
+    await rig.meet(crew, 2, pods=workers)
     assert await crew.epochs() == (2, 1)
     uid = (await crew.jobset())["metadata"]["uid"]
     assert (await crew.jobs())["train-monitor-0"]["metadata"]["ownerReferences"][0]["uid"] == uid

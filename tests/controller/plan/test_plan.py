@@ -1,7 +1,5 @@
 """The planner's decisions, feature by feature; test_plan_properties.py has the properties of every plan."""
 
-from typing import Any
-
 import pytest
 
 from inplace.common.kube.resources import KubeObject
@@ -11,12 +9,7 @@ from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, CreateService, DeleteJob, ResumeJob
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import NOW, PlannerWorld, settled
-
-
-def started(manifest: KubeObject | None = None, **options: Any) -> PlannerWorld:
-    """Return a world whose Jobs were created."""
-    return settled(manifest or jobset(**({"strategy": "Recreate"} | options)))
+from tests.controller.plan.planner_world import NOW, PlannerWorld, settled, settled_world
 
 
 def test_a_new_jobset_gets_its_service_and_its_jobs() -> None:
@@ -36,7 +29,7 @@ def test_a_new_jobset_gets_its_service_and_its_jobs() -> None:
 
 def test_only_missing_jobs_are_created() -> None:
     """A Job whose name is taken, even by one that is being deleted, is not created."""
-    world = started(jobs=[replicated_job(replicas=3)])
+    world = settled_world(jobs=[replicated_job(replicas=3)])
     world.jobs["train-workers-0"]["metadata"]["deletionTimestamp"] = NOW
     del world.jobs["train-workers-1"]
     names = [a.manifest["metadata"]["name"] for a in world.plan().actions if isinstance(a, CreateJob)]
@@ -70,7 +63,7 @@ def test_a_jobset_without_replicated_jobs_is_fine() -> None:
 
 def test_counters() -> None:
     """Ready counts Pods against parallelism, active Jobs with active Pods, the rest conditions."""
-    world = started(jobs=[replicated_job(replicas=4)])
+    world = settled_world(jobs=[replicated_job(replicas=4)])
     world.set_job("train-workers-0", active=2, ready=2)
     world.set_job("train-workers-1", active=2, ready=1)
     world.set_job("train-workers-2", active=1, ready=1, succeeded=1)
@@ -82,7 +75,7 @@ def test_counters() -> None:
 
 def test_foreign_parts_of_the_counters_survive() -> None:
     """Fields of replicatedJobsStatus that this version does not write are kept."""
-    world = started()
+    world = settled_world()
     world.status["replicatedJobsStatus"][0]["invented"] = [1]
     world.set_job("train-workers-0", active=2)
     assert world.plan().status["replicatedJobsStatus"][0]["invented"] == [1]
@@ -90,7 +83,7 @@ def test_foreign_parts_of_the_counters_survive() -> None:
 
 def test_all_jobs_completed() -> None:
     """With the default success policy every Job must complete; then the JobSet is Completed."""
-    world = started(jobs=[replicated_job(replicas=2)])
+    world = settled_world(jobs=[replicated_job(replicas=2)])
     world.set_job("train-workers-0", "Complete")
     assert "conditions" not in world.plan().status
     world.settle_job("train-workers-1", "Complete")
@@ -109,7 +102,7 @@ def test_all_jobs_completed() -> None:
 def test_any_of_the_targets() -> None:
     """With operator Any one succeeded Job of a target is enough; active Jobs are deleted, finished ones stay."""
     policy = {"operator": "Any", "targetReplicatedJobs": ["driver"]}
-    world = started(
+    world = settled(
         jobset(strategy=None, jobs=[replicated_job("driver"), replicated_job("workers")], successPolicy=policy)
     )
     world.settle_job("train-workers-0", "Complete")
@@ -122,7 +115,7 @@ def test_any_of_the_targets() -> None:
 
 def test_a_failed_job_without_a_policy_fails_the_jobset() -> None:
     """The JobSet fails and names the Job that failed first; active Jobs are deleted."""
-    world = started(jobset(strategy=None, jobs=[replicated_job(replicas=3)]))
+    world = settled(jobset(strategy=None, jobs=[replicated_job(replicas=3)]))
     world.set_job("train-workers-1", "Failed", at="2026-01-01T00:00:02Z")
     world.settle_job("train-workers-2", "Failed", at="2026-01-01T00:00:01Z")
     condition = world.condition("Failed")
@@ -136,7 +129,7 @@ def test_a_failed_job_without_a_policy_fails_the_jobset() -> None:
 
 def test_recreate_until_max_restarts() -> None:
     """A failed Job recreates every Job of the JobSet, maxRestarts times; then the JobSet fails."""
-    world = started(restarts_max=2, jobs=[replicated_job(replicas=2)])
+    world = settled_world(restarts_max=2, jobs=[replicated_job(replicas=2)])
     for restart in (1, 2):
         old = {job["metadata"]["uid"] for job in world.jobs.values()}
         world.set_job("train-workers-0", "Failed")
@@ -162,7 +155,7 @@ def test_recreate_until_max_restarts() -> None:
 def test_names_are_reused_as_soon_as_they_are_free() -> None:
     """Recreate does not wait for the others; BlockingRecreate does."""
     for strategy, created in (("Recreate", ["train-workers-0"]), ("BlockingRecreate", [])):
-        world = started(strategy=strategy, jobs=[replicated_job(replicas=2)])
+        world = settled_world(strategy=strategy, jobs=[replicated_job(replicas=2)])
         world.set_job("train-workers-1", "Failed")
         world.carry_out(world.plan())
         world.carry_out(world.plan(), instant_deletes=False)
@@ -185,7 +178,7 @@ def test_names_are_reused_as_soon_as_they_are_free() -> None:
 )
 def test_rules(rule: KubeObject, reason: str, expected: str) -> None:
     """The first rule that matches decides; without a match the JobSet restarts."""
-    world = started(rules=[{"name": "r"} | rule])
+    world = settled_world(rules=[{"name": "r"} | rule])
     world.set_job("train-workers-0", "Failed", reason=reason)
     world.carry_out(world.plan())
     assert world.find_condition(expected) is not None
@@ -194,7 +187,7 @@ def test_rules(rule: KubeObject, reason: str, expected: str) -> None:
 def test_uncounted_restarts_are_not_counted() -> None:
     """RestartJobSetAndIgnoreMaxRestarts restarts beyond maxRestarts."""
     rule = {"name": "evicted", "action": "RestartJobSetAndIgnoreMaxRestarts"}
-    world = started(restarts_max=0, rules=[rule])
+    world = settled_world(restarts_max=0, rules=[rule])
     world.set_job("train-workers-0", "Failed")
     world.carry_out(world.plan())
     assert world.status["restarts"] == 1
@@ -204,7 +197,7 @@ def test_uncounted_restarts_are_not_counted() -> None:
 
 def test_suspend_and_resume() -> None:
     """Suspend is passed on, at creation and later; the conditions say so; resume undoes it."""
-    world = started(jobset(strategy="Recreate", suspend=True))
+    world = settled(jobset(strategy="Recreate", suspend=True))
     assert world.jobs["train-workers-0"]["spec"]["suspend"] is True
     condition = world.condition("Suspended")
     assert (condition["status"], condition["reason"]) == ("True", "SuspendedJobs")
@@ -217,14 +210,14 @@ def test_suspend_and_resume() -> None:
 
 def test_the_barrier_is_skipped_while_suspended() -> None:
     """No epoch is written for a suspended group."""
-    world = started(jobset(suspend=True))
+    world = settled(jobset(suspend=True))
     world.decision = Decision(1, 0)
     assert world.plan().status == {}
 
 
 def test_an_unreadable_attempt_is_cured_by_a_new_job() -> None:
     """A Job of ours with an unreadable restart-attempt is recreated, with a Warning."""
-    world = started()
+    world = settled_world()
     metadata = world.jobs["train-workers-0"]["metadata"]
     metadata["labels"][wire.RESTART_ATTEMPT] = "garbage"
     assert world.plan().actions == ()
@@ -237,7 +230,7 @@ def test_an_unreadable_attempt_is_cured_by_a_new_job() -> None:
 
 def test_a_stray_job_is_left_alone() -> None:
     """A Job with our owner reference but no expected name changes nothing, even when it fails."""
-    world = started()
+    world = settled_world()
     stray = world.jobs["train-workers-0"]
     world.jobs["stray"] = stray | {"metadata": stray["metadata"] | {"name": "stray", "uid": "stray"}}
     world.set_job("stray", "Failed")
@@ -247,7 +240,7 @@ def test_a_stray_job_is_left_alone() -> None:
 
 def test_a_stray_job_that_nobody_can_read_is_left_alone() -> None:
     """A Job made by hand, with our owner reference and without our labels, is not deleted as broken."""
-    world = started()
+    world = settled_world()
     stray = {"name": "stray", "uid": "stray", "resourceVersion": "1", "labels": {}, "annotations": {}}
     world.jobs["stray"] = world.jobs["train-workers-0"] | {"metadata": stray}
     planned = world.plan()
@@ -256,7 +249,7 @@ def test_a_stray_job_that_nobody_can_read_is_left_alone() -> None:
 
 def test_a_job_of_an_earlier_restart_does_not_outlive_its_jobset() -> None:
     """Jobs of an earlier restart are deleted, also when the JobSet fails before their deletion."""
-    world = started(restarts_max=1, jobs=[replicated_job(replicas=2)])
+    world = settled_world(restarts_max=1, jobs=[replicated_job(replicas=2)])
     world.set_job("train-workers-0", "Failed")
     world.carry_out(world.plan())
     world.status.update({"terminalState": "Failed", "conditions": [{"type": "Failed", "status": "True"}]})
@@ -266,7 +259,7 @@ def test_a_job_of_an_earlier_restart_does_not_outlive_its_jobset() -> None:
 
 def test_epochs_are_written_in_both_encodings() -> None:
     """S and D go out as epochs and as attempts; an attempt whose epoch is 0 is absent."""
-    world = started(jobset())
+    world = settled(jobset())
     world.decision = Decision(1, 0)
     planned = world.plan()
     assert planned.is_urgent
@@ -278,7 +271,7 @@ def test_epochs_are_written_in_both_encodings() -> None:
 
 def test_epochs_never_go_back() -> None:
     """A decision below the status is our bug and raises InvariantError."""
-    world = started(jobset())
+    world = settled(jobset())
     world.status.update(wire.status_of_epochs(3, 2))
     world.decision = Decision(2, 2)
     with pytest.raises(InvariantError, match="only grow"):
@@ -287,7 +280,7 @@ def test_epochs_never_go_back() -> None:
 
 def test_one_group_restart_too_many() -> None:
     """One group restart too many fails the JobSet with upstream's message, which names no Job."""
-    world = started(jobset())
+    world = settled(jobset())
     world.decision = Decision(4, 3, restarts=4, exceeded=True)
     world.settle()
     condition = world.condition("Failed")
@@ -301,7 +294,7 @@ def test_one_group_restart_too_many() -> None:
 def test_a_job_with_completed_pods_is_recreated() -> None:
     """A Job with a completed Pod is recreated, also when only the Job's counter shows the Pod."""
     for decision, succeeded in ((Decision(1, 1, recreate=frozenset({("workers", 0)})), 0), (Decision(1, 1), 1)):
-        world = started(jobset(jobs=[replicated_job(replicas=2)]))
+        world = settled(jobset(jobs=[replicated_job(replicas=2)]))
         world.status.update(wire.status_of_epochs(1, 1))
         world.set_job("train-workers-0", active=1, succeeded=succeeded)
         world.decision = decision
@@ -311,7 +304,7 @@ def test_a_job_with_completed_pods_is_recreated() -> None:
 
 def test_completed_pods_alone_restart_nothing() -> None:
     """Workers that complete while their epoch runs cause no restart."""
-    world = started(jobset())
+    world = settled(jobset())
     world.status.update(wire.status_of_epochs(1, 0))
     world.set_job("train-workers-0", active=1, succeeded=1)
     world.decision = Decision(1, 0)
@@ -320,7 +313,7 @@ def test_completed_pods_alone_restart_nothing() -> None:
 
 def test_counters_wait_while_a_group_restarts() -> None:
     """A change of counters alone waits, longest during a group restart, because each write reaches every agent."""
-    world = started(jobset())
+    world = settled(jobset())
     world.status.update(wire.status_of_epochs(1, 1))
     world.set_job("train-workers-0", active=2)
     world.decision = Decision(1, 1)
@@ -335,7 +328,7 @@ def test_counters_wait_while_a_group_restarts() -> None:
 
 def test_restarts_in_place_count_towards_the_maximum_of_recreations() -> None:
     """Restarts in place and recreations share maxRestarts: used-up restarts make a Job's failure fatal."""
-    world = started(jobset(restarts_max=2))
+    world = settled(jobset(restarts_max=2))
     world.status.update(wire.status_of_epochs(3, 2))
     world.set_job("train-workers-0", "Failed")
     world.carry_out(world.plan())

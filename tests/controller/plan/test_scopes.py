@@ -261,15 +261,13 @@ async def test_a_failure_restarts_its_scope_and_the_budget_is_one(rig: Rig) -> N
     assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
     await rig.set_worker(crew, pods(crew, "train-a-0")[0], 0.1, exit_code=1)
     assert await scoped_epochs(crew) == {"a": (1, 1), "b": (1, 0)}
-    await crew.announce_all(2, pods(crew, "train-a-0"))
-    await rig.settle()
+    await rig.meet(crew, 2, pods=pods(crew, "train-a-0"))
     assert await scoped_epochs(crew) == {"a": (2, 1), "b": (1, 0)}
     (begun,), (ended,) = await rig.events("GroupRestartStarted"), await rig.events("GroupRestartFinished")
     assert begun["note"].startswith("epoch 1 of scope a is deprecated")
     assert ended["note"].startswith("all 2 pods of scope a are at epoch 2")
     await rig.change_controller()
-    await crew.announce_all(2, pods(crew, "train-b-0"))
-    await rig.settle()
+    await rig.meet(crew, 2, pods=pods(crew, "train-b-0"))
     assert await scoped_epochs(crew) == {"a": (2, 1), "b": (2, 1)}
     await rig.announce(crew, pods(crew, "train-a-0")[0], 3)
     assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
@@ -283,8 +281,7 @@ async def test_a_scope_that_starts_later_restarts_nobody(rig: Rig) -> None:
     await crew.set_job("train-a-0", active=2, ready=2)
     await rig.settle()
     await crew.make_pods()
-    await crew.announce_all(1, pods(crew, "train-b-0"))
-    await rig.settle()
+    await rig.meet(crew, 1, pods=pods(crew, "train-b-0"))
     assert await scoped_epochs(crew) == {"a": (1, 0), "b": (1, 0)}
 
 

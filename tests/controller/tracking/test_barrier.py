@@ -37,8 +37,7 @@ async def stuck(rig: Rig, manifest: KubeObject) -> Crew:
     await crew.remove(lost)
     replacement = await crew.replace("train-workers-0", len(others))
     await crew.set_pod(replacement, phase="Pending", conditions=[NOWHERE])
-    await crew.announce_all(2, others)
-    await rig.settle(0.1)
+    await rig.meet(crew, 2, 0.1, pods=others)
     return crew
 
 
