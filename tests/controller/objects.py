@@ -9,6 +9,7 @@ import structlog
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.spec.note import Note
 from inplace.controller.tracking.group import Key
@@ -24,11 +25,20 @@ def make_membership(
     return Membership(wake, warn, LoopClock(0.0), structlog.get_logger())
 
 
+def with_identity(manifest: KubeObject, **metadata: Any) -> KubeObject:
+    """Return an object as a server stores it."""
+    return manifest | {"metadata": manifest["metadata"] | {"uid": "u", "resourceVersion": "1"} | metadata}
+
+
+def parsed(manifest: KubeObject, **metadata: Any) -> JobSet:
+    """Return a JobSet as the controller reads it from a server."""
+    return parse_jobset(with_identity(manifest, **metadata))
+
+
 def make_jobset(name: str = "train", *, uid: str = "js", version: int = 1, pods: int = 2, **status: Any) -> KubeObject:
     """Return a JobSet of one Job."""
     manifest = jobset(name, jobs=[replicated_job(pods=pods)])
-    manifest["metadata"] |= {"uid": uid, "resourceVersion": str(version)}
-    return manifest | {"status": status}
+    return with_identity(manifest, uid=uid, resourceVersion=str(version)) | {"status": status}
 
 
 def make_job(uid: str = "job", *, owner: str = "js", attempt: int = 0, **metadata: Any) -> Job:
@@ -54,3 +64,13 @@ def make_pod(
         "annotations": {} if epoch is None else {wire.EPOCH: str(epoch)},
     }
     return msgspec.convert({"metadata": raw | parts.pop("metadata", {}), "status": parts.pop("status", {})}, Pod)
+
+
+def pod_manifest(*, metadata: KubeObject | None = None, **parts: Any) -> KubeObject:
+    """Return what a test needs of a Pod that belongs to nothing."""
+    return with_identity({"metadata": {"name": "p", "namespace": "default"} | (metadata or {})}) | parts
+
+
+def lone_pod(**parts: Any) -> Pod:
+    """Return that Pod as a cache keeps it."""
+    return msgspec.convert(pod_manifest(**parts), Pod)

@@ -12,8 +12,8 @@ from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire import names as wire
 from inplace.controller.injection.index_backoff import FIELD, next_pod_words
 from inplace.controller.plan.jobs import build_job
-from inplace.controller.spec.jobset import parse_jobset
 from tests.controller.manifests import jobset, replicated_job
+from tests.controller.objects import parsed
 from tests.controller.rig import Rig
 
 FIRST = "train-workers-0"
@@ -27,9 +27,8 @@ def job_spec(**changes: Any) -> KubeObject:
     spec = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]
     spec["template"]["spec"]["restartPolicy"] = changes.pop("restart_policy", "Never")
     spec |= changes
-    manifest["metadata"] |= {"uid": "u", "resourceVersion": "1", "namespace": "default"}
-    parsed = parse_jobset(deepcopy(manifest))
-    found: KubeObject = build_job(parsed, parsed.replicated_jobs[0], 0)["spec"]
+    read = parsed(deepcopy(manifest))
+    found: KubeObject = build_job(read, read.replicated_jobs[0], 0)["spec"]
     return found
 
 

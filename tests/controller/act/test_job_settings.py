@@ -13,8 +13,8 @@ from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.plan.actions import CreateJob
-from inplace.controller.spec.jobset import parse_jobset
 from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.objects import parsed
 from tests.controller.rig import Rig, running_rig
 
 POD = "spec.replicatedJobs.0.template.spec.template.spec"
@@ -28,8 +28,8 @@ def plain(**fields: Any) -> KubeObject:
 
 def job_of(manifest: KubeObject, settings: JobSettings = ADDS, place: int = 0) -> tuple[KubeObject, list[str]]:
     """Return the Job of a JobSet's first place, and what kept the agent out."""
-    parsed = parse_jobset(manifest | {"metadata": manifest["metadata"] | {"uid": "u"}})
-    built, findings = settings.manifest_of(CreateJob(parsed, parsed.replicated_jobs[place], 0))
+    found = parsed(manifest)
+    built, findings = settings.manifest_of(CreateJob(found, found.replicated_jobs[place], 0))
     return built, [str(finding) for finding in findings]
 
 

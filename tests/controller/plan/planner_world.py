@@ -39,13 +39,9 @@ from inplace.controller.spec.scopes import WHOLE
 from inplace.controller.spec.service import Service
 from inplace.simulator.apiserver.merge_patch import merge_patch
 from tests.controller.manifests import jobset
+from tests.controller.objects import with_identity
 
 NOW = "2026-01-01T00:00:00Z"
-
-
-def with_identity(manifest: KubeObject, uid: str = "service") -> KubeObject:
-    """Return an object as the server stores it."""
-    return manifest | {"metadata": manifest["metadata"] | {"uid": uid, "resourceVersion": "1"}}
 
 
 @dataclass

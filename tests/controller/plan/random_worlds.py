@@ -15,7 +15,8 @@ from inplace.controller.plan.actions import Plan
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.service import build_service
 from inplace.controller.spec.notices import GroupNotice
-from tests.controller.plan.planner_world import NOW, PlannerWorld, with_identity
+from tests.controller.objects import with_identity
+from tests.controller.plan.planner_world import NOW, PlannerWorld
 from tests.controller.random_specs import JOBS_MAX, RACK, REASONS, STRATEGIES, manifests
 
 PASSES_MAX = 6 + 2 * JOBS_MAX  # a failed Job costs two at most, its verdict and its deletion; the rest is done in six

@@ -7,14 +7,8 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.problems.requests import bad_requests
-from inplace.controller.spec.jobset import JobSet, parse_jobset
 from tests.controller.manifests import changed, jobset, replicated_job
-
-
-def parsed(manifest: KubeObject) -> JobSet:
-    """Return a JobSet as a server would show it."""
-    manifest["metadata"] |= {"uid": "u-1", "resourceVersion": "1"}
-    return parse_jobset(manifest)
+from tests.controller.objects import parsed
 
 
 def job(manifest: KubeObject, position: int = 0, index: int = 0) -> KubeObject:
@@ -53,7 +47,7 @@ def test_labels_and_annotations_are_upstreams() -> None:
     built = job(manifest, position=2, index=1)
     expected = {
         wire.JOBSET_NAME: "train",
-        wire.JOBSET_UID: "u-1",
+        wire.JOBSET_UID: "u",
         wire.REPLICATED_JOB_NAME: "c",
         wire.REPLICATED_JOB_REPLICAS: "4",
         wire.GLOBAL_REPLICAS: "9",
@@ -146,7 +140,7 @@ def test_the_owner_is_the_jobset() -> None:
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "name": "train",
-        "uid": "u-1",
+        "uid": "u",
         "controller": True,
         "blockOwnerDeletion": True,
     }

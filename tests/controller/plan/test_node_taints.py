@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from inplace.common.protocol.decision import Decision
@@ -15,6 +14,7 @@ from inplace.controller.plan.steps import plan
 from inplace.controller.spec.causes import Cause, Failure, Trigger
 from inplace.controller.spec.kinds import Pod
 from tests.controller.manifests import changed, jobset
+from tests.controller.objects import lone_pod
 from tests.controller.plan.planner_world import NOW, settled
 
 TOPOLOGY = {"kueue.x-k8s.io/podset-preferred-topology": "rack"}
@@ -24,8 +24,7 @@ LABELS = {wire.REPLICATED_JOB_NAME: "workers"}
 
 def pod(**spec: Any) -> Pod:
     """Return the Pod that failed first."""
-    metadata = {"name": "p", "uid": "u", "resourceVersion": "1", "labels": LABELS}
-    return msgspec.convert({"metadata": metadata, "spec": PINNED | spec, "status": {"phase": "Running"}}, Pod)
+    return lone_pod(metadata={"labels": LABELS}, spec=PINNED | spec, status={"phase": "Running"})
 
 
 def planned(

@@ -9,8 +9,8 @@ from inplace.common.kube.quantity import parse_quantity
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.controller.spec.jobset import parse_jobset
 from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.objects import parsed, with_identity
 from tests.controller.plan.planner_world import PlannerWorld, settled
 
 CONTAINER = "spec.replicatedJobs.0.template.spec.template.spec.containers.0"
@@ -267,7 +267,7 @@ def test_of_two_templates_with_one_name_the_first_is_used() -> None:
 def stored(**changes: Any) -> KubeObject:
     """Return a claim as a server stores it: with defaults, and bound."""
     spec = STORAGE | {"volumeMode": "Filesystem", "storageClassName": "standard", "volumeName": "pvc-1"} | changes
-    return {"metadata": {"name": "cache-train", "uid": "u", "resourceVersion": "1"}, "spec": spec}
+    return with_identity({"metadata": {"name": "cache-train"}, "spec": spec})
 
 
 @pytest.mark.parametrize(
@@ -343,9 +343,8 @@ def test_an_empty_restart_policy_is_none(restart_policy: str | None) -> None:
 def test_what_has_not_the_form_of_a_jobset_is_refused_whole(path: str, value: Any, words: str) -> None:
     """A JobSet with a wrong form is refused when it is read, also in parts that the CRD does not check."""
     manifest = changed(jobset(), path, value)
-    manifest["metadata"] |= {"uid": "u", "resourceVersion": "1"}
     with pytest.raises(RemoteProtocolError) as refused:
-        parse_jobset(manifest)
+        parsed(manifest)
     assert words in str(refused.value)
 
 

@@ -13,7 +13,8 @@ from inplace.controller.plan.problems.report import known_problems
 from inplace.controller.spec.form import PORTS_MAX
 from inplace.controller.spec.service import SERVICE_CODEC
 from tests.controller.manifests import changed, jobset, replicated_job
-from tests.controller.plan.planner_world import PlannerWorld, settled, with_identity
+from tests.controller.objects import with_identity
+from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time

@@ -14,9 +14,9 @@ from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.plan.actions import CreateJob, CreateSpares
 from inplace.controller.plan.spare_job import requests_of
-from inplace.controller.spec.jobset import parse_jobset
 from inplace.controller.spec.spares import largest
 from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.objects import parsed
 
 POD = "spec.replicatedJobs.0.template.spec.template.spec"
 ADDS = JobSettings(agent=InjectOptions(agent_image="agent:1"))
@@ -25,8 +25,8 @@ COPIES = JobSettings(agent=InjectOptions(agent_image="agent:1", copies_image=Tru
 
 def spec_of(manifest: KubeObject, settings: JobSettings = ADDS) -> dict[str, Any]:
     """Return the spec of the spares' Job of a JobSet."""
-    parsed = parse_jobset(manifest | {"metadata": manifest["metadata"] | {"uid": "u"}})
-    action = CreateSpares(CreateJob(parsed, largest(parsed.replicated_jobs), 0), 2)
+    read = parsed(manifest)
+    action = CreateSpares(CreateJob(read, largest(read.replicated_jobs), 0), 2)
     found: dict[str, Any] = settings.spares_of(action)["spec"]
     return found
 
@@ -135,9 +135,7 @@ def test_the_largest_replicated_job_is_held_room_for() -> None:
     manifest = changed(
         jobset(jobs=jobs), "spec.replicatedJobs.2.template.metadata", {"annotations": {wire.DISABLE: "true"}}
     )
-    assert largest(parse_jobset(manifest | {"metadata": manifest["metadata"] | {"uid": "u"}}).replicated_jobs).name == (
-        "workers"
-    )
+    assert largest(parsed(manifest).replicated_jobs).name == "workers"
 
 
 def container(cpu: str, **fields: Any) -> KubeObject:

@@ -11,6 +11,7 @@ from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.spec.kinds import HOSTNAME, POD_CODEC, Pod
 from inplace.controller.spec.marked_nodes import judge, read_marked_nodes, read_node, unhealthy_devices
+from tests.controller.objects import pod_manifest
 
 CORDON = "node.kubernetes.io/unschedulable"
 DEFAULTS = [  # what admission adds to each Pod
@@ -38,8 +39,7 @@ def a_pod(*devices: tuple[str, str]) -> Pod:
     status: KubeObject = {"name": "worker"}
     if resources:
         status["allocatedResourcesStatus"] = [{"name": "nvidia.com/gpu", "resources": resources}]
-    metadata = {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": "1"}
-    return POD_CODEC.convert({"metadata": metadata, "status": {"containerStatuses": [status]}})
+    return POD_CODEC.convert(pod_manifest(status={"containerStatuses": [status]}))
 
 
 def answer(node: KubeObject, *tolerations: KubeObject, pod: Pod | None = None, spec: Any = None) -> str:

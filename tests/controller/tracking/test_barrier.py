@@ -9,10 +9,11 @@ import pytest
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.spec.kinds import Job
 from inplace.controller.tracking.absent import shortened, why_absent
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
+from tests.controller.objects import lone_pod
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -135,12 +136,6 @@ async def test_what_cannot_be_read_is_a_problem_of_the_spec(rig: Rig, annotation
     assert await crew.epochs() == (1, 0)
 
 
-def pod(**parts: Any) -> Pod:
-    """Return a Pod."""
-    metadata = {"name": "p", "uid": "u", "resourceVersion": "1"} | parts.pop("metadata", {})
-    return msgspec.convert({"metadata": metadata} | parts, Pod)
-
-
 def waiting(reason: str, name: str = "worker") -> KubeObject:
     """Return the status of a container that waits."""
     return {"name": name, "state": {"waiting": {"reason": reason}}}
@@ -181,7 +176,7 @@ JOB = msgspec.convert({"metadata": {"name": "j", "uid": "j", "resourceVersion": 
 )
 def test_why_a_slot_is_not_there(parts: dict[str, Any], words: str) -> None:
     """The reason for a missing slot is a short text from its Pod's status."""
-    assert words in why_absent(JOB, [pod(**parts)], {})
+    assert words in why_absent(JOB, [lone_pod(**parts)], {})
 
 
 def test_why_a_slot_without_a_pod_is_not_there() -> None:
@@ -192,7 +187,7 @@ def test_why_a_slot_without_a_pod_is_not_there() -> None:
     assert why_absent(None, [], {}) == "its job does not exist"
     assert why_absent(JOB, [], {}) == "no pod"
     assert why_absent(leaving, [], {}) == "no pod: its job is being deleted"
-    assert why_absent(JOB, [pod(), pod()], {}) == "2 pods, of which one must go first"
+    assert why_absent(JOB, [lone_pod(), lone_pod()], {}) == "2 pods, of which one must go first"
 
 
 def test_a_message_of_another_scheduler_is_kept() -> None:
@@ -204,7 +199,7 @@ def test_a_pod_that_runs_keeps_no_conditions() -> None:
     """The conditions of running Pods are not kept in memory."""
     fine = {"type": "PodScheduled", "status": "True"}
     ready = {"name": "agent", "state": {"running": {}}}
-    status = pod(status={"conditions": [fine], "initContainerStatuses": [ready]}).status
+    status = lone_pod(status={"conditions": [fine], "initContainerStatuses": [ready]}).status
     assert (status.conditions, status.init_container_statuses) == (None, None)
 
 

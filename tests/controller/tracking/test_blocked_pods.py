@@ -13,6 +13,7 @@ from inplace.controller.spec.kinds import POD_CODEC
 from tests.controller.background import background
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
+from tests.controller.objects import pod_manifest
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -181,11 +182,8 @@ PULLS: dict[str, tuple[str, str | None, str]] = {  # kubelet's reason, its messa
 @pytest.mark.parametrize(("reason", "message", "words"), PULLS.values(), ids=PULLS)
 def test_controller_and_commands_say_it_in_the_same_words(reason: str, message: str | None, words: str) -> None:
     """As kubelet 1.36.3 writes it (pkg/kubelet/images/image_manager.go), of an image of its own and of a volume's."""
-    pod = {
-        "metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
-        "spec": {"nodeName": "n"},
-        "status": {"phase": "Pending", "containerStatuses": [waiting("worker", TRAIN, reason, message)]},
-    }
+    status = {"phase": "Pending", "containerStatuses": [waiting("worker", TRAIN, reason, message)]}
+    pod = pod_manifest(spec={"nodeName": "n"}, status=status)
     found = POD_CODEC.convert(pod).status.blocked
     assert found is not None
     assert found.detail == f"container worker{words}"
@@ -203,10 +201,7 @@ def test_controller_and_commands_say_it_in_the_same_words(reason: str, message: 
 )
 def test_a_name_that_containerd_completes_is_the_containers_own(image: str, quoted: str) -> None:
     """Registry, tag and digest may differ from what the manifest says."""
-    pod = {
-        "metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
-        "status": {"containerStatuses": [waiting("worker", image, "ErrImagePull", refused(quoted))]},
-    }
+    pod = pod_manifest(status={"containerStatuses": [waiting("worker", image, "ErrImagePull", refused(quoted))]})
     found = POD_CODEC.convert(pod).status.blocked
     assert found is not None
     assert found.subject == f"container worker, image {image}"
@@ -215,10 +210,8 @@ def test_a_name_that_containerd_completes_is_the_containers_own(image: str, quot
 def test_a_long_message_keeps_its_beginning_and_its_end() -> None:
     """A runtime names an image several times before it says what is wrong."""
     said = refused(TRAIN) + ": " + "x" * 5_000 + ": dial tcp: lookup registry.example.com: no such host"
-    pod = {
-        "metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
-        "status": {"containerStatuses": [waiting("worker", "r/" + "i" * 500, "ErrImagePull", said[:1000])]},
-    }
+    waits = waiting("worker", "r/" + "i" * 500, "ErrImagePull", said[:1000])
+    pod = pod_manifest(status={"containerStatuses": [waits]})
     found = POD_CODEC.convert(pod).status.blocked
     assert found is not None
     assert len(found.detail) <= 410
@@ -240,7 +233,7 @@ def test_of_containers_that_are_not_blocked_nothing_more_is_kept() -> None:
     """Of 5,000 Pods that start, neither images nor messages stay in the cache; blocked ones share one text."""
     loops = waiting("worker", TRAIN, "CrashLoopBackOff", "back-off 5m0s restarting failed container")
     running = {"name": "worker", "image": TRAIN, "state": {"running": {}}}
-    pod: KubeObject = {"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"}}
+    pod = pod_manifest()
     for status in (loops, running, waiting("worker", TRAIN, "ContainerCreating")):
         assert kept_words(pod | {"status": {"containerStatuses": [status]}}) == [(None, None)]
     blocked = pod | {"status": {"containerStatuses": [waiting("worker", TRAIN, "ErrImagePull", "x" * 5_000)]}}

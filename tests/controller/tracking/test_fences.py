@@ -11,12 +11,13 @@ from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.problems.requests import bad_requests
-from inplace.controller.spec.jobset import JobSet, parse_jobset
+from inplace.controller.spec.jobset import JobSet
 from inplace.controller.spec.kinds import Pod, PodStatus
 from inplace.controller.tracking.fences import Fences
 from inplace.controller.tracking.pods import fenced_within_s, read_pod
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
+from tests.controller.objects import lone_pod, parsed
 from tests.controller.rig import Rig
 
 PROMISE_S = 40
@@ -127,8 +128,7 @@ def test_a_text_that_no_agent_writes_promises_nothing(promise: str | None) -> No
 def leaving(promise: str | None, deleted_at: str | None) -> Pod:
     """Return a Pod with such a promise."""
     annotations = {} if promise is None else {wire.FENCED_WITHIN: promise}
-    metadata = {"name": "p", "uid": "u", "resourceVersion": "1", "annotations": annotations}
-    return msgspec.convert({"metadata": metadata | {"deletionTimestamp": deleted_at}}, Pod)
+    return lone_pod(metadata={"annotations": annotations, "deletionTimestamp": deleted_at})
 
 
 @pytest.mark.slow
@@ -157,9 +157,8 @@ def fenced_jobset(after: str | None, **job_spec: Any) -> JobSet:
     """Return a JobSet with that annotation."""
     annotations = {wire.FENCE_AFTER: after} if after is not None else {}
     manifest = jobset(jobs=[replicated_job(pods=1)], annotations=annotations)
-    manifest["metadata"] |= {"uid": "u", "resourceVersion": "1"}
     manifest["spec"]["replicatedJobs"][0]["template"]["spec"] |= job_spec
-    return parse_jobset(manifest)
+    return parsed(manifest)
 
 
 @pytest.mark.parametrize(

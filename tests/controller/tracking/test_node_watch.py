@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.node_watch import NodeWatch
+from tests.controller.objects import lone_pod
 
 NODE = "n1"
 
 
 def pod(*, node: str | None = None, leaving: bool = False) -> Pod:
     """Return a Pod that waits behind our gate, or has a node."""
-    metadata: KubeObject = {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": "1"}
-    if leaving:
-        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
     spec = {"nodeName": node} if node else {"schedulingGates": [{"name": wire.BAD_NODES}]}
-    return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
+    return lone_pod(metadata=metadata, spec=spec)
 
 
 def test_a_pod_waits_until_it_is_gone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from inplace.common.wire import names as wire
@@ -10,6 +9,7 @@ from inplace.controller.metrics import Metrics
 from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.phases import UNCOUNTED_MAX, PhaseReader
 from tests.controller.manifests import jobset
+from tests.controller.objects import lone_pod
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -23,8 +23,7 @@ def pod(epoch: object = None, phases: str | None = None) -> Pod:
     """Return a Pod with these announcements."""
     named = {wire.EPOCH: None if epoch is None else str(epoch), wire.PHASES: phases}
     annotations = {name: value for name, value in named.items() if value is not None}
-    metadata = {"name": "p", "namespace": "default", "uid": "u", "resourceVersion": "1", "annotations": annotations}
-    return msgspec.convert({"metadata": metadata}, Pod)
+    return lone_pod(metadata={"annotations": annotations})
 
 
 class World:
