@@ -14,7 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from inplace.agent.barrier.http import Barrier, BarrierState, HttpBarrier, renderer
+from inplace.agent.barrier.http import Barrier, HttpBarrier, renderer
 from inplace.agent.deps import AgentDeps
 from inplace.agent.progress.stall_watch import StallWatch
 from inplace.agent.report.line_limit import LimitedLog
@@ -34,25 +34,6 @@ if TYPE_CHECKING:
 
 LOG_LOAD_S: Final = 1.0  # log lines wait at most this long when there is nothing to announce
 STOP_S_MAX: Final = 1.0  # from the exit code to the exit; kubelet's shortest grace period is 2 s
-
-
-class NoBarrier:
-    """Opens no port: only the worker waits for the lift, and the lift starts it."""
-
-    async def start(self) -> None:
-        """Do nothing."""
-
-    def lift(self, epoch: int | None) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-    def report(self, report: BarrierState) -> None:
-        """Do nothing."""
-
-    async def stop(self) -> None:
-        """Do nothing."""
 
 
 def run_loop(
@@ -99,7 +80,7 @@ async def _run(
     clock = LoopClock()
     peers = LimitedLog(log, clock.monotonic_s)  # for what other processes of this Pod cause
     transport = Http1Transport(shell.credentials, clock=clock, on_sent=on_sent, context=shell.context, ahead=ahead)
-    barrier: Barrier = NoBarrier()
+    barrier = Barrier()
     if listener is not None:
         render_metrics = renderer(shell.metrics, log, clock)
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)

@@ -21,9 +21,9 @@ from random import Random
 
 from benchmarks.obvious_client import follow_for_ever
 from inplace.agent.announce.herd import Herd
+from inplace.agent.barrier.http import Barrier
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.server import NoServer
-from inplace.agent.loop import NoBarrier
+from inplace.agent.link.server import GuardServer
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.sidecar import agent_of
 from inplace.common.kube.clock import LoopClock
@@ -174,9 +174,9 @@ class _Agents:
         async def run(ready: asyncio.Event) -> None:
             transport = _Transport(inner, self._counter(ready))
             deps = AgentDeps(
-                transport=transport, clock=LoopClock(), rng=Random(index), barrier=NoBarrier(), log=QuietLog()
+                transport=transport, clock=LoopClock(), rng=Random(index), barrier=Barrier(), log=QuietLog()
             )
-            agent = agent_of(config, deps, NoServer())
+            agent = agent_of(config, deps, GuardServer())
             code = await agent.run()
             raise RuntimeError(f"expected agent {index} to wait at its barrier, saw it exit with {code}")
 

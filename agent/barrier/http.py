@@ -12,6 +12,7 @@ Every Pod of the cluster may reach the port. Some connections are reserved for t
 can lock others out (`common.connection_limiter`).
 
 `Barrier` is the seam: `HttpBarrier` answers kubelet's startup probe over HTTP, the simulator's barrier is in memory.
+Itself it is the barrier of a worker that only the lift starts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from inplace.agent.report.log import LazyLog
 from inplace.agent.report.metrics import AgentMetrics
@@ -73,8 +74,11 @@ class BarrierState(NamedTuple):
     problem: str | None
 
 
-class Barrier(Protocol):
-    """Holds the worker back until lifted. A sidecar lifts it for ever; a supervisor closes it between two workers."""
+class Barrier:
+    """Holds the worker back until lifted. A sidecar lifts it for ever; a supervisor closes it between two workers.
+
+    This one opens no port, and does nothing.
+    """
 
     async def start(self) -> None:
         """Close the barrier and begin to answer."""
@@ -92,7 +96,7 @@ class Barrier(Protocol):
         """Stop answering; idempotent."""
 
 
-class HttpBarrier:
+class HttpBarrier(Barrier):
     """Answer 503 until lifted, 200 from then on; also /metrics and /healthz.
 
     Args:

@@ -44,8 +44,11 @@ class Listener(Protocol):
         """Take note of the end of a connection that was greeted."""
 
 
-class GuardServer(Protocol):
-    """Carries messages to and from the guards of this Pod."""
+class GuardServer:
+    """Carries messages to and from the guards of this Pod.
+
+    This one serves none and does nothing: only kubelet holds this Pod's workers back.
+    """
 
     async def start(self, listener: Listener) -> None:
         """Begin to listen."""
@@ -60,23 +63,7 @@ class GuardServer(Protocol):
         """Close every connection; what ends by that is no news. Idempotent."""
 
 
-class NoServer:
-    """Serves no guard: only kubelet holds this Pod's workers back."""
-
-    async def start(self, listener: Listener) -> None:
-        """Do nothing."""
-
-    def tell(self, peer: int, message: Message) -> None:
-        """Do nothing."""
-
-    def tell_all(self, message: Message) -> None:
-        """Do nothing."""
-
-    async def stop(self) -> None:
-        """Do nothing."""
-
-
-class LinkServer:
+class LinkServer(GuardServer):
     """Serve the guards of this Pod on a Unix socket.
 
     Args:
@@ -120,7 +107,6 @@ class LinkServer:
         """Close the socket and every connection; what ends by that is no news."""
         if self._server is None:
             return
-        self._listener = _Deaf()
         self._log.close()
         server, self._server = self._server, None
         server.close()
@@ -149,7 +135,7 @@ class LinkServer:
         lines, peer = LineReader(), next(self._numbers)
         try:
             async with self._clock.timeout(HELLO_S_MAX):
-                messages = await _messages(reader, lines)
+                messages = await self._messages(reader, lines)
             if messages is not None:
                 self._greeted[peer] = writer
                 self.tell(peer, Hello(self._version))
@@ -158,7 +144,7 @@ class LinkServer:
             while messages is not None:
                 for message in messages:
                     self._listener.heard(peer, message)
-                messages = await _messages(reader, lines)
+                messages = await self._messages(reader, lines)
         except RemoteProtocolError as error:
             self._log.warning("link_refused", message=str(error), then="the connection is closed")
         except (OSError, TimeoutError):
@@ -166,29 +152,15 @@ class LinkServer:
         finally:
             was_greeted = self._greeted.pop(peer, None) is not None
             writer.transport.abort()
-            if was_greeted:
+            if was_greeted and self._server is not None:
                 self._listener.left(peer)
 
-
-class _Deaf:
-    """Hears nothing any more."""
-
-    def greeted(self, peer: int) -> None:
-        """Take no note."""
-
-    def heard(self, peer: int, message: Message) -> None:
-        """Take no note."""
-
-    def left(self, peer: int) -> None:
-        """Take no note."""
-
-
-async def _messages(reader: asyncio.StreamReader, lines: LineReader) -> list[Message] | None:
-    """Return the next messages, at least one; None at the end of the connection."""
-    while received := await reader.read(READ_BYTES_MAX):
-        if messages := lines.feed(received):
-            return messages
-    return None
+    async def _messages(self, reader: asyncio.StreamReader, lines: LineReader) -> list[Message] | None:
+        """Return the next messages, at least one; None at the end of the connection, and of this server."""
+        while (received := await reader.read(READ_BYTES_MAX)) and self._server is not None:
+            if messages := lines.feed(received):
+                return messages
+        return None
 
 
 def _bound(path: str) -> socket.socket:

@@ -72,10 +72,10 @@ def _start(shell: Shell) -> int:
 
 def _make(config: AgentConfig, deps: AgentDeps) -> Agent:
     """Return the agent, and let it serve the guards of this Pod on a socket, if there are any."""
-    from inplace.agent.link.server import LinkServer, NoServer
+    from inplace.agent.link.server import GuardServer, LinkServer
 
     path, depth = config.link_file, config.restart_depth
-    return agent_of(config, deps, LinkServer(path, depth, clock=deps.clock, log=deps.log) if path else NoServer())
+    return agent_of(config, deps, LinkServer(path, depth, clock=deps.clock, log=deps.log) if path else GuardServer())
 
 
 def agent_of(config: AgentConfig, deps: AgentDeps, server: GuardServer) -> Agent:

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from inplace.agent.agent import Agent
+from inplace.agent.barrier.http import Barrier
 from inplace.agent.deps import AgentDeps
-from inplace.agent.loop import NoBarrier
 from inplace.agent.start.arguments import WorkerOptions, parse
 from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.exit_code import ExitCode
@@ -23,7 +23,7 @@ from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 
 
-class ModelBarrier(NoBarrier):
+class ModelBarrier(Barrier):
     """The agent's barrier without a socket."""
 
     lifted = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from inplace.agent.link.server import Listener
+from inplace.agent.link.server import GuardServer, Listener
 from inplace.common.protocol.guard import AgentSignal, BarrierLifted, Event, LinkEnded, StayOn
 from inplace.common.protocol.link import Examine, Leaving, Lifted, Message, Signal, TakesStacks, TakeStacks
 from inplace.common.wire.names import DEPTH_PROCESS
@@ -42,8 +42,8 @@ class PodLink:
             self.agent.meet(self.guard)
 
 
-class ModelServer:
-    """An agent's end; implements `agent.link.server.GuardServer`.
+class ModelServer(GuardServer):
+    """An agent's end.
 
     Args:
         depth: of a restart, `containers` or `process`, which each guard is told.

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any
 
 from inplace.agent.agent import REMINDER
-from inplace.agent.barrier.http import BarrierState
+from inplace.agent.barrier.http import Barrier, BarrierState
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.linked_worker import LinkedWorker
-from inplace.agent.link.server import LinkServer, Listener, NoServer
+from inplace.agent.link.server import GuardServer, LinkServer
 from inplace.agent.report.log import Log
 from inplace.agent.report.log_line import LevelLog
 from inplace.agent.report.metrics import AgentMetrics
@@ -71,16 +71,6 @@ class ContainersLink(LinkedWorker):
             self.deaths.append((epoch, None))
 
 
-class SilentServer:
-    """What of a `GuardServer` needs a socket."""
-
-    async def start(self, listener: Listener) -> None:
-        """Do nothing."""
-
-    async def stop(self) -> None:
-        """Do nothing."""
-
-
 class ImpatientClock(LoopClock):
     """A clock whose sleeps pass at once and are recorded.
 
@@ -117,7 +107,7 @@ class ImpatientClock(LoopClock):
 
 
 @dataclass
-class NotedBarrier:
+class NotedBarrier(Barrier):
     """A barrier in memory."""
 
     lifts: list[int | None] = field(default_factory=list)
@@ -132,9 +122,6 @@ class NotedBarrier:
         """Note the lift."""
         assert self.running
         self.lifts.append(epoch)
-
-    def close(self) -> None:
-        """Do nothing."""
 
     def report(self, report: BarrierState) -> None:
         """Note the report."""
@@ -199,7 +186,7 @@ class Rig:
             memory=self.memory,
             phases=phases,
         )
-        agent = agent_of(self.config, deps, NoServer())
+        agent = agent_of(self.config, deps, GuardServer())
         try:
             async with asyncio.timeout(RUN_S_MAX):
                 return await agent.run()

@@ -15,7 +15,7 @@ import pytest
 from inplace.agent.announce.failure_reporter import REPORT_S_MAX
 from inplace.agent.announce.herd import Herd
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.server import Listener
+from inplace.agent.link.server import GuardServer, Listener
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import PhaseFile, RestartPhases
 from inplace.agent.start.sidecar import agent_of
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.asyncio
 
 
 @dataclass
-class NotedServer:
+class NotedServer(GuardServer):
     """The link to one guard, in memory."""
 
     said: list[Message] = field(default_factory=list)
@@ -55,9 +55,6 @@ class NotedServer:
     def tell_all(self, message: Message) -> None:
         """Note it."""
         self.tell(0, message)
-
-    async def stop(self) -> None:
-        """Do nothing."""
 
     async def worker_ends(self, message: Message | None) -> None:
         """Tell of the worker's end after the lift; None: the guard is gone without a word."""

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import CHECK_ANSWER_S, SideJobs
 from inplace.agent.start.exit_code import ExitCode
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Checking, Fit, Message, Unfit
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, process
-from tests.agent.rig import ContainersLink, NotedLog, SilentServer
+from tests.agent.rig import ContainersLink, NotedLog
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import RUN, number_in, until
 from tests.agent.test_guard import guarded
@@ -152,7 +153,7 @@ async def test_a_lift_and_an_end_cut_the_check_short(tmp_path: Path) -> None:
         await until_gone(child)
 
 
-class Said(SilentServer):
+class Said(GuardServer):
     """What the agent says to all guards."""
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import COMMAND_ANSWER_S, SideJobs
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import LoopClock
@@ -21,7 +22,7 @@ from inplace.common.protocol.stall import Stalled
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, finished, process
 from tests.agent.progress.test_watchdog import STEPS, failures, last_step
-from tests.agent.rig import NotedLog, SilentServer
+from tests.agent.rig import NotedLog
 from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
 from tests.agent.supervisor_rig import number_in, until
 from tests.agent.test_guard import Guarded, guarded
@@ -128,7 +129,7 @@ async def test_the_command_runs_in_each_epoch_of_a_guard_that_stays(tmp_path: Pa
         await group.runs(3)
 
 
-class Guards(SilentServer):
+class Guards(GuardServer):
     """Connections to guards that answer after a while, or never."""
 
     def __init__(self, *after_s: float | None) -> None:

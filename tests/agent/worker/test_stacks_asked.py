@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.worker import stacks_command
@@ -21,7 +22,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Examine, Examines, Message, TakesStacks, TakeStacks, line_of
 from inplace.common.wire.stacks import SILENCE
 from tests.agent.progress.test_watchdog import told, watched
-from tests.agent.rig import NotedLog, SilentServer
+from tests.agent.rig import NotedLog
 from tests.agent.supervisor_rig import Supervised, main_of, running, supervised
 from tests.agent.test_guard import agent_at, guarded
 from tests.agent.worker.test_host import Owner
@@ -87,7 +88,7 @@ async def test_a_guard_answers_for_its_agent(tmp_path: Path) -> None:
         assert (await group.finished())[0] == 143
 
 
-class Guards(SilentServer):
+class Guards(GuardServer):
     """Notes what guards are told."""
 
     def __init__(self) -> None:
