@@ -279,9 +279,9 @@ class WorkerKeeper:
         epoch = self._state().agent.epoch
         if self._stalls is None or not self._stalls.folder or not epoch:
             return ""
-        from inplace.agent.progress.last_words import last_words_in_time
+        from inplace.agent.progress.last_words import last_words
 
-        return last_words_in_time(self._stalls.folder, epoch)
+        return last_words(self._stalls.folder, epoch)
 
     def _count_steps(self) -> str:
         """Note how far the worker got, for the next announcement; return that text, "" where nobody watched it."""

@@ -28,18 +28,20 @@ ELASTIC_BYTES_MAX: Final = 262_144  # it has a call stack; what is longer is not
 READ_S_MAX: Final = 0.2  # the announcement waits for it; only a hung file system takes longer
 
 
-def last_words_in_time(folder: str, epoch: int) -> str:
-    """Return the annotation's value about a worker of `epoch`; "" for none, or where the file system hangs."""
+def last_words(folder: str, epoch: int) -> str:
+    """Return the annotation's value, of the rank whose exception was written first.
+
+    "" for none of this epoch, or where the file system hangs.
+    """
     found: list[str] = []
     reading = threading.Thread(target=lambda: found.append(_read_words(folder, epoch)), daemon=True)
     reading.start()
     reading.join(READ_S_MAX)
-    return _told(found[0] if found else "", epoch)
+    if not (found and found[0]):
+        return ""
+    from inplace.common.wire.last_line import last_line_text
 
-
-def last_words(folder: str, epoch: int) -> str:
-    """Return the annotation's value, of the rank whose exception was written first; "" for none."""
-    return _told(_read_words(folder, epoch), epoch)
+    return last_line_text(epoch, found[0])
 
 
 def _read_words(folder: str, epoch: int) -> str:
@@ -53,14 +55,6 @@ def _read_words(folder: str, epoch: int) -> str:
         return ""
     finally:
         os.close(opened)
-
-
-def _told(text: str, epoch: int) -> str:
-    if not text:
-        return ""
-    from inplace.common.wire.last_line import last_line_text
-
-    return last_line_text(epoch, text)
 
 
 def _of_ranks(folder: int, epoch: int) -> str:

@@ -253,9 +253,7 @@ class WorkerHost:
         from inplace.agent.worker.standby import Standby
 
         if lists_children():
-            standby = Standby(readers=self._readers, log=self._log, memory=self._memory)
-            standby.on_news = self._hear_standby
-            return standby
+            return Standby(readers=self._readers, log=self._log, memory=self._memory, on_news=self._hear_standby)
         message = "expected a kernel that lists a process's children (CONFIG_PROC_CHILDREN), saw none"
         self._log.warning("standby_unavailable", message=message, then="every start is an ordinary one")
         return None

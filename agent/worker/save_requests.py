@@ -9,16 +9,14 @@ docs/adr/0069
 
 from __future__ import annotations
 
-import os
 from _signal import SIGINT  # type: ignore[import-not-found]
 
-from inplace.common.bare.typed import TYPE_CHECKING, Final, Protocol
+from inplace.agent.shared_file import write_shared
+from inplace.common.bare.typed import TYPE_CHECKING, Protocol
 from inplace.common.wire.stop_signal import signal_name
 
 if TYPE_CHECKING:
     from inplace.agent.report.log import Log
-
-_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class SavePlace(Protocol):
@@ -38,17 +36,8 @@ class SaveFile:
 
     def ask(self, epoch: int) -> str:
         """Replace the file in one step; what an older epoch was asked means nothing to this one."""
-        fresh = f"{self.path}.new"
         try:
-            if os.path.lexists(fresh):
-                os.unlink(fresh)  # noqa: PTH108 - pathlib loads later than this
-            file = os.open(fresh, _FLAGS, 0o644)
-            try:
-                os.fchmod(file, 0o644)  # whatever the umask: the worker may be another user
-                os.write(file, b"%d\n" % epoch)
-            finally:
-                os.close(file)
-            os.replace(fresh, self.path)  # noqa: PTH105
+            write_shared(self.path, b"%d\n" % epoch)
         except OSError as error:
             return f"cannot write {self.path}: {error.strerror}"
         return ""

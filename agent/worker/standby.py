@@ -132,13 +132,15 @@ class Channel:
 class Standby:
     """One Pod's standby, run after run.
 
-    Attributes:
+    Args:
         on_news: called when `go_on` may have something to do.
+
+    Attributes:
         is_settled: nothing more is to be done in this run.
     """
 
-    def __init__(self, *, readers: Readers, log: Log, memory: Memory) -> None:
-        self.on_news: Callable[[], None] = _do_nothing
+    def __init__(self, *, readers: Readers, log: Log, memory: Memory, on_news: Callable[[], None]) -> None:
+        self._on_news = on_news
         self._readers = readers
         self._log = log
         self._memory = memory
@@ -269,7 +271,7 @@ class Standby:
             self._end(held)
 
     def _spawn(self, spawn: Callable[[Mapping[str, str]], int], word: str, env: Mapping[str, str]) -> Channel:
-        channel = Channel(word, self._readers, self._has_news)
+        channel = Channel(word, self._readers, self._on_news)
         try:
             channel.open(spawn({**env, **channel.variable}))
         except BaseException:
@@ -282,17 +284,10 @@ class Standby:
         self.is_settled = True
         kill_tree(held.pid)
 
-    def _has_news(self) -> None:
-        self.on_news()
-
     def _end(self, held: Channel) -> None:
         """Be done with a process that ends, or is to."""
         held.close()
         kill_tree(held.pid)
-
-
-def _do_nothing() -> None:
-    """Do nothing."""
 
 
 def _signal(pid: int, number: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.progress.last_words import ELASTIC_BYTES_MAX, last_words, last_words_in_time
+from inplace.agent.progress.last_words import ELASTIC_BYTES_MAX, last_words
 from inplace.agent.progress.rank_files import ELASTIC_FILE, forget_steps
 
 FIRST = "RuntimeError: CUDA error"
@@ -34,8 +34,7 @@ def test_the_rank_that_wrote_first_is_told(tmp_path: Path) -> None:
     leave(tmp_path, ".rank-1.error", "v1 2 ValueError: the epoch before\n", 90.0)
     leave(tmp_path, ".rank-0", "v1 3 1 7\n", 80.0)
     leave(tmp_path, ELASTIC_FILE, elastic("ValueError: other"), 70.0)
-    assert last_words(str(tmp_path), 3) == f"v1,epoch=3,line={FIRST}"
-    assert last_words_in_time(f"{tmp_path}/", 3) == f"v1,epoch=3,line={FIRST}"
+    assert last_words(f"{tmp_path}/", 3) == f"v1,epoch=3,line={FIRST}"
 
 
 def test_secrets_do_not_leave_the_pod(tmp_path: Path) -> None:

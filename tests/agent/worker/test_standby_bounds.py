@@ -70,19 +70,18 @@ class Kept:
     log: NotedLog
     children: list[int]
     script: str
+    news: asyncio.Event
 
     async def keep(self, spawn: Callable[[Mapping[str, str]], int] | None = None) -> None:
         """Go on until nothing more is to be done in this run, as the worker's host does."""
-        news = asyncio.Event()
-        self.standby.on_news = news.set
         while True:
             wait_s = self.standby.go_on(spawn or self.spawn, self.clock.monotonic_s())
             if self.standby.is_settled:
                 return
             with suppress(TimeoutError):
                 async with self.clock.timeout(wait_s):
-                    await news.wait()
-            news.clear()
+                    await self.news.wait()
+            self.news.clear()
 
     def spawn(self, env: Mapping[str, str]) -> int:
         """Start the script as the agent starts a worker."""
@@ -93,8 +92,10 @@ class Kept:
 @asynccontextmanager
 async def kept(script: str, clock: LoopClock | None = None) -> AsyncIterator[Kept]:
     """Run a worker in epoch 1; leave none of its processes."""
-    clock, log = clock or TurningClock(), NotedLog()
-    one = Kept(Standby(readers=asyncio.get_running_loop(), log=log, memory=AgentMetrics()), clock, log, [], script)
+    clock, log, news = clock or TurningClock(), NotedLog(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    standby = Standby(readers=loop, log=log, memory=AgentMetrics(), on_news=news.set)
+    one = Kept(standby, clock, log, [], script, news)
     try:
         one.standby.start(one.spawn, {"INPLACE_EPOCH": "1"})
         yield one
