@@ -69,7 +69,7 @@ class WorkerKeeper:
         take: Callable[[Event], None],
         start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         end: Callable[[int], None],
-        on_look: Callable[[StallState], object] | None = None,
+        on_look: Callable[[StallState], object],
     ) -> None:
         self._worker = worker
         self._options = options
@@ -135,9 +135,7 @@ class WorkerKeeper:
             self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._seeing_off = self._start_task(self._see_off())
         if self._stalls is not None:
-            worker = self._worker
-            watching = self._stalls.watch(self._take, worker.runs, worker.examine, worker.take_stacks, self._on_look)
-            self._watching = self._start_task(watching)
+            self._watching = self._start_task(self._stalls.watch(self._worker, self._take, self._on_look))
         return True
 
     def stop(self, action: StopWorker) -> None:

@@ -14,7 +14,7 @@ from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.report.log import Log
 from inplace.agent.worker.command import EPOCH
-from inplace.agent.worker.worker import STUCK_S, WorkerLostError, WorkerStuckError
+from inplace.agent.worker.worker import STUCK_S, Worker, WorkerLostError, WorkerStuckError
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.link import Leaving, Message
 from inplace.common.protocol.linked_worker import (
@@ -36,8 +36,8 @@ from inplace.common.protocol.stall import Stalled
 GONE_S_MAX: Final = STUCK_S + 5.0  # a guard gives up after STUCK_S, unless it is stopped itself
 
 
-class LinkedWorker:
-    """The workers of this Pod's guards as one, see `agent.worker.worker.Worker`.
+class LinkedWorker(Worker):
+    """The workers of this Pod's guards as one.
 
     Args:
         stays: the guards outlive their workers: depth `process`.

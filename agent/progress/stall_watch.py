@@ -22,7 +22,8 @@ from inplace.common.protocol.failure_report import WorkerStalled
 
 if TYPE_CHECKING:
     from inplace.agent.progress.watch_settings import WatchSettings
-    from inplace.agent.progress.watchdog import Examine, Watchdog
+    from inplace.agent.progress.watchdog import Watchdog
+    from inplace.agent.worker.worker import Worker
     from inplace.common.protocol.rank import StallSettings
     from inplace.common.protocol.stall import StallState
 
@@ -111,11 +112,9 @@ class StallWatch:
 
     async def watch(
         self,
+        worker: Worker,
         on_stall: Callable[[WorkerStalled], object],
-        runs: Callable[[], bool] = lambda: True,
-        examine: Examine | None = None,
-        take_stacks: Callable[[int], object] | None = None,
-        on_look: Callable[[StallState], object] | None = None,
+        on_look: Callable[[StallState], object] = lambda _: None,
     ) -> None:
         """Look at the worker of `begin`, once there is a limit, until it stalls; see `Watchdog.watch`."""
         if not self._is_watched:
@@ -123,11 +122,7 @@ class StallWatch:
             assert self._watchdog is not None
             self._watchdog.begin(self._epoch, runs=True)
         assert self._watchdog is not None
-        from inplace.agent.progress.watchdog import examine_nothing, see_nothing, take_nothing
-
-        await self._watchdog.watch(
-            on_stall, runs, examine or examine_nothing, take_stacks or take_nothing, on_look or see_nothing
-        )
+        await self._watchdog.watch(worker, on_stall, on_look)
 
     def excuse(self, for_s: float) -> None:
         """Ignore the worker's silence for `for_s` seconds, because a rank of another Pod is busy."""

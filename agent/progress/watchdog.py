@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -18,6 +18,7 @@ from inplace.agent.progress.folder import ProgressFiles, ProgressFolder
 from inplace.agent.progress.watch_settings import WatchSettings
 from inplace.agent.report.log import Log
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
+from inplace.agent.worker.worker import Worker
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import StallSettings
@@ -45,9 +46,6 @@ BEGIN_S_MAX: Final = 1.0  # the worker's start waits this long for the folder; t
 LOOK_S_MAX: Final = 10.0  # a look that takes longer is said once; the next one waits for its end
 STACKS_S_MIN: Final = 60.0  # from one request for stacks to the next: a worker may have a slow step again and again
 LAST_LOOK_S_MAX: Final = 0.05  # at the worker's end, on the way to its restart; one takes some 1 ms
-
-
-Examine = Callable[[Stalled, int | None], Awaitable[str | None]]  # see `agent.worker.process.Worker`
 
 
 class Work(Protocol):
@@ -92,18 +90,6 @@ def open_files(settings: WatchSettings, *, are_pids_ours: bool) -> Files:
     if settings.pattern:
         return ProgressFiles(settings.pattern)
     return ProgressFolder(settings.folder, _is_alive) if are_pids_ours else ProgressFolder(settings.folder)
-
-
-def see_nothing(_state: StallState) -> None:
-    """Take no notice of the ranks."""
-
-
-def take_nothing(_request: int) -> None:
-    """Take no stacks, where no guard or supervisor can."""
-
-
-async def examine_nothing(_stalled: Stalled, _pid: int | None) -> str | None:
-    """Look at nothing: there is no command."""
 
 
 class Watchdog:
@@ -175,38 +161,36 @@ class Watchdog:
 
     async def watch(
         self,
+        worker: Worker,
         on_stall: Callable[[WorkerStalled], object],
-        runs: Callable[[], bool] = lambda: True,
-        examine: Examine = examine_nothing,
-        take_stacks: Callable[[int], object] = take_nothing,
-        on_look: Callable[[StallState], object] = see_nothing,
+        on_look: Callable[[StallState], object] = lambda _: None,
     ) -> None:
         """Look at the worker that `begin` was called for until it stalls; cancelled when the worker ends.
 
         Args:
+            worker: says whether it runs now. While it does not, time does not count: its image may be on its way. In
+                each long silence it writes once to the log where its ranks are; BEFORE its stall is told, it runs the
+                command of --on-stall.
             on_stall: told once.
-            runs: says whether the worker runs now. While it does not, time does not count: its image may be on its way.
-            examine: runs a command, if there is one, BEFORE the stall is told.
-            take_stacks: lets where the ranks are be written to the log, once in each long silence.
             on_look: told what is known after each look.
         """
-        ran = runs()
+        ran = worker.runs()
         while self._is_on:
             await self._clock.sleep(self.limits.period_s)
-            ran, ran_before = runs(), ran
+            ran, ran_before = worker.runs(), ran
             if not (ran and ran_before):
                 self._state, _ = step(self._state, Looked(self._clock.monotonic_s(), Look(self._epoch, problem="-")))
                 continue
             look = await self._look()
             self._note(look.problem)
             self._state, actions = step(self._state, Looked(self._clock.monotonic_s(), look))
-            self._see(take_stacks)
+            self._see(worker)
             on_look(self._state)
             for action in actions:
                 if isinstance(action, LimitTooShort):
                     self._advise(action)
                 elif isinstance(action, RunStallCommand):
-                    await self._examine(action, examine)
+                    await self._examine(action, worker)
                     self._state, found = step(self._state, StallCommandEnded())
                     self._is_on = False
                     for stalled in found:
@@ -231,14 +215,14 @@ class Watchdog:
         self._is_on = self._has_begun = False
         return "" if progress is None else last_progress_text(progress)
 
-    def _see(self, take_stacks: Callable[[int], object]) -> None:
+    def _see(self, worker: Worker) -> None:
         """Take the stacks while a rank is silent, BEFORE its stall is told; the restart does not wait for them."""
         now_s = self._clock.monotonic_s()
         if not nears_stall(self._state):
             self._is_seen = False
         elif not self._is_seen and now_s >= self._see_s:
             self._is_seen, self._see_s = True, now_s + STACKS_S_MIN
-            take_stacks(SILENCE)
+            worker.take_stacks(SILENCE)
 
     def _prepare(self, epoch: int, runs: bool) -> str:
         problem = self._files.prepare() if isinstance(self._files, ProgressFolder) else ""
@@ -283,7 +267,7 @@ class Watchdog:
             then=f"the limit is {action.limit_s:.1f} s until the worker starts again; set a longer one",
         )
 
-    async def _examine(self, action: RunStallCommand, examine: Examine) -> None:
+    async def _examine(self, action: RunStallCommand, worker: Worker) -> None:
         """Say what was found, and let a command look at it BEFORE anybody ends the worker.
 
         In a hung collective every Pod finds the stall, up to two looks one after the other. A Pod with a command tells
@@ -292,7 +276,7 @@ class Watchdog:
         stalled, began_s = self._state.found, self._clock.monotonic_s()
         assert stalled is not None
         self._report(stalled)
-        problem = await examine(stalled, action.pid)
+        problem = await worker.examine(stalled, action.pid)
         if problem is not None:
             took_s = round(self._clock.monotonic_s() - began_s, 3)
             self._log.warning("stall_examined", took_s=took_s, message=problem or None)

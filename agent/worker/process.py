@@ -16,7 +16,7 @@ from inplace.agent.start.exit_code import UnfitError
 from inplace.agent.worker.command import EPOCH, NOT_EXECUTABLE, NOT_FOUND, epoch_variables
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.stall_command import RANK, STEP
-from inplace.agent.worker.worker import STUCK_S, WorkerStartError, WorkerStuckError
+from inplace.agent.worker.worker import STUCK_S, Worker, WorkerStartError, WorkerStuckError
 from inplace.common.protocol.stall import Stalled
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from inplace.agent.worker.standby import Memory
 
 
-class WorkerProcess:
-    """The worker as a process tree, see `agent.worker.worker.Worker`.
+class WorkerProcess(Worker):
+    """The worker as a process tree.
 
     Args:
         options: how it is run.
@@ -112,18 +112,6 @@ class WorkerProcess:
     def take_stacks(self, request: int) -> None:
         """Let the host look at the run's processes."""
         self._drive(self._host.take_stacks, request)
-
-    def runs(self) -> bool:
-        """Say that it runs: it is only asked between start and end."""
-        return True
-
-    def completed(self) -> bool:
-        """Say no: the end of the main process ends the run."""
-        return False
-
-    def grace_s(self) -> float | None:
-        """Return None: the agent's own options say it."""
-        return None
 
     async def close(self) -> None:
         """Kill what is there and what that leaves behind, as far as a few looks can see."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inplace.agent.start.exit_code import StartError
-from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping, Protocol
+from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping
 
 if TYPE_CHECKING:
     from inplace.common.protocol.stall import Stalled
@@ -33,8 +33,8 @@ class WorkerLostError(Exception):
     """The worker's container is gone, so that only kubelet can start it again."""
 
 
-class Worker(Protocol):
-    """The worker of this Pod, run after run."""
+class Worker:
+    """The worker of this Pod, run after run; where a kind of worker says nothing else, this is its answer."""
 
     async def prepare(self) -> None:
         """Get ready to see processes end; called once, BEFORE the first start."""
@@ -62,6 +62,7 @@ class Worker(Protocol):
         Raises:
             WorkerLostError: it ran in another container, which is gone.
         """
+        raise NotImplementedError
 
     async def gone(self) -> None:
         """Return when no process of the run is left; kill what is.
@@ -74,7 +75,7 @@ class Worker(Protocol):
     def signal(self, number: int) -> None:
         """Send a signal to the main process's group, if it runs."""
 
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
+    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:  # noqa: ARG002
         """Run the command of --on-stall, for a bounded time.
 
         Args:
@@ -84,6 +85,7 @@ class Worker(Protocol):
         Returns:
             What went wrong, "" when nothing did; None: there is no command.
         """
+        return None
 
     def take_stacks(self, request: int) -> None:
         """Let where the worker's ranks are be written to its log, at most each `common.wire.stacks.ANSWER_S_MIN`.
@@ -93,13 +95,19 @@ class Worker(Protocol):
         """
 
     def runs(self) -> bool:
-        """Say whether the worker's silence means something: it was started, and its Pod does not end."""
+        """Say whether the worker's silence means something: it was started, and its Pod does not end.
+
+        It is only asked between start and end.
+        """
+        return True
 
     def completed(self) -> bool:
         """Say whether a part of the newest run ended by itself with exit code 0, and the run went on."""
+        return False
 
     def grace_s(self) -> float | None:
         """Return the seconds from SIGTERM to SIGKILL that another process gives it; None if this one is its parent."""
+        return None
 
     async def close(self) -> None:
         """End all there is, without waiting for it; for the end of this process."""

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Mapping
 
 from inplace.agent.worker.command import EPOCH
-from inplace.common.protocol.stall import Stalled
+from inplace.agent.worker.worker import Worker
 from inplace.simulator.cluster.model_container import ModelMachine, WorkerRun
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT
 
@@ -68,8 +68,8 @@ class TimedRun:
             self.end(0)
 
 
-class ChildWorker:
-    """The worker of a guard or a supervisor; implements `agent.worker.worker.Worker`.
+class ChildWorker(Worker):
+    """The worker of a guard or a supervisor.
 
     Args:
         make_run: starts a run in an epoch; None: in-place restart is off.
@@ -78,12 +78,6 @@ class ChildWorker:
     def __init__(self, make_run: Callable[[int | None], WorkerRun]) -> None:
         self._make_run = make_run
         self._run: WorkerRun | None = None
-
-    async def prepare(self) -> None:
-        """Do nothing: there are no process signals to handle."""
-
-    async def until_fit(self, epoch: int) -> None:
-        """Check nothing."""
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start a run."""
@@ -121,9 +115,6 @@ class ChildWorker:
         assert self._run is not None
         self._run.end(128 + number)
 
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
-        """Have no command."""
-
     def take_stacks(self, request: int) -> None:
         """Let the run answer."""
         if self._run is not None and not self._run.ended.done():
@@ -132,14 +123,6 @@ class ChildWorker:
     def runs(self) -> bool:
         """Say whether it runs."""
         return self._run is not None and not self._run.ended.done()
-
-    def completed(self) -> bool:
-        """Say no: it is one process."""
-        return False
-
-    def grace_s(self) -> float | None:
-        """Leave it to the supervisor's options."""
-        return None
 
     async def close(self) -> None:
         """Kill the worker, and what it left."""

@@ -16,11 +16,10 @@ from inplace.agent.deps import AgentDeps
 from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.start.exit_code import ExitCode
 from inplace.agent.worker.command import NOT_FOUND
-from inplace.agent.worker.worker import WorkerStartError, WorkerStuckError
+from inplace.agent.worker.worker import Worker, WorkerStartError, WorkerStuckError
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.protocol.stall import Stalled
 from tests.agent.rig import CONFIG, RUN_S_MAX, ImpatientClock, NotedBarrier, NotedLog
 from tests.agent.scripted_server import ScriptedServer, Step, jobset, silence, until_patched
 
@@ -28,18 +27,12 @@ pytestmark = pytest.mark.asyncio
 LAST_OF_MANY = Herd(10_000, 9_999, 0.99, window_s_max=28.0)  # its patch after a group restart comes after 7 s
 
 
-class UndeadWorker:
+class UndeadWorker(Worker):
     """Runs for ever, whatever signal it gets; how it fails is a subclass's."""
 
     def __init__(self) -> None:
         self.signals: list[int] = []
         self.starts: list[dict[str, str]] = []
-
-    async def prepare(self) -> None:
-        """Nothing to see."""
-
-    async def until_fit(self, epoch: int) -> None:
-        """Check nothing."""
 
     def start(self, env: Mapping[str, str]) -> None:
         """Run."""
@@ -50,30 +43,9 @@ class UndeadWorker:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def gone(self) -> None:
-        """Be gone at once."""
-
     def signal(self, number: int) -> None:
         """Note it."""
         self.signals.append(number)
-
-    def take_stacks(self, request: int) -> None:
-        """Have none."""
-
-    async def examine(self, stalled: Stalled, pid: int | None) -> str | None:
-        """Have no command."""
-
-    def runs(self) -> bool:
-        """Always."""
-        return True
-
-    def completed(self) -> bool:
-        """Say no."""
-        return False
-
-    def grace_s(self) -> float | None:
-        """Leave it to the options."""
-        return None
 
     async def close(self) -> None:
         """Note the last attempt."""

@@ -59,7 +59,8 @@ WATCHDOG = (
         Area.WATCHDOG,
         (
             instead_of(
-                Watchdog.watch, lambda original, self, on_stall, *rest: original(self, lambda stalled: None, *rest)
+                Watchdog.watch,
+                lambda original, self, worker, on_stall, *rest: original(self, worker, lambda stalled: None, *rest),
             ),
         ),
     ),

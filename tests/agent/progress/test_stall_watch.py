@@ -19,6 +19,7 @@ from inplace.agent.progress.watch_settings import WatchSettings
 from inplace.agent.progress.watchdog import Watchdog
 from inplace.agent.report.log import Log
 from inplace.agent.start.config import AgentConfig
+from inplace.agent.worker.worker import Worker
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled
@@ -61,7 +62,7 @@ class Kennel:
         self.stalls.begin(epoch)
         try:
             async with asyncio.timeout(within_s):
-                await self.stalls.watch(self.found.append)
+                await self.stalls.watch(Worker(), self.found.append)
         except TimeoutError:
             pass
         return any(found.epoch == epoch for found in self.found)
@@ -125,7 +126,7 @@ async def test_a_watched_worker_has_a_new_limit_at_once() -> None:
     kennel = Kennel()
     kennel.stalls.take_limits(("10", None))  # a look each half second
     kennel.stalls.begin(4)
-    watching = asyncio.create_task(kennel.stalls.watch(kennel.found.append))
+    watching = asyncio.create_task(kennel.stalls.watch(Worker(), kennel.found.append))
     await asyncio.sleep(2.7)
     kennel.stalls.take_limits(ON)
     async with asyncio.timeout(5):
@@ -137,7 +138,7 @@ async def test_a_worker_that_started_without_a_limit_is_watched_at_once() -> Non
     """Its watch waits for the limit, through one that was taken back before it held."""
     kennel = Kennel()
     kennel.stalls.begin(4)
-    watching = asyncio.create_task(kennel.stalls.watch(kennel.found.append))
+    watching = asyncio.create_task(kennel.stalls.watch(Worker(), kennel.found.append))
     await asyncio.sleep(0)
     kennel.stalls.take_limits(ON)
     async with asyncio.timeout(10):

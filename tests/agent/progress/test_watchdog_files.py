@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
 from inplace.agent.progress.watchdog import BEGIN_S_MAX, Watchdog
+from inplace.agent.worker.worker import Worker
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import RankLook, StallSettings
@@ -18,6 +20,17 @@ from tests.agent.rig import NotedLog
 pytestmark = pytest.mark.asyncio
 
 LIMITS = StallSettings(0.5)
+
+
+class LateWorker(Worker):
+    """A worker whose own start may be late."""
+
+    def __init__(self, has_started: Callable[[], bool]) -> None:
+        self._has_started = has_started
+
+    def runs(self) -> bool:
+        """Say whether it started."""
+        return self._has_started()
 
 
 class SlowFiles:
@@ -50,7 +63,7 @@ async def stall_of(watchdog: Watchdog, within_s: float) -> WorkerStalled | None:
     found: list[WorkerStalled] = []
     try:
         async with asyncio.timeout(within_s):
-            await watchdog.watch(found.append)
+            await watchdog.watch(Worker(), found.append)
     except TimeoutError:
         pass
     return found[0] if found else None
@@ -102,7 +115,7 @@ async def test_a_worker_that_does_not_run_yet_is_not_judged() -> None:
     watchdog = Watchdog(LIMITS, lambda: files, clock=LoopClock(), log=NotedLog())
     watchdog.begin(3)
     has_started = asyncio.Event()
-    watching = asyncio.create_task(watchdog.watch(found.append, has_started.is_set))
+    watching = asyncio.create_task(watchdog.watch(LateWorker(has_started.is_set), found.append))
     await asyncio.sleep(1.5)  # three limits
     assert (found, files.seen) == ([], 0)
     has_started.set()

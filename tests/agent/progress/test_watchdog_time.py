@@ -8,12 +8,14 @@ from contextlib import suppress
 import pytest
 
 from inplace.agent.progress.watchdog import Watchdog
+from inplace.agent.worker.worker import Worker
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.rank import RankLook, StallSettings
 from inplace.common.protocol.stall import Look
 from inplace.simulator.campaign.ranks import LateWork
 from inplace.simulator.cluster.virtual_time import run
+from tests.agent.progress.test_watchdog_files import LateWorker
 from tests.agent.rig import NotedLog
 
 START = StallSettings(None, 10.0)  # a look each half second
@@ -44,7 +46,7 @@ async def watched(starts_s: float, first_s: float) -> list[WorkerStalled]:
     watchdog.begin(3)
     try:
         async with asyncio.timeout(60):
-            await watchdog.watch(found.append, lambda: loop.time() >= starts_s)
+            await watchdog.watch(LateWorker(lambda: loop.time() >= starts_s), found.append)
     except TimeoutError:
         pass
     return found
@@ -84,17 +86,27 @@ class SlowFiles:
         return Look(self._epoch, (RankLook("rank-0", changed=step != before, step=step),))
 
 
+class SeenWorker(Worker):
+    """A worker that counts how often it is looked at."""
+
+    looks = 0
+
+    def take_stacks(self, request: int) -> None:
+        """Count it."""
+        self.looks += 1
+
+
 async def stacks_of(epochs_s: list[float]) -> list[int]:
     """Return how often each of several workers with slow steps was looked at, one after the other."""
     found, files, limits = list[int](), SlowFiles(9.0), StallSettings(10.0, 10.0)
     watchdog = Watchdog(limits, lambda: files, clock=LoopClock(), log=NotedLog(), run=lambda work: LateWork(work, 0.0))
     for epoch, lasts_s in enumerate(epochs_s, 3):
-        taken = list[int]()
+        worker = SeenWorker()
         watchdog.begin(epoch)
         with suppress(TimeoutError):
             async with asyncio.timeout(lasts_s):
-                await watchdog.watch(lambda _: None, take_stacks=taken.append)
-        found.append(len(taken))
+                await watchdog.watch(worker, lambda _: None)
+        found.append(worker.looks)
     return found
 
 
