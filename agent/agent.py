@@ -127,12 +127,8 @@ class Agent:
         budget = RetryBudget(deps.rng, config.herd.spread_s)
         self._watch = JobSetWatch(
             config,
-            transport=deps.transport,
-            clock=deps.clock,
-            rng=deps.rng,
+            deps,
             budget=budget,
-            log=deps.log,
-            metrics=deps.metrics,
             on_view=self.take,
             on_limits=deps.stalls.take_limits if deps.stalls is not None else lambda _: None,
             on_saving=self._ask_to_save,
@@ -143,13 +139,9 @@ class Agent:
         )
         self._announcer = Announcer(
             config,
-            transport=deps.transport,
-            clock=deps.clock,
+            deps,
             budget=budget,
-            log=deps.log,
-            metrics=deps.metrics,
             phases=self._phases,
-            pause=deps.patch_pause,
             on_problem=lambda problem: self._note_problem("patch", problem),
             last_line=lambda: self.keeper.last_line,
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from inplace.agent.announce.patch_pause import PatchPause
+from inplace.agent.announce.pod_patches import PodPatches
 from inplace.agent.barrier.http import Barrier
 from inplace.agent.report.log import Log
 from inplace.agent.report.metrics import AgentMetrics
@@ -38,7 +38,7 @@ class AgentDeps:
         phases: times the restart; None times it from now, by `clock`.
         now_s: seconds on the clock of leases, which goes on while the machine sleeps; None is `clock`'s.
         on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
-        patch_pause: what the server asked of all PATCHes of this agent.
+        patches: sends the PATCHes of this agent's Pod.
     """
 
     transport: Transport
@@ -53,8 +53,8 @@ class AgentDeps:
     phases: RestartPhases | None = None
     now_s: Callable[[], float] | None = None
     on_end: Callable[[int], object] = lambda _code: None
-    patch_pause: PatchPause = field(init=False)
+    patches: PodPatches = field(init=False)
 
     def __post_init__(self) -> None:
-        """Begin without a pause."""
-        self.patch_pause = PatchPause(self.clock)
+        """Let all PATCHes go one way."""
+        self.patches = PodPatches(self.transport, self.clock, self.log, self.metrics)

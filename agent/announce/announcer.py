@@ -11,20 +11,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from inplace.agent.announce.jobset_requests import announcement_request
-from inplace.agent.announce.patch_pause import PatchPause
 from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.announce.retry_causes import cause_of, cure_of, words_of
-from inplace.agent.report.log import Log
-from inplace.agent.report.metrics import AgentMetrics
+from inplace.agent.deps import AgentDeps
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.config import AgentConfig
-from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import ApiError, Forbidden, Invalid, Throttled, check_answer
-from inplace.common.kube.http.request import Request, Response, Transport, TransportError
-from inplace.common.kube.watch import Busy, ending_of
+from inplace.common.kube.errors import ApiError, Throttled
+from inplace.common.kube.http.request import Request, Response, TransportError
+from inplace.common.kube.watch import ending_of
 from inplace.common.protocol.agent import Accepted, NotAccepted
 
 ANNOUNCEMENT_TIMEOUT_S: Final = 30.0  # API priority and fairness queues a request for at most 15 s
@@ -37,7 +35,6 @@ class Announcer:
 
     Args:
         budget: shared with the watch.
-        pause: shared with all PATCHes of this Pod.
         on_problem: called with the words of what is wrong, None when it works again.
         last_line: returns what the worker that failed wrote last, as the annotation has it; "" for nothing.
     """
@@ -45,29 +42,23 @@ class Announcer:
     def __init__(
         self,
         config: AgentConfig,
+        deps: AgentDeps,
         *,
-        transport: Transport,
-        clock: Clock,
         budget: RetryBudget,
-        log: Log,
-        metrics: AgentMetrics,
         phases: RestartPhases,
-        pause: PatchPause,
         on_problem: Callable[[str | None], None],
-        last_line: Callable[[], str] = str,
+        last_line: Callable[[], str],
     ) -> None:
         self._config = config
-        self._transport = transport
-        self._clock = clock
-        self._log = log
-        self._metrics = metrics
+        self._clock = deps.clock
+        self._log = deps.log
+        self._metrics = deps.metrics
+        self._patches = deps.patches
         self._phases = phases
         self._on_problem = on_problem
         self._last_line = last_line
-        self._is_line_refused = False
         self._budget = budget
         self._answered = asyncio.Event()
-        self._pause = pause
 
     async def until_answered(self) -> None:
         """Wait until the announcement that was begun has an answer or none is coming: its connection is free then."""
@@ -75,22 +66,12 @@ class Announcer:
 
     async def announce(self, epoch: int) -> Accepted | NotAccepted:
         """Send the announcement once; return its outcome, a failure only after the wait it asks for."""
-        if (wait_s := self._pause.left_s) > 0:
+        if (wait_s := self._patches.left_s) > 0:
             self._log.info("announcement_put_off", epoch=epoch, wait_s=round(wait_s, 3), why="the server asked for it")
             await self._clock.sleep(wait_s)
         phases = self._phases.announcing(epoch)
-        line = "" if self._is_line_refused else self._last_line()
         try:
-            try:
-                response = await self._send(announcement_request(self._config, epoch, phases, line))
-                check_answer(response)
-            except (Forbidden, Invalid):
-                if not line:
-                    raise
-                self._is_line_refused = True  # deploy/admission is older than this agent
-                self._log.warning("last_line_refused", epoch=epoch, then="it is announced without the line")
-                response = await self._send(announcement_request(self._config, epoch, phases))
-                check_answer(response)
+            response = await self._send(partial(announcement_request, self._config, epoch, phases))
         except (ApiError, TransportError) as error:
             await self._after(epoch, error)
             return NotAccepted(epoch)
@@ -112,10 +93,10 @@ class Announcer:
         await self._clock.sleep(LEAVING_S)
         return NotAccepted(epoch)
 
-    async def _send(self, request: Request) -> Response:
+    async def _send(self, make: Callable[[str], Request]) -> Response:
         self._answered.clear()
         try:
-            return await self._transport.request(request, timeout_s=ANNOUNCEMENT_TIMEOUT_S)
+            return await self._patches.send_with_line(make, self._last_line(), ANNOUNCEMENT_TIMEOUT_S)
         finally:
             self._answered.set()
 
@@ -123,10 +104,7 @@ class Announcer:
         """Report a failure, and wait."""
         ending = ending_of(error)
         cause = cause_of(ending)
-        if isinstance(ending, Busy):
-            self._pause.hold_back(ending.after_s)
         wait_s = self._budget.wait_s(ending, self._clock.monotonic_s())
-        self._metrics.requests["patch", cause] += 1
         self._metrics.wait("patch", cause, wait_s, throttled=isinstance(error, Throttled))
         self._on_problem(f"patch pods: {cause}: {words_of(ending)}")
         cure = cure_of(ending, "patch", "pods", self._config.namespace)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 from inplace.agent.announce.jobset_requests import failure_request
 from inplace.agent.announce.report_delay import report_delay_s
-from inplace.agent.announce.retry_causes import cause_of, words_of
+from inplace.agent.announce.retry_causes import words_of
 from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig
-from inplace.common.kube.errors import ApiError, Forbidden, Invalid, check_answer
+from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.watch import Busy, ending_of
+from inplace.common.kube.watch import ending_of
 from inplace.common.protocol.failure_report import (
     Action,
     ReportDue,
@@ -48,17 +49,16 @@ class FailureReporter:
         *,
         take: Callable[[ReportDue | ReportSent], None],
         start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        last_line: Callable[[], str] = str,
+        last_line: Callable[[], str],
     ) -> None:
         self._config = config
-        self._transport = deps.transport
         self._clock = deps.clock
         self._rng = deps.rng
         self._log = deps.log
         self._metrics = deps.metrics
         self._take = take
         self._start_task = start_task
-        self._pause = deps.patch_pause
+        self._patches = deps.patches
         self._last_line = last_line
         self._task: asyncio.Task[None] | None = None
         self._sends = False
@@ -92,22 +92,13 @@ class FailureReporter:
         text = failure_text(_written(failure, self._clock.wall_s()))
         line = self._last_line() if isinstance(failure, WorkerFailed) else ""
         try:
-            if (left_s := self._pause.left_s) > 0:
+            if (left_s := self._patches.left_s) > 0:
                 await self._until_wanted(left_s)
-            try:
-                await self._send(text, line)
-            except (Forbidden, Invalid):
-                if not line:
-                    raise
-                await self._send(text, "")  # deploy/admission is older than this agent
+            await self._patches.send_with_line(partial(failure_request, self._config, text), line, REPORT_S_MAX)
             self._metrics.requests["patch", "ok"] += 1
         except (ApiError, TransportError) as error:
-            ending = ending_of(error)
-            self._metrics.requests["patch", cause_of(ending)] += 1
             then = "the group learns of it later, from kubelet or the next announcement"
-            self._log.warning("failure_not_told", message=words_of(ending), then=then)
-            if isinstance(ending, Busy):
-                self._pause.hold_back(ending.after_s)
+            self._log.warning("failure_not_told", message=words_of(ending_of(error)), then=then)
         self._take(ReportSent())
 
     async def _until_wanted(self, left_s: float) -> None:
@@ -119,10 +110,6 @@ class FailureReporter:
         if left_s > REPORT_S_MAX:
             raise TransportError(f"the server wants no request of this Pod for {left_s:.1f} s", sent=False)
         await self._clock.sleep(left_s)
-
-    async def _send(self, text: str, line: str) -> None:
-        request = failure_request(self._config, text, line)
-        check_answer(await self._transport.request(request, timeout_s=REPORT_S_MAX))
 
 
 def _written(failure: WorkerFailed | WorkerStalled, now_s: float) -> WorkerFailure:

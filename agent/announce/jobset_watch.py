@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from random import Random
 from typing import Final, NoReturn
 
 from inplace.agent.announce.jobset_events import (
@@ -30,12 +29,10 @@ from inplace.agent.announce.jobset_events import (
 from inplace.agent.announce.jobset_requests import begins_consistent, list_request, watch_request
 from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.announce.retry_causes import cause_of, cure_of, words_of
-from inplace.agent.report.log import Log
-from inplace.agent.report.metrics import AgentMetrics
+from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig
-from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, BadRequest, Invalid, Throttled, check_answer
-from inplace.common.kube.http.request import Transport, TransportError
+from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines
 from inplace.common.protocol.agent import View
 from inplace.common.protocol.errors import RemoteProtocolError
@@ -66,13 +63,9 @@ class JobSetWatch:
     def __init__(
         self,
         config: AgentConfig,
+        deps: AgentDeps,
         *,
-        transport: Transport,
-        clock: Clock,
-        rng: Random,
         budget: RetryBudget,
-        log: Log,
-        metrics: AgentMetrics,
         on_view: Callable[[View], None],
         on_limits: Callable[[tuple[str | None, str | None]], None],
         on_saving: Callable[[int], object],
@@ -82,11 +75,11 @@ class JobSetWatch:
         before_watch: Callable[[], Awaitable[None]],
     ) -> None:
         self._config = config
-        self._transport = transport
-        self._clock = clock
-        self._rng = rng
-        self._log = log
-        self._metrics = metrics
+        self._transport = deps.transport
+        self._clock = deps.clock
+        self._rng = deps.rng
+        self._log = deps.log
+        self._metrics = deps.metrics
         self._on_view = on_view
         self._on_limits = on_limits
         self._on_saving = on_saving

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from inplace.agent.announce.jobset_requests import notice_request
 from inplace.agent.announce.report_delay import report_delay_s
-from inplace.agent.announce.retry_causes import cause_of, words_of
+from inplace.agent.announce.retry_causes import words_of
 from inplace.agent.deps import AgentDeps
 from inplace.agent.start.config import AgentConfig
-from inplace.common.kube.errors import ApiError, Forbidden, Invalid, check_answer
+from inplace.common.kube.errors import ApiError, Forbidden, Invalid
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.watch import Busy, ending_of
+from inplace.common.kube.watch import ending_of
 
 if TYPE_CHECKING:
     from inplace.common.protocol.stall import StallState
@@ -50,13 +50,12 @@ class NoticeSender:
         start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._config = config
-        self._transport = deps.transport
         self._clock = deps.clock
         self._rng = deps.rng
         self._log = deps.log
         self._metrics = deps.metrics
         self._stalls = deps.stalls
-        self._pause = deps.patch_pause
+        self._patches = deps.patches
         self._epoch = epoch
         self._start_task = start_task
         self._listed: list[Mapping[str, Any]] = []  # status.notices, this Pod's scope alone
@@ -86,7 +85,7 @@ class NoticeSender:
         from inplace.agent.progress.rank_notices import notices_of, work_s_of
 
         self._metrics.ranks_work_s = work_s_of(state)
-        if (self._task is not None and not self._task.done()) or self._pause.left_s:
+        if (self._task is not None and not self._task.done()) or self._patches.left_s:
             return
         now_s = self._clock.monotonic_s()
         for notice in notices_of(state, self._clock.wall_s()):
@@ -125,26 +124,21 @@ class NoticeSender:
         is_busy = notice.kind == BUSY
         delay_s = report_delay_s(self._config.herd.size, self._rng.random())
         await self._clock.sleep(delay_s if is_busy else PATIENCE * delay_s)
-        if self._is_known(notice) or self._pause.left_s:
+        if self._is_known(notice) or self._patches.left_s:
             return
         text = notice_text(notice)
         which = {"kind": notice.kind, "rank": notice.rank, "step": notice.step, "value": notice.value}
         self._log.info("notice_told", epoch=notice.epoch, **which)
         next_s = ANEW_SHARE * notice.value if is_busy else NEVER_S
         try:
-            request = notice_request(self._config, text)
-            check_answer(await self._transport.request(request, timeout_s=SEND_S_MAX))
+            await self._patches.send(notice_request(self._config, text), SEND_S_MAX)
             self._metrics.requests["patch", "ok"] += 1
         except (ApiError, TransportError) as error:
-            ending = ending_of(error)
-            self._metrics.requests["patch", cause_of(ending)] += 1
-            if isinstance(ending, Busy):
-                self._pause.hold_back(ending.after_s)
             is_refused = isinstance(error, Forbidden | Invalid)  # deploy/admission is older than this agent
             again_s = min(AGAIN_S, ANEW_SHARE * next_s)
             next_s = NEVER_S if is_refused else again_s
             then = "it is told no more" if is_refused else f"it is told again in {again_s:g} s"
-            self._log.warning("notice_not_told", kind=notice.kind, message=words_of(ending), then=then)
+            self._log.warning("notice_not_told", kind=notice.kind, message=words_of(ending_of(error)), then=then)
         self._not_before_s = {key: at_s for key, at_s in self._not_before_s.items() if key[0] == notice.epoch} | {
             (notice.epoch, notice.kind): self._clock.monotonic_s() + next_s
         }

@@ -77,7 +77,7 @@ class Scene:
             metrics=self.metrics,
             stalls=self.stalls,  # type: ignore[arg-type]
         )
-        self.pause = deps.patch_pause
+        self.patches = deps.patches
         start = asyncio.get_running_loop().create_task
         self.sender = NoticeSender(config, deps, epoch=lambda: self.epoch, start_task=start)
 
@@ -218,7 +218,7 @@ async def test_a_busy_rank_of_another_pod_excuses_this_one_once() -> None:
 async def test_the_server_s_wish_for_no_patch_is_obeyed() -> None:
     """Whichever PATCH of this Pod was refused with it; then the notice is due."""
     scene = Scene(Server())
-    scene.pause.hold_back(10.0)
+    scene.patches.hold_back(10.0)
     scene.look(BAD)
     assert await scene.after(9.0) == []
     await scene.after(2.0)
@@ -231,7 +231,7 @@ async def test_a_refused_notice_holds_the_other_patches_back() -> None:
     scene = Scene(Server(429))
     scene.look(BAD)
     await scene.after(0.1)
-    assert 4.0 < scene.pause.left_s <= 5.0
+    assert 4.0 < scene.patches.left_s <= 5.0
 
 
 @pytest.mark.parametrize("seed", range(10))

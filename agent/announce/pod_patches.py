@@ -1,0 +1,75 @@
+"""
+Send the PATCHes of this agent's Pod: announcements, reports of failures, notices.
+
+What one was refused with (429, Retry-After) holds for all. Where deploy/admission is older than this agent, it refuses
+the last line of a worker that failed: then the line is left out, there and from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from inplace.agent.announce.retry_causes import cause_of
+from inplace.agent.report.log import Log
+from inplace.agent.report.metrics import AgentMetrics
+from inplace.common.kube.clock import Clock
+from inplace.common.kube.errors import ApiError, Forbidden, Invalid, check_answer
+from inplace.common.kube.http.request import Request, Response, Transport, TransportError
+from inplace.common.kube.watch import Busy, ending_of
+
+
+class PodPatches:
+    """Sends one agent's PATCHes, and counts those that fail."""
+
+    def __init__(self, transport: Transport, clock: Clock, log: Log, metrics: AgentMetrics) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._log = log
+        self._metrics = metrics
+        self._until_s = float("-inf")
+        self._is_line_refused = False
+
+    @property
+    def left_s(self) -> float:
+        """Return for how many seconds no PATCH is wanted; 0 for none."""
+        return max(0.0, self._until_s - self._clock.monotonic_s())
+
+    def hold_back(self, after_s: float) -> None:
+        """Begin a pause of `after_s` seconds, because the server asked for it."""
+        self._until_s = max(self._until_s, self._clock.monotonic_s() + after_s)
+
+    async def send(self, request: Request, timeout_s: float) -> Response:
+        """Send a PATCH that the server takes.
+
+        Raises:
+            ApiError, TransportError: it does not.
+        """
+        try:
+            response = await self._transport.request(request, timeout_s=timeout_s)
+            check_answer(response)
+        except (ApiError, TransportError) as error:
+            ending = ending_of(error)
+            self._metrics.requests["patch", cause_of(ending)] += 1
+            if isinstance(ending, Busy):
+                self.hold_back(ending.after_s)
+            raise
+        return response
+
+    async def send_with_line(self, make: Callable[[str], Request], line: str, timeout_s: float) -> Response:
+        """Send a PATCH with the last line of the worker that failed, "" for none, or without it if it is refused.
+
+        Args:
+            make: makes the request with a line.
+            line: a text of `common.wire.last_line`.
+            timeout_s: for each of the two.
+
+        Raises:
+            ApiError, TransportError: the server does not take it either way.
+        """
+        if line and not self._is_line_refused:
+            try:
+                return await self.send(make(line), timeout_s)
+            except (Forbidden, Invalid):
+                self._is_line_refused = True
+                self._log.warning("last_line_refused", then="no PATCH of this process has it")
+        return await self.send(make(""), timeout_s)
