@@ -57,99 +57,6 @@ Rank = tuple[str, ProgressLine, bool, float, First | None, RankNumbers | None]
 its numbers."""
 
 
-class ProgressFolder:
-    """The folder INPLACE_PROGRESS_DIR: one file a rank.
-
-    Args:
-        path: the folder; it may not be a link.
-        is_alive: says whether a process exists, where the worker's process ids are ours; by default, all do.
-    """
-
-    def __init__(self, path: str, is_alive: Callable[[int], bool] = lambda _: True) -> None:
-        self._path = path.rstrip("/") or "/"  # a link with a slash behind it would be followed
-        self._is_alive = is_alive
-        self._files = _EpochFiles(self._path, ("*",))
-
-    def prepare(self) -> str:
-        """Make the folder, for ranks of any user; return what is wrong, "" when it is there."""
-        return make_folder(self._path)
-
-    def begin(self, epoch: int | None, *, runs: bool = False) -> str:
-        """Forget the last worker's progress, BEFORE the next one starts; return what is wrong, "" when nothing is.
-
-        Args:
-            epoch: of the worker; None where in-place restart is off.
-            runs: this epoch's worker runs, and `forget_steps` was called before it started: our files count as they
-                are, others from their next change on.
-        """
-        if not runs:
-            forget_steps(self._path)
-        return self._files.begin(epoch, is_rank_file if runs else _is_none)
-
-    def look(self) -> Look:
-        """Return every rank whose progress is this epoch's; blocks as long as the file system does."""
-        return self._files.look(self._ranks)
-
-    def _ranks(self, found: Sequence[Rank]) -> tuple[RankLook, ...]:
-        return tuple(_rank_look(found_one, self._is_alive) for found_one in found)
-
-
-class ProgressFiles:
-    """Files of any program, named by a pattern: together they are one rank, which is silent when all of them are.
-
-    Each file alone means nothing: logs are rotated, and often one rank alone writes one.
-
-    Args:
-        pattern: an absolute path with wildcards that `problem_of_pattern` finds nothing wrong with.
-    """
-
-    def __init__(self, pattern: str) -> None:
-        folder, parts = _split(pattern)
-        self._files = _EpochFiles(folder, parts)
-
-    def begin(self, epoch: int | None, *, runs: bool = False) -> str:
-        """Take note of what is there, BEFORE the worker starts; return what is wrong, "" when nothing is.
-
-        Args:
-            epoch: of the worker; None where in-place restart is off.
-            runs: this epoch's worker runs: what is there is its progress, because all files are one rank.
-        """
-        return self._files.begin(epoch, _is_any if runs else _is_none)
-
-    def look(self) -> Look:
-        """Return the one rank, if any file is this epoch's progress; blocks as long as the file system does."""
-        return self._files.look(self._ranks)
-
-    def _ranks(self, found: Sequence[Rank]) -> tuple[RankLook, ...]:
-        if not found:
-            return ()
-        steps = [line.step for _, line, *_ in found if line.step is not None]
-        changed = any(changed for _, _, changed, *_ in found)
-        return (RankLook(PATTERN_RANK, changed, min(steps, default=None)),)
-
-
-def problem_of_pattern(pattern: str) -> str:
-    """Say what is wrong with a pattern of progress files; "" when nothing is."""
-    text = pattern[:80]
-    if not pattern.startswith("/") or pattern.endswith("/") or "\0" in pattern or "//" in pattern:
-        return f"expected the absolute path of files, saw {text!r}"
-    if len(pattern) > PATTERN_CHARACTERS_MAX:
-        return f"expected at most {PATTERN_CHARACTERS_MAX} characters, saw {len(pattern)}"
-    if "**" in pattern:
-        return f"expected '*' for one name at a time, saw '**' in {text!r}"
-    if len(_split(pattern)[1]) > DEPTH_MAX:
-        return f"expected at most {DEPTH_MAX} names from the first wildcard on, saw {text!r}"
-    return ""
-
-
-def rank_name(path: str) -> str:
-    """Return a file's name as a rank's: safe in a log line and a label, and another one for each file."""
-    name = _UNSAFE.sub("_", path)
-    if name == path and len(name) <= NAME_CHARACTERS_MAX:
-        return name
-    return f"{name[: NAME_CHARACTERS_MAX - 9]}.{zlib.crc32(os.fsencode(path)):08x}"
-
-
 class _EpochFiles:
     """Which files below a folder are this epoch's progress; `parts` are names, with wildcards."""
 
@@ -162,14 +69,14 @@ class _EpochFiles:
         self._counted: dict[str, Content] = {}  # as the last look showed them
         self._firsts: dict[str, First] = {}
 
-    def begin(self, epoch: int | None, counts: Callable[[str], bool]) -> str:
-        """Take note of what is there; return what is wrong with the folder, "" when nothing is.
+    def begin(self, epoch: int | None, *, runs: bool = False) -> str:
+        """Take note of what is there, BEFORE the worker starts; return what is wrong, "" when nothing is.
 
         Args:
             epoch: of the worker; None where in-place restart is off.
-            counts: says of a path whether that file is this epoch's progress as it is.
+            runs: this epoch's worker runs: what `_is_own` says of a file is its progress as it is.
         """
-        found, problem = Entries(), ""
+        unready, found, problem = self._make_ready(runs=runs), Entries(), ""
         try:
             with open_folder(self._folder) as folder:
                 found.find(folder, self._parts)
@@ -177,13 +84,15 @@ class _EpochFiles:
             pass  # all that comes is new
         except OSError as error:
             problem = folder_problem(self._folder, error)
-        before: dict[str, Mark | None] = {path: mark for path, mark in found.marks.items() if not counts(path)}
+        before: dict[str, Mark | None] = {
+            path: mark for path, mark in found.marks.items() if not (runs and self._is_own(path))
+        }
         self._epoch, self._before, self._counted, self._firsts = epoch, before, {}, {}
         self._saw_all = not problem and not found.left_out
-        return problem
+        return problem or unready
 
-    def look(self, ranks_of: Callable[[Sequence[Rank]], tuple[RankLook, ...]]) -> Look:
-        """Return a look at the ranks that the files are which count."""
+    def look(self) -> Look:
+        """Return every rank whose progress is this epoch's; blocks as long as the file system does."""
         found = Entries()
         try:
             with open_folder(self._folder) as folder:
@@ -191,10 +100,22 @@ class _EpochFiles:
                 paths = sorted(self._changed(found.marks), key=self._order)
                 contents = dict(_read(folder, paths[:RANKS_MAX], found.marks))
                 last, self._counted = self._counted, {}
-                ranks = list(self._counting(folder, contents, last))
+                ranks = self._ranks(list(self._counting(folder, contents, last)))
         except OSError as error:
             return Look(self._epoch, problem=folder_problem(self._folder, error))
-        return Look(self._epoch, ranks_of(ranks), found.left_out + max(0, len(paths) - RANKS_MAX))
+        return Look(self._epoch, ranks, found.left_out + max(0, len(paths) - RANKS_MAX))
+
+    def _make_ready(self, *, runs: bool) -> str:  # noqa: ARG002
+        """Make the folder ready for the next worker, unless it runs; return what is wrong, "" when nothing is."""
+        return ""
+
+    def _is_own(self, path: str) -> bool:
+        """Say whether nobody but a worker of this epoch can have written a file."""
+        raise NotImplementedError
+
+    def _ranks(self, found: Sequence[Rank]) -> tuple[RankLook, ...]:
+        """Return the ranks that the files are which count."""
+        raise NotImplementedError
 
     def _counting(self, folder: int, contents: Mapping[str, Content], last: Mapping[str, Content]) -> Iterator[Rank]:
         """Yield the files that are of this epoch."""
@@ -245,6 +166,76 @@ class _EpochFiles:
         return path not in self._counted, not is_rank_file(path), parts
 
 
+class ProgressFolder(_EpochFiles):
+    """The folder INPLACE_PROGRESS_DIR: one file a rank.
+
+    Args:
+        path: the folder; it may not be a link.
+        is_alive: says whether a process exists, where the worker's process ids are ours; by default, all do.
+    """
+
+    def __init__(self, path: str, is_alive: Callable[[int], bool] = lambda _: True) -> None:
+        super().__init__(path.rstrip("/") or "/", ("*",))  # a link with a slash behind it would be followed
+        self._is_alive = is_alive
+
+    def _make_ready(self, *, runs: bool) -> str:
+        problem = make_folder(self._folder)
+        if not runs:  # else that was done before it started
+            forget_steps(self._folder)
+        return problem
+
+    def _is_own(self, path: str) -> bool:
+        return is_rank_file(path)
+
+    def _ranks(self, found: Sequence[Rank]) -> tuple[RankLook, ...]:
+        return tuple(_rank_look(found_one, self._is_alive) for found_one in found)
+
+
+class ProgressFiles(_EpochFiles):
+    """Files of any program, named by a pattern: together they are one rank, which is silent when all of them are.
+
+    Each file alone means nothing: logs are rotated, and often one rank alone writes one.
+
+    Args:
+        pattern: an absolute path with wildcards that `problem_of_pattern` finds nothing wrong with.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__(*_split(pattern))
+
+    def _is_own(self, path: str) -> bool:  # noqa: ARG002 - all files are one rank
+        return True
+
+    def _ranks(self, found: Sequence[Rank]) -> tuple[RankLook, ...]:
+        if not found:
+            return ()
+        steps = [line.step for _, line, *_ in found if line.step is not None]
+        changed = any(changed for _, _, changed, *_ in found)
+        return (RankLook(PATTERN_RANK, changed, min(steps, default=None)),)
+
+
+def problem_of_pattern(pattern: str) -> str:
+    """Say what is wrong with a pattern of progress files; "" when nothing is."""
+    text = pattern[:80]
+    if not pattern.startswith("/") or pattern.endswith("/") or "\0" in pattern or "//" in pattern:
+        return f"expected the absolute path of files, saw {text!r}"
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        return f"expected at most {PATTERN_CHARACTERS_MAX} characters, saw {len(pattern)}"
+    if "**" in pattern:
+        return f"expected '*' for one name at a time, saw '**' in {text!r}"
+    if len(_split(pattern)[1]) > DEPTH_MAX:
+        return f"expected at most {DEPTH_MAX} names from the first wildcard on, saw {text!r}"
+    return ""
+
+
+def rank_name(path: str) -> str:
+    """Return a file's name as a rank's: safe in a log line and a label, and another one for each file."""
+    name = _UNSAFE.sub("_", path)
+    if name == path and len(name) <= NAME_CHARACTERS_MAX:
+        return name
+    return f"{name[: NAME_CHARACTERS_MAX - 9]}.{zlib.crc32(os.fsencode(path)):08x}"
+
+
 def _read(folder: int, paths: Sequence[str], marks: Mapping[str, Mark]) -> Iterator[tuple[str, Content]]:
     """Yield the start of each file that is still there."""
     for path in paths:
@@ -277,11 +268,3 @@ def _split(pattern: str) -> tuple[str, list[str]]:
     first = next((index for index, part in enumerate(parts) if has_wildcard(part)), len(parts))
     first = min(first, len(parts) - 1)
     return "/".join(parts[:first]) or "/", parts[first:]
-
-
-def _is_none(_path: str) -> bool:
-    return False
-
-
-def _is_any(_path: str) -> bool:
-    return True

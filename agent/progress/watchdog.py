@@ -149,11 +149,11 @@ class Watchdog:
         if epoch is None or not self.limits.are_set:
             return
         self._epoch, found = epoch, list[str]()
-        self._files = self._open_files()  # a look that still hangs keeps its own
+        files = self._files = self._open_files()  # a look that still hangs keeps its own
         if self._thread is not None:
             self._thread.join(BEGIN_S_MAX)
         if self._thread is None or not self._thread.is_alive():
-            self._run(lambda: found.append(self._prepare(epoch, runs))).join(BEGIN_S_MAX)
+            self._run(lambda: found.append(files.begin(epoch, runs=runs))).join(BEGIN_S_MAX)
         late = f"progress: expected the folder to answer within {BEGIN_S_MAX:g} s, saw nothing; nobody watches it"
         self._note(found[0] if found else late)
         self._is_on = self._has_begun = bool(found)
@@ -223,10 +223,6 @@ class Watchdog:
         elif not self._is_seen and now_s >= self._see_s:
             self._is_seen, self._see_s = True, now_s + STACKS_S_MIN
             worker.take_stacks(SILENCE)
-
-    def _prepare(self, epoch: int, runs: bool) -> str:
-        problem = self._files.prepare() if isinstance(self._files, ProgressFolder) else ""
-        return self._files.begin(epoch, runs=runs) or problem
 
     def _run(self, work: Callable[[], object]) -> Work:
         self._thread = self._begin_work(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from inplace.agent.progress.folder import ProgressFolder, _EpochFiles
+from inplace.agent.progress.rank_files import make_folder
 from inplace.agent.progress.stall_watch import StallWatch
 from inplace.agent.progress.watchdog import Watchdog
 from inplace.common.bare.record import replace
@@ -14,16 +15,12 @@ from tests.mistakes.mistake import instead_of
 from tests.mutants.mutant import Area, Mutant
 
 
-def _keeps_what_is_there(
-    original: Callable[..., str], self: ProgressFolder, epoch: int | None, *, runs: bool = False
-) -> str:
-    return self._files.begin(epoch, lambda _: runs)
+def _keeps_what_is_there(original: Callable[..., str], self: ProgressFolder, *, runs: bool) -> str:
+    return make_folder(self._folder)
 
 
-def _forgets_what_was(
-    original: Callable[..., str], self: _EpochFiles, epoch: int | None, counts: Callable[[str], bool]
-) -> str:
-    problem = original(self, epoch, counts)
+def _forgets_what_was(original: Callable[..., str], self: _EpochFiles, epoch: int | None, *, runs: bool = False) -> str:
+    problem = original(self, epoch, runs=runs)
     self._before = {}
     return problem
 
@@ -43,7 +40,7 @@ WATCHDOG = (
         "stale progress: files of the last epoch count in the next one",
         Area.WATCHDOG,
         (
-            instead_of(ProgressFolder.begin, _keeps_what_is_there),
+            instead_of(ProgressFolder._make_ready, _keeps_what_is_there),
             instead_of(_EpochFiles.begin, _forgets_what_was),
             instead_of(parse_progress, lambda original, content: replace(original(content), epoch=None)),
         ),

@@ -332,10 +332,11 @@ def test_a_folder_that_is_none_is_a_problem_in_words(tmp_path: Path, name: str, 
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     folder = ProgressFolder(str(tmp_path / name) + slash)
-    folder.begin(EPOCH)
+    assert (folder.begin(EPOCH) == "") == (name == "missing")
+    if name == "missing":
+        (tmp_path / name).rmdir()  # `begin` has made it
     assert PROBLEMS[name] in folder.look().problem
     assert (tmp_path / "elsewhere" / "rank-0").exists()
-    assert (folder.prepare() == "") == (name == "missing")
 
 
 def test_a_folder_is_made_for_ranks_of_any_user(tmp_path: Path) -> None:
@@ -343,10 +344,9 @@ def test_a_folder_is_made_for_ranks_of_any_user(tmp_path: Path) -> None:
     path = tmp_path / "progress"
     folder = ProgressFolder(str(path))
     assert folder.begin(EPOCH) == ""
-    assert folder.prepare() == ""
     assert path.stat().st_mode & 0o7777 == 0o1777
     path.chmod(0o755)
-    assert folder.prepare() == ""
+    assert folder.begin(EPOCH) == ""
     assert path.stat().st_mode & 0o7777 == 0o755
     (path / "x").touch()
     assert seen(folder.look()) == {"x": None}
