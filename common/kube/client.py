@@ -29,47 +29,41 @@ class KubeClient:
     """Verbs of the API server over one transport.
 
     Every method raises ApiError (the server refused) or TransportError (no answer; a write may have happened).
+
+    Attributes:
+        transport: also for watches.
+        headers: those that every request carries.
     """
 
     def __init__(self, transport: Transport, *, user_agent: str, field_manager: str) -> None:
-        self._transport = transport
-        self._headers = {"accept": "application/json", "user-agent": user_agent}
+        self.transport = transport
+        self.headers = {"accept": "application/json", "user-agent": user_agent}
         self._field_manager = field_manager
-
-    @property
-    def transport(self) -> Transport:
-        """Return the transport, for watches."""
-        return self._transport
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Return the headers that every request carries."""
-        return self._headers
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> KubeObject:
         """Read one object."""
-        return self._decode(await self._call("GET", resource.path(namespace, name)))
+        return object_of((await self.raw("GET", resource.path(namespace, name))).body)
 
     async def list(
         self, resource: Resource, namespace: str | None = None, *, query: dict[str, str] | None = None
     ) -> KubeObject:
         """Read a collection: the whole List object, so that its resourceVersion can be used."""
         path = resource.path(namespace, query=query)
-        return self._decode(await self._call("GET", path, timeout_s=LIST_TIMEOUT_S))
+        return object_of((await self.raw("GET", path, timeout_s=LIST_TIMEOUT_S)).body)
 
     async def create(
         self, resource: Resource, namespace: str | None, obj: KubeObject, *, dry_run: bool = False
     ) -> KubeObject:
         """Create an object and return it as stored."""
         path = resource.path(namespace, query=self._write_query(dry_run))
-        return self._decode(await self._call("POST", path, body=obj))
+        return object_of((await self.raw("POST", path, body=obj)).body)
 
     async def replace(
         self, resource: Resource, namespace: str | None, name: str, obj: KubeObject, *, subresource: str | None = None
     ) -> KubeObject:
         """Replace an object (PUT); a resourceVersion in it makes the write conditional."""
         path = resource.path(namespace, name, subresource=subresource, query=self._write_query(False))
-        return self._decode(await self._call("PUT", path, body=obj))
+        return object_of((await self.raw("PUT", path, body=obj)).body)
 
     async def patch(
         self,
@@ -86,7 +80,7 @@ class KubeClient:
         """Patch an object; `kind` is the patch's media type; `force` is server-side apply's."""
         query = self._write_query(dry_run) | ({"force": "true"} if force else {})
         path = resource.path(namespace, name, subresource=subresource, query=query)
-        return self._decode(await self._call("PATCH", path, body=patch, content_type=kind))
+        return object_of((await self.raw("PATCH", path, body=patch, content_type=kind)).body)
 
     async def delete(
         self,
@@ -104,24 +98,9 @@ class KubeClient:
             options["preconditions"] = {"uid": uid}
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
-        return self._decode(await self._call("DELETE", resource.path(namespace, name), body=options))
+        return object_of((await self.raw("DELETE", resource.path(namespace, name), body=options)).body)
 
     async def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Any = None,
-        content_type: str = "application/json",
-        expects_json: bool = True,
-    ) -> Response:
-        """Send any request; an error status raises like everywhere else."""
-        return await self._call(method, path, body=body, content_type=content_type, expects_json=expects_json)
-
-    def _write_query(self, dry_run: bool) -> dict[str, str]:
-        return {"fieldManager": self._field_manager} | ({"dryRun": "All"} if dry_run else {})
-
-    async def _call(
         self,
         method: str,
         path: str,
@@ -131,7 +110,8 @@ class KubeClient:
         timeout_s: float = REQUEST_TIMEOUT_S,
         expects_json: bool = True,
     ) -> Response:
-        headers = self._headers
+        """Send any request; an error status raises like everywhere else."""
+        headers = self.headers
         payload = b""
         if body is not None:
             headers = headers | {"content-type": content_type}
@@ -141,10 +121,9 @@ class KubeClient:
     async def send(self, request: Request, *, timeout_s: float, expects_json: bool = True) -> Response:
         """Send a request whose answer may come compressed; an error status raises like everywhere else."""
         request = Request(request.method, request.path, {**request.headers, **_MAY_BE_GZIP}, request.body)
-        response = await self._transport.request(request, timeout_s=timeout_s)
+        response = await self.transport.request(request, timeout_s=timeout_s)
         check_answer(response, expects_json=expects_json)
         return response
 
-    @staticmethod
-    def _decode(response: Response) -> KubeObject:
-        return object_of(response.body)
+    def _write_query(self, dry_run: bool) -> dict[str, str]:
+        return {"fieldManager": self._field_manager} | ({"dryRun": "All"} if dry_run else {})

@@ -13,11 +13,7 @@ from inplace.common.bare.record import record
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import (
     ApiError,
-    BadRequest,
     Expired,
-    Forbidden,
-    Invalid,
-    NotFound,
     ServerError,
     Throttled,
     Unauthorized,
@@ -89,7 +85,7 @@ def ending_of(error: ApiError | TransportError) -> WatchEnding:
             return Busy(error.after_s, error)
         case Unauthorized():
             return Unauthenticated(error)
-        case Forbidden() | NotFound() | BadRequest() | Invalid() | ApiError():
+        case ApiError():
             return Denied(error)
         case _:
             return Broken(error)
