@@ -32,7 +32,6 @@ COLUMNS: Final = (
     wire.COLUMN_DISABLED,
     wire.COLUMN_UID,
 )
-_LIMIT_COLUMNS: Final = (wire.COLUMN_STALL_AFTER, wire.COLUMN_START_STALL_AFTER)  # missing in an older CRD of ours
 _UNREADABLE: Final = (
     ValueError,
     KeyError,
@@ -146,26 +145,26 @@ class JobSetEvents:
             raise ColumnsMissingError(f"the Table has the columns {', '.join(self._columns)}")
 
     def _row(self, cells: list[Any], version: str) -> Seen:
-        at = self._columns
+        def cell(column: str) -> Any:  # an older CRD of ours lacks some
+            return cells[self._columns[column]] if column in self._columns else None
+
         return Seen(
-            name=cells[at[_NAME]],
-            uid=cells[at[wire.COLUMN_UID]] or "",
+            name=cell(_NAME),
+            uid=cell(wire.COLUMN_UID) or "",
             resource_version=version,
             status={
-                wire.SYNCED_EPOCH: cells[at[wire.COLUMN_SYNCED]],
-                wire.DEPRECATED_EPOCH: cells[at[wire.COLUMN_DEPRECATED]],
-                wire.CURRENT_ATTEMPT: cells[at[wire.COLUMN_CURRENT]],
-                wire.PREVIOUS_ATTEMPT: cells[at[wire.COLUMN_PREVIOUS]],
-                wire.SCOPED_EPOCHS: _list(cells[at[wire.COLUMN_SCOPED]]) if wire.COLUMN_SCOPED in at else None,
+                wire.SYNCED_EPOCH: cell(wire.COLUMN_SYNCED),
+                wire.DEPRECATED_EPOCH: cell(wire.COLUMN_DEPRECATED),
+                wire.CURRENT_ATTEMPT: cell(wire.COLUMN_CURRENT),
+                wire.PREVIOUS_ATTEMPT: cell(wire.COLUMN_PREVIOUS),
+                wire.SCOPED_EPOCHS: _list(cell(wire.COLUMN_SCOPED)),
             },
             in_place=_in_place(
-                cells[at[wire.COLUMN_STRATEGY]],
-                cells[at[wire.COLUMN_RESTART_IN_PLACE]],
-                cells[at[wire.COLUMN_DISABLED]],
+                cell(wire.COLUMN_STRATEGY), cell(wire.COLUMN_RESTART_IN_PLACE), cell(wire.COLUMN_DISABLED)
             ),
-            limits=_limits(*(cells[at[name]] if name in at else None for name in _LIMIT_COLUMNS)),
-            stacks=_text(cells[at[wire.COLUMN_STACKS]] if wire.COLUMN_STACKS in at else None),
-            notices=_list(cells[at[wire.COLUMN_NOTICES]]) if wire.COLUMN_NOTICES in at else None,
+            limits=(_text(cell(wire.COLUMN_STALL_AFTER)), _text(cell(wire.COLUMN_START_STALL_AFTER))),
+            stacks=_text(cell(wire.COLUMN_STACKS)),
+            notices=_list(cell(wire.COLUMN_NOTICES)),
         )
 
 
@@ -232,7 +231,7 @@ def _plain(obj: dict[str, Any]) -> Seen:
         in_place=_in_place(
             policy.get("restartStrategy"), annotations.get(wire.RESTART_IN_PLACE), annotations.get(wire.DISABLE)
         ),
-        limits=_limits(annotations.get(wire.STALL_AFTER), annotations.get(wire.START_STALL_AFTER)),
+        limits=(_text(annotations.get(wire.STALL_AFTER)), _text(annotations.get(wire.START_STALL_AFTER))),
         stacks=_text(annotations.get(wire.STACKS_REQUESTED)),
         notices=(obj.get("status") or {}).get(wire.NOTICES),
     )
@@ -241,11 +240,6 @@ def _plain(obj: dict[str, Any]) -> Seen:
 def _in_place(strategy: object, annotation: object, disabled: object) -> bool:
     """Say whether in-place restart is on; the disable annotation counts whatever its value."""
     return disabled is None and restarts_in_place(strategy, annotation)
-
-
-def _limits(between_steps: object, of_start: object) -> tuple[str | None, str | None]:
-    """Return the texts of two annotations."""
-    return _text(between_steps), _text(of_start)
 
 
 def _text(value: object) -> str | None:

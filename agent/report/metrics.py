@@ -46,7 +46,6 @@ class AgentMetrics:
         epoch: the epoch this process announced, 0 before.
         synced, deprecated: the newest S and D seen.
         lifted: the barrier is lifted.
-        rejected: answers 429 and 5xx while it was not.
         standby_rss_bytes: the resident memory of the process that waits for the next lift, 0 without one.
         ranks_work_s: what its own work on a step takes, seconds, by rank; only of ranks that say how long they wait.
         heard_s: when the server last spoke of the JobSet (list, event, bookmark), on the agent's clock; None before.
@@ -56,30 +55,20 @@ class AgentMetrics:
 
     __slots__ = (
         *("requests", "retries", "throttled", "throttled_wait_s", "watch_endings", "epoch", "synced", "deprecated"),
-        *("lifted", "rejected", "heard_s", "durations", "ended", "standby_rss_bytes", "ranks_work_s"),
+        *("lifted", "heard_s", "durations", "ended", "standby_rss_bytes", "ranks_work_s"),
     )
 
-    def __init__(
-        self,
-        *,
-        epoch: int = 0,
-        synced: int = 0,
-        deprecated: int = 0,
-        lifted: bool = False,
-        heard_s: float | None = None,
-    ) -> None:
+    def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
         self.retries: Counter[tuple[str, str]] = Counter()
         self.throttled = 0
         self.throttled_wait_s = 0.0
         self.watch_endings: Counter[str] = Counter()
-        self.epoch = epoch
-        self.synced = synced
-        self.deprecated = deprecated
-        self.lifted = lifted
+        self.epoch = self.synced = self.deprecated = 0
+        self.lifted = False
         self.standby_rss_bytes = 0
         self.ranks_work_s: dict[str, float] = {}
-        self.heard_s = heard_s
+        self.heard_s: float | None = None
         self.durations: dict[RestartPhase, Durations] = {}
         self.ended: dict[RestartPhase, float] = {}
 

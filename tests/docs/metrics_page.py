@@ -105,7 +105,8 @@ def controller_rows() -> Iterator[Row]:
 
 def agent_rows() -> Iterator[Row]:
     """Yield each family of the agent."""
-    metrics = AgentMetrics(heard_s=0.0)
+    metrics = AgentMetrics()
+    metrics.heard_s = 0.0
     metrics.requests["watch", "ok"] += 1
     metrics.watch_endings["closed"] += 1
     metrics.wait("watch", "busy", 1.0, throttled=True)

@@ -27,7 +27,9 @@ from tests.grafana.test_dashboards import controller_metrics
 
 def agent_text() -> bytes:
     """Return the metrics of an agent that was throttled once."""
-    metrics = AgentMetrics(epoch=2, synced=2, deprecated=1, lifted=True, heard_s=0.0)
+    metrics = AgentMetrics()
+    metrics.epoch, metrics.synced, metrics.deprecated = 2, 2, 1
+    metrics.lifted, metrics.heard_s = True, 0.0
     metrics.requests["watch", "ok"] += 1
     metrics.watch_endings["closed"] += 1
     metrics.wait("watch", "busy", 1.0, throttled=True)

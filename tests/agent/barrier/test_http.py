@@ -26,11 +26,13 @@ pytestmark = pytest.mark.asyncio
 @asynccontextmanager
 async def listening(address: str = "127.0.0.1", port: int = 0, **config: object) -> AsyncIterator[HttpBarrier]:
     """Run a barrier on a port the system chooses."""
+    metrics = AgentMetrics()
+    metrics.epoch = 3
     barrier = HttpBarrier(
         replace(CONFIG, **config),
         listener=listen(address, port),
         clock=LoopClock(),
-        render_metrics=lambda accept: render(AgentMetrics(epoch=3), accept),
+        render_metrics=lambda accept: render(metrics, accept),
     )
     await barrier.start()
     try:
