@@ -13,7 +13,6 @@ from inplace.agent.barrier.http import Barrier, BarrierState
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.link.server import GuardServer, LinkServer
-from inplace.agent.report.log import Log
 from inplace.agent.report.log_line import LevelLog
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
@@ -38,12 +37,12 @@ QUIET_S = 0.05
 
 
 class ContainersLink(LinkedWorker):
-    """An agent's end of the link in depth `containers`, on a socket; it notes each death."""
+    """An agent's end of the link in depth `containers`, on a socket; it notes each death and each line of its log."""
 
-    def __init__(self, path: Path, *, clock: LoopClock | None = None, log: Log, checks: int = 0) -> None:
-        clock = clock or LoopClock()
-        self._link = LinkServer(str(path), DEPTH_CONTAINERS, clock=clock, log=log)
-        super().__init__(self._link, stays=False, clock=clock, log=log, checks=checks)
+    def __init__(self, path: Path, *, clock: LoopClock | None = None, checks: int = 0) -> None:
+        clock, self.log = clock or LoopClock(), NotedLog()
+        self._link = LinkServer(str(path), DEPTH_CONTAINERS, clock=clock, log=self.log)
+        super().__init__(self._link, stays=False, clock=clock, log=self.log, checks=checks)
         self.deaths: list[tuple[int, int | None]] = []
         self._noting: asyncio.Task[None] | None = None
 

@@ -128,6 +128,7 @@ async def supervised(
     worker: str | list[str],
     *options: str,
     server: ScriptedServer | None = None,
+    limits: Limits = None,
     stacks: str | None = None,
     **env: str,
 ) -> AsyncIterator[Supervised]:
@@ -138,6 +139,7 @@ async def supervised(
         worker: what it runs.
         options: of the supervisor.
         server: None is one that follows the `Supervised`.
+        limits: of stalls, in the first view.
         stacks: a request for stacks that is there before the agent is.
         env: of the supervisor.
     """
@@ -159,7 +161,7 @@ async def supervised(
             environment(folder, running, **own, **env), *COMMAND, "run", *options, "--", *command
         ) as child:
             try:
-                yield Supervised(folder, running, child, views, stacks=stacks)
+                yield Supervised(folder, running, child, views, limits, stacks=stacks)
             finally:  # BEFORE the wait for the end of the output, which the worker holds open too
                 with suppress(ProcessLookupError):
                     child.kill()
@@ -168,6 +170,22 @@ async def supervised(
                     lambda: not _killed(str(folder), child.pid) and not _killed(str(folder), child.pid),
                     "the end of the worker's processes",
                 )
+
+
+@asynccontextmanager
+async def running(
+    folder: Path,
+    worker: str | list[str],
+    *options: str,
+    limits: Limits = None,
+    stacks: str | None = None,
+    **env: str,
+) -> AsyncIterator[Supervised]:
+    """Run `supervised`, bring its worker into the first epoch, and wait until its main process runs."""
+    async with supervised(folder, worker, *options, server=None, limits=limits, stacks=stacks, **env) as group:
+        await group.start()
+        await group.noted("main")
+        yield group
 
 
 def _killed(mark: str, agent: int) -> list[int]:
@@ -222,12 +240,6 @@ def marked(mark: str) -> list[int]:
 def main_of(group: Supervised) -> int:
     """Return the process id of the newest worker's main process."""
     return int(group.notes("main")[-1])
-
-
-async def running(group: Supervised, epoch: int = 1) -> None:
-    """Bring the worker into its first epoch, and wait until its main process runs."""
-    await group.start(epoch)
-    await group.noted("main")
 
 
 async def through_the_barrier(group: Supervised, epoch: int) -> None:

@@ -35,8 +35,7 @@ def fail(group: Supervised) -> None:
 
 async def test_a_second_failure_in_a_row_ends_the_container(tmp_path: Path) -> None:
     """It is told, nothing of the worker is left, and the exit code is the one after which kubelet starts it anew."""
-    async with supervised(tmp_path, DAEMON, CONTAINER_RESTART_EXIT_CODE=str(CLEAN)) as group:
-        await running(group)
+    async with running(tmp_path, DAEMON, CONTAINER_RESTART_EXIT_CODE=str(CLEAN)) as group:
         fail(group)
         await through_the_barrier(group, 2)
         await group.noted("main", 2)
@@ -51,8 +50,7 @@ async def test_a_second_failure_in_a_row_ends_the_container(tmp_path: Path) -> N
 
 async def test_without_the_code_the_process_begins_again(tmp_path: Path) -> None:
     """Nobody said that kubelet starts the container anew: its end could be the Pod's."""
-    async with supervised(tmp_path, RUN) as group:
-        await running(group)
+    async with running(tmp_path, RUN) as group:
         for epoch in (2, 3, 4):
             fail(group)
             await through_the_barrier(group, epoch)
@@ -80,8 +78,7 @@ async def test_a_spoilt_memory_counts_for_nothing(tmp_path: Path, content: str) 
     """The worker's user can write the file: what is no count and no step is told, and the next failure is the first."""
     (tmp_path / "epoch.failures").write_text(content)
     kept = str(tmp_path / "epoch")
-    async with supervised(tmp_path, RUN, EPOCH_FILE=kept, CONTAINER_RESTART_EXIT_CODE=str(CLEAN)) as group:
-        await running(group)
+    async with running(tmp_path, RUN, EPOCH_FILE=kept, CONTAINER_RESTART_EXIT_CODE=str(CLEAN)) as group:
         fail(group)
         await through_the_barrier(group, 2)
         assert (tmp_path / "epoch.failures").read_text() == "1 -"
@@ -92,10 +89,9 @@ async def test_a_spoilt_memory_counts_for_nothing(tmp_path: Path, content: str) 
 async def test_progress_makes_a_failure_the_first_one(tmp_path: Path) -> None:
     """Each worker gets one step further than the one before: none was started in vain."""
     kept, code = str(tmp_path / "epoch"), str(CLEAN)
-    async with supervised(
+    async with running(
         tmp_path, STEPS, EPOCH_FILE=kept, CONTAINER_RESTART_EXIT_CODE=code, STALL_AFTER_S="600"
     ) as group:
-        await running(group)
         for epoch in (2, 3, 4):
             fail(group)
             await through_the_barrier(group, epoch)

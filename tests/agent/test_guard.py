@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from inplace.cli.logs.lines import LogCutter, LogLine
+from inplace.common.kube.clock import LoopClock
 from tests.agent.process import ROOT, modules_loaded_by, process
-from tests.agent.rig import ContainersLink, NotedLog
+from tests.agent.rig import ContainersLink
 from tests.agent.supervisor_rig import DEAF, MARK, PRELUDE, RUN, marked, takes, until
 from tests.agent.test_start_path import FORBIDDEN, rss_mb
 
@@ -25,24 +26,15 @@ AT_ONCE_S = 1.0  # far less than a grace period, far more than a busy machine ne
 RSS_MB_MAX = 13.0  # 12 and a bit: the guard of these tests is not process 1, and asks the kernel by ctypes
 
 
-@dataclass
-class Agent:
-    """The agent's end of the link, and its log."""
-
-    link: ContainersLink
-    log: NotedLog
-
-
 @asynccontextmanager
-async def agent_at(path: Path) -> AsyncIterator[Agent]:
+async def agent_at(path: Path, *, clock: LoopClock | None = None, checks: int = 0) -> AsyncIterator[ContainersLink]:
     """Serve the link."""
-    log = NotedLog()
-    agent = Agent(ContainersLink(path, log=log), log)
-    await agent.link.prepare()
+    agent = ContainersLink(path, clock=clock, checks=checks)
+    await agent.prepare()
     try:
         yield agent
     finally:
-        await agent.link.close()
+        await agent.close()
 
 
 @dataclass
@@ -96,6 +88,17 @@ async def guarded(
         yield Guarded(folder, child)
 
 
+@asynccontextmanager
+async def working(
+    folder: Path, worker: str, *options: str, **more: str
+) -> AsyncIterator[tuple[ContainersLink, Guarded]]:
+    """Run a guard beside the link, lift its worker into epoch 3, and wait until its main process runs."""
+    async with agent_at(folder / "link") as agent, guarded(folder, worker, *options, **more) as group:
+        agent.lift(3)
+        await group.noted("main")
+        yield agent, group
+
+
 @pytest.mark.asyncio
 @pytest.mark.parametrize("guard_first", [True, False])
 async def test_the_worker_starts_with_the_lift(tmp_path: Path, guard_first: bool) -> None:
@@ -107,11 +110,11 @@ async def test_the_worker_starts_with_the_lift(tmp_path: Path, guard_first: bool
             if guard_first:
                 await asyncio.sleep(0.2)
                 assert group.tree() == []
-            agent.link.lift(3)
+            agent.lift(3)
             assert await group.noted("epoch") == "3 2"
             assert (await group.finished())[0] == 7
-            await until(lambda: bool(agent.link.deaths), "the death on the link")
-            assert agent.link.deaths == [(3, 7)]
+            await until(lambda: bool(agent.deaths), "the death on the link")
+            assert agent.deaths == [(3, 7)]
 
 
 @pytest.mark.asyncio
@@ -119,7 +122,7 @@ async def test_the_mark_of_an_epoch_stands_before_the_worker_s_first_line(tmp_pa
     """`inplace logs --epoch` cuts the container's log there."""
     worker = "print('first words', file=sys.stderr)"
     async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker) as group:
-        agent.link.lift(3)
+        agent.lift(3)
         _, said = await group.finished()
     before, words, _ = said.partition("first words")
     assert words
@@ -138,11 +141,11 @@ def cut(printed: str) -> list[LogLine]:
 async def test_a_final_code_is_no_failure(tmp_path: Path, code: int, deaths: list[tuple[int, int]]) -> None:
     """0 is a completion, and the codes of --fail-on are the Job's affair."""
     async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, f"sys.exit({code})", "--fail-on", "42") as group:
-        agent.link.lift(3)
+        agent.lift(3)
         assert (await group.finished())[0] == code
         await asyncio.sleep(0.05)
-        assert agent.link.deaths == deaths
-        assert agent.link.completed() == (code == 0)
+        assert agent.deaths == deaths
+        assert agent.completed() == (code == 0)
 
 
 @pytest.mark.asyncio
@@ -156,7 +159,7 @@ async def test_the_worker_has_its_containers_environment(tmp_path: Path, given: 
         environ = Path(f"/proc/{group.child.pid}/environ")
         await until(lambda: environ.read_bytes() != b"", "the end of the guard's exec")
         container = environ.read_bytes()
-        agent.link.lift(3)
+        agent.lift(3)
         assert (await group.finished())[0] == 0
         seen = (tmp_path / "notes" / "environ").read_bytes()
         own = {b"INPLACE_EPOCH=3", b"INPLACE_RESTART_COUNT=2"}
@@ -168,23 +171,21 @@ async def test_the_worker_has_its_containers_environment(tmp_path: Path, given: 
 async def test_an_agent_that_leaves_ends_the_worker_at_once(tmp_path: Path) -> None:
     """Its children as well, also those in another session."""
     async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, "daemon(linger)\n" + RUN) as group:
-        agent.link.lift(3)
+        agent.lift(3)
         await group.noted("lingering")
         began_s = time.monotonic()
-        agent.link.leave()
+        agent.leave()
         code, said = await group.finished()
         assert time.monotonic() - began_s < AT_ONCE_S
-        assert (code, agent.link.deaths) == (143, [])
+        assert (code, agent.deaths) == (143, [])
         assert "the agent left" in said
 
 
 @pytest.mark.asyncio
 async def test_an_agent_that_is_killed_ends_the_worker(tmp_path: Path) -> None:
     """The end of the connection says the same; a worker that takes no signal is killed after its grace."""
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, DEAF, "--grace", "0.2") as group:
-        agent.link.lift(3)
-        await group.noted("main")
-        await agent.link.close()
+    async with working(tmp_path, DEAF, "--grace", "0.2") as (agent, group):
+        await agent.close()
         code, said = await group.finished()
         assert code == 137
         assert "did not end within 0.2 s" in said
@@ -193,12 +194,10 @@ async def test_an_agent_that_is_killed_ends_the_worker(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_guard_that_is_killed_is_a_death_without_a_code(tmp_path: Path) -> None:
     """As when the memory of its container runs out; and the kernel ends the worker."""
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, RUN) as group:
-        agent.link.lift(3)
-        await group.noted("main")
+    async with working(tmp_path, RUN) as (agent, group):
         group.child.kill()
-        await until(lambda: bool(agent.link.deaths), "the death on the link")
-        assert agent.link.deaths == [(3, None)]
+        await until(lambda: bool(agent.deaths), "the death on the link")
+        assert agent.deaths == [(3, None)]
         await until(lambda: group.tree() == [], "the worker's end")
 
 
@@ -206,13 +205,11 @@ async def test_a_guard_that_is_killed_is_a_death_without_a_code(tmp_path: Path) 
 async def test_the_end_of_the_pod_is_no_death(tmp_path: Path) -> None:
     """Kubelet's SIGTERM is passed on; the worker's own code is the container's."""
     worker = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\n" + RUN
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker) as group:
-        agent.link.lift(3)
-        await group.noted("main")
+    async with working(tmp_path, worker) as (agent, group):
         group.child.send_signal(signal.SIGTERM)
         assert (await group.finished())[0] == 9
         await asyncio.sleep(0.05)
-        assert agent.link.deaths == []
+        assert agent.deaths == []
 
 
 @pytest.mark.asyncio
@@ -222,19 +219,17 @@ async def test_a_signal_ends_a_guard_that_waits(tmp_path: Path) -> None:
         await until(lambda: takes(group.child.pid, signal.SIGTERM), "a handler")
         group.child.send_signal(signal.SIGTERM)
         assert (await group.finished())[0] == 143
-        assert agent.link.deaths == []
+        assert agent.deaths == []
 
 
 @pytest.mark.asyncio
 async def test_other_signals_reach_the_worker(tmp_path: Path) -> None:
     """SIGUSR1 and its like are for the worker."""
     worker = "signal.signal(signal.SIGUSR1, lambda *_: note('usr1'))\nnote('main')\nwhile True: time.sleep(1)\n"
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker) as group:
-        agent.link.lift(3)
-        await group.noted("main")
+    async with working(tmp_path, worker) as (agent, group):
         group.child.send_signal(signal.SIGUSR1)
         await group.noted("usr1")
-        agent.link.leave()
+        agent.leave()
         await group.finished()
 
 
@@ -243,10 +238,10 @@ async def test_a_worker_that_closes_everything_and_forks_away_is_still_guarded(t
     """It has no descriptor of the link, and its children are found as descendants."""
     worker = "os.closerange(0, 256)\ndaemon(linger)\n" + RUN
     async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker) as group:
-        agent.link.lift(3)
+        agent.lift(3)
         left = int(await group.noted("lingering"))
         assert left in group.tree()
-        agent.link.leave()
+        agent.leave()
         assert (await group.finished())[0] == 143
 
 
@@ -258,7 +253,7 @@ async def test_a_guard_outlives_agents_before_the_lift(tmp_path: Path) -> None:
             async with agent_at(tmp_path / "link"):
                 await asyncio.sleep(0.1)
         async with agent_at(tmp_path / "link") as agent:
-            agent.link.lift(2)
+            agent.lift(2)
             assert (await group.finished())[0] == 5
 
 
@@ -292,11 +287,9 @@ async def test_a_peer_that_talks_nonsense_starts_nothing(tmp_path: Path) -> None
 @pytest.mark.asyncio
 async def test_a_guard_is_small(tmp_path: Path) -> None:
     """It stays beside every worker."""
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, RUN) as group:
-        agent.link.lift(3)
-        await group.noted("main")
+    async with working(tmp_path, RUN) as (agent, group):
         assert rss_mb(group.child.pid) <= RSS_MB_MAX
-        agent.link.leave()
+        agent.leave()
         await group.finished()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from pathlib import Path
@@ -16,7 +15,8 @@ from inplace.agent.start.config import AgentConfig
 from inplace.agent.start.epoch_file import EpochFile
 from inplace.agent.start.shell import EPOCHS_AHEAD_MAX, with_kept_epoch
 from inplace.common.protocol.link import Examine, Failed, Hello, Lifted, Started, line_of
-from tests.agent.rig import ContainersLink, NotedLog
+from tests.agent.link.test_agent_end import connected
+from tests.agent.test_guard import agent_at
 
 SECRET = "2\n"  # what a followed link would show as an epoch
 
@@ -87,9 +87,8 @@ def test_a_forged_epoch_holds_nobody_back(tmp_path: Path, kept: int, previous: i
 async def test_the_sockets_mode_is_set_without_its_name(tmp_path: Path) -> None:
     """A link in place of the new socket does not open its target to everybody."""
     victim = plant("link", tmp_path / "link.new")
-    link = ContainersLink(tmp_path / "link", log=NotedLog())
-    await link.prepare()
-    await link.close()
+    async with agent_at(tmp_path / "link"):
+        pass
     assert stat.S_IMODE((tmp_path / "link").stat().st_mode) == 0o666
     assert stat.S_IMODE(victim.stat().st_mode) == 0o600
 
@@ -97,15 +96,11 @@ async def test_the_sockets_mode_is_set_without_its_name(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_death_in_another_epoch_is_passed_on_to_nobody(tmp_path: Path) -> None:
     """Whoever connects tells of the epoch that was lifted, or is refused."""
-    log = NotedLog()
-    link = ContainersLink(tmp_path / "link", log=log)
-    await link.prepare()
-    link.lift(3)
-    for message in (Failed(2, 1), Failed(2_000_000_000, 1), Started(4)):
-        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "link"))
-        writer.write(line_of(Hello()) + line_of(message))
-        words = (Hello(), Examine(0, 0), Lifted(3))
-        assert (await reader.read()).split(b"\n")[:-1] == [line_of(one).strip() for one in words]
-        writer.close()
-    await link.close()
-    assert (link.deaths, len(log.of("link_refused"))) == ([], 3)
+    async with agent_at(tmp_path / "link") as agent:
+        agent.lift(3)
+        for message in (Failed(2, 1), Failed(2_000_000_000, 1), Started(4)):
+            async with connected(tmp_path) as (reader, writer):
+                writer.write(line_of(Hello()) + line_of(message))
+                words = (Hello(), Examine(0, 0), Lifted(3))
+                assert (await reader.read()).split(b"\n")[:-1] == [line_of(one).strip() for one in words]
+    assert (agent.deaths, len(agent.log.of("link_refused"))) == ([], 3)

@@ -51,8 +51,7 @@ async def test_an_end_that_counts_is_the_pod_s(
 
 async def test_a_signal_that_kills_the_worker_restarts_the_group(tmp_path: Path) -> None:
     """SIGSEGV is a death like any other, and its code is logged as 128 + n."""
-    async with supervised(tmp_path, RUN) as group:
-        await running(group)
+    async with running(tmp_path, RUN) as group:
         os.kill(main_of(group), signal.SIGSEGV)
         await through_the_barrier(group, 2)
         group.child.terminate()
@@ -64,8 +63,7 @@ async def test_a_signal_that_kills_the_worker_restarts_the_group(tmp_path: Path)
 async def test_a_signal_while_the_worker_runs_ends_it_first(tmp_path: Path, number: signal.Signals, code: int) -> None:
     """The worker gets the same signal and its time; the agent leaves with 128 + n, whatever the worker says."""
     worker = f"signal.signal({int(number)}, lambda *_: (note('told'), sys.exit(0)))\n" + IDLE
-    async with supervised(tmp_path, worker) as group:
-        await running(group)
+    async with running(tmp_path, worker) as group:
         group.child.send_signal(number)
         assert await group.finished() == code
         assert len(group.notes("told")) == 1
@@ -74,8 +72,7 @@ async def test_a_signal_while_the_worker_runs_ends_it_first(tmp_path: Path, numb
 async def test_a_signal_while_the_worker_is_stopped_ends_the_pod(tmp_path: Path) -> None:
     """SIGTERM during a group restart: the worker's stop goes on, and nothing is announced after it."""
     worker = "signal.signal(signal.SIGTERM, lambda *_: note('told'))\n" + IDLE
-    async with supervised(tmp_path, worker, "--grace", "1") as group:
-        await running(group)
+    async with running(tmp_path, worker, "--grace", "1") as group:
         group.show(1, 1)
         await group.noted("told")
         group.child.terminate()
@@ -95,8 +92,7 @@ async def test_a_signal_at_the_barrier_ends_the_pod_at_once(tmp_path: Path) -> N
 async def test_a_second_signal_loses_the_patience(tmp_path: Path) -> None:
     """A worker that hears and does not obey, with an hour's grace, is killed by the second SIGTERM."""
     worker = "signal.signal(signal.SIGTERM, lambda *_: note('told'))\n" + IDLE
-    async with supervised(tmp_path, worker) as group:
-        await running(group)
+    async with running(tmp_path, worker) as group:
         group.child.terminate()
         await group.noted("told")
         group.child.terminate()
@@ -109,8 +105,7 @@ async def test_other_signals_are_the_worker_s(tmp_path: Path) -> None:
     passed = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
     numbers = [int(number) for number in passed]
     worker = f"for n in {numbers}: signal.signal(n, lambda n, _: note('got', n))\n{IDLE}"
-    async with supervised(tmp_path, worker) as group:
-        await running(group)
+    async with running(tmp_path, worker) as group:
         for count, number in enumerate(passed, 1):
             group.child.send_signal(number)
             await group.noted("got", count)
@@ -121,8 +116,7 @@ async def test_other_signals_are_the_worker_s(tmp_path: Path) -> None:
 async def test_a_supervisor_that_is_killed_starts_anew_from_its_own_epoch(tmp_path: Path) -> None:
     """The container is started again: EPOCH_FILE says what was announced, and an older view is not enough."""
     file = tmp_path / "epoch"
-    async with supervised(tmp_path, RUN, EPOCH_FILE=str(file)) as group:
-        await running(group)
+    async with running(tmp_path, RUN, EPOCH_FILE=str(file)) as group:
         assert file.read_text() == "1"
         group.child.kill()
         await until(lambda: group.child.returncode is not None, "the supervisor's end")
@@ -201,8 +195,7 @@ async def test_a_disk_that_takes_no_epoch_costs_a_warning(tmp_path: Path, disk: 
     if disk == "blocked":  # by a folder, which nothing replaces; a link would be removed
         (tmp_path / "epoch.new").mkdir()
         file = str(tmp_path / "epoch")
-    async with supervised(tmp_path, RUN, EPOCH_FILE=file) as group:
-        await running(group)
+    async with running(tmp_path, RUN, EPOCH_FILE=file) as group:
         os.kill(main_of(group), signal.SIGKILL)
         await through_the_barrier(group, 2)
         group.child.terminate()
@@ -218,8 +211,7 @@ async def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
         f"time.time = lambda: real() - 3600 * os.path.exists({str(tmp_path / 'notes' / 'main')!r})\n"
     )
     path = f"{tmp_path}:{Path(__file__).parents[2]}"
-    async with supervised(tmp_path, RUN, "--grace", "0.2", PYTHONPATH=path) as group:
-        await running(group)
+    async with running(tmp_path, RUN, "--grace", "0.2", PYTHONPATH=path) as group:
         group.show(1, 1)
         await through_the_barrier(group, 2)
         group.child.terminate()
@@ -235,7 +227,8 @@ async def test_blocked_signals_do_not_blind_the_supervisor(tmp_path: Path) -> No
     try:
         async with supervised(tmp_path, worker) as group:
             signal.pthread_sigmask(signal.SIG_SETMASK, inherited)
-            await running(group)
+            await group.start()
+            await group.noted("main")
             os.kill(main_of(group), signal.SIGKILL)
             await through_the_barrier(group, 2)
             assert group.notes("mask")[0] == "[]"

@@ -18,8 +18,7 @@ from tests.agent.supervisor_rig import DEAF, RUN, main_of, marked, running, supe
 @pytest.mark.parametrize("worker", [RUN, DEAF], ids=["any worker", "a worker that takes no signal"])
 async def test_a_killed_supervisor_takes_its_worker_with_it(tmp_path: Path, worker: str) -> None:
     """SIGKILL to a supervisor that is not process 1: the kernel kills the worker, whatever it handles."""
-    async with supervised(tmp_path, worker) as group:
-        await running(group)
+    async with running(tmp_path, worker) as group:
         main = main_of(group)
         group.child.kill()
         await until(lambda: main not in marked(str(tmp_path)), "the worker's end")
@@ -30,8 +29,7 @@ async def test_a_killed_supervisor_takes_the_standby_with_it(tmp_path: Path) -> 
     """A process that is started early ends too, also when it does not wait."""
     worker = "if 'INPLACE_EPOCH' not in os.environ: note('early'); linger()\nimport inplace\ninplace.ready()\n"
     worker += "for step in range(3): inplace.progress(step)\n"
-    async with supervised(tmp_path, worker + RUN, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, worker + RUN, "--standby") as group:
         await group.noted("early")
         group.child.kill()
         await until(lambda: not group.tree(), "the standby's end")
@@ -40,8 +38,7 @@ async def test_a_killed_supervisor_takes_the_standby_with_it(tmp_path: Path) -> 
 @pytest.mark.asyncio
 async def test_the_next_supervisor_ends_what_the_worker_left_before_it_announces(tmp_path: Path) -> None:
     """Children of the worker outlive it in another session: the next supervisor kills them before its first request."""
-    async with supervised(tmp_path, "daemon(linger)\n" + RUN) as group:
-        await running(group)
+    async with running(tmp_path, "daemon(linger)\n" + RUN) as group:
         [left] = map(int, await group.noted("lingering"))
         group.child.kill()
         await until(lambda: group.child.returncode is not None, "the supervisor's end")

@@ -14,13 +14,11 @@ from inplace.common.wire.phases import RestartPhase, parse_phases
 from testbed.ports import free_ports
 from tests.agent.report.test_promtool import scraped
 from tests.agent.scripted_server import ScriptedServer
-from tests.agent.supervisor_rig import Supervised, supervised
+from tests.agent.supervisor_rig import DEAF, RUN, Supervised, main_of, running
 from tests.promtool import complaints
 
 pytestmark = pytest.mark.asyncio
 
-WORKER = "note('main')\nsignal.pause()\n"
-OBSTINATE = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WORKER
 COUNT = 'inplace_agent_restart_phase_duration_seconds_count{phase="%s"} %s'
 
 
@@ -41,11 +39,10 @@ async def restart(group: Supervised, epoch: int) -> None:
 async def test_a_supervisor_measures_what_its_worker_costs(tmp_path: Path) -> None:
     """Death, stop, start and downtime of each restart are in the metrics at once, and announced with the next."""
     (port,) = free_ports(1)
-    async with supervised(tmp_path, WORKER, BARRIER_PORT=str(port)) as group:
-        await group.start()
+    async with running(tmp_path, RUN, BARRIER_PORT=str(port)) as group:
         for epoch in (1, 2):
             await group.noted("main", epoch)
-            os.kill(int(group.notes("main")[-1]), signal.SIGKILL)
+            os.kill(main_of(group), signal.SIGKILL)
             await restart(group, epoch)
         counts = {"view": 1, "announce": 3, "barrier": 3, "lift": 1, "death": 2, "stop": 2, "start": 3, "down": 2}
         text = await scraped(port, (COUNT % ("down", 2.0)).encode())
@@ -68,9 +65,7 @@ async def test_a_supervisor_measures_what_its_worker_costs(tmp_path: Path) -> No
 
 async def test_the_grace_of_a_worker_is_counted_as_its_stop(tmp_path: Path) -> None:
     """A worker that ignores SIGTERM costs its grace: the stop begins with the order, not with the end."""
-    async with supervised(tmp_path, OBSTINATE, "--grace", "0.3") as group:
-        await group.start()
-        await group.noted("main")
+    async with running(tmp_path, DEAF, "--grace", "0.3") as group:
         group.show(1, 1)
         await restart(group, 1)
     assert announced_phases(group.server)[1][RestartPhase.STOP] >= 0.3
@@ -78,10 +73,8 @@ async def test_the_grace_of_a_worker_is_counted_as_its_stop(tmp_path: Path) -> N
 
 async def test_one_restart_of_a_supervisor_is_told_in_twelve_lines(tmp_path: Path) -> None:
     """From the start of the process through one restart to the Pod's end."""
-    async with supervised(tmp_path, WORKER) as group:
-        await group.start()
-        await group.noted("main")
-        os.kill(int(group.notes("main")[-1]), signal.SIGKILL)
+    async with running(tmp_path, RUN) as group:
+        os.kill(main_of(group), signal.SIGKILL)
         await restart(group, 1)
         group.child.send_signal(signal.SIGTERM)
         await group.finished()

@@ -150,11 +150,11 @@ async def lifted(container: Container, command: list[str], **environment: str) -
     environment = {"PATH": PATH, "LINK_FILE": "/run/link", **environment}
     async with agent_at(container.root / "run" / "link") as agent:
         async with process(environment, *container.words(*command)) as child:
-            agent.link.lift(3)
+            agent.lift(3)
             async with asyncio.timeout(20):
                 output, errors = await child.communicate()
         assert child.returncode == EXIT_CODE, errors.decode()
-        assert agent.link.deaths == [(3, EXIT_CODE)]
+        assert agent.deaths == [(3, EXIT_CODE)]
     return output.decode()
 
 

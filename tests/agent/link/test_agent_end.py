@@ -13,9 +13,8 @@ from inplace.agent.link.server import GUARDS_MAX
 from inplace.agent.report.line_limit import LINES_A_MINUTE, PERIOD_S, LineLimit
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Ended, Ending, Examine, Failed, Hello, Lifted, Message, Started, line_of
-from tests.agent.rig import ContainersLink, NotedLog
 from tests.agent.supervisor_rig import until
-from tests.agent.test_guard import Agent, agent_at
+from tests.agent.test_guard import agent_at
 
 pytestmark = pytest.mark.asyncio
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -59,11 +58,11 @@ async def ended(reader: asyncio.StreamReader) -> bool:
 async def test_nonsense_closes_the_connection(tmp_path: Path, nonsense: bytes) -> None:
     """An agent's own words from a guard are nonsense, too; the log says what was seen, and nobody died."""
     async with agent_at(tmp_path / "link") as agent:
-        agent.link.lift(3)
+        agent.lift(3)
         async with connected(tmp_path) as (reader, writer):
             writer.write(nonsense)
             assert await ended(reader)
-        assert agent.link.deaths == []
+        assert agent.deaths == []
         assert len(agent.log.of("link_refused")) == 1
 
 
@@ -71,26 +70,22 @@ async def test_nonsense_closes_the_connection(tmp_path: Path, nonsense: bytes) -
 async def test_it_knows_while_a_worker_runs(tmp_path: Path, last: Message | None) -> None:
     """From its start until it ends, its Pod does, or its guard is gone; so long its silence means something."""
     async with agent_at(tmp_path / "link") as agent:
-        agent.link.lift(3)
+        agent.lift(3)
         async with connected(tmp_path) as (_, writer):
             writer.write(line_of(Hello()))
-            assert not agent.link.runs()
+            assert not agent.runs()
             writer.write(line_of(Started(3)))
-            await until(agent.link.runs, "the worker's start")
+            await until(agent.runs, "the worker's start")
             if last is not None:
                 writer.write(line_of(last))
-                await until(lambda: not agent.link.runs(), "the worker's end")
-        await until(lambda: not agent.link.runs(), "the guard's end")
+                await until(lambda: not agent.runs(), "the worker's end")
+        await until(lambda: not agent.runs(), "the guard's end")
 
 
 async def test_a_silent_peer_is_dropped(tmp_path: Path) -> None:
     """Who does not say hello gets no place for long."""
-    log = NotedLog()
-    agent = Agent(ContainersLink(tmp_path / "link", clock=ShortClock(), log=log), log)
-    await agent.link.prepare()
-    async with connected(tmp_path) as (reader, _):
+    async with agent_at(tmp_path / "link", clock=ShortClock()), connected(tmp_path) as (reader, _):
         assert await ended(reader)
-    await agent.link.close()
 
 
 async def test_a_flood_leaves_the_guard_alone(tmp_path: Path) -> None:
@@ -102,7 +97,7 @@ async def test_a_flood_leaves_the_guard_alone(tmp_path: Path) -> None:
         assert await reader.readline() == line_of(Examine(0, 0))
         others = [await flood.enter_async_context(connected(tmp_path)) for _ in range(GUARDS_MAX + 20)]
         assert await ended(others[-1][0])
-        agent.link.lift(3)
+        agent.lift(3)
         assert await reader.readline() == line_of(Lifted(3))
 
 
@@ -110,21 +105,21 @@ async def test_a_flood_leaves_the_guard_alone(tmp_path: Path) -> None:
 async def test_each_death_is_told_once(tmp_path: Path, last_words: bytes, code: int | None) -> None:
     """A guard that says how its worker died is not told again by the end of its connection."""
     async with agent_at(tmp_path / "link") as agent:
-        agent.link.lift(3)
+        agent.lift(3)
         async with connected(tmp_path) as (reader, writer):
             writer.write(line_of(Hello()) + line_of(Started(3)) + last_words)
             assert await reader.readline() == line_of(Hello())
             await asyncio.sleep(0.02)
-        await until(lambda: bool(agent.link.deaths), "a death")
+        await until(lambda: bool(agent.deaths), "a death")
         await asyncio.sleep(0.02)
-        assert agent.link.deaths == [(3, code)]
+        assert agent.deaths == [(3, code)]
 
 
 async def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     """The agent goes on, without a link."""
     async with agent_at(tmp_path / "no" / "link") as agent:
-        agent.link.lift(3)
-        agent.link.leave()
+        agent.lift(3)
+        agent.leave()
         assert "LINK_FILE: cannot listen on" in agent.log.of("link_unavailable")[0]["message"]
 
 
@@ -140,17 +135,13 @@ async def test_a_long_path_works(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_nonsense_by_the_thousand_costs_ten_lines_a_minute(tmp_path: Path) -> None:
     """And a count of the lines that were left out."""
-    log = NotedLog()
-    link = ContainersLink(tmp_path / "link", log=log)
-    await link.prepare()
-    for _ in range(30):
-        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "link"))
-        writer.write(b"nonsense\n")
-        await reader.read()
-        writer.close()
-    await link.close()
-    assert len(log.of("link_refused")) == LINES_A_MINUTE
-    assert [line["lines"] for line in log.of("log_lines_left_out")] == [30 - LINES_A_MINUTE]
+    async with agent_at(tmp_path / "link") as agent:
+        for _ in range(30):
+            async with connected(tmp_path) as (reader, writer):
+                writer.write(b"nonsense\n")
+                await reader.read()
+    assert len(agent.log.of("link_refused")) == LINES_A_MINUTE
+    assert [line["lines"] for line in agent.log.of("log_lines_left_out")] == [30 - LINES_A_MINUTE]
 
 
 async def test_a_limit_begins_anew_each_minute() -> None:

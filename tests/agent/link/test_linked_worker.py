@@ -224,7 +224,7 @@ async def test_an_agent_of_a_newer_version_is_refused_once(tmp_path: Path) -> No
 async def test_depth_containers_still_ends_with_its_worker(tmp_path: Path) -> None:
     """The same guard, told by an agent of the other depth."""
     async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, "sys.exit(7)") as group:
-        agent.link.lift(1)
+        agent.lift(1)
         assert (await group.finished())[0] == 7
 
 

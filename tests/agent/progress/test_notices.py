@@ -11,7 +11,7 @@ from inplace.common.wire.names import NOTICE
 from inplace.common.wire.notice import BUSY, LOSS, SLOW, Notice, parse_notice
 from tests.agent.progress.test_watchdog import STALL_S, STEPS, failures, watched
 from tests.agent.scripted_server import ScriptedServer
-from tests.agent.supervisor_rig import Supervised, running, until
+from tests.agent.supervisor_rig import Supervised, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -59,7 +59,6 @@ async def told(group: Supervised, count: int = 1) -> list[Notice]:
 async def test_bad_numbers_are_told_and_nothing_ends(tmp_path: Path) -> None:
     """A loss that is no number, then steps that got slower: each once, from a script that goes on."""
     async with watched(tmp_path, SICK, RANK="17", STALL_AFTER_S="10") as group:
-        await running(group)
         loss, slow = sorted(await told(group, 2), key=lambda notice: notice.kind)
         assert (loss.epoch, loss.kind, loss.rank, loss.step) == (1, LOSS, "rank-17", 50)
         assert (slow.epoch, slow.kind, slow.rank) == (1, SLOW, "rank-17")
@@ -72,7 +71,6 @@ async def test_bad_numbers_are_told_and_nothing_ends(tmp_path: Path) -> None:
 async def test_a_rank_that_is_busy_for_long_is_told_of(tmp_path: Path) -> None:
     """At half of the limit, and again while it lasts."""
     async with watched(tmp_path, SAVES, RANK="0") as group:
-        await running(group)
         first, second = (await told(group, 2))[:2]
         assert (first.kind, first.value, first.rank, first.step) == (BUSY, round(STALL_S), "rank-0", 9)
         assert second.at_s - first.at_s <= STALL_S
@@ -84,7 +82,6 @@ async def test_a_rank_that_is_busy_for_long_is_told_of(tmp_path: Path) -> None:
 async def test_a_rank_that_waits_for_a_busy_one_of_another_pod_is_no_stall(tmp_path: Path) -> None:
     """Its own steps have stopped for four times the limit."""
     async with watched(tmp_path, WAITS, RANK="1") as group:
-        await running(group)
         busy = {"kind": BUSY, "epoch": 1, "pod": "train-w-0-1", "value": 30, "rank": "rank-0", "at": "1"}
         group.notices = [busy]
         group.show(1, 0)
@@ -96,6 +93,5 @@ async def test_a_rank_that_waits_for_a_busy_one_of_another_pod_is_no_stall(tmp_p
 async def test_healthy_steps_cost_no_request(tmp_path: Path) -> None:
     """One PATCH announces; that is all of a worker that trains."""
     async with watched(tmp_path, STEPS, RANK="0") as group:
-        await running(group)
         await until((tmp_path / "progress" / ".rank-0.numbers").exists, "numbers")
         assert len(group.server.requests("PATCH")) == 1

@@ -29,7 +29,7 @@ from tests.agent.progress.test_watchdog import STEPS, end, next_epoch, steps, to
 from tests.agent.progress.test_watchdog_files import SlowFiles
 from tests.agent.rig import CONFIG, NotedLog
 from tests.agent.scripted_server import COLUMNS, line, plain, table
-from tests.agent.supervisor_rig import main_of, running
+from tests.agent.supervisor_rig import main_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -214,9 +214,7 @@ print(json.dumps(sorted(name for name in sys.modules if "watch" in name or "prog
 
 async def test_a_stopped_worker_is_found_by_an_annotation(tmp_path: Path) -> None:
     """In a real supervisor without a setting: the worker is told the folder, and the group restarts."""
-    async with watched(tmp_path, STEPS, "--grace", "60", RANK="0", STALL_AFTER_S="") as group:
-        group.limits = ("1", None)
-        await running(group)
+    async with watched(tmp_path, STEPS, "--grace", "60", RANK="0", limits=("1", None), STALL_AFTER_S="") as group:
         await steps(group, tmp_path)
         os.kill(main_of(group), signal.SIGSTOP)
         assert (await told(group)).epoch == 1
@@ -228,7 +226,6 @@ async def test_a_stopped_worker_is_found_by_an_annotation(tmp_path: Path) -> Non
 async def test_a_limit_finds_a_worker_that_hangs_already(tmp_path: Path) -> None:
     """It was stopped before anybody set a limit; its files tell how long its steps took."""
     async with watched(tmp_path, STEPS, "--grace", "60", RANK="0", STALL_AFTER_S="") as group:
-        await running(group)
         await steps(group, tmp_path)
         await asyncio.sleep(0.5)
         os.kill(main_of(group), signal.SIGSTOP)
@@ -254,7 +251,6 @@ for step in range(1, 60):
 time.sleep(3600)
 """
     async with watched(tmp_path, worker, "--standby", RANK="0") as group:
-        await running(group)
         [ready] = await group.said("standby_ready")
         group.limits = ("1", None)
         os.kill(main_of(group), signal.SIGKILL)

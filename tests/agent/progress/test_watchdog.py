@@ -27,7 +27,7 @@ from tests.agent.scripted_server import (
     silence,
     until_patched,
 )
-from tests.agent.supervisor_rig import IDLE, Supervised, main_of, running, supervised, until
+from tests.agent.supervisor_rig import IDLE, Limits, Supervised, main_of, running, until
 from tests.agent.test_guard import guarded
 
 pytestmark = pytest.mark.asyncio
@@ -64,10 +64,12 @@ def announced_progress(server: ScriptedServer) -> LastProgress | None:
 
 
 @asynccontextmanager
-async def watched(folder: Path, worker: str, *options: str, **env: str) -> AsyncIterator[Supervised]:
-    """Run a supervisor that watches its worker."""
+async def watched(
+    folder: Path, worker: str, *options: str, limits: Limits = None, **env: str
+) -> AsyncIterator[Supervised]:
+    """Run a supervisor that watches its worker, which runs."""
     env = {"STALL_AFTER_S": str(STALL_S), "EPOCH_FILE": str(folder / "epoch")} | env
-    async with supervised(folder, worker, *options, server=None, **env) as group:
+    async with running(folder, worker, *options, limits=limits, **env) as group:
         yield group
 
 
@@ -108,7 +110,6 @@ async def end(group: Supervised) -> None:
 async def test_a_stopped_worker_is_told_killed_and_started_again(tmp_path: Path) -> None:
     """Twice: SIGSTOP, one PATCH with rank's step and silence, SIGKILL, the next epoch; SIGTERM would wait its grace."""
     async with watched(tmp_path, STEPS, "--grace", "60", RANK="0") as group:
-        await running(group)
         for epoch in (1, 2):
             await steps(group, tmp_path)
             os.kill(main_of(group), signal.SIGSTOP)
@@ -141,7 +142,6 @@ async def test_a_throttled_telling_puts_the_announcement_off(tmp_path: Path) -> 
 
     async with watched(tmp_path, STEPS, RANK="0") as group:
         group.server.answer = throttle
-        await running(group)
         await steps(group, tmp_path)
         os.kill(main_of(group), signal.SIGSTOP)
         await told(group)
@@ -168,7 +168,6 @@ if os.fork() == 0:
 sys.exit(0)
 """
     async with watched(tmp_path, worker) as group:
-        await running(group)
         assert await group.finished() == 0
         assert failures(group.server) == []
         assert group.logged("worker_stalled") == []
@@ -188,7 +187,6 @@ time.sleep(2.5)
 sys.exit(0)
 """
     async with watched(tmp_path, worker, STALL_AFTER_S="0.5") as group:
-        await running(group)
         assert await group.finished() == 0
         assert failures(group.server) == []
         assert not (folder / "rank-0").exists()
@@ -205,7 +203,6 @@ async def test_garbage_beside_a_rank_hides_no_stall(tmp_path: Path) -> None:
     (folder / "words").write_text("no step " * 1000)
     (folder / "huge").write_text("1" + "0" * 30)
     async with watched(tmp_path, STEPS, RANK="0") as group:
-        await running(group)
         await steps(group, tmp_path)
         os.kill(main_of(group), signal.SIGSTOP)
         assert (await told(group)).epoch == 1
@@ -216,7 +213,6 @@ async def test_garbage_beside_a_rank_hides_no_stall(tmp_path: Path) -> None:
 async def test_a_worker_that_never_begins_is_told(tmp_path: Path) -> None:
     """By the limit of the start alone; nobody knows a step."""
     async with watched(tmp_path, IDLE, STALL_AFTER_S="", START_STALL_AFTER_S="0.5") as group:
-        await running(group)
         assert (await told(group)).step is None
         await next_epoch(group, 2)
         await end(group)
@@ -236,7 +232,6 @@ with open({str(log)!r}, 'a') as file:
 time.sleep(60)
 """
     async with watched(tmp_path, worker, STALL_AFTER_S="1", PROGRESS_FILE=f"{log.parent}/*.log") as group:
-        await running(group)
         assert group.notes("main") == ["none"]
         assert (await told(group)).epoch == 1
 
@@ -245,7 +240,6 @@ async def test_no_limit_is_no_watchdog(tmp_path: Path) -> None:
     """A worker may be stopped for as long as it likes; a limit that came would find its folder."""
     worker = "note('main', os.environ.get('INPLACE_PROGRESS_DIR', 'none')); time.sleep(0.3); sys.exit(0)"
     async with watched(tmp_path, worker, STALL_AFTER_S="0") as group:
-        await running(group)
         assert group.notes("main") == [str(tmp_path / "progress")]
         assert await group.finished() == 0
         assert (tmp_path / "progress").is_dir()
@@ -284,7 +278,6 @@ async def test_a_sidecar_without_a_link_watches_nobody(tmp_path: Path) -> None:
 async def test_a_stopped_worker_whose_group_restarts_ends_at_once(tmp_path: Path) -> None:
     """Before its own agent finds it: it goes on to take SIGTERM, and uses up no grace."""
     async with watched(tmp_path, STEPS, "--grace", "60", RANK="0", STALL_AFTER_S="60") as group:
-        await running(group)
         os.kill(main_of(group), signal.SIGSTOP)
         group.show(1, 1)
         await next_epoch(group, 2)

@@ -68,8 +68,7 @@ async def test_a_check_that_gives_no_answer_leaves_it_to_the_setting(
     tmp_path: Path, command: str, message: str
 ) -> None:
     """The Pod joins and says so, or it leaves."""
-    async with supervised(tmp_path, RUN, *options(command, 0.5)) as group:
-        await running(group)
+    async with running(tmp_path, RUN, *options(command, 0.5)) as group:
         group.child.terminate()
         await group.finished()
         (line,) = group.logged("check_unanswered")

@@ -79,7 +79,7 @@ async def test_a_guard_that_ends_leaves_no_shared_memory_of_its_worker(shared: P
             agent_at(shared / "link") as agent,
             guarded(shared, worker, starter=(*STARTER, str(folder)), **POD) as group,
         ):
-            agent.link.lift(epoch)
+            agent.lift(epoch)
             assert (await group.finished())[0] == 1
         assert names(folder) == ["before"]
 
@@ -89,7 +89,7 @@ async def test_what_a_killed_guard_left_is_cleaned_by_the_next(shared: Path, fol
     """As after the kernel ended the whole container for its memory."""
     options = ("--clean", str(folder))
     async with agent_at(shared / "link") as agent, guarded(shared, leaves(folder, IDLE), *options) as group:
-        agent.link.lift(1)
+        agent.lift(1)
         await group.noted("main")
         group.child.kill()
         await until(lambda: not group.tree(), "the worker's end")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,31 +16,22 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Checking, Fit, Message, Unfit
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, process
-from tests.agent.rig import ContainersLink, NotedLog
+from tests.agent.rig import NotedLog
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import RUN, number_in, until
-from tests.agent.test_guard import guarded
+from tests.agent.test_guard import agent_at, guarded
 from tests.agent.test_process_depth import pod
 from tests.agent.worker.test_on_stall import until_gone
-
-
-@asynccontextmanager
-async def link_at(folder: Path, checks: int = 1) -> AsyncIterator[tuple[ContainersLink, NotedLog]]:
-    """Serve the link of an agent that waits for checks."""
-    log = NotedLog()
-    link = ContainersLink(folder / "link", log=log, checks=checks)
-    await link.prepare()
-    try:
-        yield link, log
-    finally:
-        await link.close()
 
 
 @pytest.mark.asyncio
 async def test_the_agent_waits_for_the_check(tmp_path: Path) -> None:
     """And for no process of it: what left its session is gone when the Pod may announce."""
     command = f"setsid sleep 1250 & echo $! > {tmp_path}/left; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
-    async with link_at(tmp_path) as (link, _), guarded(tmp_path, RUN, "--before-announce", command) as group:
+    async with (
+        agent_at(tmp_path / "link", checks=1) as link,
+        guarded(tmp_path, RUN, "--before-announce", command) as group,
+    ):
         left = await number_in(tmp_path / "left")
         waiting = asyncio.create_task(link.until_fit(1))
         await asyncio.sleep(0.1)
@@ -62,7 +51,7 @@ async def test_a_failed_check_ends_the_container(tmp_path: Path) -> None:
     slow, bad_check = "sleep 1251", "sleep 0.2; echo GPU 3; exit 9"
     (tmp_path / "other").mkdir()
     async with (
-        link_at(tmp_path, 2) as (link, log),
+        agent_at(tmp_path / "link", checks=2) as link,
         guarded(tmp_path, RUN, "--before-announce", slow) as group,
         guarded(tmp_path / "other", RUN, "--before-announce", bad_check, LINK_FILE=f"{tmp_path}/link") as bad,
     ):
@@ -74,7 +63,7 @@ async def test_a_failed_check_ends_the_container(tmp_path: Path) -> None:
         assert code == ExitCode.UNFIT
         assert "the check of another container of this Pod failed" in said
         assert not waiting.done()
-        assert len(log.of("check_failed")) == 1
+        assert len(link.log.of("check_failed")) == 1
         waiting.cancel()
 
 
@@ -87,7 +76,7 @@ async def test_a_failed_check_ends_the_container(tmp_path: Path) -> None:
 async def test_a_check_without_an_answer_leaves_it_to_the_setting(tmp_path: Path, command: str, problem: str) -> None:
     """The Pod joins and says so, or ends."""
     options = ("--before-announce", command, "--before-announce-timeout", "0.5")
-    async with link_at(tmp_path) as (link, _), guarded(tmp_path, RUN, *options) as group:
+    async with agent_at(tmp_path / "link", checks=1) as link, guarded(tmp_path, RUN, *options) as group:
         await asyncio.wait_for(link.until_fit(1), 20)
         link.lift(1)
         await group.noted("main")
@@ -95,7 +84,10 @@ async def test_a_check_without_an_answer_leaves_it_to_the_setting(tmp_path: Path
         _, said = await group.finished()
         assert problem in said
         assert "the Pod joins its group unchecked" in said
-    async with link_at(tmp_path), guarded(tmp_path, RUN, *options, "--before-announce-unanswered", "leave") as group:
+    async with (
+        agent_at(tmp_path / "link", checks=1),
+        guarded(tmp_path, RUN, *options, "--before-announce-unanswered", "leave") as group,
+    ):
         code, said = await group.finished()
         assert code == ExitCode.UNFIT
         assert problem in said
@@ -138,7 +130,7 @@ async def test_an_agent_of_depth_containers_announces_after_the_check(tmp_path: 
 async def test_a_lift_and_an_end_cut_the_check_short(tmp_path: Path) -> None:
     """An agent that asked for no check lifts before it is over; kubelet's SIGTERM ends it too."""
     command = f"sleep 1253 & echo $! > {tmp_path}/child; wait"
-    async with link_at(tmp_path, 0) as (link, _), guarded(tmp_path, RUN, "--before-announce", command) as group:
+    async with agent_at(tmp_path / "link") as link, guarded(tmp_path, RUN, "--before-announce", command) as group:
         child = await number_in(tmp_path / "child")
         link.lift(1)
         await group.noted("main")

@@ -127,7 +127,7 @@ async def test_an_agent_that_leaves_takes_it_along(tmp_path: Path) -> None:
 async def test_a_container_that_ends_with_its_worker_has_none(tmp_path: Path) -> None:
     """Depth `containers`: the guard says once what a standby needs."""
     async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, SCRIPT, "--standby") as group:
-        agent.link.lift(1)
+        agent.lift(1)
         assert "inplace.dev/restart: process" in await said(group, "standby_unavailable")
         await group.noted("main")
         group.child.terminate()

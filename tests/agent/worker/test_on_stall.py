@@ -13,7 +13,7 @@ import pytest
 
 from inplace.agent.worker.stall_command import COMMAND_S_MAX, kill_tree, pid_to_examine
 from tests.agent.progress.test_watchdog import STEPS, end, failures, next_epoch, steps, told, watched
-from tests.agent.supervisor_rig import KILLED_S_MAX, Supervised, main_of, number_in, running, until
+from tests.agent.supervisor_rig import KILLED_S_MAX, Supervised, main_of, number_in, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -27,7 +27,6 @@ def options(command: str) -> tuple[str, ...]:
 
 async def stopped(group: Supervised, folder: Path) -> int:
     """Let the worker step, then stop it; return its process id."""
-    await running(group)
     await steps(group, folder)
     pid = main_of(group)
     os.kill(pid, signal.SIGSTOP)
@@ -113,7 +112,6 @@ time.sleep(3600)
 """
     seen = tmp_path / "seen"
     async with watched(tmp_path, worker, *options(f'echo "$INPLACE_STALL_PID" > {seen}')) as group:
-        await running(group)
         pid = main_of(group)
         await told(group)
         assert seen.read_text().split() == [str(pid)]

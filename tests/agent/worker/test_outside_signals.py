@@ -13,8 +13,8 @@ import pytest
 from inplace.agent.worker.outside_signals import ENDS_WITHIN_S
 from inplace.common.wire.stop_signal import signal_name, signal_number
 from tests.agent.process import ROOT, process
-from tests.agent.supervisor_rig import IDLE, PRELUDE, supervised, until
-from tests.agent.test_guard import GUARD, agent_at, guarded
+from tests.agent.supervisor_rig import IDLE, PRELUDE, running, until
+from tests.agent.test_guard import GUARD, agent_at, working
 from tests.agent.test_process_depth import pod
 
 SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGALRM, signal.SIGABRT, signal.SIGRTMIN + 3)
@@ -29,22 +29,18 @@ def saves_on(number: int) -> str:
 @pytest.mark.parametrize("number", SIGNALS, ids=signal_name)
 async def test_a_guarded_worker_that_saves_and_exits_0_did_not_complete(tmp_path: Path, number: int) -> None:
     """The signal reaches the worker; the Job sees 128 + n, and the agent hears of no death."""
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, saves_on(number)) as group:
-        agent.link.lift(3)
-        await group.noted("main")
+    async with working(tmp_path, saves_on(number)) as (agent, group):
         group.child.send_signal(number)
         assert (await group.finished())[0] == 128 + number
         assert (tmp_path / "notes" / "saved").exists()
-        assert agent.link.deaths == []
+        assert agent.deaths == []
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("number", SIGNALS, ids=signal_name)
 async def test_a_supervised_worker_that_saves_and_exits_0_did_not_complete(tmp_path: Path, number: int) -> None:
     """As below a guard; and no other epoch is announced in a Pod that ends."""
-    async with supervised(tmp_path, saves_on(number)) as group:
-        await group.start()
-        await group.noted("main")
+    async with running(tmp_path, saves_on(number)) as group:
         group.child.send_signal(number)
         assert await group.finished() == 128 + number
         assert group.epochs() == [1]
@@ -68,16 +64,12 @@ async def test_a_log_rotation_harms_nobody(tmp_path: Path) -> None:
     rotates += f"time.sleep({ENDS_WITHIN_S + 0.2})\n"
 
     async def below_a_guard(folder: Path) -> None:
-        async with agent_at(folder / "link") as agent, guarded(folder, rotates) as group:
-            agent.link.lift(3)
-            await group.noted("main")
+        async with working(folder, rotates) as (_, group):
             group.child.send_signal(signal.SIGUSR1)
             assert (await group.finished())[0] == 0
 
     async def below_a_supervisor(folder: Path) -> None:
-        async with supervised(folder, rotates) as group:
-            await group.start()
-            await group.noted("main")
+        async with running(folder, rotates) as group:
             group.child.send_signal(signal.SIGUSR1)
             assert await group.finished() == 0
 
@@ -129,14 +121,14 @@ async def test_a_guard_that_is_process_1_knows_kubelets_signal_by_its_sender(tmp
     unshare = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
     command = (*unshare, *GUARD, "--", sys.executable, "-c", PRELUDE + slow + IDLE)
     async with agent_at(tmp_path / "link") as agent, process({"PATH": os.environ["PATH"]} | own, *command) as child:
-        agent.link.lift(3)
+        agent.lift(3)
         await until((tmp_path / "notes" / "main").exists, "the worker")
         inner = int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text())
         os.kill(inner, signal.SIGUSR1)
         async with asyncio.timeout(20):
             await child.wait()
         assert (child.returncode, (tmp_path / "notes" / "told").exists()) == (128 + signal.SIGUSR1, True)
-        assert agent.link.deaths == []
+        assert agent.deaths == []
 
 
 @pytest.mark.parametrize(
@@ -159,18 +151,14 @@ async def test_a_full_log_pipe_stands_between_no_signal_and_the_worker(tmp_path:
     for size in (4096, 1):
         worker += f"try:\n  while True: os.write(2, b'x' * {size})\nexcept BlockingIOError: pass\n"
     worker += f"os.set_blocking(2, True)\n{IDLE}"
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker) as group:
-        agent.link.lift(3)
-        await group.noted("main")
-        agent.link.leave()
+    async with working(tmp_path, worker) as (agent, group):
+        agent.leave()
         await group.noted("told")
         await until(lambda: not group.tree(), "the worker's end")
         assert (await group.finished())[0] == 143
     folder = tmp_path / "supervisor"
     folder.mkdir()
-    async with supervised(folder, worker) as supervisor:
-        await supervisor.start()
-        await supervisor.noted("main")
+    async with running(folder, worker) as supervisor:
         supervisor.child.terminate()
         await supervisor.noted("told")
         assert await supervisor.finished() == 143

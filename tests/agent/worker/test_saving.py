@@ -15,8 +15,8 @@ from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.worker.save_requests import SaveFile, SaveRequests
 from tests.agent.process import environment, finished, process
 from tests.agent.scripted_server import ScriptedServer, jobset
-from tests.agent.supervisor_rig import running, supervised, through_the_barrier, until
-from tests.agent.test_guard import agent_at, guarded
+from tests.agent.supervisor_rig import running, through_the_barrier, until
+from tests.agent.test_guard import working
 from tests.agent.test_process_depth import pod
 
 SAVES = """
@@ -36,8 +36,7 @@ while True: time.sleep(1)
 @pytest.mark.asyncio
 async def test_a_drained_worker_saves_and_is_not_told_to_end(tmp_path: Path) -> None:
     """SIGTERM waits for the worker, which ends by itself; nothing is announced, and the Pod ends as it would have."""
-    async with supervised(tmp_path, SAVES, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
-        await running(group)
+    async with running(tmp_path, SAVES, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
         group.child.terminate()
         await group.noted("saved")
         assert await group.finished() == 143
@@ -50,8 +49,7 @@ async def test_a_drained_worker_saves_and_is_not_told_to_end(tmp_path: Path) -> 
 @pytest.mark.parametrize(("within_s", "signals"), [("0.2", 1), ("60", 2)], ids=["its time is over", "told twice"])
 async def test_a_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s: str, signals: int) -> None:
     """SIGTERM reaches it after the time to save, or at once when the supervisor is told a second time."""
-    async with supervised(tmp_path, DEAF, SAVE_WITHIN_S=within_s, EPOCH_FILE=f"{tmp_path}/epoch") as group:
-        await running(group)
+    async with running(tmp_path, DEAF, SAVE_WITHIN_S=within_s, EPOCH_FILE=f"{tmp_path}/epoch") as group:
         for number in range(signals):
             group.child.send_signal(signal.SIGTERM)
             if number == 0:
@@ -67,8 +65,7 @@ async def test_a_worker_that_ends_in_its_time_to_save(tmp_path: Path, code: int,
     """A worker that ends for good says so as ever; after any other code, also 0, the Pod ends by its signal."""
     worker = SAVES.replace("sys.exit(75)", f"sys.exit({code})")
     file = f"{tmp_path}/epoch"
-    async with supervised(tmp_path, worker, "--fail-on", "42", SAVE_WITHIN_S="60", EPOCH_FILE=file) as group:
-        await running(group)
+    async with running(tmp_path, worker, "--fail-on", "42", SAVE_WITHIN_S="60", EPOCH_FILE=file) as group:
         group.child.terminate()
         assert await group.finished() == left_with
         assert group.epochs() == [1]
@@ -78,8 +75,7 @@ async def test_a_worker_that_ends_in_its_time_to_save(tmp_path: Path, code: int,
 @pytest.mark.asyncio
 async def test_a_group_restart_in_the_time_to_save_ends_it(tmp_path: Path) -> None:
     """Another worker died: this one is told to end at once, and the Pod ends without another epoch."""
-    async with supervised(tmp_path, DEAF, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
-        await running(group)
+    async with running(tmp_path, DEAF, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
         group.child.terminate()
         await group.said("save_requested")
         group.show(1, 1)
@@ -94,8 +90,7 @@ async def test_a_request_of_another_epoch_changes_nothing(tmp_path: Path) -> Non
     """The status goes on to say an old epoch; a worker that a drain asks, and that looks later, is still asked."""
     worker = SAVES.replace("import inplace", "import inplace\nwhile not os.path.exists('go'): time.sleep(0.01)", 1)
     worker = "note('main')\nos.chdir(os.environ['NOTES'])\n" + worker.replace('note("main")\n', "")
-    async with supervised(tmp_path, worker, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
-        await running(group)
+    async with running(tmp_path, worker, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
         group.child.terminate()
         await group.said("save_requested")
         group.saving = 7
@@ -123,8 +118,7 @@ async def test_a_sidecar_without_a_guard_asks_nobody(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_request_in_the_status_reaches_the_worker_of_that_epoch(tmp_path: Path) -> None:
     """The first Pod reads it in whole objects; its worker ends, and the next one is asked by its own drain alone."""
-    async with supervised(tmp_path, SAVES, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
-        await running(group)
+    async with running(tmp_path, SAVES, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch") as group:
         group.saving = 1
         group.show(1, 0)
         await group.noted("saved")
@@ -142,12 +136,10 @@ async def test_a_request_in_the_status_reaches_the_worker_of_that_epoch(tmp_path
 async def test_a_guarded_worker_saves_before_it_is_told_to_end(tmp_path: Path, exit_code: int, pods: int) -> None:
     """SIGTERM to the guard waits for it; no death is told, nor a completion, so that its Job replaces the Pod."""
     worker = SAVES.replace("sys.exit(75)", f"sys.exit({exit_code})")
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, worker, SAVE_WITHIN_S="60") as group:
-        agent.link.lift(3)
-        await group.noted("main")
+    async with working(tmp_path, worker, SAVE_WITHIN_S="60") as (agent, group):
         group.child.terminate()
         code, said = await group.finished()
-        assert (code, agent.link.deaths) == (pods, []), said
+        assert (code, agent.deaths) == (pods, []), said
         assert "the worker has 60 s to save" in said
 
 
@@ -156,9 +148,7 @@ async def test_a_guarded_worker_saves_before_it_is_told_to_end(tmp_path: Path, e
 @pytest.mark.parametrize(("within_s", "signals"), [("0.2", 1), ("60", 2)], ids=["its time is over", "told twice"])
 async def test_a_guarded_worker_that_never_looks_is_told_to_end(tmp_path: Path, within_s: str, signals: int) -> None:
     """As below a supervisor."""
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, DEAF, SAVE_WITHIN_S=within_s) as group:
-        agent.link.lift(3)
-        await group.noted("main")
+    async with working(tmp_path, DEAF, SAVE_WITHIN_S=within_s) as (_, group):
         for _ in range(signals):
             group.child.terminate()
             await until((tmp_path / "save").exists, "the request")

@@ -23,8 +23,8 @@ from inplace.common.protocol.link import Examine, Examines, Message, TakesStacks
 from inplace.common.wire.stacks import SILENCE
 from tests.agent.progress.test_watchdog import told, watched
 from tests.agent.rig import NotedLog
-from tests.agent.supervisor_rig import Supervised, main_of, running, supervised
-from tests.agent.test_guard import agent_at, guarded
+from tests.agent.supervisor_rig import Supervised, main_of, running
+from tests.agent.test_guard import working
 from tests.agent.worker.test_host import Owner
 
 ASKS = "import inplace\ninplace.progress(int(os.environ['INPLACE_EPOCH']))\ndef read():\n  note('main')\n"
@@ -41,8 +41,7 @@ async def request(group: Supervised, text: str) -> None:
 @pytest.mark.asyncio
 async def test_a_supervisor_answers_each_request_once(tmp_path: Path) -> None:
     """The lines are in the container's log; the worker goes on, and nothing is sent to the API server for it."""
-    async with supervised(tmp_path, STEPS, RANK="3") as group:
-        await running(group)
+    async with running(tmp_path, STEPS, RANK="3") as group:
         sent = len(group.server.received)
         await request(group, str(REQUEST))
         (taken,) = await group.said("stacks_taken")
@@ -59,8 +58,7 @@ async def test_a_supervisor_answers_each_request_once(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_a_request_from_before_the_agent_is_not_answered(tmp_path: Path) -> None:
     """It asked another worker. One that nobody can read is told, and changes nothing."""
-    async with supervised(tmp_path, STEPS, stacks="5") as group:
-        await running(group)
+    async with running(tmp_path, STEPS, stacks="5") as group:
         await request(group, "soon")
         (refused,) = await group.said("stacks_request_refused")
         assert "expected the Unix time in milliseconds, saw 'soon'" in refused["message"]
@@ -73,10 +71,9 @@ async def test_a_request_from_before_the_agent_is_not_answered(tmp_path: Path) -
 @pytest.mark.asyncio
 async def test_a_guard_answers_for_its_agent(tmp_path: Path) -> None:
     """The agent asks over the link, and the lines are in the log of the worker's container."""
-    async with agent_at(tmp_path / "link") as agent, guarded(tmp_path, STEPS, RANK="3") as group:
-        agent.link.lift(1)
+    async with working(tmp_path, STEPS, RANK="3") as (agent, group):
         main = int(await group.noted("main"))
-        agent.link.take_stacks(REQUEST)
+        agent.take_stacks(REQUEST)
         assert group.child.stderr is not None
         lines = list[dict[str, Any]]()
         while not any(line["event"] == "stacks_taken" for line in lines):
@@ -84,7 +81,7 @@ async def test_a_guard_answers_for_its_agent(tmp_path: Path) -> None:
         (stack,) = (line for line in lines if line["event"] == "stack")
         assert (stack["request"], stack["pid"], stack["frames"][0].split()[0]) == (REQUEST, main, "read")
         assert not agent.log.lines
-        agent.link.leave()
+        agent.leave()
         assert (await group.finished())[0] == 143
 
 
@@ -212,7 +209,6 @@ async def test_the_stacks_of_a_silent_rank_are_taken_before_its_restart(tmp_path
     """By itself, once, while the rank is silent and nobody has told of it; the restart does not wait for them."""
     script = ASKS + "  for step in range(20): inplace.progress(step); time.sleep(0.05)\n  time.sleep(3600)\nread()\n"
     async with watched(tmp_path, script, RANK="0", STALL_AFTER_S="4") as group:
-        await running(group)
         failure = await told(group)
         (stack,) = await group.said("stack")
         await group.said("worker_failed")

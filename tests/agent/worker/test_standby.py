@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.ports import free_ports
-from tests.agent.supervisor_rig import DEAF, RUN, Supervised, main_of, running, supervised, until
+from tests.agent.supervisor_rig import DEAF, RUN, Supervised, main_of, running, until
 
 pytestmark = pytest.mark.asyncio
 
@@ -37,8 +37,7 @@ async def restarted(group: Supervised, epoch: int, left: list[int]) -> None:
 
 async def test_a_standby_gets_ready_beside_the_worker_and_serves_one_epoch(tmp_path: Path) -> None:
     """Each epoch's worker was there before its lift, and learned its epoch by `ready`."""
-    async with supervised(tmp_path, SCRIPT, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, SCRIPT, "--standby") as group:
         for epoch in (2, 3):
             standby = await waiting(group, epoch - 1)
             assert len(group.notes("ready")) == epoch - 1, "expected the standby to wait"
@@ -56,8 +55,7 @@ async def test_a_standby_gets_ready_beside_the_worker_and_serves_one_epoch(tmp_p
 @pytest.mark.slow
 async def test_without_the_option_nothing_changes(tmp_path: Path) -> None:
     """`ready` returns at once, and no other process is started."""
-    async with supervised(tmp_path, SCRIPT) as group:
-        await running(group)
+    async with running(tmp_path, SCRIPT) as group:
         await group.noted("ready")
         await restarted(group, 2, [])
         assert group.notes("ready") == ["1", "2"]
@@ -83,8 +81,7 @@ async def test_without_the_option_nothing_changes(tmp_path: Path) -> None:
 )
 async def test_a_command_that_does_not_call_ready_itself_has_no_standby(tmp_path: Path, script: str) -> None:
     """It could train at once, or be a launcher that meets its peers: it is never started beside the worker."""
-    async with supervised(tmp_path, "note('start')\n" + script + RUN, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, "note('start')\n" + script + RUN, "--standby") as group:
         if "child" in script:
             await group.noted("child")
         os.kill(main_of(group), signal.SIGKILL)
@@ -127,8 +124,7 @@ async def test_a_standby_that_fails_is_an_ordinary_start(
     script = f"if {FIRST}:\n    import socket\n    own = socket.create_server(('127.0.0.1', int(os.environ['PORT'])))\n"
     indented = "".join(f"    {line}\n" for line in fault.splitlines())
     script += f"elif not os.environ.get('INPLACE_EPOCH'):\n{indented}" + SCRIPT
-    async with supervised(tmp_path, script, "--standby", PORT=str(free_ports(1)[0])) as group:
-        await running(group)
+    async with running(tmp_path, script, "--standby", PORT=str(free_ports(1)[0])) as group:
         await group.said("standby_ended")
         await restarted(group, 2, [])
         assert group.notes("ready") == ["1", "2"]
@@ -145,8 +141,7 @@ async def test_new_code_that_cannot_be_imported_costs_the_standby_alone(tmp_path
     code = tmp_path / "code"
     breaks = f"if {FIRST}: open(os.environ['CODE'], 'w').write('import nothing_like_it')\n"
     code.write_text(READY + breaks + STEPS + RUN)
-    async with supervised(tmp_path, "exec(open(os.environ['CODE']).read())", "--standby", CODE=str(code)) as group:
-        await running(group)
+    async with running(tmp_path, "exec(open(os.environ['CODE']).read())", "--standby", CODE=str(code)) as group:
         assert (await group.said("standby_ended"))[0]["exit_code"] == 1
         code.write_text(SCRIPT)
         await restarted(group, 2, [])
@@ -158,8 +153,7 @@ async def test_children_of_a_standby_that_died_die_while_the_worker_runs(tmp_pat
     """They are no part of the worker, whose end may be weeks away."""
     script = f"if not {FIRST}:\n    if os.fork() == 0: os.setpgid(0, 0); linger()\n"
     script += "    while not os.path.exists(os.environ['NOTES'] + '/lingering'): time.sleep(0.001)\n    sys.exit(3)\n"
-    async with supervised(tmp_path, script + SCRIPT, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, script + SCRIPT, "--standby") as group:
         await group.said("standby_ended")
         await until(lambda: group.tree() == [main_of(group)], "the worker alone")
 
@@ -171,8 +165,7 @@ async def test_children_of_a_standby_that_died_die_while_the_worker_runs(tmp_pat
 async def test_a_standby_that_is_not_ready_dies_with_the_worker(tmp_path: Path, fault: str) -> None:
     """Nobody knows whether it imports or trains, so it is gone before the announcement, and the start is ordinary."""
     script = f"if not {FIRST}: note('slow'); {fault}\n" + SCRIPT
-    async with supervised(tmp_path, script, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, script, "--standby") as group:
         await group.noted("slow")
         await restarted(group, 2, [])
         assert group.notes("ready") == ["1", "2"]
@@ -191,8 +184,7 @@ else:
         os._exit(0)
     os.wait()
 """
-    async with supervised(tmp_path, leaves + SCRIPT, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, leaves + SCRIPT, "--standby") as group:
         standby = await waiting(group)
         await group.noted("lingering", 8)
         os.kill(main_of(group), signal.SIGKILL)
@@ -225,8 +217,7 @@ call('main thread')
 call('again')
 other.join()
 """
-    async with supervised(tmp_path, script + READY + STEPS + RUN, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, script + READY + STEPS + RUN, "--standby") as group:
         await waiting(group)
         os.kill(main_of(group), signal.SIGKILL)
         assert await group.announced() == 2
@@ -239,8 +230,7 @@ other.join()
 @pytest.mark.slow
 async def test_a_standby_that_died_while_it_waited_is_replaced_at_the_lift(tmp_path: Path) -> None:
     """Killed at the barrier: the worker is started as ever."""
-    async with supervised(tmp_path, SCRIPT, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, SCRIPT, "--standby") as group:
         standby = await waiting(group)
         os.kill(main_of(group), signal.SIGKILL)
         assert await group.announced() == 2
@@ -255,8 +245,7 @@ async def test_a_standby_that_died_while_it_waited_is_replaced_at_the_lift(tmp_p
 @pytest.mark.slow
 async def test_a_stopped_standby_goes_on_at_its_release(tmp_path: Path) -> None:
     """Whoever stopped it: the release lets it run."""
-    async with supervised(tmp_path, SCRIPT, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, SCRIPT, "--standby") as group:
         standby = await waiting(group)
         os.kill(standby, signal.SIGSTOP)
         await restarted(group, 2, [standby])
@@ -265,8 +254,7 @@ async def test_a_stopped_standby_goes_on_at_its_release(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_a_standby_ends_with_its_pod(tmp_path: Path) -> None:
     """SIGTERM to the agent, beside a worker that takes its time: no process stays, and the standby never trains."""
-    async with supervised(tmp_path, SCRIPT, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, SCRIPT, "--standby") as group:
         await waiting(group)
         group.child.terminate()
         assert await group.finished() == 143
@@ -277,8 +265,7 @@ async def test_a_standby_ends_with_its_pod(tmp_path: Path) -> None:
 async def test_a_worker_that_succeeds_takes_its_standby_along(tmp_path: Path) -> None:
     """The Pod completes; nobody waits for a lift that will not come."""
     script = READY + STEPS + "note('main')\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(0))\nsignal.pause()\n"
-    async with supervised(tmp_path, script, "--standby") as group:
-        await running(group)
+    async with running(tmp_path, script, "--standby") as group:
         await waiting(group)
         os.kill(main_of(group), signal.SIGUSR1)
         assert await group.finished() == 0
@@ -287,8 +274,7 @@ async def test_a_worker_that_succeeds_takes_its_standby_along(tmp_path: Path) ->
 @pytest.mark.slow
 async def test_a_group_restart_by_order_releases_the_standby(tmp_path: Path) -> None:
     """Another Pod's worker failed: this one's is deaf and killed after its grace, its standby goes on."""
-    async with supervised(tmp_path, READY + STEPS + DEAF, "--standby", "--grace=0.1") as group:
-        await running(group)
+    async with running(tmp_path, READY + STEPS + DEAF, "--standby", "--grace=0.1") as group:
         standby = await waiting(group)
         group.show(1, 1)
         assert await group.announced() == 2
@@ -306,8 +292,7 @@ async def test_a_standby_does_not_touch_the_worker_s_progress_file(tmp_path: Pat
     folder = tmp_path / "pod" / "progress"
     (tmp_path / "pod").mkdir()
     file = str(tmp_path / "pod" / "epoch")
-    async with supervised(tmp_path, script, "--standby", EPOCH_FILE=file, START_STALL_AFTER_S="100", RANK="0") as group:
-        await running(group)
+    async with running(tmp_path, script, "--standby", EPOCH_FILE=file, START_STALL_AFTER_S="100", RANK="0") as group:
         standby, worker = await waiting(group), main_of(group)
         assert (folder / "rank-0").read_text().split()[:4] == ["v1", "1", "2", str(worker)]
         await restarted(group, 2, [standby])
