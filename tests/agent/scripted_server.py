@@ -101,7 +101,6 @@ class Exchange:
 
 
 Step = Callable[[Exchange], Awaitable[None]]
-Answer = Callable[[Exchange], Awaitable[None]]
 
 
 async def accept_patch(exchange: Exchange) -> None:
@@ -127,7 +126,7 @@ class ScriptedServer:
 
     watches: Sequence[Sequence[Step]] = ()
     lists: Sequence[Step] = ()
-    answer: Answer = accept_patch
+    answer: Step = accept_patch
     tls: ssl.SSLContext | None = None
     received: list[Received] = field(default_factory=list)
     connections: int = 0
@@ -155,6 +154,15 @@ class ScriptedServer:
     def requests(self, method: str) -> list[Received]:
         """Return the requests with one method."""
         return [request for request in self.received if request.method == method]
+
+    @property
+    def annotations(self) -> list[dict[str, str]]:
+        """Return the annotations of each PATCH, in order."""
+        return [json.loads(patch.body)["metadata"]["annotations"] for patch in self.requests("PATCH")]
+
+    def told(self, name: str) -> list[str]:
+        """Return the values of one annotation, in order, of the PATCHes that have it."""
+        return [annotations[name] for annotations in self.annotations if name in annotations]
 
     @property
     def watched(self) -> list[Received]:
@@ -369,11 +377,37 @@ async def resets(exchange: Exchange) -> None:
     exchange.writer.transport.abort()
 
 
+async def hangs(exchange: Exchange) -> None:
+    """Never answer, and keep the connection open."""
+    await asyncio.Event().wait()
+
+
+async def hangs_up(exchange: Exchange) -> None:
+    """Close without an answer."""
+    exchange.writer.close()
+
+
+async def shouts(exchange: Exchange) -> None:
+    """Speak no HTTP."""
+    await exchange.raw(b"220 smtp ready\r\n\r\n")
+    exchange.writer.close()
+
+
 async def silence(exchange: Exchange) -> None:
     """Send nothing and keep the connection open."""
     if not exchange.started:
         await exchange.raw(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
     await asyncio.Event().wait()
+
+
+def in_turn(*steps: Step) -> Step:
+    """Answer with one step after the other, and then as `accept_patch` does."""
+    left = list(steps)
+
+    async def step(exchange: Exchange) -> None:
+        await (left.pop(0) if left else accept_patch)(exchange)
+
+    return step
 
 
 def until_patched(count: int = 1) -> Step:
@@ -383,6 +417,24 @@ def until_patched(count: int = 1) -> Step:
         await exchange.server.until(lambda: len(exchange.server.requests("PATCH")) >= count)
 
     return step
+
+
+@dataclass
+class Views:
+    """A watch that shows what its test says, when it does."""
+
+    _steps: asyncio.Queue[Step] = field(default_factory=asyncio.Queue)
+    _version: int = 10
+
+    def show(self, synced: int, deprecated: int, **more: Any) -> None:
+        """Let the open watch show a status; `more` is of `jobset`."""
+        self._version += 1
+        self._steps.put_nowait(jobset(synced, deprecated, rv=self._version, **more))
+
+    async def follow(self, exchange: Exchange) -> None:
+        """Show one after the other."""
+        while True:
+            await (await self._steps.get())(exchange)
 
 
 # A watch that lifts the barrier of epoch 1 and then restarts the group; the same from before the announcement.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agent.process import COMMAND, environment, process
-from tests.agent.scripted_server import Exchange, ScriptedServer, jobset
+from tests.agent.scripted_server import ScriptedServer, Views, jobset
 
 WAIT_S_MAX = 20.0  # a wait that takes longer has failed
 KILLED_S_MAX = 1.0  # from SIGKILL to the end of a process
@@ -43,9 +43,6 @@ DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nnote('main')\nwhile True:
 
 Limits = tuple[str | None, str | None] | None  # the JobSet's annotations stall-after and start-stall-after
 
-View = tuple[int, int, Limits, int | None, str | None, list[dict[str, Any]] | None]
-"""Synced and deprecated epoch, limits, saving epoch, request for stacks, notices."""
-
 
 @dataclass
 class Supervised:
@@ -54,7 +51,7 @@ class Supervised:
     folder: Path
     server: ScriptedServer
     child: asyncio.subprocess.Process
-    views: asyncio.Queue[View]
+    views: Views
     limits: Limits = None
     saving: int | None = None  # the epoch whose workers are asked to save
     stacks: str | None = None  # the last request for stacks
@@ -64,7 +61,8 @@ class Supervised:
 
     def show(self, synced: int, deprecated: int) -> None:
         """Let the open watch show a status."""
-        self.views.put_nowait((synced, deprecated, self.limits, self.saving, self.stacks, self.notices))
+        more = {"limits": self.limits, "saving": self.saving, "stacks": self.stacks, "notices": self.notices}
+        self.views.show(synced, deprecated, **more)
 
     async def announced(self) -> int:
         """Wait for the next announcement; return its epoch."""
@@ -74,8 +72,7 @@ class Supervised:
 
     def epochs(self) -> list[int]:
         """Return every epoch that was announced, in order."""
-        bodies = [json.loads(request.body) for request in self.server.requests("PATCH")]
-        return [int(body["metadata"]["annotations"]["jobset.sigs.k8s.io/epoch"]) for body in bodies]
+        return [int(annotations["jobset.sigs.k8s.io/epoch"]) for annotations in self.server.annotations]
 
     async def start(self, epoch: int = 1) -> None:
         """Let the group sync at `epoch`, and wait until the worker runs in it."""
@@ -143,19 +140,10 @@ async def supervised(
         stacks: a request for stacks that is there before the agent is.
         env: of the supervisor.
     """
-    views: asyncio.Queue[View] = asyncio.Queue()
-
-    async def follow(exchange: Exchange) -> None:
-        version = 10
-        while True:
-            synced, deprecated, limits, saving, stacks, notices = await views.get()
-            version += 1
-            show = jobset(synced, deprecated, rv=version, limits=limits, saving=saving, stacks=stacks, notices=notices)
-            await show(exchange)
-
+    views = Views()
     (folder / "notes").mkdir(exist_ok=True)
     command = [sys.executable, "-c", PRELUDE + worker] if isinstance(worker, str) else worker
-    async with server or ScriptedServer(lists=[jobset(0, rv=10, stacks=stacks)], watches=[(follow,)]) as running:
+    async with server or ScriptedServer(lists=[jobset(0, rv=10, stacks=stacks)], watches=[(views.follow,)]) as running:
         own = {MARK: str(folder), "NOTES": str(folder / "notes")}
         async with process(
             environment(folder, running, **own, **env), *COMMAND, "run", *options, "--", *command

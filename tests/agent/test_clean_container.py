@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from inplace.common.wire.names import WORKER_FAILED
-from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
+from tests.agent.progress.test_watchdog import failures
 from tests.agent.scripted_server import ScriptedServer, jobset, until_patched
 from tests.agent.supervisor_rig import RUN, Supervised, main_of, running, supervised, through_the_barrier
 
@@ -19,13 +17,6 @@ pytestmark = pytest.mark.asyncio
 CLEAN = 88
 DAEMON = "daemon(linger)\n" + RUN  # it leaves a process that no signal to its group reaches
 STEPS = "from inplace.rank_file import progress\nprogress(int(os.environ['INPLACE_EPOCH']))\n" + RUN
-
-
-def failures_of(server: ScriptedServer) -> list[WorkerFailure]:
-    """Return what was told of the worker's failures."""
-    bodies = [json.loads(request.body) for request in server.requests("PATCH")]
-    texts = [body["metadata"]["annotations"].get(WORKER_FAILED) for body in bodies]
-    return [parse_failure(text) for text in texts if text is not None]
 
 
 def fail(group: Supervised) -> None:
@@ -41,7 +32,7 @@ async def test_a_second_failure_in_a_row_ends_the_container(tmp_path: Path) -> N
         await group.noted("main", 2)
         fail(group)
         assert await group.finished() == CLEAN
-        told = failures_of(group.server)
+        told = failures(group.server)
         assert [(one.epoch, one.code, one.in_vain) for one in told] == [(2, 137, 1)]
         (wanted,) = group.logged("clean_containers_wanted")
         assert wanted["why"] == "the worker failed 2 times in a row without progress"
@@ -67,7 +58,7 @@ async def test_a_new_container_remembers_the_failures(tmp_path: Path) -> None:
         tmp_path, "sys.exit(7)", server=server, EPOCH_FILE=kept, CONTAINER_RESTART_EXIT_CODE=code
     ) as group:
         assert await group.finished() == CLEAN
-        assert [(one.epoch, one.code, one.in_vain) for one in failures_of(server)] == [(3, 7, 2)]
+        assert [(one.epoch, one.code, one.in_vain) for one in failures(server)] == [(3, 7, 2)]
         assert (tmp_path / "epoch.failures").read_text() == "3 70"
         methods = [request.method for request in server.received]
         assert methods == ["GET", "PATCH", "GET", "PATCH"]  # list, announcement, watch, failure

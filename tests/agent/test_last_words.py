@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from inplace.common.wire.names import LAST_LINE, WORKER_FAILED
 from tests.agent.process import ROOT
-from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, refuses
+from tests.agent.scripted_server import Exchange, accept_patch, refuses
 from tests.agent.supervisor_rig import Supervised, supervised
 from tests.agent.test_process_depth import pod
 
@@ -26,16 +25,11 @@ ELASTIC = (
 LINE = "v1,epoch=1,line=RuntimeError: CUDA error, token=***"
 
 
-def patches(server: ScriptedServer) -> list[dict[str, str]]:
-    """Return the annotations of every PATCH."""
-    return [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
-
-
 async def second_patch(group: Supervised) -> dict[str, str]:
     """Start the worker, which fails; return the PATCH after the announcement of its epoch."""
     await group.start()
     assert await group.announced() == 2
-    return patches(group.server)[1]
+    return group.server.annotations[1]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +58,7 @@ async def test_they_are_those_of_one_epoch(tmp_path: Path) -> None:
         await group.noted("started", 2)
         group.show(2, 2)
         assert await group.announced() == 3
-        assert LAST_LINE not in patches(group.server)[2]
+        assert LAST_LINE not in group.server.annotations[2]
 
 
 async def test_a_users_own_error_file_is_left_alone(tmp_path: Path) -> None:
@@ -87,7 +81,7 @@ async def test_a_policy_that_is_older_than_the_line_costs_the_line(tmp_path: Pat
         group.server.answer = answer
         assert LAST_LINE in await second_patch(group)
         assert await group.announced() == 2
-        assert LAST_LINE not in patches(group.server)[2]
+        assert LAST_LINE not in group.server.annotations[2]
         await group.said("last_line_refused")
 
 

@@ -15,7 +15,15 @@ import trustme
 from inplace.agent.report.phases import boot_s
 from inplace.agent.start.config import AgentConfig
 from tests.agent.process import COMMAND, environment, environment_in_cluster, finished, process
-from tests.agent.scripted_server import SYNC_THEN_RESTART, Exchange, ScriptedServer, jobset, silence, until_patched
+from tests.agent.scripted_server import (
+    SYNC_THEN_RESTART,
+    Exchange,
+    ScriptedServer,
+    hangs,
+    jobset,
+    silence,
+    until_patched,
+)
 
 pytestmark = pytest.mark.asyncio
 
@@ -63,6 +71,18 @@ async def test_bad_settings_end_before_any_request(tmp_path: Path) -> None:
     assert server.connections == 0
 
 
+@pytest.mark.parametrize("setting", ["SAVE_WITHIN_S", "STALL_AFTER_S"])
+async def test_a_sidecar_without_a_guard_asks_and_watches_nobody(tmp_path: Path, setting: str) -> None:
+    """It says so, and sends nothing."""
+    async with ScriptedServer(lists=[jobset(0)]) as server:
+        env = environment(tmp_path, server, EPOCH_FILE=str(tmp_path / "epoch")) | {setting: "60"}
+        async with process(env) as child:
+            code, lines = await finished(child)
+        assert code == 2
+        assert "expected LINK_FILE beside it, and a guard" in str(lines[0]["message"])
+        assert server.requests("GET") == []
+
+
 async def test_a_barrier_port_in_use_ends_before_any_request(tmp_path: Path) -> None:
     """The agent exits with 3, names address and port, and announces nothing."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -75,18 +95,13 @@ async def test_a_barrier_port_in_use_ends_before_any_request(tmp_path: Path) -> 
     assert f"127.0.0.1 port {port}" in str(lines[-1]["message"])
 
 
-async def hold(exchange: Exchange) -> None:
-    """Accept the request and never answer."""
-    await asyncio.Event().wait()
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 @pytest.mark.parametrize(
     ("server", "requests"),
     [
-        pytest.param(lambda: ScriptedServer(lists=[hold]), 1, id="no answer to the list"),
-        pytest.param(lambda: ScriptedServer(lists=[jobset(0)], answer=hold), 2, id="no answer to the announcement"),
-        pytest.param(lambda: ScriptedServer(watches=[(hold,)]), 2, id="no answer to the watch"),
+        pytest.param(lambda: ScriptedServer(lists=[hangs]), 1, id="no answer to the list"),
+        pytest.param(lambda: ScriptedServer(lists=[jobset(0)], answer=hangs), 2, id="no answer to the announcement"),
+        pytest.param(lambda: ScriptedServer(watches=[(hangs,)]), 2, id="no answer to the watch"),
         pytest.param(lambda: ScriptedServer(), 2, id="watching, no view yet"),
         pytest.param(lambda: ScriptedServer(lists=[jobset(0)]), 3, id="waiting at the barrier"),
         pytest.param(lambda: ScriptedServer(lists=[jobset(0)], watches=[(jobset(1), silence)]), 3, id="lifted"),

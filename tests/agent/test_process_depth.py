@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 from collections.abc import AsyncIterator, Mapping
@@ -18,7 +17,7 @@ from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import parse_failure
 from testbed.ports import free_ports
 from tests.agent.process import COMMAND, environment, process
-from tests.agent.scripted_server import Exchange, ScriptedServer, jobset
+from tests.agent.scripted_server import ScriptedServer, Views, jobset
 from tests.agent.supervisor_rig import RUN, until
 from tests.agent.test_guard import Guarded, guarded
 
@@ -32,22 +31,20 @@ class Pod:
     server: ScriptedServer
     agent: asyncio.subprocess.Process
     guard: Guarded
-    views: asyncio.Queue[tuple[int, int]]
+    views: Views
     patched: int = 0
 
     async def annotations(self) -> dict[str, str]:
         """Return what the next PATCH writes."""
         self.patched += 1
         await self.server.until(lambda: len(self.server.requests("PATCH")) >= self.patched)
-        body = json.loads(self.server.requests("PATCH")[self.patched - 1].body)
-        annotations: dict[str, str] = body["metadata"]["annotations"]
-        return annotations
+        return self.server.annotations[self.patched - 1]
 
     async def runs(self, epoch: int) -> int | None:
         """Let the group sync at the next epoch, and wait for its worker; return what was told of the one before it."""
         announced = await self.annotations()
         assert announced["jobset.sigs.k8s.io/epoch"] == str(epoch)
-        self.views.put_nowait((epoch, epoch - 1))
+        self.views.show(epoch, epoch - 1)
         await self.guard.noted(f"epoch-{epoch}")
         return exit_code_of(announced[PHASES])
 
@@ -72,16 +69,8 @@ async def pod(
     env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Pod]:
     """Run both containers; the options are the guard's, the variables the agent's but for the time to save."""
-    views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
-
-    async def follow(exchange: Exchange) -> None:
-        version = 10
-        while True:
-            synced, deprecated = await views.get()
-            version += 1
-            await jobset(synced, deprecated, rv=version)(exchange)
-
-    async with ScriptedServer(lists=[jobset(0, rv=10)], watches=[(follow,)]) as server:
+    views = Views()
+    async with ScriptedServer(lists=[jobset(0, rv=10)], watches=[(views.follow,)]) as server:
         settings = {
             "LINK_FILE": str(folder / "link"),
             "CLEAN_AFTER_FAILURES": "0",  # tests kill workers faster than these could make progress
@@ -110,7 +99,7 @@ async def test_a_group_restart_ends_and_starts_the_worker(tmp_path: Path) -> Non
     async with pod(tmp_path) as group:
         await group.runs(1)
         old = group.guard.tree()
-        group.views.put_nowait((1, 1))
+        group.views.show(1, 1)
         assert await group.runs(2) is None, "it did not end by itself"
         assert set(group.guard.tree()).isdisjoint(old)
 
@@ -135,7 +124,7 @@ async def test_a_completion_is_told_by_the_next_announcement(tmp_path: Path) -> 
     async with pod(tmp_path, program, env={"EPOCH_FILE": str(tmp_path / "epoch")}) as group:
         await group.runs(1)
         assert (await group.guard.finished())[0] == 0
-        group.views.put_nowait((1, 1))
+        group.views.show(1, 1)
         assert (await group.left())[0] == 88
     assert b",code=0" in (tmp_path / "epoch.phases").read_bytes()
 
@@ -157,7 +146,7 @@ async def test_a_worker_whose_guard_never_came_gets_new_containers(tmp_path: Pat
     """Of two workers that start behind the startup probe one has no guard: nobody here can end it, and kubelet does."""
     async with pod(tmp_path, env={"GUARDS_AWAITED": "2"}) as group:
         await group.runs(1)
-        group.views.put_nowait((1, 1))
+        group.views.show(1, 1)
         code, log = await group.left()
         assert code == 88
         assert "or no guard came from it" in log
@@ -168,7 +157,7 @@ async def test_a_worker_whose_awaited_guard_came_restarts_as_a_process(tmp_path:
     """As every other guarded worker does."""
     async with pod(tmp_path, env={"GUARDS_AWAITED": "1"}) as group:
         await group.runs(1)
-        group.views.put_nowait((1, 1))
+        group.views.show(1, 1)
         await group.runs(2)
 
 

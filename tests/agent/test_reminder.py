@@ -8,7 +8,7 @@ import pytest
 
 from inplace.agent.agent import REMINDER_S
 from tests.agent.rig import ImpatientClock, Rig
-from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, resets, until_patched
+from tests.agent.scripted_server import ScriptedServer, accept_patch, in_turn, jobset, resets, until_patched
 
 pytestmark = pytest.mark.asyncio
 
@@ -43,13 +43,8 @@ async def test_a_group_that_comes_together_is_not_reminded_of() -> None:
 async def test_a_reminder_that_fails_is_sent_again() -> None:
     """A failed reminder is repeated like a failed first announcement."""
     rig = _impatient(1)
-    answers = [accept_patch, resets]
-
-    async def answer(exchange: Exchange) -> None:
-        await (answers.pop(0) if answers else accept_patch)(exchange)
-
     watches = [[jobset(0), until_patched(3), jobset(1, 0), jobset(1, 1)]]
-    async with ScriptedServer(watches=watches, answer=answer) as server:
+    async with ScriptedServer(watches=watches, answer=in_turn(accept_patch, resets)) as server:
         assert await rig.run(server) == 88
     assert len(server.requests("PATCH")) == 3
     assert rig.barrier.lifts == [1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from inplace.agent.agent import Agent
 from inplace.agent.announce.failure_reporter import REPORT_S_MAX
 from inplace.agent.announce.herd import Herd
 from inplace.agent.deps import AgentDeps
@@ -73,6 +75,7 @@ class Scene:
 
     link: NotedServer = field(default_factory=NotedServer)
     log: NotedLog = field(default_factory=NotedLog)
+    agent: Agent | None = None
 
     async def run(self, server: ScriptedServer, *, phases: RestartPhases | None = None, **config: Any) -> int:
         """Run the agent until it exits; return its exit code."""
@@ -86,9 +89,10 @@ class Scene:
             log=self.log,
             phases=phases,
         )
+        self.agent = agent_of(replace(CONFIG, **config), deps, self.link)
         try:
             async with asyncio.timeout(20):
-                return await agent_of(replace(CONFIG, **config), deps, self.link).run()
+                return await self.agent.run()
         finally:
             await transport.close()
 
@@ -183,26 +187,14 @@ async def test_it_leaves_whatever_becomes_of_the_patch(answer: str) -> None:
 
 async def test_a_signal_ends_an_agent_that_is_about_to_tell() -> None:
     """Nothing holds its process."""
-    import signal
-
     scene = Scene()
+
+    async def die() -> None:
+        await scene.link.worker_ends(Failed(1, 9))
+        assert scene.agent is not None
+        scene.agent.keeper.terminate(signal.SIGTERM)
+
     async with ScriptedServer(lists=[jobset(0)], watches=[(*LIFT, silence)]) as server:
-        transport = Http1Transport(Credentials("127.0.0.1", server.port, tls=False), clock=LoopClock())
-        deps = AgentDeps(
-            transport=transport,
-            clock=LoopClock(),
-            rng=Random(7),
-            barrier=NotedBarrier(),
-            log=scene.log,
-        )
-        agent = agent_of(replace(CONFIG, herd=Herd(10**9)), deps, scene.link)
-
-        async def die() -> None:
-            await scene.link.worker_ends(Failed(1, 9))
-            agent.keeper.terminate(signal.SIGTERM)
-
-        async with asyncio.timeout(20):
-            code, _ = await asyncio.gather(agent.run(), die())
-        await transport.close()
+        code, _ = await asyncio.gather(scene.run(server, herd=Herd(10**9)), die())
         assert len(server.requests("PATCH")) == 1
     assert code == 143

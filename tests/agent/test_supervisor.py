@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset
+from tests.agent.scripted_server import ScriptedServer, Views, in_turn, jobset, refuses
 from tests.agent.supervisor_rig import (
     DEAF,
     IDLE,
@@ -160,24 +159,11 @@ async def test_two_deprecations_stop_the_worker_once(tmp_path: Path) -> None:
 
 async def test_a_refused_patch_and_a_view_at_once(tmp_path: Path) -> None:
     """The announcement is refused while views come in: it is sent again, and the worker starts once."""
-    refusals = [503, 500]
-
-    async def answer(exchange: Exchange) -> None:
-        if refusals:
-            await exchange.answer(refusals.pop(), {"kind": "Status", "code": 503, "reason": "ServiceUnavailable"})
-        else:
-            await accept_patch(exchange)
-
-    views: asyncio.Queue[tuple[int, int]] = asyncio.Queue()
-
-    async def follow(exchange: Exchange) -> None:
-        while True:
-            await jobset(*(await views.get()))(exchange)
-
-    server = ScriptedServer(lists=[jobset(0)], watches=[(follow,)], answer=answer)
+    views = Views()
+    server = ScriptedServer(lists=[jobset(0)], watches=[(views.follow,)], answer=in_turn(refuses(500), refuses(503)))
     async with supervised(tmp_path, RUN, server=server) as group:
-        for view in ((0, 0), (1, 0)):
-            views.put_nowait(view)
+        views.show(0, 0)
+        views.show(1, 0)
         await group.noted("main")
         assert group.epochs() == [1, 1, 1]
         assert group.notes("started") == ["1"]

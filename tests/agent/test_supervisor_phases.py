@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -24,8 +23,7 @@ COUNT = 'inplace_agent_restart_phase_duration_seconds_count{phase="%s"} %s'
 
 def announced_phases(server: ScriptedServer) -> list[dict[RestartPhase, float]]:
     """Return the phases of each announcement."""
-    metadatas = [json.loads(request.body)["metadata"] for request in server.requests("PATCH")]
-    return [parse_phases(metadata["annotations"][wire.PHASES]) for metadata in metadatas]
+    return [parse_phases(annotations[wire.PHASES]) for annotations in server.annotations]
 
 
 async def restart(group: Supervised, epoch: int) -> None:

@@ -40,11 +40,12 @@ def line_of(folder: Path, name: str = "rank-3") -> ProgressLine:
     return parse_progress((folder / name).read_bytes())
 
 
-def run(code: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a script with these variables and no other."""
+def run(code: str, *fds: int, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a script with these descriptors and variables, and no other."""
     return subprocess.run(
         [sys.executable, "-c", code],
         env={"PYTHONPATH": str(ROOT), **env},
+        pass_fds=fds,
         capture_output=True,
         text=True,
         timeout=SCRIPT_S_MAX,

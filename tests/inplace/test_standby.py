@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 import inplace
 from inplace import standby
 from inplace.agent.worker import standby as agents
+from tests.inplace.test_rank_file import run
 
-ROOT = Path(__file__).parents[2]
-SCRIPT_S_MAX = 60.0
 RANKS = [
     ({}, (0, None, "")),
     ({"INPLACE_EPOCH": "", "RANK": "3", "MASTER_ADDR": "a"}, (0, 3, "a")),
@@ -27,19 +23,6 @@ RANKS = [
     ({"JOB_COMPLETION_INDEX": "1", "JOB_INDEX": "2"}, (0, None, "")),
     ({"INPLACE_EPOCH": "x", "RANK": "-1", "JAX_PROCESS_ID": "99999999999"}, (0, None, "")),
 ]
-
-
-def run(code: str, *fds: int, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a script with these variables and no other."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(ROOT), **env},
-        pass_fds=fds,
-        capture_output=True,
-        text=True,
-        timeout=SCRIPT_S_MAX,
-        check=False,
-    )
 
 
 def test_both_sides_have_the_same_words() -> None:

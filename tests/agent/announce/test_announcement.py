@@ -13,7 +13,7 @@ from tests.agent.scripted_server import (
     Exchange,
     ScriptedServer,
     Step,
-    accept_patch,
+    in_turn,
     jobset,
     refuses,
     resets,
@@ -25,14 +25,9 @@ pytestmark = pytest.mark.asyncio
 
 async def run(*failures: Step, views: Sequence[Step] = ()) -> Rig:
     """Run an agent whose first announcements end as `failures` say and whose next one is accepted."""
-    left = list(failures)
     rig = Rig()
-
-    async def answer(exchange: Exchange) -> None:
-        await (left.pop(0) if left else accept_patch)(exchange)
-
     finish = (jobset(0), *views, until_patched(len(failures) + 1), jobset(1, 0), jobset(1, 1))
-    async with ScriptedServer(watches=[finish], answer=answer) as server:
+    async with ScriptedServer(watches=[finish], answer=in_turn(*failures)) as server:
         assert await rig.run(server) == 88
     assert len({patch.body for patch in server.requests("PATCH")}) == 1
     assert len(server.requests("PATCH")) == len(failures) + 1

@@ -23,6 +23,7 @@ from tests.agent.scripted_server import (
     refuses,
     resets,
     sends,
+    shouts,
     silence,
     table,
     until_patched,
@@ -210,11 +211,6 @@ async def test_garbage_is_a_broken_watch(garbage: bytes) -> None:
 
 async def test_garbage_instead_of_http_is_a_broken_watch() -> None:
     """A peer that speaks no HTTP is an error like any other."""
-
-    async def shouts(exchange: Exchange) -> None:
-        await exchange.raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
-        exchange.writer.close()
-
     rig, _ = await run((shouts,), ONE_EPOCH)
     assert rig.metrics.watch_endings == {"broken": 1}
 

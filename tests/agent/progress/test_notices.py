@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -46,8 +45,7 @@ time.sleep(4)  # for a rank of another Pod, which saves
 
 def notices(server: ScriptedServer) -> list[Notice]:
     """Return what was told, in order."""
-    bodies = [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
-    return [parse_notice(annotations[NOTICE]) for annotations in bodies if NOTICE in annotations]
+    return [parse_notice(text) for text in server.told(NOTICE)]
 
 
 async def told(group: Supervised, count: int = 1) -> list[Notice]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -13,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.last_progress import parse_last_progress
-from inplace.common.wire.names import PHASES, WORKER_FAILED
+from inplace.common.wire.names import EPOCH, PHASES, WORKER_FAILED
 from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
 from tests.agent.process import COMMAND, environment, finished, process
 from tests.agent.scripted_server import (
@@ -46,21 +44,7 @@ STALL_S = 1.0
 
 def failures(server: ScriptedServer) -> list[WorkerFailure]:
     """Return what was told, in order."""
-    bodies = [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
-    return [parse_failure(annotations[WORKER_FAILED]) for annotations in bodies if WORKER_FAILED in annotations]
-
-
-def epochs(server: ScriptedServer) -> list[int]:
-    """Return what was announced, in order."""
-    bodies = [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
-    found = [annotations.get("jobset.sigs.k8s.io/epoch") for annotations in bodies]
-    return [int(epoch) for epoch in found if epoch]
-
-
-def announced_progress(server: ScriptedServer) -> LastProgress | None:
-    """Return what the newest announcement says of the worker before it."""
-    bodies = [json.loads(request.body)["metadata"]["annotations"] for request in server.requests("PATCH")]
-    return parse_last_progress([annotations[PHASES] for annotations in bodies if PHASES in annotations][-1])
+    return [parse_failure(text) for text in server.told(WORKER_FAILED)]
 
 
 @asynccontextmanager
@@ -81,7 +65,7 @@ async def told(group: Supervised, count: int = 1) -> WorkerFailure:
 
 async def next_epoch(group: Supervised, epoch: int) -> None:
     """Wait for the announcement of an epoch, let the group sync at it, and wait for the worker."""
-    await group.server.until(lambda: epochs(group.server)[-1] == epoch)
+    await group.server.until(lambda: group.server.told(EPOCH)[-1] == str(epoch))
     group.show(epoch, epoch - 1)
     await group.noted("main", epoch)
 
@@ -118,7 +102,7 @@ async def test_a_stopped_worker_is_told_killed_and_started_again(tmp_path: Path)
             assert 1 <= (failure.stalled_s or 0) <= 10
             assert (failure.step or 0) > 20
             await next_epoch(group, epoch + 1)
-            progress = announced_progress(group.server)
+            progress = parse_last_progress(group.server.told(PHASES)[-1])
             assert progress is not None
             assert (progress.step or 0) >= (failure.step or 0)
             assert STALL_S <= progress.quiet_s <= 10.0
@@ -263,16 +247,6 @@ async def test_settings_that_cannot_be_used_are_refused(tmp_path: Path, env: dic
         assert code == 2
         assert problem in str(lines[0]["message"])
         assert server.requests("PATCH") == []
-
-
-async def test_a_sidecar_without_a_link_watches_nobody(tmp_path: Path) -> None:
-    """It says so, and sends nothing."""
-    async with ScriptedServer(lists=[jobset(0)]) as server:
-        env = environment(tmp_path, server, STALL_AFTER_S="9", EPOCH_FILE=str(tmp_path / "epoch"))
-        async with process(env) as child:
-            code, lines = await finished(child)
-        assert code == 2
-        assert "expected LINK_FILE beside it, and a guard" in str(lines[0]["message"])
 
 
 async def test_a_stopped_worker_whose_group_restarts_ends_at_once(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from inplace.common.wire.phases import (
     phases_text,
 )
 from tests.agent.rig import Rig
-from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, until_patched
+from tests.agent.scripted_server import ScriptedServer, in_turn, jobset, refuses, until_patched
 
 durations = st.dictionaries(st.sampled_from(RestartPhase), st.floats(-1e12, 1e12))
 
@@ -331,14 +331,9 @@ def test_the_process_s_start_is_the_system_s(tmp_path: Path) -> None:
 @pytest.mark.asyncio
 async def test_the_one_patch_carries_the_phases() -> None:
     """The announcement's one patch has the annotation, and a repeated patch has the same bytes."""
-    failures = [refuses(503)]
     rig = Rig()
-
-    async def answer(exchange: Exchange) -> None:
-        await (failures.pop() if failures else accept_patch)(exchange)
-
     script = (until_patched(2), jobset(1, 0), jobset(1, 1))
-    async with ScriptedServer(lists=[jobset(0)], watches=[script], answer=answer) as server:
+    async with ScriptedServer(lists=[jobset(0)], watches=[script], answer=in_turn(refuses(503))) as server:
         assert await rig.run(server) == 88
     bodies = {patch.body for patch in server.requests("PATCH")}
     (annotations,) = (json.loads(body)["metadata"]["annotations"] for body in bodies)
@@ -357,5 +352,5 @@ async def test_the_annotation_is_off_when_told() -> None:
     rig = Rig()
     async with ScriptedServer(lists=[jobset(0)], watches=[(jobset(1, 0), jobset(1, 1))]) as server:
         await rig.run(server, phases_annotation=False)
-    (patch,) = server.requests("PATCH")
-    assert set(json.loads(patch.body)["metadata"]["annotations"]) == {wire.EPOCH, wire.ATTEMPT}
+    (annotations,) = server.annotations
+    assert set(annotations) == {wire.EPOCH, wire.ATTEMPT}

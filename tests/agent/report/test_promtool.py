@@ -13,7 +13,7 @@ from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.wire.phases import RestartPhase
 from tests.agent.process import environment, process
-from tests.agent.scripted_server import Exchange, ScriptedServer, accept_patch, jobset, refuses, silence, until_patched
+from tests.agent.scripted_server import ScriptedServer, in_turn, jobset, refuses, silence, until_patched
 from tests.agent.test_start_path import rss_mb
 from tests.grafana.test_dashboards import controller_metrics
 from tests.promtool import DEADLINE_S, complaints
@@ -44,11 +44,7 @@ async def scraped(port: int, wanted: bytes) -> bytes:
 
 async def test_a_running_agent_has_nothing_to_complain_about(tmp_path: Path) -> None:
     """`promtool` accepts the metrics of an agent that was throttled, announced and lifted; its memory is bounded."""
-    failures = [refuses(429, "TooManyRequests", retry_after="0")]
-
-    async def answer(exchange: Exchange) -> None:
-        await (failures.pop() if failures else accept_patch)(exchange)
-
+    answer = in_turn(refuses(429, "TooManyRequests", retry_after="0"))
     lifting = (until_patched(2), jobset(1, 0), silence)
     async with ScriptedServer(lists=[jobset(0)], watches=[lifting], answer=answer) as server:
         env = environment(tmp_path, server)

@@ -48,17 +48,18 @@ async def test_a_garbled_file_means_unknown(tmp_path: Path) -> None:
     assert "resourceVersion" not in server.listed[0].query
 
 
-async def test_the_epoch_is_kept_before_it_is_announced(tmp_path: Path) -> None:
-    """When the PATCH arrives at the server, the file already holds its epoch."""
+@pytest.mark.parametrize("with_head_start", [False, True])
+async def test_the_epoch_is_kept_before_it_is_announced(tmp_path: Path, *, with_head_start: bool) -> None:
+    """When the PATCH arrives at the server, the file already holds its epoch; also when it is announced ahead."""
     path, kept = tmp_path / "epoch", []
 
     async def answer(exchange: Exchange) -> None:
         kept.append(path.read_text())
         await accept_patch(exchange)
 
-    script = (jobset(4), until_patched(1), jobset(5, 4), jobset(5, 5))
-    async with ScriptedServer(watches=[script], answer=answer) as server:
-        assert await Rig(memory=EpochFile(str(path))).run(server) == 88
+    script = (until_patched(1), jobset(5, 4), jobset(5, 5))
+    async with ScriptedServer(lists=[jobset(4)], watches=[script], answer=answer) as server:
+        assert await Rig(memory=EpochFile(str(path))).run(server, with_head_start=with_head_start) == 88
     assert kept == ["5"]
 
 

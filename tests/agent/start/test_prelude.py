@@ -32,11 +32,14 @@ from tests.agent.scripted_server import (
     ScriptedServer,
     Step,
     accept_patch,
+    hangs_up,
+    in_turn,
     jobset,
     lists_nothing,
     refuses,
     resets,
     scoped,
+    shouts,
     table,
     until_patched,
 )
@@ -45,20 +48,9 @@ pytestmark = pytest.mark.asyncio
 FAILED_S_MAX = 30.0  # a first PATCH fails within milliseconds
 
 
-async def hang_up(exchange: Exchange) -> None:
-    """Close without an answer."""
-    exchange.writer.close()
-
-
 async def cut(exchange: Exchange) -> None:
     """Close in the middle of the answer."""
     await exchange.raw(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")
-    exchange.writer.close()
-
-
-async def shout(exchange: Exchange) -> None:
-    """Speak no HTTP."""
-    await exchange.raw(b"220 smtp ready\r\n\r\n")
     exchange.writer.close()
 
 
@@ -132,8 +124,8 @@ CASES = {
     "the list is throttled": Case(lists=[refuses(429, "TooManyRequests", retry_after="2"), jobset(0)]),
     "the list fails": Case(lists=[refuses(500), refuses(503), jobset(0)]),
     "the list is garbage": Case(lists=[garbage, jobset(0)]),
-    "no HTTP": Case(lists=[shout, jobset(0)]),
-    "no answer to the list": Case(lists=[hang_up, jobset(0)]),
+    "no HTTP": Case(lists=[shouts, jobset(0)]),
+    "no answer to the list": Case(lists=[hangs_up, jobset(0)]),
     "half an answer to the list": Case(lists=[cut, jobset(0)]),
     "the list is reset": Case(lists=[resets, jobset(0)]),
     **{
@@ -143,20 +135,15 @@ CASES = {
     "the patch is throttled": Case(patches=[refuses(429, "TooManyRequests", retry_after="2")]),
     "the patch fails twice": Case(patches=[refuses(500), refuses(503)]),
     "the patch is reset": Case(patches=[resets]),
-    "no answer to the patch": Case(patches=[hang_up]),
+    "no answer to the patch": Case(patches=[hangs_up]),
     "half an answer to the patch": Case(patches=[cut]),
 }
 
 
 async def outcome(case: Case, *, with_head_start: bool) -> dict[str, Any]:
     """Run the agent until it exits or waits for ever; return its requests, log, exit code and connections."""
-    patches = list(case.patches)
-
-    async def answer(exchange: Exchange) -> None:
-        await (patches.pop(0) if patches else accept_patch)(exchange)
-
     ended = until_patched(len(case.patches) + 1) if case.patches else until_patched(0)
-    rig = Rig()
+    rig, answer = Rig(), in_turn(*case.patches)
     async with ScriptedServer(lists=case.lists, watches=[(ended, *case.watch)], answer=answer) as server:
         running = asyncio.create_task(rig.run(server, with_head_start=with_head_start, **case.config))
         second = asyncio.create_task(server.until(lambda: len(server.watched) == 2))
@@ -208,19 +195,6 @@ async def test_the_announcement_leaves_before_anything_of_the_agent_runs() -> No
         assert ahead.in_flight.method == "PATCH"
         ahead.close()
         answering.set()
-
-
-async def test_the_epoch_is_kept_before_it_is_announced_ahead(tmp_path: Path) -> None:
-    """When the PATCH arrives, the file holds its epoch."""
-    path, kept = tmp_path / "epoch", []
-
-    async def answer(exchange: Exchange) -> None:
-        kept.append(path.read_text())
-        await accept_patch(exchange)
-
-    async with ScriptedServer(lists=[jobset(4)], watches=[(jobset(5), jobset(5, 5))], answer=answer) as server:
-        assert await Rig(memory=EpochFile(str(path))).run(server, with_head_start=True) == 88
-    assert kept == ["5"]
 
 
 async def test_a_slow_list_is_waited_for_by_the_agent() -> None:

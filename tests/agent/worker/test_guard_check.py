@@ -105,7 +105,7 @@ async def test_each_epoch_of_depth_process_begins_with_a_check(tmp_path: Path) -
             annotations = await group.annotations()
             assert annotations["jobset.sigs.k8s.io/epoch"] == str(epoch)
             assert (tmp_path / "checks").read_text() == "x\n" * epoch
-            group.views.put_nowait((epoch, epoch - 1))
+            group.views.show(epoch, epoch - 1)
             await group.guard.noted(f"epoch-{epoch}")
             await group.dies()
 

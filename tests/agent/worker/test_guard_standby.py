@@ -60,7 +60,7 @@ async def test_a_group_restart_releases_it_too(tmp_path: Path) -> None:
     async with pod(tmp_path, SCRIPT, "--standby") as group:
         await main_of(group, 1)
         standby = await is_ready(group.guard)
-        group.views.put_nowait((1, 1))
+        group.views.show(1, 1)
         assert await main_of(group, 2) == standby
 
 

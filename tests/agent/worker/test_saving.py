@@ -13,8 +13,6 @@ import pytest
 from inplace.agent.report.log import LazyLog
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.worker.save_requests import SaveFile, SaveRequests
-from tests.agent.process import environment, finished, process
-from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import running, through_the_barrier, until
 from tests.agent.test_guard import working
 from tests.agent.test_process_depth import pod
@@ -100,19 +98,6 @@ async def test_a_request_of_another_epoch_changes_nothing(tmp_path: Path) -> Non
         (tmp_path / "notes" / "go").touch()
         await group.noted("saved")
         assert await group.finished() == 143
-
-
-@pytest.mark.slow
-@pytest.mark.asyncio
-async def test_a_sidecar_without_a_guard_asks_nobody(tmp_path: Path) -> None:
-    """It says so, and sends nothing."""
-    async with ScriptedServer(lists=[jobset(0)]) as server:
-        env = environment(tmp_path, server, SAVE_WITHIN_S="60", EPOCH_FILE=f"{tmp_path}/epoch")
-        async with process(env) as child:
-            code, lines = await finished(child)
-        assert code == 2
-        assert "expected LINK_FILE beside it, and a guard" in str(lines[0]["message"])
-        assert server.requests("GET") == []
 
 
 @pytest.mark.asyncio

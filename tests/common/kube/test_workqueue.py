@@ -70,13 +70,11 @@ def queue_of(
     return WorkQueue(clock, metrics=metrics or Recorded(), is_urgent=is_urgent)
 
 
-async def work_until_idle(
-    queue: WorkQueue[int], process: Callable[[int], Awaitable[None]], *, workers: int, idle_s: float = 200.0
-) -> None:
+async def work_until_idle(queue: WorkQueue[K], process: Callable[[K], Awaitable[None]], *, workers: int) -> None:
     """Run workers until all keys are done."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(queue.work(process, workers=workers))
-        await asyncio.sleep(idle_s)
+        await asyncio.sleep(200.0)
         queue.shut_down()
         await working
 
@@ -284,13 +282,6 @@ async def test_shutting_down_lets_work_finish_and_takes_no_more() -> None:
 
 async def test_metrics_hear_everything() -> None:
     """Adds, depth, waiting and working times, and retries are reported."""
-
-    async def work_until_idle_str(queue: WorkQueue[str], process: Callable[[str], Awaitable[None]]) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(queue.work(process, workers=1))
-            await asyncio.sleep(50.0)
-            queue.shut_down()
-
     clock = LoopClock()
     metrics = Recorded()
     queue: WorkQueue[str] = queue_of(clock, metrics=metrics)
@@ -302,7 +293,7 @@ async def test_metrics_hear_everything() -> None:
             queue.add_rate_limited(key)
 
     queue.add("a")
-    await work_until_idle_str(queue, process)
+    await work_until_idle(queue, process, workers=1)
     assert metrics.counts == {"adds": 2, "retries": 1}
     assert metrics.waits == [0.0, 0.0]
     assert metrics.works == [2.0, 2.0]

@@ -26,7 +26,7 @@ from inplace.common.kube.http.request import (
     TransportError,
     TransportTimeoutError,
 )
-from tests.agent.scripted_server import Answer, Exchange, ScriptedServer, ends, sends
+from tests.agent.scripted_server import Exchange, ScriptedServer, Step, ends, hangs, hangs_up, sends, shouts
 
 pytestmark = pytest.mark.asyncio
 
@@ -87,11 +87,6 @@ async def test_a_stream_left_early_is_not_reused() -> None:
             assert stream.status == 200
         await transport.request(GET, timeout_s=5)
         assert server.connections == 2
-
-
-async def asyncio_forever(exchange: Exchange) -> None:
-    """Keep the connection open."""
-    await asyncio.Event().wait()
 
 
 async def test_a_refused_connection_sent_nothing() -> None:
@@ -165,30 +160,14 @@ async def test_idle_connections_are_bounded() -> None:
         assert server.connections == opened + burst - IDLE_CONNECTIONS_MAX
 
 
-async def hang(exchange: Exchange) -> None:
-    """Never answer."""
-    await asyncio.Event().wait()
-
-
-async def shout(exchange: Exchange) -> None:
-    """Speak no HTTP."""
-    await exchange.raw(b"220 smtp ready\r\n\r\n")
-    exchange.writer.close()
-
-
-async def hang_up(exchange: Exchange) -> None:
-    """Close without an answer."""
-    exchange.writer.close()
-
-
 async def cut(exchange: Exchange) -> None:
     """Reset in the middle of the body."""
     await exchange.raw(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf")
     exchange.writer.transport.abort()
 
 
-@pytest.mark.parametrize(("answer", "words"), [(shout, "HTTP/1.1"), (hang_up, "HTTP/1.1"), (cut, "HTTP/1.1|broke")])
-async def test_no_whole_answer_is_a_transport_error(answer: Answer, words: str) -> None:
+@pytest.mark.parametrize(("answer", "words"), [(shouts, "HTTP/1.1"), (hangs_up, "HTTP/1.1"), (cut, "HTTP/1.1|broke")])
+async def test_no_whole_answer_is_a_transport_error(answer: Step, words: str) -> None:
     """Garbage, a close and a reset raise TransportError, which says that the request was sent."""
     async with talking(ScriptedServer(answer=answer)) as transport:
         with pytest.raises(TransportError, match=words) as failed:
@@ -198,7 +177,7 @@ async def test_no_whole_answer_is_a_transport_error(answer: Answer, words: str) 
 
 async def test_the_deadline_covers_the_whole_request() -> None:
     """A server that never answers costs `timeout_s`, for a request and for a stream's head."""
-    async with talking(ScriptedServer(answer=hang, watches=[[asyncio_forever]])) as transport:
+    async with talking(ScriptedServer(answer=hangs, watches=[[hangs]])) as transport:
         with pytest.raises(TransportTimeoutError, match=r"no answer to GET /x from 127\.0\.0\.1:\d+ within 0.02 s"):
             await transport.request(GET, timeout_s=0.02)
         with pytest.raises(TransportTimeoutError):
@@ -208,7 +187,7 @@ async def test_the_deadline_covers_the_whole_request() -> None:
 
 async def test_cancellation_closes_the_connection() -> None:
     """A cancelled request leaves no socket behind."""
-    server = ScriptedServer(answer=hang)
+    server = ScriptedServer(answer=hangs)
     async with talking(server) as transport:
         asking = asyncio.create_task(transport.request(GET, timeout_s=5))
         await server.until(lambda: bool(server.received))
@@ -495,7 +474,7 @@ async def test_a_name_without_an_address_sent_nothing() -> None:
 
 async def test_close_ends_a_request_that_waits() -> None:
     """`close` ends a waiting request with an error and leaves no socket."""
-    server = ScriptedServer(answer=hang)
+    server = ScriptedServer(answer=hangs)
     async with talking(server) as transport:
         asking = asyncio.create_task(transport.request(GET, timeout_s=5))
         await server.until(lambda: bool(server.received))
