@@ -26,7 +26,7 @@ from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.protocol.link import Leaving
+from inplace.common.protocol.link import Leaving, Message
 from inplace.common.wire.names import DEPTH_CONTAINERS
 from tests.agent.scripted_server import ScriptedServer
 
@@ -105,6 +105,15 @@ class ImpatientClock(LoopClock):
         return super().timeout(delay_s)
 
 
+class ShortClock(LoopClock):
+    """Every bound is reached soon."""
+
+    def timeout(self, delay_s: float | None) -> asyncio.Timeout:
+        """Return a bound of 50 ms."""
+        assert delay_s is not None
+        return super().timeout(0.05)
+
+
 @dataclass
 class NotedBarrier(Barrier):
     """A barrier in memory."""
@@ -129,6 +138,22 @@ class NotedBarrier(Barrier):
     async def stop(self) -> None:
         """Stop."""
         self.running = False
+
+
+@dataclass
+class NotedGuards(GuardServer):
+    """Guards in memory, that say nothing by themselves."""
+
+    told: list[tuple[int, Message]] = field(default_factory=list)
+    told_all: list[Message] = field(default_factory=list)
+
+    def tell(self, peer: int, message: Message) -> None:
+        """Note what one of them hears."""
+        self.told.append((peer, message))
+
+    def tell_all(self, message: Message) -> None:
+        """Note what all of them hear."""
+        self.told_all.append(message)
 
 
 @dataclass

@@ -18,7 +18,7 @@ from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.start.listener import BarrierError, listen
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
-from tests.agent.rig import CONFIG
+from tests.agent.rig import CONFIG, ShortClock
 
 pytestmark = pytest.mark.asyncio
 
@@ -142,13 +142,7 @@ async def test_garbage_is_survived(garbage: bytes, status: int) -> None:
 
 async def test_a_slow_request_is_dropped() -> None:
     """A peer that does not end its request is cut off after the bound."""
-
-    class Hasty(LoopClock):
-        def timeout(self, delay_s: float | None) -> asyncio.Timeout:
-            assert delay_s is not None, "expected a bound, saw none"
-            return super().timeout(delay_s / 250)
-
-    barrier = HttpBarrier(CONFIG, listener=listen("127.0.0.1", 0), clock=Hasty(), render_metrics=lambda _: None)
+    barrier = HttpBarrier(CONFIG, listener=listen("127.0.0.1", 0), clock=ShortClock(), render_metrics=lambda _: None)
     await barrier.start()
     assert (await ask(barrier, b"GET /healthz HTT"))[0] == 0
     await barrier.stop()

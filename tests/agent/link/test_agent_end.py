@@ -11,22 +11,13 @@ import pytest
 
 from inplace.agent.link.server import GUARDS_MAX
 from inplace.agent.report.line_limit import LINES_A_MINUTE, PERIOD_S, LineLimit
-from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Ended, Ending, Examine, Failed, Hello, Lifted, Message, Started, line_of
+from tests.agent.rig import ShortClock
 from tests.agent.supervisor_rig import until
 from tests.agent.test_guard import agent_at
 
 pytestmark = pytest.mark.asyncio
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class ShortClock(LoopClock):
-    """Every bound is reached soon."""
-
-    def timeout(self, delay_s: float | None) -> asyncio.Timeout:
-        """Return a bound of 50 ms."""
-        assert delay_s is not None
-        return super().timeout(0.05)
 
 
 @asynccontextmanager

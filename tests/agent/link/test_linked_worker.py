@@ -18,8 +18,8 @@ from inplace.agent.worker.worker import STUCK_S, WorkerLostError, WorkerStuckErr
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import LINK_PROCESS, Absent, Examine, Failed, Hello, Lifted, Signal, Started, line_of
 from inplace.common.wire.names import DEPTH_PROCESS
-from tests.agent.link.test_agent_end import ShortClock, connected, ended
-from tests.agent.rig import NotedLog
+from tests.agent.link.test_agent_end import connected, ended
+from tests.agent.rig import NotedLog, ShortClock
 from tests.agent.supervisor_rig import DEAF, RUN, until
 from tests.agent.test_guard import RSS_MB_MAX, Guarded, agent_at, guarded
 from tests.agent.test_start_path import rss_mb

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import pytest
 
@@ -19,6 +19,7 @@ from tests.agent.process import COMMAND, environment, finished, process
 from tests.agent.scripted_server import (
     Exchange,
     ScriptedServer,
+    Step,
     accept_patch,
     jobset,
     refuses,
@@ -26,7 +27,7 @@ from tests.agent.scripted_server import (
     until_patched,
 )
 from tests.agent.supervisor_rig import IDLE, Limits, Supervised, main_of, running, until
-from tests.agent.test_guard import guarded
+from tests.agent.test_guard import Guarded, guarded
 
 pytestmark = pytest.mark.asyncio
 
@@ -259,23 +260,31 @@ async def test_a_stopped_worker_whose_group_restarts_ends_at_once(tmp_path: Path
         assert failures(group.server) == []
 
 
+@asynccontextmanager
+async def stopped_below_a_guard(
+    folder: Path, *options: str
+) -> AsyncIterator[tuple[ScriptedServer, asyncio.subprocess.Process, Guarded, int]]:
+    """Run an agent of depth `containers` and a guard, and stop the worker once it made its steps."""
+    script: tuple[Step, ...] = (jobset(0), until_patched(), jobset(1, 0), silence)
+    async with ScriptedServer(lists=[jobset(0)], watches=[script]) as server:
+        files = {"LINK_FILE": str(folder / "link"), "EPOCH_FILE": str(folder / "epoch")}
+        env = environment(folder, server, **files, STALL_AFTER_S="1", RESTART_DEPTH="containers")
+        async with process(env) as agent, guarded(folder, STEPS, "--grace", "60", *options, RANK="0") as group:
+            main = int(await group.noted("main"))
+            await until(lambda: last_step(folder / "progress" / "rank-0") > 40, "steps")
+            os.kill(main, signal.SIGSTOP)
+            yield server, agent, group, main
+
+
 async def test_a_stopped_worker_below_a_guard_is_told_and_killed(tmp_path: Path) -> None:
     """The agent tells, and exits with X; the guard's SIGTERM ends even a stopped worker at once, and the container."""
-    script: tuple[Any, ...] = (jobset(0), until_patched(), jobset(1, 0), silence)
-    async with ScriptedServer(lists=[jobset(0)], watches=[script]) as server:
-        files = {"LINK_FILE": str(tmp_path / "link"), "EPOCH_FILE": str(tmp_path / "epoch")}
-        env = environment(tmp_path, server, **files, STALL_AFTER_S="1", RESTART_DEPTH="containers")
-        async with process(env) as agent, guarded(tmp_path, STEPS, "--grace", "60", RANK="3") as group:
-            main = int(await group.noted("main"))
-            file = tmp_path / "progress" / "rank-3"
-            await until(lambda: last_step(file) > 40, "steps")
-            os.kill(main, signal.SIGSTOP)
-            code, lines = await finished(agent)
-            assert code == 88
-            assert (await group.finished())[0] == 143
+    async with stopped_below_a_guard(tmp_path) as (server, agent, group, _):
+        code, lines = await finished(agent)
+        assert code == 88
+        assert (await group.finished())[0] == 143
     (failure,) = failures(server)
     assert (failure.epoch, (failure.step or 0) > 40) == (1, True)
-    text, *_ = Path(env["EPOCH_FILE"] + ".phases").read_text().split(" ")
+    text, *_ = (tmp_path / "epoch.phases").read_text().split(" ")
     progress = parse_last_progress(text)
     assert progress is not None, "for the next process to announce"
     assert (progress.step or 0) >= (failure.step or 0)

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import CHECK_ANSWER_S, SideJobs
 from inplace.agent.start.exit_code import ExitCode
 from inplace.common.kube.clock import LoopClock
-from inplace.common.protocol.link import Checking, Fit, Message, Unfit
+from inplace.common.protocol.link import Checking, Fit, Unfit
 from inplace.simulator.cluster.virtual_time import run
 from tests.agent.process import environment, process
-from tests.agent.rig import NotedLog
+from tests.agent.rig import NotedGuards, NotedLog
 from tests.agent.scripted_server import ScriptedServer, jobset
 from tests.agent.supervisor_rig import RUN, number_in, until
 from tests.agent.test_guard import agent_at, guarded
@@ -145,27 +144,12 @@ async def test_a_lift_and_an_end_cut_the_check_short(tmp_path: Path) -> None:
         await until_gone(child)
 
 
-class Said(GuardServer):
-    """What the agent says to all guards."""
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-
-    def tell(self, peer: int, message: Message) -> None:
-        """Say nothing to one of them."""
-        raise AssertionError((peer, message))
-
-    def tell_all(self, message: Message) -> None:
-        """Note it."""
-        self.messages.append(message)
-
-
 def test_a_guard_that_says_nothing_holds_the_pod_up_for_a_bounded_time() -> None:
     """And a guard that went, or checks again, does not count; without checks nothing waits."""
 
     async def waits() -> None:
-        loop, log = asyncio.get_running_loop(), NotedLog()
-        checks = SideJobs(Said(), checks=2, clock=LoopClock(), log=log)
+        loop, log, guards = asyncio.get_running_loop(), NotedLog(), NotedGuards()
+        checks = SideJobs(guards, checks=2, clock=LoopClock(), log=log)
         checks.heard(1, Fit())
         checks.heard(2, Checking(30_000))
         checks.heard(3, Fit())
@@ -183,6 +167,7 @@ def test_a_guard_that_says_nothing_holds_the_pod_up_for_a_bounded_time() -> None
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(3600):
                 await checks.until_fit()
-        await SideJobs(Said(), checks=0, clock=LoopClock(), log=log).until_fit()
+        await SideJobs(guards, checks=0, clock=LoopClock(), log=log).until_fit()
+        assert guards.told == []
 
     run(waits())

@@ -6,26 +6,20 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import COMMAND_ANSWER_S, SideJobs
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Examine, Examines, Message
 from inplace.common.protocol.stall import Stalled
 from inplace.simulator.cluster.virtual_time import run
-from tests.agent.process import environment, finished, process
-from tests.agent.progress.test_watchdog import STEPS, failures, last_step
-from tests.agent.rig import NotedLog
-from tests.agent.scripted_server import ScriptedServer, jobset, silence, until_patched
+from tests.agent.process import finished
+from tests.agent.progress.test_watchdog import STEPS, failures, last_step, stopped_below_a_guard
+from tests.agent.rig import NotedGuards, NotedLog
 from tests.agent.supervisor_rig import number_in, until
-from tests.agent.test_guard import Guarded, guarded
 from tests.agent.test_process_depth import pod
 from tests.agent.worker.test_on_stall import until_gone
 
@@ -33,27 +27,12 @@ WORDS = "$INPLACE_STALL_PID $INPLACE_STALL_SILENT_S"
 STALLED = Stalled("rank-0", 41, 10.5, 10.0)
 
 
-@asynccontextmanager
-async def stopped(folder: Path, command: str) -> AsyncIterator[tuple[ScriptedServer, Any, Guarded, int]]:
-    """Run an agent of depth `containers` and a guard with a command, and stop the worker once it made its steps."""
-    script: tuple[Any, ...] = (jobset(0), until_patched(), jobset(1, 0), silence)
-    async with ScriptedServer(lists=[jobset(0)], watches=[script]) as server:
-        files = {"LINK_FILE": str(folder / "link"), "EPOCH_FILE": str(folder / "epoch")}
-        env = environment(folder, server, **files, STALL_AFTER_S="1", RESTART_DEPTH="containers")
-        options = ("--grace", "60", "--on-stall", command)
-        async with process(env) as agent, guarded(folder, STEPS, *options, RANK="0") as group:
-            main = int(await group.noted("main"))
-            await until(lambda: last_step(folder / "progress" / "rank-0") > 40, "steps")
-            os.kill(main, signal.SIGSTOP)
-            yield server, agent, group, main
-
-
 @pytest.mark.asyncio
 async def test_the_command_sees_the_worker_before_it_is_told(tmp_path: Path) -> None:
     """It runs in the guard's container, and the agent tells once it is over; then both leave."""
     seen = tmp_path / "seen"
     command = f'sleep 1; echo "{WORDS} $(cut -d" " -f3 /proc/$INPLACE_STALL_PID/stat)" > {seen}'
-    async with stopped(tmp_path, command) as (server, agent, group, main):
+    async with stopped_below_a_guard(tmp_path, "--on-stall", command) as (server, agent, group, main):
         await server.until(lambda: bool(failures(server)))
         (failure,) = failures(server)
         assert seen.read_text().split() == [str(main), str(failure.stalled_s), "T"]
@@ -71,7 +50,7 @@ async def test_the_command_sees_the_worker_before_it_is_told(tmp_path: Path) -> 
 async def test_an_agent_that_leaves_cuts_the_command_short(tmp_path: Path) -> None:
     """Another Pod told first: nothing waits for this command, and nothing is left of it."""
     command = f"sleep 1237 & echo $! > {tmp_path}/child; wait"
-    async with stopped(tmp_path, command) as (server, agent, group, _):
+    async with stopped_below_a_guard(tmp_path, "--on-stall", command) as (server, agent, group, _):
         child = await number_in(tmp_path / "child")
         began_s = time.monotonic()
         agent.terminate()
@@ -86,7 +65,7 @@ async def test_an_agent_that_leaves_cuts_the_command_short(tmp_path: Path) -> No
 async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) -> None:
     """After ten seconds, by the guard; then the agent tells."""
     command = f"setsid sleep 1238 & echo $! > {tmp_path}/child; trap '' TERM; sleep 1239"
-    async with stopped(tmp_path, command) as (server, agent, group, _):
+    async with stopped_below_a_guard(tmp_path, "--on-stall", command) as (server, agent, group, _):
         child = await number_in(tmp_path / "child")
         began_s = time.monotonic()
         await until(lambda: bool(failures(server)), "the PATCH that tells")
@@ -102,7 +81,7 @@ async def test_a_command_that_hangs_is_killed_with_all_below_it(tmp_path: Path) 
 @pytest.mark.slow
 async def test_a_command_that_fails_holds_nothing_up(tmp_path: Path) -> None:
     """The agent tells all the same."""
-    async with stopped(tmp_path, "no-such-program; exit 7") as (server, agent, group, _):
+    async with stopped_below_a_guard(tmp_path, "--on-stall", "no-such-program; exit 7") as (server, agent, group, _):
         await server.until(lambda: bool(failures(server)))
         assert (await finished(agent))[0] == 88
         await group.finished()
@@ -129,24 +108,20 @@ async def test_the_command_runs_in_each_epoch_of_a_guard_that_stays(tmp_path: Pa
         await group.runs(3)
 
 
-class Guards(GuardServer):
+class Guards(NotedGuards):
     """Connections to guards that answer after a while, or never."""
 
     def __init__(self, *after_s: float | None) -> None:
+        super().__init__()
         self.after_s = after_s
-        self.told: list[tuple[int, Message]] = []
         self.side_jobs = SideJobs(self, checks=0, clock=LoopClock(), log=NotedLog())
 
     def tell(self, peer: int, message: Message) -> None:
         """Answer later."""
-        self.told.append((peer, message))
+        super().tell(peer, message)
         after_s = self.after_s[peer]
         if after_s is not None:
             asyncio.get_running_loop().call_later(after_s, self.side_jobs.heard, peer, Examines())
-
-    def tell_all(self, message: Message) -> None:
-        """Say nothing to all of them."""
-        raise AssertionError(message)
 
     async def examine(self, pid: int | None = 77) -> tuple[str | None, float]:
         """Let all of them have a command; return what is said of it, and the seconds that took."""
@@ -184,7 +159,7 @@ def test_a_process_id_that_fits_no_line_is_none(pid: int | None, told: int) -> N
     async def examined() -> None:
         guards = Guards(0.1)
         await guards.examine(pid)
-        assert guards.told == [(0, Examine(told, 10))]
+        assert (guards.told, guards.told_all) == ([(0, Examine(told, 10))], [])
 
     run(examined())
 

@@ -14,15 +14,14 @@ from typing import Any
 
 import pytest
 
-from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.worker import stacks_command
 from inplace.common.kube.clock import LoopClock
-from inplace.common.protocol.link import Examine, Examines, Message, TakesStacks, TakeStacks, line_of
+from inplace.common.protocol.link import Examine, Examines, TakesStacks, TakeStacks, line_of
 from inplace.common.wire.stacks import SILENCE
 from tests.agent.progress.test_watchdog import told, watched
-from tests.agent.rig import NotedLog
+from tests.agent.rig import NotedGuards, NotedLog
 from tests.agent.supervisor_rig import Supervised, main_of, running
 from tests.agent.test_guard import working
 from tests.agent.worker.test_host import Owner
@@ -85,24 +84,9 @@ async def test_a_guard_answers_for_its_agent(tmp_path: Path) -> None:
         assert (await group.finished())[0] == 143
 
 
-class Guards(GuardServer):
-    """Notes what guards are told."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[int, Message]] = []
-
-    def tell(self, peer: int, message: Message) -> None:
-        """Note it."""
-        self.told.append((peer, message))
-
-    def tell_all(self, message: Message) -> None:
-        """Say nothing to all of them."""
-        raise AssertionError(message)
-
-
 def test_an_older_guard_hears_no_word_that_it_does_not_know() -> None:
     """It would close the link, and end its worker. It is asked by a line that it knows and does nothing about."""
-    guards = Guards()
+    guards = NotedGuards()
     jobs = SideJobs(guards, checks=0, clock=LoopClock(), log=NotedLog())
     jobs.greeted(0)
     jobs.greeted(1)
@@ -115,7 +99,7 @@ def test_an_older_guard_hears_no_word_that_it_does_not_know() -> None:
     assert guards.told == [(1, TakeStacks(REQUEST))]
     jobs.left(1)
     jobs.take_stacks(REQUEST)
-    assert len(guards.told) == 1
+    assert (len(guards.told), guards.told_all) == (1, [])
 
 
 def _is_past(moment_s: float) -> bool:
@@ -130,9 +114,8 @@ def _has_heard(owner: Owner, words: int) -> bool:
     return len(owner.heard) == words
 
 
-def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One process looks at a time, and the next one begins after ANSWER_S_MIN, for the newest request."""
-    monkeypatch.setattr(stacks_command, "ANSWER_S_MIN", 1.5)
+def times_that_it_looks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
+    """Return what becomes the times at which somebody looks, and for which request; nobody does."""
     began = list[tuple[float, str]]()
 
     def spawn(command: list[str], _env: object) -> int:
@@ -140,6 +123,13 @@ def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.
         return os.posix_spawn("/bin/true", ["true"], {})
 
     monkeypatch.setattr(stacks_command, "spawn", spawn)
+    return began
+
+
+def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process looks at a time, and the next one begins after ANSWER_S_MIN, for the newest request."""
+    monkeypatch.setattr(stacks_command, "ANSWER_S_MIN", 1.5)
+    began = times_that_it_looks(monkeypatch)
     owner = Owner(WorkerOptions(("/bin/sh", "-c", "exec sleep 1263")))
     owner.host.start({})
     for number in range(1, 7):
@@ -156,13 +146,7 @@ def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.
 
 def test_the_next_worker_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """It hangs too, seconds after the first one: the pace is that of one worker."""
-    began = list[str]()
-
-    def spawn(command: list[str], _env: object) -> int:
-        began.append(command[-1])
-        return os.posix_spawn("/bin/true", ["true"], {})
-
-    monkeypatch.setattr(stacks_command, "spawn", spawn)
+    began = times_that_it_looks(monkeypatch)
     owner = Owner(WorkerOptions(("/bin/sh", "-c", "exec sleep 1267")))
     for restarts in (1, 2):
         owner.host.start({})
@@ -171,7 +155,7 @@ def test_the_next_worker_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -
             owner.until(partial(_is_past, time.monotonic() + 0.1))
         owner.host.signal(signal.SIGKILL)
         owner.until(partial(_has_heard, owner, 2 * restarts))
-    assert began == [str(SILENCE)] * 2
+    assert [request for _, request in began] == [str(SILENCE)] * 2
 
 
 def test_what_looks_is_killed_when_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
