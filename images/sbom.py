@@ -26,11 +26,17 @@ SPECIFICATION = "1.6"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something in an image that no lock file names."""
+    """Something in an image; the hashes are of every file that the lock file admits: one wheel for each platform."""
 
     name: str
     version: str
     purl: str
+    hashes: Sequence[str] = ()
+
+    @classmethod
+    def locked(cls, package: Package) -> Self:
+        """Return a package of the lock file."""
+        return cls(package.name, package.version, _purl(package), package.hashes)
 
     @classmethod
     def python(cls, version: str) -> Self:
@@ -44,13 +50,16 @@ class Part:
 
     def component(self) -> dict[str, Any]:
         """Describe it."""
-        return {
+        described: dict[str, Any] = {
             "type": "library",
             "bom-ref": self.purl,
             "name": self.name,
             "version": self.version,
             "purl": self.purl,
         }
+        if self.hashes:
+            described["hashes"] = [{"alg": "SHA-256", "content": digest} for digest in self.hashes]
+        return described
 
 
 def sbom(program: str, lock: str, version: str, parts: Sequence[Part] = ()) -> dict[str, Any]:
@@ -78,7 +87,7 @@ def sbom(program: str, lock: str, version: str, parts: Sequence[Part] = ()) -> d
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
             }
         },
-        "components": [*map(_component, packages), *(part.component() for part in parts)],
+        "components": [part.component() for part in (*map(Part.locked, packages), *parts)],
         "dependencies": [own, *depends],
     }
 
@@ -88,18 +97,6 @@ def project_version() -> str:
     found = re.search(r'^version = "([^"]+)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE)
     assert found is not None, "pyproject.toml states no version"
     return found[1]
-
-
-def _component(package: Package) -> dict[str, Any]:
-    """Describe one package; the hashes are of every file that the lock file admits: one wheel for each platform."""
-    return {
-        "type": "library",
-        "bom-ref": _purl(package),
-        "name": package.name,
-        "version": package.version,
-        "purl": _purl(package),
-        "hashes": [{"alg": "SHA-256", "content": digest} for digest in package.hashes],
-    }
 
 
 def _purl(package: Package) -> str:

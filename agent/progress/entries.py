@@ -69,17 +69,12 @@ class Entries:
         """Return the names in a folder that match; one without wildcards stands for itself."""
         if not has_wildcard(part):
             return [part]
-        names, is_whole = list_names(folder, ENTRIES_MAX - self._listed)
-        self._listed += len(names)
-        self.left_out += not is_whole  # how many more there are, only reading them all would tell
-        return [name for name in names if _matches(name, part)]
-
-
-def list_names(folder: int, names_max: int) -> tuple[list[str], bool]:
-    """Return the first names in an open folder, and whether these are all."""
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in islice(entries, names_max + 1)]
-    return names[:names_max], len(names) <= names_max
+        names_max = ENTRIES_MAX - self._listed
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, names_max + 1)]
+        self.left_out += len(names) > names_max  # how many more there are, only reading them all would tell
+        self._listed += min(len(names), names_max)
+        return [name for name in names[:names_max] if _matches(name, part)]
 
 
 def has_wildcard(part: str) -> bool:

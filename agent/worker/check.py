@@ -88,7 +88,7 @@ class Check:
 
     Attributes:
         pid: of the command until its end was taken in; 0 if it does not run.
-        by_s: when it is killed, of the monotonic clock; None if it does not run.
+        due_s: when it is killed, of the monotonic clock; None if it does not run.
     """
 
     def __init__(self, options: WorkerOptions, readers: Readers, log: Log) -> None:
@@ -100,7 +100,7 @@ class Check:
         self._began_s = time.monotonic()
         self._code: int | None = None
         self.pid = 0
-        self.by_s: float | None = None
+        self.due_s: float | None = None
 
     def begin(self, spawn: Callable[[str, Mapping[str, str], int], int], env: Mapping[str, str]) -> bool:
         """Start the command, with `env` beside its environment; say whether it runs."""
@@ -113,12 +113,12 @@ class Check:
         finally:
             os.close(write_end)
         self._readers.add_reader(self._descriptor, self._read)
-        self.by_s = self._began_s + self._options.check_timeout_s
+        self.due_s = self._began_s + self._options.check_timeout_s
         return True
 
     def is_late(self, now_s: float) -> bool:
         """Say whether the command has to be killed now."""
-        return self.by_s is not None and now_s >= self.by_s
+        return self.due_s is not None and now_s >= self.due_s
 
     def end(self, code: int | None) -> None:
         """Take in the end of the command, None if it is killed for its time."""
@@ -131,7 +131,7 @@ class Check:
         """Kill the command, if it runs, and hang up."""
         if self.pid:
             kill_tree(self.pid)
-        self.pid, self.by_s = 0, None
+        self.pid, self.due_s = 0, None
         if self._descriptor >= 0:
             self._readers.remove_reader(self._descriptor)
             self._output.drain(self._descriptor)

@@ -212,10 +212,8 @@ class WorkerHost:
 
     def due_s(self) -> float | None:
         """Return when `go_on` has something to do, of the monotonic clock; None: not before a child ends."""
-        check_s = self._check.by_s if self._check is not None else None
-        command_s = self._stall_command.by_s if self._stall_command is not None else None
-        stacks_s = self._stacks.due_s if self._stacks is not None else None
-        dues_s = [at_s for at_s in (self._look_s, self._hold_s, check_s, command_s, stacks_s) if at_s is not None]
+        beside = [one.due_s for one in (self._check, self._stall_command, self._stacks) if one is not None]
+        dues_s = [at_s for at_s in (self._look_s, self._hold_s, *beside) if at_s is not None]
         return min(dues_s) if dues_s else None
 
     def go_on(self) -> None:

@@ -36,7 +36,7 @@ class StallCommand:
 
     Attributes:
         pid: of the command.
-        by_s: when it is killed, of the monotonic clock; None if it is.
+        due_s: when it is killed, of the monotonic clock; None if it is.
     """
 
     def __init__(self, command: str, said: int | None, main: int, silent_s: float, log: Log) -> None:
@@ -46,7 +46,7 @@ class StallCommand:
         self._log = log
         self._is_late = False
         self.pid = 0
-        self.by_s: float | None = None
+        self.due_s: float | None = None
 
     def begin(self, spawn: Callable[[str, Mapping[str, str]], int], env: Mapping[str, str]) -> str:
         """Start the command, with `env` beside its environment; return why it does not run, "" if it does."""
@@ -57,18 +57,18 @@ class StallCommand:
             self.pid = spawn(self._command, {**env, PID: str(pid), SILENT_S: silent_s})
         except OSError as error:
             return f"cannot execute /bin/sh: {error.strerror}"
-        self.by_s = time.monotonic() + COMMAND_S_MAX
+        self.due_s = time.monotonic() + COMMAND_S_MAX
         return ""
 
     def go_on(self, now_s: float) -> None:
         """Kill the command if its time is over; its end is reaped as any."""
-        if self.by_s is not None and now_s >= self.by_s:
+        if self.due_s is not None and now_s >= self.due_s:
             self._is_late = True
             self.kill()
 
     def kill(self) -> None:
         """Kill the command; its end is reaped as any."""
-        self.by_s = None
+        self.due_s = None
         kill_tree(self.pid)
 
     def problem_of(self, code: int) -> str:

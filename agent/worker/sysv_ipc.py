@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 
+from inplace.agent.worker.prctl import libc
 from inplace.common.bare.typed import Final
 
 _REMOVE: Final = 0  # IPC_RMID
@@ -13,14 +13,13 @@ _OBJECTS_MAX: Final = 10_000
 
 def remove_sysv_ipc() -> int:
     """Remove this user's objects that no process has attached; return how many were removed."""
-    libc = ctypes.CDLL(None, use_errno=True)
     removed = 0
     for number in _own("shm", attached="nattch"):
-        removed += libc.shmctl(number, _REMOVE, None) == 0
+        removed += libc().shmctl(number, _REMOVE, None) == 0
     for number in _own("sem"):
-        removed += libc.semctl(number, 0, _REMOVE) == 0
+        removed += libc().semctl(number, 0, _REMOVE) == 0
     for number in _own("msg"):
-        removed += libc.msgctl(number, _REMOVE, None) == 0
+        removed += libc().msgctl(number, _REMOVE, None) == 0
     return removed
 
 
