@@ -357,14 +357,19 @@ def sends(data: bytes) -> Step:
     return step
 
 
-def refuses(code: int, reason: str = "", message: str = "said the server", **headers: str) -> Step:
-    """Answer with an error status."""
+def answers(code: int, body: object, headers: dict[str, str] | None = None) -> Step:
+    """Send a whole answer."""
 
     async def step(exchange: Exchange) -> None:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        await exchange.answer(code, status(code, reason, message), named)
+        await exchange.answer(code, body, headers)
 
     return step
+
+
+def refuses(code: int, reason: str = "", message: str = "said the server", **headers: str) -> Step:
+    """Answer with an error status."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return answers(code, status(code, reason, message), named)
 
 
 async def ends(exchange: Exchange) -> None:

@@ -103,6 +103,11 @@ class Supervised:
         assert self.child.returncode is not None
         return self.child.returncode
 
+    async def terminated(self) -> int:
+        """Send SIGTERM, as kubelet does, and see it `finished`."""
+        self.child.terminate()
+        return await self.finished()
+
     async def said(self, event: str, count: int = 1) -> list[dict[str, Any]]:
         """Wait until the log has `count` lines of one event; return them."""
         assert self.child.stderr is not None

@@ -21,6 +21,7 @@ from tests.agent.scripted_server import (
     ScriptedServer,
     Step,
     accept_patch,
+    answers,
     bookmark,
     ends,
     jobset,
@@ -239,15 +240,13 @@ async def test_an_upstream_controller_is_followed(tmp_path: Path) -> None:
     def shows(**status: int) -> Step:
         return sends(line("MODIFIED", plain(None, None) | {"status": status}))
 
-    async def lists(exchange: Exchange) -> None:
-        await exchange.answer(200, NOTHING | {"items": [plain(None, None) | {"status": {}}]})
-
+    lists = [answers(200, NOTHING | {"items": [plain(None, None) | {"status": {}}]})]
     script = [
         shows(currentInPlaceRestartAttempt=0),
         shows(currentInPlaceRestartAttempt=0, previousInPlaceRestartAttempt=0),
     ]
     rig = Rig(AgentConfig.from_env(env))
-    async with ScriptedServer(lists=[lists], watches=[script]) as server:
+    async with ScriptedServer(lists=lists, watches=[script]) as server:
         assert await rig.run(server) == 1
     assert [request.method for request in server.received] == ["GET", "PATCH", "GET"]
     assert server.connections == 1

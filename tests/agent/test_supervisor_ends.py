@@ -54,8 +54,7 @@ async def test_a_signal_that_kills_the_worker_restarts_the_group(tmp_path: Path)
     async with running(tmp_path, RUN) as group:
         os.kill(main_of(group), signal.SIGSEGV)
         await through_the_barrier(group, 2)
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         assert group.logged("worker_exited")[0]["exit_code"] == 139
 
 
@@ -75,8 +74,7 @@ async def test_a_signal_while_the_worker_is_stopped_ends_the_pod(tmp_path: Path)
     async with running(tmp_path, worker, "--grace", "1") as group:
         group.show(1, 1)
         await group.noted("told")
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         assert group.epochs() == [1]
 
 
@@ -84,8 +82,7 @@ async def test_a_signal_at_the_barrier_ends_the_pod_at_once(tmp_path: Path) -> N
     """Nothing runs: nothing is waited for."""
     async with supervised(tmp_path, RUN) as group:
         assert await group.announced() == 1
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         assert group.notes("started") == []
 
 
@@ -95,8 +92,7 @@ async def test_a_second_signal_loses_the_patience(tmp_path: Path) -> None:
     async with running(tmp_path, worker) as group:
         group.child.terminate()
         await group.noted("told")
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         assert len(group.notes("told")) == 1
 
 
@@ -198,8 +194,7 @@ async def test_a_disk_that_takes_no_epoch_costs_a_warning(tmp_path: Path, disk: 
     async with running(tmp_path, RUN, EPOCH_FILE=file) as group:
         os.kill(main_of(group), signal.SIGKILL)
         await through_the_barrier(group, 2)
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         assert [entry["epoch"] for entry in group.logged("epoch_not_kept")] == [1] * files + [2] * files
 
 
@@ -214,8 +209,7 @@ async def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
     async with running(tmp_path, RUN, "--grace", "0.2", PYTHONPATH=path) as group:
         group.show(1, 1)
         await through_the_barrier(group, 2)
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         stamps = [line["timestamp"] for line in group.lines]
         assert stamps != sorted(stamps), "expected the clock to jump in the log"
 
@@ -232,8 +226,7 @@ async def test_blocked_signals_do_not_blind_the_supervisor(tmp_path: Path) -> No
             os.kill(main_of(group), signal.SIGKILL)
             await through_the_barrier(group, 2)
             assert group.notes("mask")[0] == "[]"
-            group.child.terminate()
-            assert await group.finished() == 143
+            assert await group.terminated() == 143
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, inherited)
 

@@ -74,8 +74,7 @@ async def test_one_restart_of_a_supervisor_is_told_in_twelve_lines(tmp_path: Pat
     async with running(tmp_path, RUN) as group:
         os.kill(main_of(group), signal.SIGKILL)
         await restart(group, 1)
-        group.child.send_signal(signal.SIGTERM)
-        await group.finished()
+        await group.terminated()
     events = [line["event"] for line in group.lines]
     assert len(events) <= 12
     assert events[:8] == [

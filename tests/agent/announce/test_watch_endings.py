@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from inplace.agent.announce.retry_budget import DENIED_BASE_S, RETRY_BASE_S, RETRY_CAP_S
@@ -11,9 +13,9 @@ from tests.agent.scripted_server import (
     COLUMNS,
     ONE_EPOCH,
     SYNC_THEN_RESTART,
-    Exchange,
     ScriptedServer,
     Step,
+    answers,
     bookmark,
     ends,
     error_event,
@@ -32,10 +34,12 @@ from tests.agent.scripted_server import (
 pytestmark = pytest.mark.asyncio
 
 
-async def run(*watches: tuple[Step, ...], rig: Rig | None = None) -> tuple[Rig, ScriptedServer]:
+async def run(
+    *watches: tuple[Step, ...], rig: Rig | None = None, lists: Sequence[Step] = ()
+) -> tuple[Rig, ScriptedServer]:
     """Run an agent whose last watch makes it restart; it must have lifted epoch 1, with one patch."""
     rig = rig or Rig()
-    async with ScriptedServer(watches=watches) as server:
+    async with ScriptedServer(lists=lists, watches=watches) as server:
         assert await rig.run(server) == 88
     assert rig.barrier.lifts == [1]
     assert len(server.requests("PATCH")) == 1
@@ -90,11 +94,9 @@ async def test_silence_resumes_after_the_inactivity_bound() -> None:
 )
 async def test_a_list_that_fails_is_asked_for_again(first: Step, cause: str) -> None:
     """What a list can come to has the names that a watch's endings have; nothing is watched before it is answered."""
-    rig = Rig()
-    async with ScriptedServer(lists=[first, jobset(0)], watches=[SYNC_THEN_RESTART]) as server:
-        assert await rig.run(server) == 88
+    rig, server = await run(SYNC_THEN_RESTART, lists=[first, jobset(0)])
     assert rig.metrics.requests == {("list", cause): 1, ("list", "ok"): 1, ("patch", "ok"): 1, ("watch", "ok"): 1}
-    assert (len(server.listed), len(server.requests("PATCH")), len(server.watched)) == (2, 1, 1)
+    assert len(server.listed) == 2
     assert all("list jobsets" in failed["cure"] for failed in rig.log.of("watch_failed") if cause == "forbidden")
 
 
@@ -110,15 +112,8 @@ async def test_a_list_that_fails_is_asked_for_again(first: Step, cause: str) -> 
 )
 async def test_garbage_instead_of_a_list_moves_nothing(garbage: bytes) -> None:
     """A list that cannot be read ends like a garbled watch, and is asked for again."""
-
-    async def sends_garbage(exchange: Exchange) -> None:
-        await exchange.answer(200, garbage)
-
-    rig = Rig()
-    async with ScriptedServer(lists=[sends_garbage, jobset(0)], watches=[SYNC_THEN_RESTART]) as server:
-        assert await rig.run(server) == 88
+    rig, _ = await run(SYNC_THEN_RESTART, lists=[answers(200, garbage), jobset(0)])
     assert rig.metrics.watch_endings == {"garbled": 1}
-    assert len(server.requests("PATCH")) == 1
 
 
 async def test_401_names_the_token_and_retries() -> None:
@@ -247,7 +242,6 @@ async def test_another_jobset_is_ignored() -> None:
 
 async def test_a_deleted_jobset_is_waited_for_and_its_namesake_ignored() -> None:
     """After DELETED the agent waits; a JobSet recreated under the name has other Pods."""
-    rig = Rig()
     script = (
         jobset(0),
         until_patched(),
@@ -256,7 +250,7 @@ async def test_a_deleted_jobset_is_waited_for_and_its_namesake_ignored() -> None
         jobset(1, 1, uid="uid-2"),
         *SYNC_THEN_RESTART,
     )
-    rig, _ = await run(script, rig=rig)
+    rig, _ = await run(script)
     assert len(rig.log.of("jobset_deleted")) == 1
     assert [ignored["seen_uid"] for ignored in rig.log.of("jobset_ignored")] == ["uid-2", "uid-2"]
 
@@ -279,13 +273,7 @@ async def test_a_malformed_status_is_ignored() -> None:
 async def test_a_table_without_our_columns_is_followed_by_whole_objects() -> None:
     """Upstream's CRD lacks the columns: whole objects are asked for from then on, which costs one request."""
     upstream = table(["train", "Running", 3], 9, columns=["Name", "TerminalState", "Restarts"])
-
-    async def lists_upstream(exchange: Exchange) -> None:
-        await exchange.answer(200, upstream)
-
-    rig = Rig()
-    async with ScriptedServer(lists=[lists_upstream, jobset(0)], watches=[(ends,), SYNC_THEN_RESTART]) as server:
-        assert await rig.run(server) == 88
+    rig, server = await run((ends,), SYNC_THEN_RESTART, lists=[answers(200, upstream), jobset(0)])
     assert ["as=Table" in read.headers["accept"] for read in server.requests("GET")] == [True, False, False, False]
     assert "includeObject" not in server.watched[0].query
     assert rig.clock.slept_s == []
@@ -296,27 +284,19 @@ async def test_a_definition_older_than_the_annotation_is_followed_by_whole_objec
     columns = [name for name in COLUMNS if name != wire.COLUMN_RESTART_IN_PLACE]
     older = table(["train", 0, 0, None, None, None, None, "uid-1"], 9, columns=columns)
 
-    async def lists_older(exchange: Exchange) -> None:
-        await exchange.answer(200, older)
-
     def view(synced: int, deprecated: int, rv: int) -> Step:
         return jobset(synced, deprecated, rv=rv, strategy=None, restart_in_place="10")
 
-    rig = Rig()
-    lists = [lists_older, view(0, 0, 10)]
-    async with ScriptedServer(lists=lists, watches=[(ends,), (view(1, 0, 20), view(1, 1, 30))]) as server:
-        assert await rig.run(server) == 88
-    assert rig.barrier.lifts == [1]
+    lists = [answers(200, older), view(0, 0, 10)]
+    _, server = await run((ends,), (view(1, 0, 20), view(1, 1, 30)), lists=lists)
     assert ["as=Table" in read.headers["accept"] for read in server.requests("GET")] == [True, False, False, False]
 
 
 async def test_columns_that_vanish_are_followed_by_whole_objects() -> None:
     """A CRD replaced under an open watch: the next row lacks the columns, and everything is read anew."""
     upstream = table(["train", "Running", 3], 9, columns=["Name", "TerminalState", "Restarts"])
-    rig = Rig()
     lists = [jobset(0), jobset(0, rv=12)]
-    async with ScriptedServer(lists=lists, watches=[(sends(line("MODIFIED", upstream)),), SYNC_THEN_RESTART]) as server:
-        assert await rig.run(server) == 88
+    _, server = await run((sends(line("MODIFIED", upstream)),), SYNC_THEN_RESTART, lists=lists)
     assert ["as=Table" in watch.headers["accept"] for watch in server.watched] == [True, False]
 
 
@@ -330,10 +310,7 @@ async def test_a_server_that_ignores_the_table_is_read_all_the_same() -> None:
 
 async def test_406_is_followed_by_whole_objects() -> None:
     """A server that cannot make Tables is asked for whole objects at once."""
-    rig = Rig()
-    lists = [refuses(406, "NotAcceptable"), jobset(0)]
-    async with ScriptedServer(lists=lists, watches=[SYNC_THEN_RESTART]) as server:
-        assert await rig.run(server) == 88
+    rig, server = await run(SYNC_THEN_RESTART, lists=[refuses(406, "NotAcceptable"), jobset(0)])
     assert ["as=Table" in read.headers["accept"] for read in server.requests("GET")] == [True, False, False]
     assert rig.clock.slept_s == []
 

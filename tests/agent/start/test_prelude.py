@@ -32,6 +32,7 @@ from tests.agent.scripted_server import (
     ScriptedServer,
     Step,
     accept_patch,
+    answers,
     hangs_up,
     in_turn,
     jobset,
@@ -54,11 +55,6 @@ async def cut(exchange: Exchange) -> None:
     exchange.writer.close()
 
 
-async def garbage(exchange: Exchange) -> None:
-    """Answer with a document that is not a list."""
-    await exchange.answer(200, b"<html>")
-
-
 async def last_words(exchange: Exchange) -> None:
     """List the JobSet and close the connection."""
     await exchange.answer(200, table(["train", 0, 0, None, None, "InPlaceRestart", None, None, "uid-1"], 10), CLOSE)
@@ -72,11 +68,7 @@ async def namesakes(exchange: Exchange) -> None:
     await exchange.answer(200, rows)
 
 
-async def upstreams_columns(exchange: Exchange) -> None:
-    """List a Table without our columns."""
-    await exchange.answer(200, table(["train", "Running"], 9, columns=["Name", "TerminalState"]))
-
-
+UPSTREAMS_COLUMNS = answers(200, table(["train", "Running"], 9, columns=["Name", "TerminalState"]))  # not ours
 CLOSE = {"connection": "close"}
 
 
@@ -114,7 +106,7 @@ CASES = {
     "another JobSet's uid": Case(config={"jobset_uid": "uid-0"}, watch=[jobset(0, uid="uid-0"), until_patched()]),
     "namesakes": Case(lists=[namesakes]),
     "a malformed status": Case(lists=[jobset("1")], watch=ONE_EPOCH),
-    "upstream's columns": Case(lists=[upstreams_columns, jobset(0)]),
+    "upstream's columns": Case(lists=[UPSTREAMS_COLUMNS, jobset(0)]),
     "whole objects": Case(config={"prefer_table": False}),
     "the server closes after the list": Case(lists=[last_words]),
     **{
@@ -123,7 +115,7 @@ CASES = {
     },
     "the list is throttled": Case(lists=[refuses(429, "TooManyRequests", retry_after="2"), jobset(0)]),
     "the list fails": Case(lists=[refuses(500), refuses(503), jobset(0)]),
-    "the list is garbage": Case(lists=[garbage, jobset(0)]),
+    "the list is garbage": Case(lists=[answers(200, b"<html>"), jobset(0)]),
     "no HTTP": Case(lists=[shouts, jobset(0)]),
     "no answer to the list": Case(lists=[hangs_up, jobset(0)]),
     "half an answer to the list": Case(lists=[cut, jobset(0)]),

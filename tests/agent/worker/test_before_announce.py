@@ -50,8 +50,7 @@ async def test_a_check_runs_before_each_announcement(tmp_path: Path) -> None:
         os.kill(main_of(group), signal.SIGKILL)
         await through_the_barrier(group, 2)
         assert seen.read_text() == "1\n2\n"
-        group.child.terminate()
-        await group.finished()
+        await group.terminated()
         assert len(group.logged("check_passed")) == 2
 
 
@@ -69,8 +68,7 @@ async def test_a_check_that_gives_no_answer_leaves_it_to_the_setting(
 ) -> None:
     """The Pod joins and says so, or it leaves."""
     async with running(tmp_path, RUN, *options(command, 0.5)) as group:
-        group.child.terminate()
-        await group.finished()
+        await group.terminated()
         (line,) = group.logged("check_unanswered")
         assert line["message"] == message
         assert line["then"] == "the Pod joins its group unchecked"
@@ -104,8 +102,7 @@ async def test_a_pod_that_is_told_to_end_does_not_join(tmp_path: Path) -> None:
     command = f"trap 'exit 0' TERM; sleep 1242 & echo $! > {tmp_path}/child; wait"
     async with supervised(tmp_path, RUN, *options(command)) as group:
         child = await number_in(tmp_path / "child")
-        group.child.terminate()
-        assert await group.finished() == ExitCode.TERMINATED
+        assert await group.terminated() == ExitCode.TERMINATED
         await until_gone(child)
         assert group.epochs() == []
 
@@ -123,5 +120,4 @@ async def test_forks_without_end_are_ended(tmp_path: Path) -> None:
         group.show(1, 0)
         await group.noted("main")
         assert (tmp_path / "forked").read_text() == before
-        group.child.terminate()
-        await group.finished()
+        await group.terminated()

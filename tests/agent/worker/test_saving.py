@@ -64,8 +64,7 @@ async def test_a_worker_that_ends_in_its_time_to_save(tmp_path: Path, code: int,
     worker = SAVES.replace("sys.exit(75)", f"sys.exit({code})")
     file = f"{tmp_path}/epoch"
     async with running(tmp_path, worker, "--fail-on", "42", SAVE_WITHIN_S="60", EPOCH_FILE=file) as group:
-        group.child.terminate()
-        assert await group.finished() == left_with
+        assert await group.terminated() == left_with
         assert group.epochs() == [1]
 
 
@@ -110,8 +109,7 @@ async def test_a_request_in_the_status_reaches_the_worker_of_that_epoch(tmp_path
         await through_the_barrier(group, 2)
         await group.noted("main", 2)
         group.show(2, 1)
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         assert len(group.notes("saved")) == 2
         assert [line["epoch"] for line in group.logged("save_requested")] == [1, 2]
 

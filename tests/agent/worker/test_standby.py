@@ -46,8 +46,7 @@ async def test_a_standby_gets_ready_beside_the_worker_and_serves_one_epoch(tmp_p
         assert group.notes("ready") == ["1", "2", "3"]
         assert group.epochs() == [1, 2, 3]
         await waiting(group, 3)
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         assert [line["epoch"] for line in group.logged("standby_released")] == [2, 3]
         assert all(line["rss_mb"] > 1 for line in group.logged("standby_ready"))
 
@@ -84,11 +83,7 @@ async def test_a_command_that_does_not_call_ready_itself_has_no_standby(tmp_path
     async with running(tmp_path, "note('start')\n" + script + RUN, "--standby") as group:
         if "child" in script:
             await group.noted("child")
-        os.kill(main_of(group), signal.SIGKILL)
-        assert await group.announced() == 2
-        assert group.tree() == []
-        group.show(2, 1)
-        await group.noted("main", 2)
+        await restarted(group, 2, [])
         assert len(group.notes("start")) == 2
 
 
@@ -128,8 +123,7 @@ async def test_a_standby_that_fails_is_an_ordinary_start(
         await group.said("standby_ended")
         await restarted(group, 2, [])
         assert group.notes("ready") == ["1", "2"]
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         ended = group.logged("standby_ended")[0]
         assert ended["exit_code"] in exit_codes
         assert why in str(ended["message"])
@@ -256,8 +250,7 @@ async def test_a_standby_ends_with_its_pod(tmp_path: Path) -> None:
     """SIGTERM to the agent, beside a worker that takes its time: no process stays, and the standby never trains."""
     async with running(tmp_path, SCRIPT, "--standby") as group:
         await waiting(group)
-        group.child.terminate()
-        assert await group.finished() == 143
+        assert await group.terminated() == 143
         assert group.notes("ready") == ["1"]
 
 

@@ -12,7 +12,7 @@ from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import GarbledError, Request, TooLargeError
 from inplace.common.kube.resources import PODS
-from tests.agent.scripted_server import Exchange, ScriptedServer, ends, sends
+from tests.agent.scripted_server import Exchange, ScriptedServer, answers, ends, sends
 
 pytestmark = pytest.mark.asyncio
 
@@ -60,11 +60,7 @@ async def test_the_client_takes_compressed_answers_and_uncompressed_watches() ->
 )
 async def test_a_compressed_answer_is_bounded_and_whole(body: bytes, error: type[Exception] | None) -> None:
     """The bound holds for what an answer decompresses to; a part of an answer is an error."""
-
-    async def answer(exchange: Exchange) -> None:
-        await exchange.answer(200, body, {"content-encoding": "gzip"})
-
-    async with ScriptedServer(answer=answer) as server:
+    async with ScriptedServer(answer=answers(200, body, {"content-encoding": "gzip"})) as server:
         transport = transport_to(server)
         if error is None:
             assert set((await transport.request(Request("GET", "/x"), timeout_s=5)).body) <= {0}

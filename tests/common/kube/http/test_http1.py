@@ -26,7 +26,7 @@ from inplace.common.kube.http.request import (
     TransportError,
     TransportTimeoutError,
 )
-from tests.agent.scripted_server import Exchange, ScriptedServer, Step, ends, hangs, hangs_up, sends, shouts
+from tests.agent.scripted_server import Exchange, ScriptedServer, Step, answers, ends, hangs, hangs_up, sends, shouts
 
 pytestmark = pytest.mark.asyncio
 
@@ -55,10 +55,7 @@ async def talking(
 
 async def test_a_request_brings_back_the_whole_answer() -> None:
     """Status, headers in lower case, and body, whatever the status."""
-
-    async def answer(exchange: Exchange) -> None:
-        await exchange.answer(418, b"x" * 1_000_000, {"X-Pot": "tea"})
-
+    answer = answers(418, b"x" * 1_000_000, {"X-Pot": "tea"})
     async with talking(ScriptedServer(answer=answer), token="t") as transport:
         response = await transport.request(GET, timeout_s=5)
     assert (response.status, response.headers["x-pot"], len(response.body)) == (418, "tea", 1_000_000)
