@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from random import Random
+from typing import Any, TypeVar
 
 from inplace.common.kube.errors import ApiError
 from inplace.simulator.campaign.containers import agent_client
 from inplace.simulator.campaign.world import World
 
 FaultFunction = Callable[[World, Random, str], Awaitable[None]]
+Strike = TypeVar("Strike", bound=Callable[..., Awaitable[None]])
 
 
 class FaultSite(Enum):
@@ -44,12 +47,16 @@ class Fault:
 CATALOGUE: dict[str, Fault] = {}
 
 
-def fault(name: str, place: FaultSite, what: str) -> Callable[[FaultFunction], FaultFunction]:
-    """Enter a function into the catalogue."""
+def fault(name: str, place: FaultSite, what: str, **settings: Any) -> Callable[[Strike], Strike]:
+    """Enter a function into the catalogue; it gets the settings, beside what every `FaultFunction` gets.
 
-    def enter(strike: FaultFunction) -> FaultFunction:
+    One function may be several faults, with other settings each. Of decorators on one function the LAST is entered
+    first. Each seed draws from the catalogue by position: another order is another meaning of every seed.
+    """
+
+    def enter(strike: Strike) -> Strike:
         assert name not in CATALOGUE, f"two faults are called {name}"
-        CATALOGUE[name] = Fault(name, place, what, strike)
+        CATALOGUE[name] = Fault(name, place, what, partial(strike, **settings))
         return strike
 
     return enter

@@ -18,19 +18,20 @@ def _watches(stream: OpenStream) -> bool:
     return is_program(stream.client)
 
 
-@fault("api-500", API, "answers 500 to a share of all requests for some seconds")
-async def _api_500(world: World, rng: Random, name: str) -> None:
-    _storm(world, rng, name, refusal(500, "InternalError"))
-
-
-@fault("api-503", API, "answers 503 with Retry-After for some seconds")
-async def _api_503(world: World, rng: Random, name: str) -> None:
-    _storm(world, rng, name, refusal(503, "ServiceUnavailable", retry_after_s=rng.randint(1, 3)))
-
-
-@fault("api-429", API, "answers 429 with Retry-After to a share of all requests for some seconds")
-async def _api_429(world: World, rng: Random, name: str) -> None:
-    _storm(world, rng, name, refusal(429, "TooManyRequests", retry_after_s=rng.randint(1, 3)))
+@fault(
+    "api-429",
+    API,
+    "answers 429 with Retry-After to a share of all requests for some seconds",
+    code=429,
+    reason="TooManyRequests",
+)
+@fault("api-503", API, "answers 503 with Retry-After for some seconds", code=503, reason="ServiceUnavailable")
+@fault("api-500", API, "answers 500 to a share of all requests for some seconds", code=500, reason="InternalError")
+async def _storm(world: World, rng: Random, name: str, code: int, reason: str) -> None:
+    answer = refusal(code, reason, retry_after_s=None if code == 500 else rng.randint(1, 3))
+    share, for_s, clients = rng.choice((0.3, 0.7, 1.0)), rng.uniform(0.5, 6.0), one_of(world, rng)
+    struck = lambda client: clients(client) and rng.random() < share  # noqa: E731
+    world.network.disturb(name, DisturbanceKind.ANSWER, for_s, struck, answer=answer)
 
 
 @fault("api-504", API, "answers 504 to lists and watches: its cache is behind")
@@ -38,12 +39,6 @@ async def _api_504(world: World, rng: Random, name: str) -> None:
     late = refusal(504, "Timeout", retry_after_s=1)
     reads = lambda request: request.method == "GET"  # noqa: E731
     world.network.disturb(name, DisturbanceKind.ANSWER, rng.uniform(0.5, 6.0), is_program, reads, left=20, answer=late)
-
-
-def _storm(world: World, rng: Random, name: str, answer: Response) -> None:
-    share, for_s, clients = rng.choice((0.3, 0.7, 1.0)), rng.uniform(0.5, 6.0), one_of(world, rng)
-    struck = lambda client: clients(client) and rng.random() < share  # noqa: E731
-    world.network.disturb(name, DisturbanceKind.ANSWER, for_s, struck, answer=answer)
 
 
 @fault("api-410-storm", API, "forgets its history and ends every watch with 410")
@@ -91,22 +86,28 @@ async def _restart(world: World, rng: Random, name: str) -> None:
         world.note_fault(name, f"server {server}")
 
 
-@fault("api-lost-reply", API, "carries out a write, and the connection breaks before the answer")
-async def _lost_reply(world: World, rng: Random, name: str) -> None:
-    _lose(world, rng, name, DisturbanceKind.LOSE_REPLY, 3)
-
-
-@fault("api-timeout-before-commit", API, "does not carry out a write, and does not answer")
-async def _timeout_before(world: World, rng: Random, name: str) -> None:
-    _lose(world, rng, name, DisturbanceKind.LOSE, 2)
-
-
-@fault("api-timeout-after-commit", API, "carries out a write, and does not answer")
-async def _timeout_after(world: World, rng: Random, name: str) -> None:
-    _lose(world, rng, name, DisturbanceKind.HANG_REPLY, 2)
-
-
-def _lose(world: World, rng: Random, name: str, effect: DisturbanceKind, most: int) -> None:
+@fault(
+    "api-timeout-after-commit",
+    API,
+    "carries out a write, and does not answer",
+    effect=DisturbanceKind.HANG_REPLY,
+    most=2,
+)
+@fault(
+    "api-timeout-before-commit",
+    API,
+    "does not carry out a write, and does not answer",
+    effect=DisturbanceKind.LOSE,
+    most=2,
+)
+@fault(
+    "api-lost-reply",
+    API,
+    "carries out a write, and the connection breaks before the answer",
+    effect=DisturbanceKind.LOSE_REPLY,
+    most=3,
+)
+async def _lose(world: World, rng: Random, name: str, effect: DisturbanceKind, most: int) -> None:
     world.network.disturb(name, effect, 15.0, one_of(world, rng), is_write, left=rng.randint(1, most))
 
 
@@ -139,38 +140,25 @@ def _hold_back(world: World, rng: Random, server: int) -> None:
     world.delays.append(CacheDelay(server, world.now_s, world.now_s + rng.uniform(1.0, 10.0), lag_s))
 
 
-@fault("token-expired", API, "answers 401 for a while")
-async def _token(world: World, rng: Random, name: str) -> None:
-    _refuse(world, rng, name, refusal(401, "Unauthorized"))
-
-
-@fault("rights-missing", API, "answers 403 for a while")
-async def _rights(world: World, rng: Random, name: str) -> None:
-    _refuse(world, rng, name, refusal(403, "Forbidden"))
-
-
-def _refuse(world: World, rng: Random, name: str, answer: Response) -> None:
+@fault("rights-missing", API, "answers 403 for a while", answer=refusal(403, "Forbidden"))
+@fault("token-expired", API, "answers 401 for a while", answer=refusal(401, "Unauthorized"))
+async def _refuse(world: World, rng: Random, name: str, answer: Response) -> None:
     world.network.disturb(name, DisturbanceKind.ANSWER, rng.uniform(0.5, 6.0), one_of(world, rng), answer=answer)
 
 
-@fault("event-duplicated", NETWORK, "a watch delivers an event twice")
-async def _duplicated(world: World, rng: Random, name: str) -> None:
-    _deliveries(world, rng, name, DisturbanceKind.DUPLICATE, 6)
-
-
-@fault("event-delayed", NETWORK, "a watch delivers events up to five seconds late")
-async def _delayed(world: World, rng: Random, name: str) -> None:
-    _deliveries(world, rng, name, DisturbanceKind.DELAY, 3, rng.uniform(0.1, 5.0))
-
-
-@fault("chunk-split", NETWORK, "a line of a watch arrives in two pieces")
-async def _split(world: World, rng: Random, name: str) -> None:
-    _deliveries(world, rng, name, DisturbanceKind.SPLIT, 6)
-
-
-@fault("chunk-truncated", NETWORK, "a watch breaks inside a line")
-async def _truncated(world: World, rng: Random, name: str) -> None:
-    _deliveries(world, rng, name, DisturbanceKind.CUT_SHORT, 2)
+@fault("chunk-truncated", NETWORK, "a watch breaks inside a line", effect=DisturbanceKind.CUT_SHORT, most=2)
+@fault("chunk-split", NETWORK, "a line of a watch arrives in two pieces", effect=DisturbanceKind.SPLIT, most=6)
+@fault(
+    "event-delayed",
+    NETWORK,
+    "a watch delivers events up to five seconds late",
+    effect=DisturbanceKind.DELAY,
+    most=3,
+)
+@fault("event-duplicated", NETWORK, "a watch delivers an event twice", effect=DisturbanceKind.DUPLICATE, most=6)
+async def _deliveries(world: World, rng: Random, name: str, effect: DisturbanceKind, most: int) -> None:
+    amount = rng.uniform(0.1, 5.0) if effect is DisturbanceKind.DELAY else 0.0
+    world.network.disturb(name, effect, 20.0, one_of(world, rng), left=rng.randint(1, most), amount=amount)
 
 
 @fault("bookmark-missing", NETWORK, "watches deliver no bookmarks")
@@ -179,41 +167,22 @@ async def _no_bookmark(world: World, rng: Random, name: str) -> None:
     world.network.disturb(name, DisturbanceKind.NO_BOOKMARK, 40.0, is_program, bookmarks, left=rng.randint(20, 60))
 
 
-def _deliveries(world: World, rng: Random, name: str, effect: DisturbanceKind, most: int, amount: float = 0.0) -> None:
-    world.network.disturb(name, effect, 20.0, one_of(world, rng), left=rng.randint(1, most), amount=amount)
-
-
-@fault("watch-closed", NETWORK, "watches end normally, as at the server's timeout")
-async def _closed(world: World, rng: Random, name: str) -> None:
-    _end(world, rng, name, Ending.CLEAN)
-
-
-@fault("watch-reset", NETWORK, "watches break")
-async def _reset(world: World, rng: Random, name: str) -> None:
-    _end(world, rng, name, Ending.BROKEN)
-
-
-@fault("half-open", NETWORK, "watches stay open but deliver nothing")
-async def _half_open(world: World, rng: Random, name: str) -> None:
-    _end(world, rng, name, Ending.SILENT)
-
-
-def _end(world: World, rng: Random, name: str, how: Ending) -> None:
+@fault("half-open", NETWORK, "watches stay open but deliver nothing", how=Ending.SILENT)
+@fault("watch-reset", NETWORK, "watches break", how=Ending.BROKEN)
+@fault("watch-closed", NETWORK, "watches end normally, as at the server's timeout", how=Ending.CLEAN)
+async def _end(world: World, rng: Random, name: str, how: Ending) -> None:
     clients = one_of(world, rng)
     if ended := world.network.end_streams(how, lambda stream: clients(stream.client)):
         world.note_fault(name, f"{ended} watches")
 
 
-@fault("partition-agent", NETWORK, "packets between agents and all API servers are lost")
-async def _partition_agent(world: World, rng: Random, name: str) -> None:
-    await _partition(world, rng, name, "agent")
-
-
-@fault("partition-controller", NETWORK, "packets between controllers and all API servers are lost")
-async def _partition_controller(world: World, rng: Random, name: str) -> None:
-    await _partition(world, rng, name, "controller")
-
-
+@fault(
+    "partition-controller",
+    NETWORK,
+    "packets between controllers and all API servers are lost",
+    kind="controller",
+)
+@fault("partition-agent", NETWORK, "packets between agents and all API servers are lost", kind="agent")
 async def _partition(world: World, rng: Random, name: str, kind: str) -> None:
     clients = one_of(world, rng, kind)
     world.network.disturb(name, DisturbanceKind.LOSE, rng.uniform(1.0, 20.0), clients)

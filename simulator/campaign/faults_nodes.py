@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from random import Random
 
 from inplace.common.kube.client import MERGE_PATCH
@@ -21,14 +21,10 @@ CUT_OFF_S = 4.0  # twice as long as containers that obey SIGTERM take to end
 FINALIZER = "campaign.inplace.dev/stuck"
 
 
-@fault("worker-exit", NODE, "a worker fails with an exit code of its own")
-async def _worker_exit(world: World, rng: Random, name: str) -> None:
-    _end(world, name, _one_worker(world, rng), rng.choice((1, 2, 77, 255)))
-
-
-@fault("worker-oom", NODE, "a worker is killed by the kernel (137)")
-async def _worker_oom(world: World, rng: Random, name: str) -> None:
-    _end(world, name, _one_worker(world, rng), 137)
+@fault("worker-oom", NODE, "a worker is killed by the kernel (137)", codes=(137,))
+@fault("worker-exit", NODE, "a worker fails with an exit code of its own", codes=(1, 2, 77, 255))
+async def _worker_ends(world: World, rng: Random, name: str, codes: Sequence[int]) -> None:
+    _end(world, name, _one_worker(world, rng), rng.choice(codes))
 
 
 @fault("workers-die-together", NODE, "several workers fail within a tenth of a second, as peers of a dead worker do")
@@ -137,17 +133,15 @@ def _one_pod(world: World, rng: Random) -> KubeObject | None:
     return rng.choice(world.pods) if world.pods else None
 
 
-@fault("node-death", NODE, "a node dies with all its containers, and comes back empty after the last fault")
-async def _node_death(world: World, rng: Random, name: str) -> None:
-    await _die(world, rng, name, 1e9)
-
-
-@fault("node-death-and-return", NODE, "a node dies, its Pods are marked Failed, and it comes back")
-async def _node_return(world: World, rng: Random, name: str) -> None:
-    await _die(world, rng, name, rng.uniform(0.5, 12.0))
-
-
-async def _die(world: World, rng: Random, name: str, for_s: float) -> None:
+@fault("node-death-and-return", NODE, "a node dies, its Pods are marked Failed, and it comes back", returns=True)
+@fault(
+    "node-death",
+    NODE,
+    "a node dies with all its containers, and comes back empty after the last fault",
+    returns=False,
+)
+async def _die(world: World, rng: Random, name: str, *, returns: bool) -> None:
+    for_s = rng.uniform(0.5, 12.0) if returns else 1e9
     if not world.kubelets:
         return
     node = rng.choice(sorted(world.kubelets))

@@ -19,24 +19,44 @@ CONTROLLER, AGENT, TIME = FaultSite.CONTROLLER, FaultSite.AGENT, FaultSite.TIME
 AWAITS_AHEAD_MAX = 120  # a pass over a JobSet, or an agent's way to its announcement, waits some dozens of times
 
 
-@fault("controller-crash", CONTROLLER, "a controller is killed, and another process replaces it")
-async def _controller_crash(world: World, rng: Random, name: str) -> None:
-    _kill(world, name, _one(rng, world.controllers))
+@fault("controller-crash", CONTROLLER, "a controller is killed, and another process replaces it", kind="controller")
+async def _crash(world: World, rng: Random, name: str, kind: str) -> None:
+    _kill(world, name, _one(world, rng, kind))
 
 
-@fault("controller-crash-at-await", CONTROLLER, "a controller dies at one of its next awaits")
-async def _controller_crash_at_await(world: World, rng: Random, name: str) -> None:
-    _crash_soon(world, rng, name, _one(rng, world.controllers))
+@fault("controller-crash-at-await", CONTROLLER, "a controller dies at one of its next awaits", kind="controller")
+async def _crash_at_await(world: World, rng: Random, name: str, kind: str) -> None:
+    if (process := _one(world, rng, kind)) is not None:
+        process.crash_at = process.awaits + rng.randint(1, AWAITS_AHEAD_MAX)
+        world.note_fault(name, f"{process.name} at await {process.crash_at}")
 
 
-@fault("controller-crash-before-write", CONTROLLER, "a controller dies before its next write reaches the server")
-async def _controller_crash_before(world: World, rng: Random, name: str) -> None:
-    _crash_at_write(world, rng, name, "controller", "before")
+@fault(
+    "controller-crash-after-write",
+    CONTROLLER,
+    "a controller dies after its next write, before the answer",
+    clients="controller",
+    when="after",
+)
+@fault(
+    "controller-crash-before-write",
+    CONTROLLER,
+    "a controller dies before its next write reaches the server",
+    clients="controller",
+    when="before",
+)
+async def _crash_at_write(world: World, rng: Random, name: str, clients: str, when: str) -> None:
+    """Kill the process that does one of the next writes of `clients`, before or after the write."""
+    left = rng.randint(1, 4)
 
+    def crash(client: str, request: Request, moment: str) -> None:
+        nonlocal left
+        if client.startswith(clients) and moment == when and is_write(request) and not is_lease(request):
+            left -= 1
+            if left == 0:
+                _kill(world, name, current_process())
 
-@fault("controller-crash-after-write", CONTROLLER, "a controller dies after its next write, before the answer")
-async def _controller_crash_after(world: World, rng: Random, name: str) -> None:
-    _crash_at_write(world, rng, name, "controller", "after")
+    _on_write(world, crash)
 
 
 @fault("controllers-crash", CONTROLLER, "all controllers are killed at once")
@@ -45,9 +65,9 @@ async def _controllers_crash(world: World, rng: Random, name: str) -> None:  # n
         _kill(world, name, process)
 
 
-@fault("controller-pause", CONTROLLER, "a controller pauses for up to eight seconds")
-async def _controller_pause(world: World, rng: Random, name: str) -> None:
-    await _pause(world, name, _one(rng, world.controllers), rng.uniform(0.1, 8.0))
+@fault("controller-pause", CONTROLLER, "a controller pauses for up to eight seconds", kind="controller")
+async def _pause_one(world: World, rng: Random, name: str, kind: str) -> None:
+    await _pause(world, name, _one(world, rng, kind), rng.uniform(0.1, 8.0))
 
 
 @fault("two-leaders", CONTROLLER, "the leader pauses until another controller leads, and then goes on")
@@ -88,9 +108,7 @@ async def _touch_lease(world: World, name: str, spec: dict[str, object]) -> None
         world.note_fault(name, f"{spec}")
 
 
-@fault("agent-crash", AGENT, "an agent is killed, and kubelet restarts all containers of its Pod")
-async def _agent_crash(world: World, rng: Random, name: str) -> None:
-    _kill(world, name, _one_agent(world, rng))
+fault("agent-crash", AGENT, "an agent is killed, and kubelet restarts all containers of its Pod", kind="agent")(_crash)
 
 
 @fault("agents-crash", AGENT, "all agents are killed at once")
@@ -99,9 +117,7 @@ async def _agents_crash(world: World, rng: Random, name: str) -> None:  # noqa: 
         _kill(world, name, container.process)
 
 
-@fault("agent-crash-at-await", AGENT, "an agent dies at one of its next awaits")
-async def _agent_crash_at_await(world: World, rng: Random, name: str) -> None:
-    _crash_soon(world, rng, name, _one_agent(world, rng))
+fault("agent-crash-at-await", AGENT, "an agent dies at one of its next awaits", kind="agent")(_crash_at_await)
 
 
 @fault("agent-crash-at-start", AGENT, "the next agent of a Pod dies at one of its first awaits")
@@ -112,29 +128,20 @@ async def _agent_crash_at_start(world: World, rng: Random, name: str) -> None:
         world.note_fault(name, client)
 
 
-@fault("agent-crash-before-patch", AGENT, "an agent dies before its announcement reaches the server")
-async def _agent_crash_before(world: World, rng: Random, name: str) -> None:
-    _crash_at_write(world, rng, name, "agent/", "before")
+for _name, _what, _when in (
+    ("agent-crash-before-patch", "an agent dies before its announcement reaches the server", "before"),
+    ("agent-crash-after-patch", "an agent dies after its announcement, before the answer", "after"),
+):
+    fault(_name, AGENT, _what, clients="agent/", when=_when)(_crash_at_write)
+fault("agent-pause", AGENT, "an agent pauses for up to eight seconds", kind="agent")(_pause_one)
 
 
-@fault("agent-crash-after-patch", AGENT, "an agent dies after its announcement, before the answer")
-async def _agent_crash_after(world: World, rng: Random, name: str) -> None:
-    _crash_at_write(world, rng, name, "agent/", "after")
-
-
-@fault("agent-pause", AGENT, "an agent pauses for up to eight seconds")
-async def _agent_pause(world: World, rng: Random, name: str) -> None:
-    await _pause(world, name, _one_agent(world, rng), rng.uniform(0.1, 8.0))
-
-
-@fault("clock-forward", TIME, "a controller's wall clock jumps an hour ahead")
-async def _clock_forward(world: World, rng: Random, name: str) -> None:
-    _jump(world, rng, name, 3600.0)
-
-
-@fault("clock-back", TIME, "a controller's wall clock jumps an hour back")
-async def _clock_back(world: World, rng: Random, name: str) -> None:
-    _jump(world, rng, name, -3600.0)
+@fault("clock-back", TIME, "a controller's wall clock jumps an hour back", by_s=-3600.0)
+@fault("clock-forward", TIME, "a controller's wall clock jumps an hour ahead", by_s=3600.0)
+async def _jump(world: World, rng: Random, name: str, by_s: float) -> None:
+    rng.choice(world.controller_clocks).skew_s += by_s
+    world.judge.clocks_agree = False
+    world.note_fault(name, f"{by_s:+g} s")
 
 
 @fault("clock-drift", TIME, "a controller's monotonic clock runs fast or slow by a twentieth")
@@ -145,45 +152,19 @@ async def _clock_drift(world: World, rng: Random, name: str) -> None:
     world.note_fault(name, f"rate {clock.rate}")
 
 
-def _jump(world: World, rng: Random, name: str, by_s: float) -> None:
-    rng.choice(world.controller_clocks).skew_s += by_s
-    world.judge.clocks_agree = False
-    world.note_fault(name, f"{by_s:+g} s")
-
-
-def _one(rng: Random, processes: dict[str, Process]) -> Process | None:
-    return processes[rng.choice(sorted(processes))] if processes else None
-
-
-def _one_agent(world: World, rng: Random) -> Process | None:
-    containers = list(world.machine.agents.values())
-    return rng.choice(containers).process if containers else None
+def _one(world: World, rng: Random, kind: str) -> Process | None:
+    """Return an agent or a controller; None when there is none."""
+    if kind == "agent":
+        found = [container.process for container in world.machine.agents.values()]
+    else:
+        found = [process for _, process in sorted(world.controllers.items())]
+    return rng.choice(found) if found else None
 
 
 def _kill(world: World, name: str, process: Process | None) -> None:
     if process is not None and process.alive:
         world.note_fault(name, process.name)
         process.kill()
-
-
-def _crash_soon(world: World, rng: Random, name: str, process: Process | None) -> None:
-    if process is not None:
-        process.crash_at = process.awaits + rng.randint(1, AWAITS_AHEAD_MAX)
-        world.note_fault(name, f"{process.name} at await {process.crash_at}")
-
-
-def _crash_at_write(world: World, rng: Random, name: str, clients: str, when: str) -> None:
-    """Kill the process that does one of the next writes of `clients`, before or after the write."""
-    left = rng.randint(1, 4)
-
-    def crash(client: str, request: Request, moment: str) -> None:
-        nonlocal left
-        if client.startswith(clients) and moment == when and is_write(request) and not is_lease(request):
-            left -= 1
-            if left == 0:
-                _kill(world, name, current_process())
-
-    _on_write(world, crash)
 
 
 def _on_write(world: World, see: Callable[[str, Request, str], None]) -> None:
