@@ -89,15 +89,10 @@ POD = (
 
 def _job_status(job: KubeObject, _: float) -> str:
     held = {c["type"] for c in _at(job, "status.conditions", []) if c.get("status") == "True"}
-    for condition, word in (("Complete", "Complete"), ("Failed", "Failed")):
-        if condition in held:
-            return word
     if job["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    for condition in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
-        if condition in held:
-            return condition
-    return "Running"
+        held.add("Terminating")
+    order = ("Complete", "Failed", "Terminating", "Suspended", "FailureTarget", "SuccessCriteriaMet")
+    return next((word for word in order if word in held), "Running")
 
 
 def _completions(job: KubeObject, _: float) -> str:
@@ -124,9 +119,11 @@ def _template_names(field: str) -> Column:
     return Column({"name": "Containers", "image": "Images"}[field], cell, priority=1)
 
 
-def _job_selector(job: KubeObject, _: float) -> str:
-    labels = _at(job, "spec.selector.matchLabels", {})
-    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or NONE
+def _selector(path: str) -> Column:
+    def cell(obj: KubeObject, _: float) -> str:
+        return ",".join(f"{key}={value}" for key, value in sorted(_at(obj, path, {}).items())) or NONE
+
+    return Column("Selector", cell, priority=1)
 
 
 JOB = (
@@ -137,17 +134,13 @@ JOB = (
     AGE,
     _template_names("name"),
     _template_names("image"),
-    Column("Selector", _job_selector, priority=1),
+    _selector("spec.selector.matchLabels"),
 )
 
 
 def _ports(service: KubeObject, _: float) -> str:
     ports = [f"{p.get('port')}/{p.get('protocol', 'TCP')}" for p in _at(service, "spec.ports", [])]
     return ",".join(ports) or NONE
-
-
-def _selector(service: KubeObject, _: float) -> str:
-    return ",".join(f"{k}={v}" for k, v in sorted(_at(service, "spec.selector", {}).items())) or NONE
 
 
 SERVICE = (
@@ -157,7 +150,7 @@ SERVICE = (
     _text("External-IP", "spec.externalName", default=NONE),
     Column("Port(s)", _ports),
     AGE,
-    Column("Selector", _selector, priority=1),
+    _selector("spec.selector"),
 )
 
 
@@ -215,12 +208,7 @@ EVENT = (
 
 LEASE = (NAME, _text("Holder", "spec.holderIdentity"), AGE)
 
-
-def _namespace_phase(namespace: KubeObject, _: float) -> str:
-    return str(_at(namespace, "status.phase", "Active"))
-
-
-NAMESPACE = (NAME, Column("Status", _namespace_phase), AGE)
+NAMESPACE = (NAME, _text("Status", "status.phase", default="Active"), AGE)
 
 
 def _count(name: str, *fields: str) -> Column:

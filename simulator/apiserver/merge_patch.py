@@ -44,29 +44,25 @@ def _apply(target: Any, operation: dict[str, Any]) -> Any:
     path = _pointer(operation.get("path"))
     match verb:
         case "add":
-            return _add(target, path, _value(operation))
+            return _put(target, path, operation.get("value"), inserts=True)
         case "remove":
             return _remove(target, path)
         case "replace":
             _read(target, path)
-            return _put(target, path, _value(operation))
+            return _put(target, path, operation.get("value"), inserts=False)
         case "test":
-            if _read(target, path, missing=None) != _value(operation):
+            if _read(target, path, missing=None) != operation.get("value"):
                 raise PatchError(f"testing value {operation.get('path')} failed")
             return target
         case "copy":
-            return _add(target, path, _read(target, _pointer(operation.get("from"))))
+            return _put(target, path, _read(target, _pointer(operation.get("from"))), inserts=True)
         case "move":
             source = _pointer(operation.get("from"))
-            return _add(_remove(target, source), path, _read(target, source))
+            return _put(_remove(target, source), path, _read(target, source), inserts=True)
     raise PatchError(f"Unexpected kind: {verb}")
 
 
 _REQUIRED: Any = object()
-
-
-def _value(operation: dict[str, Any]) -> Any:
-    return operation.get("value")
 
 
 def _pointer(path: Any) -> list[str]:
@@ -111,28 +107,18 @@ def _index(items: list[Any], part: str, *, end: int) -> int:
     return int(part)
 
 
-def _add(target: Any, path: list[str], value: Any) -> Any:
+def _put(target: Any, path: list[str], value: Any, *, inserts: bool) -> Any:
+    """Return the target with a value at a path; into an array it is inserted, or replaces an item."""
     if not path:
         return value
 
     def change(container: Any, part: str) -> None:
         if isinstance(container, dict):
             container[part] = value
-        elif part == "-":
+        elif inserts and part == "-":
             container.append(value)
-        else:
+        elif inserts:
             container.insert(_index(container, part, end=len(container)), value)
-
-    return _edit(target, path, change)
-
-
-def _put(target: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
-
-    def change(container: Any, part: str) -> None:
-        if isinstance(container, dict):
-            container[part] = value
         else:
             container[_index(container, part, end=len(container) - 1)] = value
 

@@ -136,12 +136,7 @@ def after_update(owners: Owners, old: KubeObject, new: KubeObject, writer: Write
             writer.subresource,
         ):
             found = True
-            owner = replace(owner, time=writer.time)
-            if owner.fields is not None:
-                owner = replace(owner, fields=union(owner.fields, taken))
-            else:
-                owner = replace(owner, fields=union(owner.resolved(shape), taken))
-            result.append(owner)
+            result.append(replace(owner, time=writer.time, fields=union(owner.resolved(shape), taken)))
             continue
         owner = owner.losing(taken)
         if owner.fields != {}:

@@ -20,7 +20,7 @@ from inplace.simulator.apiserver.kinds import Kind
 from inplace.simulator.apiserver.negotiation import Format, bookmark, encode_event, encode_line
 from inplace.simulator.apiserver.options import ApiServerOptions
 from inplace.simulator.apiserver.route import Route, is_true
-from inplace.simulator.apiserver.selectors import Predicate, field_selector, label_predicate
+from inplace.simulator.apiserver.selectors import Predicate, all_of, field_selector, label_predicate
 from inplace.simulator.apiserver.status import StatusCause
 from inplace.simulator.apiserver.store import CollectionKey, ObjectKey, Store
 from inplace.simulator.apiserver.watch_cache import Selection, WatchCache, Watcher
@@ -114,12 +114,7 @@ class Reads:
             if not indexed:
                 predicates.append(fields.predicate)
                 name = None
-        if not predicates:
-            return Selection(namespace, name)
-        one = predicates[0]
-        if len(predicates) == 1:
-            return Selection(namespace, name, one)
-        return Selection(namespace, name, lambda obj: all(predicate(obj) for predicate in predicates))
+        return Selection(namespace, name, all_of(predicates))
 
     async def list(self, kind: Kind, route: Route) -> tuple[list[KubeObject], dict[str, Any]]:
         """Return the objects of a list in key order, and the list's metadata."""
@@ -195,11 +190,22 @@ class Reads:
             watcher = cache.open(selection, after=after, buffer_max=WATCH_BUFFER_MAX)
         except status.StatusError as error:
             return _error_stream(error)
-        stream = _WatchStream(self, cache, watcher, kind, answer, backlog, reached)
-        stream.bookmarks = is_true(route.query.get("allowWatchBookmarks"))
-        # Also after initial events that the client did not ask for by name (resourceVersion unset or 0).
-        stream.end_bookmark = initial and stream.bookmarks
-        stream.life_s = self._life_s(route.query.get("timeoutSeconds", ""))
+        bookmarks = is_true(route.query.get("allowWatchBookmarks"))
+        stream = _WatchStream(
+            self._store,
+            self._clock,
+            cache,
+            watcher,
+            kind,
+            answer,
+            backlog,
+            reached,
+            self._life_s(route.query.get("timeoutSeconds", "")),
+            self._options.bookmark_interval_s if bookmarks else None,
+            # Also after initial events that the client did not ask for by name (resourceVersion unset or 0).
+            end_bookmark=initial and bookmarks,
+            with_columns=answer.view == "table",
+        )
         headers = {"content-type": "application/json", "cache-control": "no-cache, private"}
         return StreamingResponse(200, headers, stream.chunks, lambda: cache.discard(watcher))
 
@@ -208,50 +214,33 @@ class Reads:
             return float(timeout)
         return self._rng.uniform(*WATCH_TIMEOUT_S)
 
-    @property
-    def clock(self) -> Clock:
-        """Return the server's clock."""
-        return self._clock
 
-    @property
-    def bookmark_interval_s(self) -> float:
-        """Return the pause between bookmarks."""
-        return self._options.bookmark_interval_s
-
-    @property
-    def store_revision(self) -> int:
-        """Return the newest resourceVersion."""
-        return self._store.revision
-
-
+@dataclass(slots=True)
 class _WatchStream:
-    """Turn one watcher's buffer into lines of JSON."""
+    """Turn one watcher's buffer into lines of JSON.
 
-    def __init__(
-        self,
-        reads: Reads,
-        cache: WatchCache,
-        watcher: Watcher,
-        kind: Kind,
-        answer: Format,
-        backlog: list[KubeObject],
-        reached: int,
-    ) -> None:
-        self._reads = reads
-        self._cache = cache
-        self._watcher = watcher
-        self._kind = kind
-        self._answer = answer
-        self._backlog = backlog
-        self._reached = reached
-        self._with_columns = answer.view == "table"
-        self.bookmarks = False
-        self.end_bookmark = False
-        self.life_s = 0.0
+    Args:
+        backlog: the objects that it begins with, as they were at the revision `reached`.
+        bookmark_interval_s: None where the client takes no bookmarks.
+        with_columns: of a Table; the first event alone has them.
+    """
+
+    store: Store
+    clock: Clock
+    cache: WatchCache
+    watcher: Watcher
+    kind: Kind
+    answer: Format
+    backlog: list[KubeObject]
+    reached: int
+    life_s: float
+    bookmark_interval_s: float | None
+    end_bookmark: bool
+    with_columns: bool
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield initial events, then events as they come, and bookmarks; end at the deadline or when too slow."""
-        clock, watcher = self._reads.clock, self._watcher
+        clock, watcher = self.clock, self.watcher
         deadline = clock.monotonic_s() + self.life_s
         next_bookmark = self._next_bookmark(deadline)
         try:
@@ -265,7 +254,7 @@ class _WatchStream:
                     return
                 if clock.monotonic_s() >= next_bookmark:
                     next_bookmark = self._next_bookmark(deadline)
-                    yield self._bookmark_line(self._cache.revision(self._reads.store_revision), end=False)
+                    yield self._bookmark_line(self.cache.revision(self.store.revision), end=False)
                     continue
                 try:
                     async with clock.timeout(min(deadline, next_bookmark) - clock.monotonic_s()):
@@ -273,56 +262,54 @@ class _WatchStream:
                 except TimeoutError:
                     continue
         finally:
-            self._cache.discard(watcher)
+            self.cache.discard(watcher)
 
     def _next_bookmark(self, deadline: float) -> float:
-        if not self.bookmarks:
+        if self.bookmark_interval_s is None:
             return deadline
-        now = self._reads.clock.monotonic_s()
+        now = self.clock.monotonic_s()
         last = deadline - LAST_BOOKMARK_BEFORE_END_S
-        return min(now + self._reads.bookmark_interval_s, last if last > now else deadline)
+        return min(now + self.bookmark_interval_s, last if last > now else deadline)
 
     def _initial_lines(self) -> Iterator[bytes]:
         """Yield the current objects as ADDED events, in bounded pieces, then the bookmark that ends them."""
-        now_s = self._reads.clock.wall_s()
+        now_s = self.clock.wall_s()
         lines: list[bytes] = []
-        for obj in self._backlog:
-            lines.append(
-                encode_line(self._kind, "ADDED", obj, self._answer, with_columns=self._with_columns, now_s=now_s)
-            )
-            self._with_columns = False
+        for obj in self.backlog:
+            lines.append(encode_line(self.kind, "ADDED", obj, self.answer, with_columns=self.with_columns, now_s=now_s))
+            self.with_columns = False
             if len(lines) >= CHUNK_EVENTS_MAX:
                 yield b"".join(lines)
                 lines = []
-        self._backlog = []
+        self.backlog = []
         if self.end_bookmark:
-            lines.append(self._bookmark_line(self._reached, end=True))
+            lines.append(self._bookmark_line(self.reached, end=True))
         if lines:
             yield b"".join(lines)
 
     def _buffered_lines(self) -> bytes:
-        now_s = self._reads.clock.wall_s()
-        buffer = self._watcher.buffer
+        now_s = self.clock.wall_s()
+        buffer = self.watcher.buffer
         lines = []
         for _ in range(min(len(buffer), CHUNK_EVENTS_MAX)):
             seen_as, event = buffer.popleft()
             lines.append(
-                encode_event(self._kind, event, seen_as, self._answer, with_columns=self._with_columns, now_s=now_s)
+                encode_event(self.kind, event, seen_as, self.answer, with_columns=self.with_columns, now_s=now_s)
             )
-            self._with_columns = False
+            self.with_columns = False
         return lines[0] if len(lines) == 1 else b"".join(lines)
 
     def _bookmark_line(self, revision: int, *, end: bool) -> bytes:
-        obj = bookmark(self._kind, revision, initial_events_end=end)
+        obj = bookmark(self.kind, revision, initial_events_end=end)
         line = encode_line(
-            self._kind,
+            self.kind,
             "BOOKMARK",
             obj,
-            self._answer,
-            with_columns=self._with_columns,
-            now_s=self._reads.clock.wall_s(),
+            self.answer,
+            with_columns=self.with_columns,
+            now_s=self.clock.wall_s(),
         )
-        self._with_columns = False
+        self.with_columns = False
         return line
 
 

@@ -87,7 +87,6 @@ class FieldSelector:
     """A parsed field selector: the one name it asks for, if any, and the predicate for the rest."""
 
     name: str | None
-    namespace: str | None
     predicate: Predicate | None
 
 
@@ -95,7 +94,6 @@ class FieldSelector:
 def field_selector(selector: str, supported: tuple[str, ...]) -> FieldSelector:
     """Parse a field selector; `supported` are the kind's labels beside metadata.name and metadata.namespace."""
     name: str | None = None
-    namespace: str | None = None
     tests: list[Predicate] = []
     for term in (part for part in selector.split(",") if part):
         label, operator, value = _split_term(term)
@@ -103,10 +101,8 @@ def field_selector(selector: str, supported: tuple[str, ...]) -> FieldSelector:
             raise bad_request(f"field label not supported: {label}")
         if operator != "!=" and label == "metadata.name":
             name = value
-        elif operator != "!=" and label == "metadata.namespace":
-            namespace = value
         tests.append(_field_test(label, operator, value))
-    return FieldSelector(name, namespace, _all_of(tests))
+    return FieldSelector(name, all_of(tests))
 
 
 def _split_term(term: str) -> tuple[str, str, str]:
@@ -135,7 +131,8 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _all_of(tests: Iterable[Predicate]) -> Predicate | None:
+def all_of(tests: Iterable[Predicate]) -> Predicate | None:
+    """Return a predicate that holds where all of these hold; None accepts everything."""
     parts = tuple(tests)
     if not parts:
         return None

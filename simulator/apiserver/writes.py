@@ -137,7 +137,9 @@ class Writes:
         is_plain = owners is None and not self._book.is_applied(book_key)
         if not is_plain:
             held = self.owners(kind, object_key)
-            owners = self._owners_after(kind, old, new, options, held) if owners is None else owners
+            if owners is None:
+                shape = ownership.shape_of(kind.storage)
+                owners = ownership.after_update(held, old, new, self._writer(kind, options), shape)
             new = self._with_managed_fields(kind, new, owners)
             if new == old and _without_times(owners) == _without_times(held):
                 return old
@@ -272,11 +274,6 @@ class Writes:
                     "metadata": {**new["metadata"], "generation": old["metadata"].get("generation", 0) + 1},
                 }
         return new
-
-    def _owners_after(
-        self, kind: Kind, old: KubeObject, new: KubeObject, options: WriteOptions, held: ownership.Owners
-    ) -> ownership.Owners:
-        return ownership.after_update(held, old, new, self._writer(kind, options), ownership.shape_of(kind.storage))
 
     def _with_managed_fields(self, kind: Kind, obj: KubeObject, owners: ownership.Owners) -> KubeObject:
         if not any(owner.operation == "Apply" for owner in owners):
