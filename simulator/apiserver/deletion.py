@@ -6,7 +6,6 @@ Source: k8s.io/apiserver/pkg/registry/rest/delete.go, .../generic/registry/store
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import status
 from inplace.simulator.apiserver.kinds import Kind, with_metadata
+from inplace.simulator.apiserver.metadata import timestamp
 from inplace.simulator.apiserver.store import Store
 from inplace.simulator.apiserver.writes import is_kept
 
@@ -115,7 +115,7 @@ class Deletions:
         return marked
 
     def _mark(self, meta: dict[str, Any], grace_s: int, *, began: bool = True) -> dict[str, Any]:
-        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock.wall_s() + grace_s))
+        at = timestamp(self._clock.wall_s() + grace_s)
         changes: dict[str, Any] = {"deletionTimestamp": at, "deletionGracePeriodSeconds": grace_s}
         if began and meta.get("generation"):
             changes["generation"] = meta["generation"] + 1

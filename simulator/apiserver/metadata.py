@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
+from functools import lru_cache
 from random import Random
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.status import StatusCause, StatusError, bad_request, bad_value, required
 
+SECONDS_REMEMBERED = 256  # formatting a time costs more than the merge of a small PATCH
 NAME_CHARACTERS_MAX = 253
 LABEL_CHARACTERS_MAX = 63
 ANNOTATIONS_BYTES_MAX = 256 * 1024
@@ -49,6 +52,16 @@ NAMED_LIKE_PATHS = frozenset(("roles", "rolebindings", "clusterroles", "clusterr
 
 
 _TEXT = frozenset((str,))
+
+
+def timestamp(wall_s: float) -> str:
+    """Return a time as the API writes it: RFC 3339, UTC, whole seconds."""
+    return _second(int(wall_s))
+
+
+@lru_cache(maxsize=SECONDS_REMEMBERED)
+def _second(wall_s: int) -> str:
+    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def generated_name(base: str, rng: Random) -> str:

@@ -6,13 +6,12 @@ Source: k8s.io/kubernetes/pkg/registry/core/pod/storage and .../serviceaccount/s
 
 from __future__ import annotations
 
-import time
-
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import status
 from inplace.simulator.apiserver.deletion import DeleteOptions, Deletions
 from inplace.simulator.apiserver.kinds import Kind, with_metadata
+from inplace.simulator.apiserver.metadata import timestamp
 from inplace.simulator.apiserver.store import Store
 from inplace.simulator.apiserver.writes import NAMESPACES_KEY, WriteOptions, Writes
 
@@ -76,11 +75,10 @@ def mint_token(account: KubeObject, request: KubeObject, clock: Clock) -> KubeOb
     """Answer a TokenRequest with a token that this server recognises as the ServiceAccount's user."""
     meta = account["metadata"]
     life_s = (request.get("spec") or {}).get("expirationSeconds") or _TOKEN_LIFE_S
-    expires = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall_s() + life_s))
     token = f"user:system:serviceaccount:{meta['namespace']}:{meta['name']}"
     return request | {
         "kind": "TokenRequest",
         "apiVersion": "authentication.k8s.io/v1",
         "metadata": {"name": meta["name"], "namespace": meta["namespace"], "creationTimestamp": None},
-        "status": {"token": token, "expirationTimestamp": expires},
+        "status": {"token": token, "expirationTimestamp": timestamp(clock.wall_s() + life_s)},
     }

@@ -9,7 +9,6 @@ Source: k8s.io/apiserver/pkg/registry/generic/registry/store.go.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,16 +50,12 @@ class Writes:
         self._store = store
         self._clock = clock
         self._rng = rng
-        self._now = (-1, "")
         self._book = ownership.OwnerBook()
         store.listen(lambda key, event: self._forget(key, event.type, event.key))
 
     def now(self) -> str:
         """Return the time of day as objects carry it."""
-        second = int(self._clock.wall_s())
-        if second != self._now[0]:  # cached: formatting the time costs more than the merge of a small PATCH
-            self._now = (second, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second)))
-        return self._now[1]
+        return metadata.timestamp(self._clock.wall_s())
 
     def new_uid(self) -> str:
         """Return a fresh uid from the server's randomness."""

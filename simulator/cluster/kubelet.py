@@ -14,9 +14,9 @@ from random import Random
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import NODES, KubeObject
+from inplace.simulator.apiserver.metadata import timestamp
 from inplace.simulator.cluster.events import ClusterEvent
 from inplace.simulator.cluster.nodes import PLAIN, NodeShape, node
-from inplace.simulator.cluster.pod_status import timestamp
 from inplace.simulator.cluster.pod_worker import NodeParts, PodWorker
 from inplace.simulator.cluster.runtime import Runtime
 from inplace.simulator.cluster.timings import Timings

@@ -14,7 +14,7 @@ from inplace.common.kube.client import STRATEGIC_MERGE_PATCH, KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import Conflict, NotFound
 from inplace.common.kube.resources import NODES, PODS, KubeObject
-from inplace.simulator.cluster.pod_status import timestamp
+from inplace.simulator.apiserver.metadata import timestamp
 
 UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}
 EVICTING = UNREACHABLE | {"effect": "NoExecute"}

@@ -7,27 +7,15 @@ Source: pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go v1.36.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
+from inplace.simulator.apiserver.metadata import timestamp
 from inplace.simulator.cluster.pod_lifecycle import RESTARTING_ALL, Container, Exit, PodLifecycle, State
 from inplace.simulator.cluster.pod_spec import Role
 
 JsonObject = dict[str, Any]
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 RESTARTING_CONDITION = "AllContainersRestarting"
-SECONDS_REMEMBERED = 256  # 5,000 Pods format the same few seconds a dozen times each
-
-
-def timestamp(wall_s: float) -> str:
-    """Return a time as the API writes it: RFC 3339, UTC, whole seconds."""
-    return _second(int(wall_s))
-
-
-@lru_cache(maxsize=SECONDS_REMEMBERED)
-def _second(wall_s: int) -> str:
-    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(slots=True)

@@ -20,8 +20,8 @@ from inplace.common.kube.errors import ApiError, Conflict, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.quantity import parse_quantity
 from inplace.common.kube.resources import PODS, KubeObject
+from inplace.simulator.apiserver.metadata import timestamp
 from inplace.simulator.cluster.pod_spec import parse_pod
-from inplace.simulator.cluster.pod_status import timestamp
 from inplace.simulator.cluster.timings import Timings
 
 RESTART_FEATURE = "RestartAllContainersOnContainerExits"
