@@ -16,7 +16,6 @@ import asyncio
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -73,7 +72,6 @@ class Cluster:
         seed: everything random follows from it.
         clock: None is the running loop's; for virtual time use `virtual_cluster`.
         timings: None is what fits the runtime.
-        options: of the API server; the log source is filled in.
         controller: where the JobSet controller runs; as a process beside other local processes only.
         crds: None is what deploy/crd holds, with the admission policies of deploy/admission and the class of spares.
         folder: where Pods, logs and kubeconfigs go; None is a temporary folder that `stop` deletes.
@@ -91,7 +89,6 @@ class Cluster:
         seed: int = 0,
         clock: Clock | None = None,
         timings: Timings | None = None,
-        options: ApiServerOptions | None = None,
         controller: ControllerMode = "coroutine",
         crds: Sequence[KubeObject] | None = None,
         folder: Path | None = None,
@@ -102,9 +99,8 @@ class Cluster:
         self.clock = clock or LoopClock()
         self.rng = Random(seed)
         self.timings = timings or (local_processes() if runtime == "process" else Timings())
-        options = replace(options or ApiServerOptions(), log_source=self.read_log)
-        if options.watch_cache_lag_s is None and self.timings.watch != ZERO:
-            options = replace(options, watch_cache_lag_s=self._watch_lag())
+        lag_s = self._watch_lag() if self.timings.watch != ZERO else None
+        options = ApiServerOptions(watch_cache_lag_s=lag_s, log_source=self.read_log)
         self.server = ApiServer(clock=self.clock, rng=self._random("apiserver"), options=options)
         self.observers = Observers()
         self.url = ""

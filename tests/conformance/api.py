@@ -79,13 +79,11 @@ class Api:
 
     Attributes:
         ns: a namespace that no other case uses.
-        collects_garbage: whether owner references are followed.
     """
 
-    def __init__(self, transport: Transport, ns: str, *, collects_garbage: bool = True) -> None:
+    def __init__(self, transport: Transport, ns: str) -> None:
         self.transport = transport
         self.ns = ns
-        self.collects_garbage = collects_garbage
         self.client = KubeClient(transport, user_agent="conformance/1.0", field_manager="conformance")
 
     async def send(

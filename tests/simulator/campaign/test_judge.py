@@ -97,6 +97,11 @@ class Bench:
         """Let the controller write S and D."""
         self.write("jobsets", jobset(synced, deprecated, **spec), by="controller-0#1")
 
+    def stop(self) -> None:
+        """Let both workers end."""
+        for index in range(2):
+            self.judge.worker_stopped(pod(index))
+
     async def start(self, index: int, epoch: int | None = None) -> None:
         """Let a worker start."""
         await asyncio.sleep(0.001)
@@ -114,8 +119,7 @@ async def good(bench: Bench) -> None:
 
 async def restart(bench: Bench, epoch: int) -> None:
     """End the workers of the group, and start them in this epoch; the one before is deprecated already."""
-    bench.judge.worker_stopped(pod(0))
-    bench.judge.worker_stopped(pod(1))
+    bench.stop()
     bench.announce(epoch, 0, 1)
     bench.sync(epoch, epoch - 1)
     await bench.start(0)
@@ -152,8 +156,7 @@ async def too_early(bench: Bench, until: str = "2023-11-14T22:13:28Z") -> None:
     """Let epoch 2 begin 8 s before its wait after failures in vain is over; virtual time begins at 22:13:20."""
     await good(bench)
     bench.judge.note_cause()
-    bench.judge.worker_stopped(pod(0))
-    bench.judge.worker_stopped(pod(1))
+    bench.stop()
     bench.announce(2, 0, 1)
     written = jobset(2, 1)
     written["status"][wire.CRASH_LOOP] = {"failures": 2, "epoch": 2, "until": until}
@@ -169,8 +172,7 @@ async def with_a_pod_that_leaves(bench: Bench, *, has_ended: bool = False) -> No
     """Let epoch 2 begin with a Pod that was to be replaced before."""
     await good(bench)
     bench.judge.note_cause()
-    bench.judge.worker_stopped(pod(0))
-    bench.judge.worker_stopped(pod(1))
+    bench.stop()
     bench.announce(2, 0, 1)
     if has_ended:
         bench.write("pods", pod(0, 2) | {"status": {"phase": "Failed"}})
@@ -328,8 +330,7 @@ async def forged_for_one_that_died(bench: Bench) -> None:
     """Write the next epoch on a Pod by hand; the agent of the other one, whose worker died, announces it too."""
     await good(bench)
     bench.judge.note_cause(2)
-    bench.judge.worker_stopped(pod(0))
-    bench.judge.worker_stopped(pod(1))
+    bench.stop()
     bench.write("pods", pod(0, 2))
     bench.announce(2, 1)
     bench.sync(2, 1)
@@ -620,5 +621,5 @@ def test_a_failure_shrinks_to_the_faults_that_it_needs() -> None:
 
 def test_every_property_has_a_story_that_breaks_it() -> None:
     """Every property has a story that breaks it, here or in test_manners.py."""
-    manners = {rule for _, rule in MANNERS if rule is not None}
+    manners = {rule for _, rule in MANNERS.values() if rule is not None}
     assert {rule for _, rule in (*BROKEN, *BAD_ENDS)} | manners | {L7} == properties()

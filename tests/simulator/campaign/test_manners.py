@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,7 +60,6 @@ class Bench:
 def rule_of(scene: Callable[[Bench], Coroutine[Any, Any, None]], *, leased: bool = False) -> str | None:
     """Play a scene under virtual time; return the rule that it broke."""
     bench = Bench(leased=leased)
-
     virtual_time.run(scene(bench))
     return bench.judge.violation.rule if bench.judge.violation is not None else None
 
@@ -105,77 +105,42 @@ def test_the_judge_is_told_how_much_a_controller_knew() -> None:
     assert heard == [7, 12, 12, 9]
 
 
-async def _leader_writes(bench: Bench) -> None:
-    await bench.ask(LEADER, PATCH)
+async def play(
+    bench: Bench,
+    by: str,
+    request: Request = PATCH,
+    *,
+    times: int = 1,
+    pause_s: float = 0.0,
+    told: str = "",
+    is_tampered: bool = False,
+) -> None:
+    """Let a process ask; before that a person may have written the Lease, and a process been told to wait 2 s."""
+    if is_tampered:
+        await bench.touch_lease()
+    if told:
+        await bench.refuse(told, 2, request)
+    await bench.ask(by, *[request] * times, pause_s=pause_s)
 
 
-async def _other_writes(bench: Bench) -> None:
-    await bench.ask("controller-1#1", PATCH)
+OTHER = "controller-1#1"
+MANNERS: dict[str, tuple[Callable[[Bench], Coroutine[Any, Any, None]], str | None]] = {
+    "the leader writes": (partial(play, by=LEADER), None),
+    "another one writes": (partial(play, by=OTHER), S9),
+    "another one reads": (partial(play, by=OTHER, request=Request("GET", PATCH.path, {})), None),
+    "another one writes after tampering": (partial(play, by=OTHER, is_tampered=True), None),
+    "another one writes long after tampering": (partial(play, by=OTHER, is_tampered=True, pause_s=60.0), S9),
+    "a candidate asks for the Lease": (partial(play, by=OTHER, request=LEASE), None),
+    "an agent asks often": (partial(play, by=AGENT, times=SAME_MAX + 1, pause_s=0.01), L5),
+    "an agent asks calmly": (partial(play, by=AGENT, times=SAME_MAX + 1, pause_s=0.1), None),
+    "an agent comes too soon": (partial(play, by=AGENT, told=AGENT, pause_s=1.0), L6),
+    "an agent comes in time": (partial(play, by=AGENT, told=AGENT, pause_s=2.0), None),
+    "another process of its Pod comes": (partial(play, by="agent/pod-0#2", told=AGENT), None),
+    "a controller comes too soon": (partial(play, by=LEADER, told=LEADER, pause_s=1.0), None),
+}
 
 
-async def _other_reads(bench: Bench) -> None:
-    await bench.ask("controller-1#1", Request("GET", PATCH.path, {}))
-
-
-async def _other_writes_after_tampering(bench: Bench) -> None:
-    await bench.touch_lease()
-    await bench.ask("controller-1#1", PATCH)
-
-
-async def _other_writes_long_after_tampering(bench: Bench) -> None:
-    await bench.touch_lease()
-    await bench.ask("controller-1#1", PATCH, pause_s=60.0)
-
-
-async def _candidate_asks_for_the_lease(bench: Bench) -> None:
-    await bench.ask("controller-1#1", LEASE)
-
-
-async def _asks_often(bench: Bench) -> None:
-    await bench.ask(AGENT, *[PATCH] * (SAME_MAX + 1), pause_s=0.01)
-
-
-async def _asks_calmly(bench: Bench) -> None:
-    await bench.ask(AGENT, *[PATCH] * (SAME_MAX + 1), pause_s=0.1)
-
-
-async def _comes_too_soon(bench: Bench) -> None:
-    await bench.refuse(AGENT, 2)
-    await bench.ask(AGENT, PATCH, pause_s=1.0)
-
-
-async def _comes_in_time(bench: Bench) -> None:
-    await bench.refuse(AGENT, 2)
-    await bench.ask(AGENT, PATCH, pause_s=2.0)
-
-
-async def _controller_comes_too_soon(bench: Bench) -> None:
-    await bench.refuse(LEADER, 2)
-    await bench.ask(LEADER, PATCH, pause_s=1.0)
-
-
-async def _another_process_comes(bench: Bench) -> None:
-    await bench.refuse(AGENT, 2)
-    await bench.ask("agent/pod-0#2", PATCH)
-
-
-MANNERS = [
-    (_leader_writes, None),
-    (_other_writes, S9),
-    (_other_reads, None),
-    (_other_writes_after_tampering, None),
-    (_other_writes_long_after_tampering, S9),
-    (_candidate_asks_for_the_lease, None),
-    (_asks_often, L5),
-    (_asks_calmly, None),
-    (_comes_too_soon, L6),
-    (_comes_in_time, None),
-    (_another_process_comes, None),
-    (_controller_comes_too_soon, None),
-]
-
-
-@pytest.mark.parametrize(("scene", "rule"), MANNERS)
+@pytest.mark.parametrize(("scene", "rule"), MANNERS.values(), ids=MANNERS)
 def test_manners(scene: Callable[[Bench], Coroutine[Any, Any, None]], rule: str | None) -> None:
     """Exactly a deposed leader's write, a request without a pause and one before Retry-After are violations."""
     assert rule_of(scene) == rule
@@ -184,9 +149,5 @@ def test_manners(scene: Callable[[Bench], Coroutine[Any, Any, None]], rule: str 
 @pytest.mark.parametrize(("request_", "leased", "rule"), [(LIST, False, L6), (LIST, True, None), (PATCH, True, L6)])
 def test_two_readers_of_one_agent_wait_each_for_itself(request_: Request, *, leased: bool, rule: str | None) -> None:
     """With a lease an agent reads for it and for its watch: a read before the other's Retry-After breaks nothing."""
-
-    async def scene(bench: Bench) -> None:
-        await bench.refuse(AGENT, 2, request_)
-        await bench.ask(AGENT, request_, pause_s=1.0)
-
+    scene = partial(play, by=AGENT, request=request_, told=AGENT, pause_s=1.0)
     assert rule_of(scene, leased=leased) == rule
