@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.controller_lab import NAMESPACE, ControllerProcess, Lab
-from benchmarks.controller_pods import POLL_S, PlayedGroup, at_once, jobset
+from benchmarks.controller_pods import PlayedGroup, at_once, jobset
 from benchmarks.controller_restart import MeasuredRestart, announce_all, form, watching
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import JOBS, JOBSETS, SERVICES
@@ -15,7 +15,7 @@ from inplace.common.kube.resources import JOBS, JOBSETS, SERVICES
 BURST_S_MAX = 300.0  # five times the promise: a longer wait is a failure, not only a missed promise
 SERVICE_S_MAX = 30.0
 GROUP_PODS = 4  # small, so that the announcements take no time worth speaking of
-SERVICE_POLL_S = 0.01
+JOBS_POLL_S, SERVICE_POLL_S = 0.1, 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ async def _await_jobs(client: KubeClient, count: int) -> float:
     """Return when that many Jobs exist."""
     async with asyncio.timeout(BURST_S_MAX):
         while await _count_jobs(client) < count:  # noqa: ASYNC110 - another process makes them
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(JOBS_POLL_S)
     return time.monotonic()
 
 

@@ -25,13 +25,12 @@ from inplace.common.kube.client import MERGE_PATCH, KubeClient
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
 from inplace.common.wire import names as wire
+from testbed.waiting import until
 
 T = TypeVar("T")
 EXAMPLE: Final = Path(__file__).parents[1] / "examples" / "train.yaml"
 PODS_PER_JOB: Final = 100
 WRITES_AT_ONCE: Final = 24  # more do not make a server on two cores faster
-JOBS_S_MAX: Final = 60.0
-POLL_S: Final = 0.1
 RESTARTS_MAX: Final = 2**31 - 1
 _SLIM: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"  # the answer that costs us least
 
@@ -94,13 +93,13 @@ class PlayedGroup:
             await self._write(JOBS, job, {"status": status}, "status")
 
     async def _await_jobs(self, count: int) -> list[KubeObject]:
-        async with asyncio.timeout(JOBS_S_MAX):
-            while True:
-                selector = {"labelSelector": f"{wire.JOBSET_NAME}={self.name}"}
-                jobs: list[KubeObject] = (await self.client.list(JOBS, NAMESPACE, query=selector))["items"]
-                if len(jobs) == count:
-                    return jobs
-                await asyncio.sleep(POLL_S)
+        async def all_jobs() -> list[KubeObject] | None:
+            selector = {"labelSelector": f"{wire.JOBSET_NAME}={self.name}"}
+            listed: list[KubeObject] = (await self.client.list(JOBS, NAMESPACE, query=selector))["items"]
+            return listed if len(listed) == count else None
+
+        jobs: list[KubeObject] = await until(all_jobs, f"{count} Jobs of {self.name}")
+        return jobs
 
     async def _make(self, job: KubeObject, index: int) -> None:
         """Make one Pod as the Job controller does, on a node."""

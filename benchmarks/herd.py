@@ -30,7 +30,6 @@ from random import Random
 from typing import Any
 
 import yaml
-from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
 from benchmarks.agent_start import jobset, pod
 from benchmarks.api_backend import ACCOUNT, admin_client, prepare_cluster
@@ -47,6 +46,7 @@ from inplace.common.wire import names as wire
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
+from testbed.waiting import eventually
 
 NAMESPACE, JOBSET = "bench", "train"
 APF = Path(__file__).parents[1] / "deploy" / "apf" / "flowcontrol.yaml"
@@ -59,9 +59,8 @@ KINDS = {
 CONCURRENCIES = (4, 8, 16, 32, 64)  # of which the closed loop takes the best
 CREATES_AT_ONCE = 16
 PREPARED_S_MAX = 120.0  # for the clients to be ready
-APPLIED_S_MAX = 30.0  # for the server to follow a change of deploy/apf
+ANSWER_S_MAX = 30.0  # of one request
 EXIT_S_MAX = 5.0  # of an idle client process
-POLL_S = 0.1
 GO_S = 0.2  # from the order to the start, so that all processes have read it
 SETTLE_S = 12.0  # a server that has just begun is busy with itself, and shares its seats out every 10 s
 
@@ -163,19 +162,14 @@ class HerdBench:
             else:
                 await self._client.delete(resource, None, name)
         expected = await self._client.get(KINDS["FlowSchema"], None, AGENTS_SCHEMA if wanted else DEFAULT_SCHEMA)
-        followed = AsyncRetrying(
-            retry=retry_if_result(lambda uid: uid != expected["metadata"]["uid"]),
-            stop=stop_after_delay(APPLIED_S_MAX),
-            wait=wait_fixed(POLL_S),
-        )
-        await followed(self._schema_of_a_patch)
+        await eventually(self._schema_of_a_patch, expected["metadata"]["uid"])
 
     async def _schema_of_a_patch(self) -> str:
         """Return the uid of the FlowSchema that takes an announcement; the Pod does not exist."""
         transport = Http1Transport(read_kubeconfig(self._kubeconfig))
         try:
             request = announcement_request(AgentConfig(NAMESPACE, "nobody", JOBSET), 1)
-            response = await transport.request(request, timeout_s=APPLIED_S_MAX)
+            response = await transport.request(request, timeout_s=ANSWER_S_MAX)
             return response.headers.get("x-kubernetes-pf-flowschema-uid", "")
         finally:
             await transport.close()
@@ -183,7 +177,7 @@ class HerdBench:
     async def _server_metrics(self) -> Counter[str]:
         """Return requests rejected so far of either schema an agent may fall in, and the default level's seats."""
         request = Request("GET", "/metrics", self._client.headers)
-        response = await self._client.transport.request(request, timeout_s=APPLIED_S_MAX)
+        response = await self._client.transport.request(request, timeout_s=ANSWER_S_MAX)
         found: Counter[str] = Counter()
         for line in response.body.decode().splitlines():
             labels, _, value = line.rpartition(" ")

@@ -53,9 +53,9 @@ from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Change, Group, running_group
 from testbed.node.history import Version
 from testbed.node.manifests import watch_over, with_upstreams_agent
-from testbed.node.patience import until
 from testbed.node.runtime.build import RUNTIME
 from testbed.upstream.build import version as upstream_version
+from testbed.waiting import until
 
 UPSTREAM: Final = "upstream"
 """Upstream's agent in its own manifest, under its own controller, which has a cluster of its own."""

@@ -34,9 +34,9 @@ from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.machine import Node
-from testbed.node.patience import until
 from testbed.node.runtime.build import RUNTIME
 from testbed.node.verdicts import until_given_up
+from testbed.waiting import until
 
 MODE: Final = "guarded_process"  # what the controller adds by default
 DRAINED: Final = 4

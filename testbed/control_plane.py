@@ -34,7 +34,7 @@ from testbed.binaries import CONTROLLERS, SERVERS, Binaries
 from testbed.component import Component
 from testbed.credentials import SERVICE_ADDRESS, SERVICE_PORT, Credentials
 from testbed.ports import LOOPBACK, free_ports
-from testbed.readiness import wait_for_default_service_account, wait_until_healthy
+from testbed.readiness import wait_until_found, wait_until_healthy
 
 TOKEN_LIFETIME_S = 24 * 3600
 """Longer than any test run: renewal of tokens is tested on purpose or not at all."""
@@ -170,7 +170,7 @@ class ControlPlane:
             created = await api.post("/api/v1/namespaces", {"metadata": {"generateName": f"{prefix}-"}})
             name: str = created["metadata"]["name"]
             if self._controllers:
-                await wait_for_default_service_account(self._controller_manager, api, name)
+                await self._until_it_takes_pods(api, name)
         return name
 
     async def service_account_kubeconfig(self, namespace: str, name: str, *, pod: str = "", uid: str = "") -> Path:
@@ -199,7 +199,12 @@ class ControlPlane:
             await wait_until_healthy(component, f"https://{LOOPBACK}:{port}/healthz", self.ca)
         if self._controllers:
             async with self.client() as api:
-                await wait_for_default_service_account(self._controller_manager, api, "default")
+                await self._until_it_takes_pods(api, "default")
+
+    async def _until_it_takes_pods(self, api: ApiClient, namespace: str) -> None:
+        """Return when a namespace has the ServiceAccount without which the admission plugin refuses every Pod."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+        await wait_until_found(self._controller_manager, api, path)
 
     @property
     def _controller_manager(self) -> Component:

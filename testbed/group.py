@@ -40,6 +40,7 @@ from testbed.played_agent import (
     is_lifted,
 )
 from testbed.ports import free_ports
+from testbed.waiting import until
 
 REPOSITORY = Path(__file__).parents[1]
 SETTLED_S_MAX = 30.0  # a group restart takes about a second here; thirty means it hangs
@@ -107,19 +108,14 @@ class Group:
 
     async def until(self, holds: Callable[[], Any], what: str) -> None:
         """Return when `holds()` (a plain or an async predicate)."""
+        await until(holds, what, timeout_s=SETTLED_S_MAX, also=self._standing)
+
+    async def _standing(self) -> object:
+        """Return the Pods and the JobSet's status, as far as it can be read."""
         try:
-            async with asyncio.timeout(SETTLED_S_MAX):
-                while True:
-                    answer = holds()
-                    if await answer if asyncio.iscoroutine(answer) else answer:
-                        return
-                    await asyncio.sleep(POLL_S)
-        except TimeoutError:
-            try:
-                status = (await self.jobset()).get("status")
-            except (ApiError, TransportError) as error:
-                status = {"unreadable": str(error)}
-            raise AssertionError(f"expected {what} within {SETTLED_S_MAX:g} s, saw {self.pods}, {status}") from None
+            return self.pods, (await self.jobset()).get("status")
+        except (ApiError, TransportError) as error:
+            return self.pods, error
 
     async def run(self) -> None:
         """Play kubelet for every Pod that appears and disappears, until cancelled."""

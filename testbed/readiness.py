@@ -45,22 +45,21 @@ async def wait_until_healthy(component: Component, url: str, ca: Path, needs: Se
     raise component.failure(f"expected {url} to say ok within {READY_TIMEOUT_S:.0f} s, last saw {seen}")
 
 
-async def wait_for_default_service_account(controller_manager: Component, api: ApiClient, namespace: str) -> None:
-    """Return when the ServiceAccount exists without which the admission plugin refuses every Pod.
+async def wait_until_found(component: Component, api: ApiClient, path: str) -> None:
+    """Return when the API server has an object, or serves a kind, that a component makes.
 
     Raises:
-        ControlPlaneError: the controller-manager exited or has not made it in READY_TIMEOUT_S.
+        ControlPlaneError: the component exited, or has not made it in READY_TIMEOUT_S.
     """
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline:
-        controller_manager.check_alive()
+        component.check_alive()
         try:
             await api.get(path)
         except UnexpectedStatus as error:
-            if error.status != 404:
+            if error.status not in (404, 429):  # 429: the storage of a new kind starts
                 raise
         else:
             return
         await asyncio.sleep(POLL_S)
-    raise controller_manager.failure(f"expected it to create {path} within {READY_TIMEOUT_S:.0f} s, saw a 404")
+    raise component.failure(f"expected {path} within {READY_TIMEOUT_S:.0f} s, saw none")

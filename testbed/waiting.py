@@ -1,32 +1,60 @@
-"""Wait for a cluster."""
+"""Look at a cluster or a process again and again; tell the last look if what is awaited does not come."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
 
 from inplace.common.kube.errors import NotFound
 
-PATIENCE_S = 30.0  # what takes milliseconds here takes seconds beside other tests; longer means that it hangs
+PATIENCE_S = 60.0  # what takes milliseconds here takes seconds beside other tests; longer means that it hangs
 POLL_S = 0.02
 
 
-async def eventually(look: Callable[[], Awaitable[Any]], wanted: Any) -> None:
+async def until(
+    look: Callable[[], Any], what: str, *, timeout_s: float = PATIENCE_S, also: Callable[[], Any] = str
+) -> Any:
+    """Return the first true answer of a look.
+
+    Args:
+        look: plain or async.
+        what: is awaited.
+        timeout_s: of the running loop's time, which may be virtual.
+        also: plain or async; what it returns ends the message.
+
+    Raises:
+        AssertionError: no true answer came in time.
+    """
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + timeout_s
+    while not (seen := await _answer(look)):
+        if loop.time() > until_s:
+            raise AssertionError(f"expected within {timeout_s:g} s: {what}; saw {seen!r} {await _answer(also)}")
+        await asyncio.sleep(POLL_S)
+    return seen
+
+
+async def eventually(look: Callable[[], Any], wanted: Any) -> None:
     """Wait until a look returns what is wanted; a look at what is not there yet finds the API server's NotFound.
 
     Raises:
-        AssertionError: it does not in `PATIENCE_S` seconds; the last look is in the message.
+        AssertionError: it does not in time; the last look is in the message.
     """
-    until_s = time.monotonic() + PATIENCE_S
-    while True:
+    seen: Any = None
+
+    async def is_wanted() -> bool:
+        nonlocal seen
         try:
-            seen = await look()
+            seen = await _answer(look)
         except NotFound as error:
             seen = error
-        if seen == wanted:
-            return
-        if time.monotonic() > until_s:
-            raise AssertionError(f"expected {wanted!r}, still saw {seen!r} after {PATIENCE_S:g} s")
-        await asyncio.sleep(POLL_S)
+        return bool(seen == wanted)
+
+    await until(is_wanted, repr(wanted), also=lambda: repr(seen))
+
+
+async def _answer(ask: Callable[[], Any]) -> Any:
+    answer = ask()
+    return await answer if isawaitable(answer) else answer

@@ -24,9 +24,9 @@ from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
 from testbed.node import names, network
 from testbed.node.machine import Node
-from testbed.node.patience import until
 from testbed.ports import free_ports
 from testbed.upstream.controller import upstream_controller
+from testbed.waiting import until
 
 READY_S_MAX = 60.0
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -17,7 +17,7 @@ from testbed.node.cluster import Cluster
 from testbed.node.evidence import lives, ran, violations
 from testbed.node.history import History
 from testbed.node.machine import Node
-from testbed.node.patience import until
+from testbed.waiting import until
 
 SETTLED_S_MAX: Final = 120.0
 """For a group to run at an epoch: a restart takes seconds here; a machine busy with other tests gets the rest."""

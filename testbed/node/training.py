@@ -1,7 +1,7 @@
 """What every training job of the examples goes through on a node: it trains, loses a worker, and trains to its end."""
 
 from testbed.node.group import SETTLED_S_MAX, Group
-from testbed.node.patience import until
+from testbed.waiting import until
 
 VICTIM = 1
 

@@ -13,7 +13,7 @@ from typing import Final
 from inplace.common.kube.resources import NODES
 from testbed.node.cluster import Cluster
 from testbed.node.machine import Node
-from testbed.node.patience import until
+from testbed.waiting import until
 
 LEASE_S: Final = 8
 """nodeLeaseDurationSeconds: kubelet renews its node's Lease every quarter of it."""

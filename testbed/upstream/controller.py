@@ -4,18 +4,16 @@ It has its own ServiceAccount with its own permissions, its default configuratio
 a loopback URL. The feature gate InPlaceRestart is on; without it upstream does not restart in place.
 """
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import yaml
 
 from testbed.api_client import ApiClient, UnexpectedStatus
-from testbed.component import POLL_S, Component
+from testbed.component import Component
 from testbed.control_plane import ControlPlane
 from testbed.ports import LOOPBACK, free_ports
-from testbed.readiness import READY_TIMEOUT_S, wait_until_healthy
+from testbed.readiness import wait_until_found, wait_until_healthy
 from testbed.upstream import manifests
 from testbed.upstream.build import CONTROLLER, UPSTREAM
 from testbed.upstream.manifests import ACCOUNT, NAMESPACE, Endpoints, Manifest
@@ -51,7 +49,7 @@ async def upstream_controller(plane: ControlPlane) -> AsyncIterator[Component]:
         try:
             await wait_until_healthy(controller, f"http://{LOOPBACK}:{endpoints.health}/readyz", plane.ca)
             for path in (LEASE, JOBSETS):
-                await _until_found(controller, api, path)
+                await wait_until_found(controller, api, path)
             for manifest in webhooks:
                 await _create(api, manifest)
             yield controller
@@ -61,22 +59,6 @@ async def upstream_controller(plane: ControlPlane) -> AsyncIterator[Component]:
                     await _delete(api, manifest)
             finally:
                 await controller.stop()
-
-
-async def _until_found(controller: Component, api: ApiClient, path: str) -> None:
-    """Return when the API server has an object or serves a kind, at latest after READY_TIMEOUT_S."""
-    deadline_s = time.monotonic() + READY_TIMEOUT_S
-    while time.monotonic() < deadline_s:
-        controller.check_alive()
-        try:
-            await api.get(path)
-        except UnexpectedStatus as error:
-            if error.status not in (404, 429):  # 429: the storage of a new kind starts
-                raise
-        else:
-            return
-        await asyncio.sleep(POLL_S)
-    raise controller.failure(f"expected {path} within {READY_TIMEOUT_S:.0f} s, saw none")
 
 
 async def _create(api: ApiClient, manifest: Manifest) -> None:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from testbed.api_client import ApiClient, UnexpectedStatus, connect
 from testbed.control_plane import ControlPlane
+from testbed.waiting import until
 from tests.cluster.test_admission_real import install_policies
 from tests.cluster.test_crd_real import install
 from tests.controller.manifests import changed, jobset
@@ -31,7 +31,6 @@ DEPLOY: Final = Path(__file__).parents[2] / "deploy"
 AGENT: Final = DEPLOY / "agent" / "agent.yaml"
 AGENTS_ROLE: Final = DEPLOY / "rbac" / "agents.yaml"
 ACTIVE_S_MAX: Final = 90.0  # a policy acts about a second after its storage, later on a busy machine
-POLL_S: Final = 0.1
 CORE: Final = "/api/v1/namespaces"
 GROUP: Final = "rbac.authorization.k8s.io"
 RBAC: Final = f"/apis/{GROUP}/v1"
@@ -253,10 +252,8 @@ async def _kubeconfig(scene: Scene, name: str, claim: Mapping[str, Any] | None) 
 
 async def _wait_until_active(scene: Scene) -> None:
     """Return when the policies refuse what RBAC allows."""
-    asking = AsyncRetrying(
-        retry=retry_if_result(lambda answer: answer.code == 200),
-        stop=stop_after_delay(ACTIVE_S_MAX),
-        wait=wait_fixed(POLL_S),
-    )
-    for attempt in (LABELLING, DELETING):
-        await asking(scene.answer, attempt)
+
+    async def refuse() -> bool:
+        return all([(await scene.answer(attempt)).code != 200 for attempt in (LABELLING, DELETING)])
+
+    await until(refuse, "policies that refuse", timeout_s=ACTIVE_S_MAX)

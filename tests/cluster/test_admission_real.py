@@ -1,16 +1,16 @@
 """The admission policies on a real kube-apiserver, and objects that are older than the rules."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
 from inplace.common.kube.resources import KubeObject
 from testbed.api_client import ApiClient, UnexpectedStatus
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
+from testbed.waiting import until
 from tests.cluster.test_crd_real import DEFINITIONS, check, install, jobsets, merged, refusal
 from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import ABOUT_JOBSETS, policies
@@ -40,7 +40,6 @@ PLURALS = {
     "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
 }
 ACTIVE_S_MAX = 90.0  # a policy acts about a second after its storage, later on a busy machine
-POLL_S = 0.1
 PROBE = "is-every-policy-active"
 REFUSED = POLICY_CREATES[-1].manifest
 
@@ -75,16 +74,8 @@ async def wait_until_active(client: ApiClient, *, with_immutable: bool = True) -
             and named["spec"]["failurePolicy"]["rules"][0]["name"] != ""
         )
 
-    await until(is_active)
+    await until(is_active, "policies that act", timeout_s=ACTIVE_S_MAX)
     await client.delete(path)
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Return when a condition has become true."""
-    polling = AsyncRetrying(
-        retry=retry_if_result(lambda done: not done), stop=stop_after_delay(ACTIVE_S_MAX), wait=wait_fixed(POLL_S)
-    )
-    await polling(holds)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -104,7 +95,7 @@ async def guarded(binaries: Binaries) -> AsyncIterator[ApiClient]:
         async def has_the_new_rules() -> bool:
             return await refusal(client.post(jobsets("default"), jobset("a.b"), dryRun="All")) is not None
 
-        await until(has_the_new_rules)
+        await until(has_the_new_rules, "the new rules of the CRD", timeout_s=ACTIVE_S_MAX)
         yield client
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tenacity import AsyncRetrying, retry_if_result, stop_after_delay, wait_fixed
 
 from inplace.agent.announce.jobset_requests import announcement_request, list_request, watch_request
 from inplace.agent.start.config import AgentConfig
@@ -16,13 +15,13 @@ from inplace.common.kube.resources import KubeObject
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
+from testbed.waiting import until
 from tests.deploy.apf_objects import FLOW_SCHEMAS, PRIORITY_LEVELS, RESOURCES, apf_object, apf_objects
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 FLOW_SCHEMA, PRIORITY_LEVEL = "x-kubernetes-pf-flowschema-uid", "x-kubernetes-pf-prioritylevel-uid"
 IN_EFFECT_S_MAX = 30.0  # the server's own informer sees a new object within a second
-POLL_S = 0.1
 REQUEST_S_MAX = 10.0
 
 
@@ -56,13 +55,13 @@ async def name_of(api: ApiClient, path: str, uid: str) -> str:
 
 async def in_effect(plane: ControlPlane, kubeconfig: Path, request: Request, wanted: str) -> tuple[str, str]:
     """Send requests until the server knows the objects; return the last request's FlowSchema and level."""
-    asked = AsyncRetrying(
-        retry=retry_if_result(lambda landed: landed[0] != wanted),
-        stop=stop_after_delay(IN_EFFECT_S_MAX),
-        wait=wait_fixed(POLL_S),
-    )
-    landed: tuple[str, str] = await asked(flow_of, plane, kubeconfig, request)
-    return landed
+
+    async def wanted_one() -> tuple[str, str] | None:
+        landed = await flow_of(plane, kubeconfig, request)
+        return landed if landed[0] == wanted else None
+
+    found: tuple[str, str] = await until(wanted_one, f"a request in {wanted}", timeout_s=IN_EFFECT_S_MAX)
+    return found
 
 
 async def test_the_server_keeps_the_objects_as_written(plane: ControlPlane) -> None:
@@ -73,12 +72,11 @@ async def test_the_server_keeps_the_objects_as_written(plane: ControlPlane) -> N
             stored = await api.get(path)
             assert covers(stored["spec"], found["spec"]), stored["spec"]
             if found["kind"] == "FlowSchema":
-                judged = AsyncRetrying(
-                    retry=retry_if_result(lambda stored: dangling(stored) == ""),
-                    stop=stop_after_delay(IN_EFFECT_S_MAX),
-                    wait=wait_fixed(POLL_S),
-                )
-                assert dangling(await judged(api.get, path)) == "False"
+
+                async def judged(path: str = path) -> str:
+                    return dangling(await api.get(path))
+
+                assert await until(judged, "a condition Dangling", timeout_s=IN_EFFECT_S_MAX) == "False"
 
 
 def covers(stored: object, written: object) -> bool:

@@ -25,10 +25,10 @@ from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
 from testbed.group import Group, running_controller, running_group
+from testbed.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]
 SAID_S_MAX = 30.0
-POLL_S = 0.1
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
@@ -93,12 +93,12 @@ async def test_a_restart_as_the_commands_tell_it(
 
 async def _said(capsys: pytest.CaptureFixture[str], epoch: int) -> None:
     """Wait until the watch has printed that all three Pods are at an epoch."""
-    async with asyncio.timeout(SAID_S_MAX):
-        while True:
-            for line in capsys.readouterr().out.splitlines():
-                if json.loads(line)["scopes"][0]["podsByEpoch"] == {str(epoch): 3}:
-                    return
-            await asyncio.sleep(POLL_S)
+
+    def is_said() -> bool:
+        lines = capsys.readouterr().out.splitlines()
+        return any(json.loads(line)["scopes"][0]["podsByEpoch"] == {str(epoch): 3} for line in lines)
+
+    await until(is_said, f"three Pods at epoch {epoch}", timeout_s=SAID_S_MAX)
 
 
 async def test_an_unschedulable_group_is_named(full_control_plane: ControlPlane, full_namespace: str) -> None:

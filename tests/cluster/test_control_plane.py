@@ -1,8 +1,6 @@
 """The harness itself: a real API server of the expected version runs, and its optional parts work."""
 
-import asyncio
 import os
-import time
 
 import pytest
 
@@ -11,13 +9,9 @@ from testbed.binaries import Binaries
 from testbed.component import ControlPlaneError
 from testbed.control_plane import ControlPlane
 from testbed.kubelab.build import kubernetes_version
+from testbed.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-JOB_TIMEOUT_S = 30.0
-"""The Job controller makes Pods within a second; the rest is for a busy machine."""
-
-POLL_S = 0.1
 
 RESTART_RULE = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [88]}}
 
@@ -78,13 +72,11 @@ async def test_indexed_job_gets_its_pods(full_control_plane: ControlPlane, full_
         "metadata": {"name": "train"},
         "spec": {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "template": template},
     }
-    deadline = time.monotonic() + JOB_TIMEOUT_S
-    indexes: set[str] = set()
+
+    async def indexes() -> set[str]:
+        pods = await api.get(f"/api/v1/namespaces/{full_namespace}/pods")
+        return {pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] for pod in pods["items"]}
+
     async with full_control_plane.client() as api:
         await api.post(f"/apis/batch/v1/namespaces/{full_namespace}/jobs", job)
-        while len(indexes) < 3 and time.monotonic() < deadline:
-            await asyncio.sleep(POLL_S)
-            pods = await api.get(f"/api/v1/namespaces/{full_namespace}/pods")
-            labels = (pod["metadata"]["labels"] for pod in pods["items"])
-            indexes = {each["batch.kubernetes.io/job-completion-index"] for each in labels}
-    assert indexes == {"0", "1", "2"}
+        await eventually(indexes, {"0", "1", "2"})

@@ -246,11 +246,7 @@ async def test_two_controllers_hand_over(control_plane: ControlPlane, admin: Kub
         running(control_plane, namespace, leader_elect=True, identity="second") as second,
         running(control_plane, namespace, leader_elect=True, identity="first") as first,
     ):
-
-        async def leaders() -> int:
-            return first.is_leader + second.is_leader
-
-        await eventually(leaders, 1)
+        await eventually(lambda: first.is_leader + second.is_leader, 1)
         leader, other = (first, second) if first.is_leader else (second, first)
         crew = await submit(admin, namespace)
         await crew.announce_all(1)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import yaml
-from tenacity import AsyncRetrying, RetryError, retry_if_result, stop_after_delay, wait_fixed
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -19,14 +18,13 @@ from testbed.api_client import ApiClient
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.kubectl import done, kubectl
+from testbed.waiting import until
 from tests.cluster.test_crd_real import refusal
 from tests.controller.manifests import changed, jobset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 APPLY = ("apply", "--server-side", "-k")
-PATIENCE_S = 60.0
-POLL_S = 0.2
 HAVE_A_STATUS = {"Deployment", "PodDisruptionBudget", "ValidatingAdmissionPolicy", "FlowSchema"}
 """Kinds whose status a controller of the cluster writes some time after an apply."""
 
@@ -48,17 +46,6 @@ async def installed(plane: ControlPlane) -> AsyncIterator[ApiClient]:
     await done(plane.kubeconfig, "wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io")
     async with plane.client() as api:
         yield api
-
-
-async def eventually(look: Callable[[], Awaitable[bool]], what: str) -> None:
-    """Return when a condition has become true."""
-    polling = AsyncRetrying(
-        retry=retry_if_result(lambda holds: not holds), stop=stop_after_delay(PATIENCE_S), wait=wait_fixed(POLL_S)
-    )
-    try:
-        await polling(look)
-    except RetryError:
-        raise AssertionError(f"expected {what} within {PATIENCE_S:g} s") from None
 
 
 async def versions(plane: ControlPlane) -> dict[str, tuple[str, int | None]]:
@@ -97,7 +84,7 @@ async def test_its_namespace_lets_its_pods_in(plane: ControlPlane, installed: Ap
         pods = (await installed.get(f"/api/v1/namespaces/{SYSTEM}/pods"))["items"]
         return len(pods) == 2
 
-    await eventually(both, "two Pods of the controller")
+    await until(both, "two Pods of the controller")
     namespace = await installed.get(f"/api/v1/namespaces/{SYSTEM}")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     events = (await installed.get(f"/api/v1/namespaces/{SYSTEM}/events"))["items"]
@@ -111,7 +98,7 @@ async def test_the_budget_and_the_service_find_the_pods(plane: ControlPlane, ins
         path = f"/apis/policy/v1/namespaces/{SYSTEM}/poddisruptionbudgets/inplace-controller"
         return bool((await installed.get(path)).get("status", {}).get("expectedPods") == 2)
 
-    await eventually(counted, "a budget of two Pods")
+    await until(counted, "a budget of two Pods")
     labels = (await installed.get(f"/api/v1/namespaces/{SYSTEM}/pods"))["items"][0]["metadata"]["labels"]
     service = await installed.get(f"/api/v1/namespaces/{SYSTEM}/services/inplace-controller-metrics")
     policy = await installed.get(f"/apis/networking.k8s.io/v1/namespaces/{SYSTEM}/networkpolicies/inplace-controller")
@@ -126,7 +113,7 @@ async def test_the_policies_are_without_a_type_error(plane: ControlPlane, instal
     async def checked() -> bool:
         return all("typeChecking" in policy.get("status", {}) for policy in (await installed.get(path))["items"])
 
-    await eventually(checked, "a type check of each policy")
+    await until(checked, "a type check of each policy")
     found = {each["metadata"]["name"]: each["status"]["typeChecking"] for each in (await installed.get(path))["items"]}
     assert found == {name: {} for name in POLICIES}
 
@@ -161,7 +148,7 @@ async def test_the_roles_of_every_cluster_know_jobsets(
     async def all_allowed() -> bool:
         return all([await may(what) for what in allowed])
 
-    await eventually(all_allowed, f"{role} to be allowed {allowed}")  # aggregation takes a moment
+    await until(all_allowed, f"{role} to be allowed {allowed}")  # aggregation takes a moment
     assert [what for what in denied if await may(what)] == []
 
 
@@ -181,7 +168,7 @@ async def test_a_namespaces_admin_binds_the_agents_right(
     async def is_so() -> bool:
         return await ended() == code
 
-    await eventually(is_so, f"exit code {code} for {role}")  # aggregation takes a moment
+    await until(is_so, f"exit code {code} for {role}")  # aggregation takes a moment
     asked = {"namespace": namespace, "verb": "announce", "group": "inplace.dev", "resource": "epochs"}
     spec = {"user": f"system:serviceaccount:{namespace}:trainer", "resourceAttributes": asked}
 
@@ -189,7 +176,7 @@ async def test_a_namespaces_admin_binds_the_agents_right(
         answer = await installed.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": spec})
         return bool(answer["status"]["allowed"]) is (code == 0)
 
-    await eventually(is_known, "the account to be an agent, or not")
+    await until(is_known, "the account to be an agent, or not")
 
 
 def manifest(name: str) -> KubeObject:
@@ -216,7 +203,7 @@ async def test_uninstall_keeps_jobsets_and_a_new_install_finds_them(plane: Contr
         ended = await kubectl(plane.kubeconfig, "get", "-k", "deploy/base", "--ignore-not-found", "-o", "name")
         return ended.out == ""
 
-    await eventually(gone, "an empty installation")
+    await until(gone, "an empty installation")
     assert (await installed.get(f"{JOBSETS}/kept"))["metadata"]["uid"] == made["metadata"]["uid"]
     assert "deletionTimestamp" not in (await installed.get(f"{jobs}/kept-w-0"))["metadata"]
     await done(plane.kubeconfig, *APPLY, "deploy/")
@@ -226,7 +213,7 @@ async def test_uninstall_keeps_jobsets_and_a_new_install_finds_them(plane: Contr
     async def swept() -> bool:
         return [job["metadata"]["name"] for job in (await installed.get(jobs))["items"]] == []
 
-    await eventually(swept, "no Job without its JobSet")
+    await until(swept, "no Job without its JobSet")
 
 
 async def test_an_upgrade_changes_the_deployment_and_no_jobset(plane: ControlPlane, installed: ApiClient) -> None:
@@ -312,7 +299,7 @@ async def test_an_older_server_takes_the_overlay_and_keeps_templates(binaries: B
                 await said("image", "x")
             )
 
-        await eventually(refused, "a refusal that names the field")
+        await until(refused, "a refusal that names the field")
         assert await said("resources", {}) is None
 
 

@@ -43,13 +43,10 @@ async def said(plane: ControlPlane, namespace: str, account: str, readyz: str, *
             plane, None, kubeconfig=kubeconfig, probe_address=("127.0.0.1", 0), **settings
         ) as controller:
 
-            async def has_looked() -> bool:
-                return any(entry["event"].startswith("installation") for entry in logs)
-
             async def is_so() -> bool:
                 return (await readiness(controller)).startswith(readyz)
 
-            await eventually(has_looked, True)
+            await eventually(lambda: any(entry["event"].startswith("installation") for entry in logs), True)
             await eventually(is_so, True)
     return [entry for entry in logs if entry["event"].startswith("installation")]
 

@@ -18,8 +18,8 @@ from testbed.api_client import ApiClient
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.group import REPOSITORY, Group, running_controller, running_group
+from testbed.waiting import until
 from tests.cluster.features.audited import audit_flags, requests_of
-from tests.cluster.test_admission_real import until
 from tests.cluster.test_crd_real import DEFINITIONS, install, jobsets, merged, refusal
 from tests.controller.manifests import jobset, replicated_job
 from tests.deploy.crd_cases import crd_without_rules
@@ -132,8 +132,8 @@ async def test_d_beyond_s_is_mended(binaries: Binaries, tmp_path: Path) -> None:
                 events = (await api.get("/apis/events.k8s.io/v1/namespaces/default/events"))["items"]
                 return "ContradictoryStatus" in {event["reason"] for event in events}
 
-            await until(is_mended)
-            await until(is_told)
+            await until(is_mended, "S and D of 4")
+            await until(is_told, "an Event of it")
 
 
 async def test_a_right_that_is_missing_costs_a_request_a_pass(binaries: Binaries, tmp_path: Path) -> None:
@@ -148,11 +148,8 @@ async def test_a_right_that_is_missing_costs_a_request_a_pass(binaries: Binaries
             jobs = (event for event in events if event["objectRef"]["resource"] == "jobs")
             return [datetime.fromisoformat(event["requestReceivedTimestamp"]) for event in jobs]
 
-        async def three() -> bool:
-            return len(asked()) >= 3
-
         async with running_controller(plane, "default", kubeconfig=kubeconfig):
-            await until(three)
+            await until(lambda: len(asked()) >= 3, "three requests")
         assert len(asked()) == 3
         assert (asked()[2] - asked()[0]).total_seconds() > 2.0
 

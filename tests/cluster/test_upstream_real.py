@@ -15,7 +15,8 @@ from testbed.api_client import ApiClient, connect
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.kubectl import done, kubectl
-from tests.cluster.test_admission_real import until
+from testbed.waiting import until
+from tests.cluster.test_admission_real import ACTIVE_S_MAX
 from tests.cluster.test_crd_real import DEFINITIONS, install, jobsets, refusal
 from tests.controller.manifests import changed, jobset
 from tests.deploy.upstream_objects import STORED, upstream_crd, webhook
@@ -61,7 +62,7 @@ async def taken_over(plane: ControlPlane, before: dict[str, KubeObject]) -> Asyn
         async def has_our_rules() -> bool:
             return await refusal(api.post(JOBSETS, jobset("a.b"), dryRun="All")) is not None
 
-        await until(has_our_rules)
+        await until(has_our_rules, "our rules of the CRD", timeout_s=ACTIVE_S_MAX)
         yield api
 
 
@@ -125,13 +126,13 @@ async def test_a_webhook_without_its_server_is_in_everybodys_way(taken_over: Api
         said = str(await refusal(taken_over.post(JOBSETS, jobset("new"), dryRun="All")))
         return "failed calling webhook" in said and "vjobset.kb.io" in said
 
-    await until(blocks)
+    await until(blocks, "a webhook that blocks", timeout_s=ACTIVE_S_MAX)
     await taken_over.delete(f"{WEBHOOKS}/{webhook()['metadata']['name']}")
 
     async def passes() -> bool:
         return await refusal(taken_over.post(JOBSETS, jobset("new"), dryRun="All")) is None
 
-    await until(passes)
+    await until(passes, "no webhook any more", timeout_s=ACTIVE_S_MAX)
 
 
 async def test_people_see_upstreams_columns_first(plane: ControlPlane, taken_over: ApiClient) -> None:

@@ -18,6 +18,7 @@ from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire.names import INDEX_FAILURES as FAILURES
 from inplace.common.wire.names import INDEX_FAILURES_IGNORED as IGNORED
 from inplace.common.wire.names import JOB_COMPLETION_INDEX
+from testbed.waiting import until
 from tests.conformance.api import DEADLINE_S, Api
 
 HOLD = "example.com/hold"
@@ -25,7 +26,6 @@ BACKOFF_S, NEXT_BACKOFF_S = 8.5, 19.0
 """A Pod that failed is replaced after 10 s, after its second failure after 20 s. The real controller counts from
 `finishedAt`, which the case writes in whole seconds."""
 AT_ONCE_S = 4.0  # a resume without a back-off; the real controller needs 0.2 s
-POLL_S = 0.05
 DEADLINE_EARLY_S, DEADLINE_LATE_S = 2.0, 12.0
 """Seconds of 3 and 15. The real controller writes whole seconds as a Job's start."""
 
@@ -51,12 +51,7 @@ async def _status(api: Api) -> KubeObject:
 
 async def _until(look: Callable[[], Awaitable[bool]], what: str) -> float:
     """Return the loop's time at which a look succeeded."""
-    try:
-        async with asyncio.timeout(DEADLINE_S):
-            while not await look():  # noqa: ASYNC110 -- the other side is a server: there is no event to wait for
-                await asyncio.sleep(POLL_S)
-    except TimeoutError:
-        raise AssertionError(f"expected {what} within {DEADLINE_S:g} s") from None
+    await until(look, what, timeout_s=DEADLINE_S)
     return asyncio.get_running_loop().time()
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,42 +11,18 @@ from typing import Any, Final
 from testbed.api_client import UnexpectedStatus
 from testbed.clients.played_nodes import PlayedPod
 from testbed.clients.process_node import NAME as PROCESSES
+from testbed.waiting import until
 from tests.cluster.clients.manifests import in_place
 from tests.cluster.clients.world import RESERVED, SPOT, World
 
 KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
-PATIENCE_S: Final = 60.0  # a step takes tenths of a second; sixty mean that it hangs
-POLL_S: Final = 0.05
 PLENTY: Final = {"memory": "10Ti", "example.com/gpu": "1000"}
 ADMITTED_S_MAX: Final = 5.0  # in whole seconds; mostly 1, and 4 once beside other tests
 TAINT: Final = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
 
 Object = dict[str, Any]
-
-
-async def until(
-    look: Callable[[], Awaitable[Any]],
-    what: str,
-    *,
-    within_s: float = PATIENCE_S,
-    also: Callable[[], object] = lambda: "",
-) -> Any:
-    """
-    Return the first true answer of `look`.
-
-    Raises:
-        AssertionError: none came in time; the message says what was expected, and the last answer.
-    """
-    deadline_s = time.monotonic() + within_s
-    while True:
-        seen = await look()
-        if seen:
-            return seen
-        if time.monotonic() > deadline_s:
-            raise AssertionError(f"expected {what} within {within_s:g} s, saw {seen!r} {also()}")
-        await asyncio.sleep(POLL_S)
 
 
 def condition(thing: Object, kind: str) -> dict[str, str]:
@@ -113,14 +87,14 @@ class Queue:
         assert len(found) <= 1, f"expected one Workload of {owner}, saw {len(found)}"
         return found[0] if found else {}
 
-    async def workload_is(self, kind: str, owner: str = "train", *, within_s: float = PATIENCE_S) -> Object:
+    async def workload_is(self, kind: str, owner: str = "train") -> Object:
         """Wait until a condition of a job's Workload is True, and return the Workload."""
 
         async def look() -> Object:
             found = await self.workload(owner)
             return found if is_true(found, kind) else {}
 
-        found: Object = await until(look, f"Workload of {owner} {kind}", within_s=within_s)
+        found: Object = await until(look, f"Workload of {owner} {kind}")
         return found
 
     async def admitted(self, owner: str = "train") -> Object:

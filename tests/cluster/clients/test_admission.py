@@ -6,10 +6,11 @@ from functools import partial
 
 import pytest
 
+from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job
 from tests.cluster.clients.pages import run_command
-from tests.cluster.clients.queue import TAINT, Object, Queue, condition, is_true, local_queue, until
+from tests.cluster.clients.queue import TAINT, Object, Queue, condition, is_true, local_queue
 from tests.cluster.clients.world import RESERVED, SPOT
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

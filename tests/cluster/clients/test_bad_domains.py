@@ -8,8 +8,9 @@ import pytest
 
 from inplace.common.wire import names as wire
 from testbed.clients.played_nodes import PlayedPod
+from testbed.waiting import until
 from tests.cluster.clients.manifests import jobset, replicated_job
-from tests.cluster.clients.queue import Object, Queue, until
+from tests.cluster.clients.queue import Object, Queue
 from tests.cluster.clients.world import World
 from tests.controller.manifests import changed
 

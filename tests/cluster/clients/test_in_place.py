@@ -6,9 +6,10 @@ import pytest
 
 from inplace.common.wire import names as wire
 from testbed.api_client import UnexpectedStatus
+from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job
-from tests.cluster.clients.queue import Object, Queue, condition, is_true, until
+from tests.cluster.clients.queue import Object, Queue, condition, is_true
 from tests.cluster.clients.world import RESERVED
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -48,11 +49,7 @@ async def test_one_scope_of_two(queue: Queue) -> None:
     first, second = await queue.lifted(1)
     workload, before = await queue.workload(), uids(queue)
     second.restart_containers()
-
-    async def is_again_ready() -> bool:
-        return second.lifts == [1, 2]
-
-    await until(is_again_ready, "the second one's barrier lifted at epoch 2")
+    await until(lambda: second.lifts == [1, 2], "the second one's barrier lifted at epoch 2")
     assert (first.lifts, first.exits, uids(queue)) == ([1], [], before)
     await never_evicted(queue, workload)
 

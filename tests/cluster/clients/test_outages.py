@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from testbed.api_client import UnexpectedStatus
+from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset
 from tests.cluster.clients.pages import page_commands, run_command, saved
-from tests.cluster.clients.queue import Queue, condition, is_true, priority_class, until
+from tests.cluster.clients.queue import Queue, condition, is_true, priority_class
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -11,10 +11,11 @@ import yaml
 
 from testbed.clients.manifests import documents
 from testbed.clients.trainer_program import running_trainer, trainer_sources
+from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job
 from tests.cluster.clients.pages import blocks, changed, page, page_commands, run_command, saved
-from tests.cluster.clients.queue import Queue, condition, until
+from tests.cluster.clients.queue import Queue, condition
 from tests.cluster.clients.trainjobs import shipped_runtimes
 from tests.cluster.clients.world import World
 

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job
-from tests.cluster.clients.queue import Object, Queue, condition, is_true, until
+from tests.cluster.clients.queue import Object, Queue, condition, is_true
 from tests.cluster.clients.world import World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

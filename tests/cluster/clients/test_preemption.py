@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset
-from tests.cluster.clients.queue import Object, Queue, condition, is_true, priority_class, until
+from tests.cluster.clients.queue import Object, Queue, condition, is_true, priority_class
 from tests.cluster.clients.world import RESERVED
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

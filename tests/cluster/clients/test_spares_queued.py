@@ -6,9 +6,10 @@ import pytest
 
 from inplace.common.wire import names as wire
 from inplace.controller.spec.spares import spares_name
+from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset
-from tests.cluster.clients.queue import Object, Queue, condition, is_true, until
+from tests.cluster.clients.queue import Object, Queue, condition, is_true
 from tests.cluster.clients.world import RESERVED
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from tests.cluster.clients.queue import Object, Queue, flavor, open_queue, until
+from testbed.waiting import until
+from tests.cluster.clients.queue import Object, Queue, flavor, open_queue
 from tests.cluster.clients.spellings import spelled
 from tests.cluster.clients.world import World
 from tests.cluster.typedclient.build import SPELLINGS
@@ -57,9 +58,6 @@ async def admitted_once(queue: Queue, manifest: Object) -> Object:
     async def is_resumed() -> bool:
         return not (await queue.jobset(name))["spec"].get("suspend")
 
-    async def is_told() -> bool:
-        return bool(made)  # the watch may lag behind the admission
-
     async def nothing_is_left() -> bool:
         return not await queue.workloads()
 
@@ -68,7 +66,7 @@ async def admitted_once(queue: Queue, manifest: Object) -> Object:
         try:
             await queue.admitted(name)
             await until(is_resumed, f"{name} resumed")
-            await until(is_told, "an event of its Workload")
+            await until(lambda: made, "an event of its Workload")  # the watch may lag behind the admission
             assert len(made) == 1
             return await queue.jobset(name)
         finally:

@@ -10,8 +10,9 @@ import pytest_asyncio
 
 from inplace.common.wire import names as wire
 from testbed.clients.played_nodes import PlayedPod
+from testbed.waiting import until
 from tests.cluster.clients.manifests import jobset, replicated_job
-from tests.cluster.clients.queue import KUEUE, Object, Queue, condition, flavor, is_true, open_queue, until
+from tests.cluster.clients.queue import KUEUE, Object, Queue, condition, flavor, is_true, open_queue
 from tests.cluster.clients.world import RESERVED, World
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -11,9 +11,10 @@ import pytest_asyncio
 from inplace.cli.inject.jobset import inject
 from inplace.controller.injection.pod import InjectOptions
 from testbed.clients.played_nodes import PlayedPod
+from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset
-from tests.cluster.clients.queue import Object, Queue, condition, is_true, priority_class, until
+from tests.cluster.clients.queue import Object, Queue, condition, is_true, priority_class
 from tests.cluster.clients.trainjobs import ONE_CPU, TrainJobs
 from tests.cluster.clients.world import RESERVED
 

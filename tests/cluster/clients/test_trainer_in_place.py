@@ -11,8 +11,9 @@ from inplace.common.wire import names as wire
 from testbed.clients.played_nodes import PlayedPod
 from testbed.clients.process_node import NAME as PROCESSES
 from testbed.clients.process_node import ProcessNode, process_node
+from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
-from tests.cluster.clients.queue import Object, Queue, condition, is_true, until
+from tests.cluster.clients.queue import Object, Queue, condition, is_true
 from tests.cluster.clients.trainjobs import ONE_CPU, TrainJobs
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

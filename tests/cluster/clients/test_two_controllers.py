@@ -8,8 +8,9 @@ import time
 import pytest
 
 from testbed.upstream.controller import upstream_controller
+from testbed.waiting import until
 from tests.cluster.clients.manifests import jobset
-from tests.cluster.clients.queue import Queue, is_true, until
+from tests.cluster.clients.queue import Queue, is_true
 from tests.cluster.clients.world import CONTROLLER
 
 pytestmark = [

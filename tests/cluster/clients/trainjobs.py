@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from testbed.api_client import UnexpectedStatus
 from testbed.clients.trainer_program import trainer_runtimes
-from tests.cluster.clients.queue import QUEUE_LABEL, Object, Queue, is_true, until
+from testbed.waiting import until
+from tests.cluster.clients.queue import QUEUE_LABEL, Object, Queue, is_true
 from tests.cluster.clients.world import World
 
 API: Final = "trainer.kubeflow.org/v1alpha1"

@@ -66,11 +66,7 @@ class ServedController:
 
     async def becomes_ready(self) -> None:
         """Wait until the controller leads, with full caches."""
-
-        async def is_ready() -> bool:
-            return self.is_ready()
-
-        await eventually(is_ready, True)
+        await eventually(self.is_ready, True)
 
     @staticmethod
     def _get(address: str, path: str) -> str:

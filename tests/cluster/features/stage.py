@@ -94,11 +94,7 @@ class Stage(Crew):
 
     async def becomes(self, kind: str, status: str, reason: str, message: str) -> None:
         """Wait for a condition."""
-
-        async def look() -> Any:
-            return await self.words(kind)
-
-        await eventually(look, (status, reason, message))
+        await eventually(lambda: self.words(kind), (status, reason, message))
 
     async def becomes_terminal(self, state: str) -> None:
         """Wait for status.terminalState."""
@@ -125,11 +121,7 @@ class Stage(Crew):
     async def counts_are(self, name: str, **counts: Any) -> None:
         """Wait until the counters of a replicatedJob have these values; those not named are 0."""
         wanted = dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0) | counts
-
-        async def look() -> dict[str, Any]:
-            return await self.counts(name)
-
-        await eventually(look, wanted)
+        await eventually(lambda: self.counts(name), wanted)
 
     async def labels_of(self, key: str) -> dict[str, str]:
         """Return the value of a label by Job, without Jobs that are being deleted."""

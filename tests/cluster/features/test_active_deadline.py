@@ -33,11 +33,7 @@ async def test_the_time_is_over(stage: Stage, controller: ServedController, stra
     await stage.has_jobs("train-b-0")
     labels = f'{{jobset_name="train",namespace="{stage.namespace}"}} 1.0'
     lines = {f"{name}{labels}" for name in ("jobset_failed_total", "jobset_active_deadline_exceeded_total")}
-
-    async def counted() -> bool:
-        return lines <= set(controller.metrics().splitlines())
-
-    await eventually(counted, True)
+    await eventually(lambda: lines <= set(controller.metrics().splitlines()), True)
 
 
 async def test_it_may_change_while_it_runs(stage: Stage) -> None:

@@ -72,11 +72,7 @@ async def test_what_failed_first(stage: Stage, controller: ServedController) -> 
     assert await is_over(stage)
     assert ((await stage.words("InPlaceRestarting")) or ("",))[0] == "False"
     series = f'inplace_first_failure_info{{namespace="{stage.namespace}",jobset="train",pod="{first}"'
-
-    async def is_told() -> bool:
-        return series in controller.metrics()
-
-    await eventually(is_told, True)  # the metrics text is cached for a second
+    await eventually(lambda: series in controller.metrics(), True)  # the metrics text is cached for a second
 
 
 async def test_a_pod_that_is_lost(stage: Stage) -> None:

@@ -215,13 +215,9 @@ async def test_metrics(stage: Stage, controller: ServedController) -> None:
     await stage.succeed("counted-workers-0")
     await stage.becomes_terminal("Completed")
     line = f'jobset_completed_total{{jobset_name="counted",namespace="{stage.namespace}"}} 1.0'
-
-    async def counted() -> bool:
-        return line in controller.metrics()
-
-    await eventually(counted, True)
+    await eventually(lambda: line in controller.metrics(), True)
     await stage.client.delete(JOBSETS, stage.namespace, "counted", propagation="Background")
-    await eventually(counted, False)
+    await eventually(lambda: line in controller.metrics(), False)
 
 
 async def test_a_write_that_lost_a_race_is_decided_again(stage: Stage, audit_folder: Path) -> None:

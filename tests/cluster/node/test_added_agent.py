@@ -13,8 +13,8 @@ from testbed.node import manifests
 from testbed.node.archives import BUSYBOX_IMAGE, GLIBC_IMAGE, MUSL_IMAGE
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running
-from testbed.node.patience import until
 from testbed.node.settings import PAUSE
+from testbed.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

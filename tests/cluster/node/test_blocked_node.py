@@ -11,7 +11,7 @@ from testbed.node import manifests
 from testbed.node.archives import BUSYBOX_IMAGE
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running
-from testbed.node.patience import until
+from testbed.waiting import until
 from tests.cluster.node.test_added_agent import PODS, written
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -21,8 +21,8 @@ from testbed.node.cluster import Cluster
 from testbed.node.evidence import WorkerRecord, lives
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.machine import Node
-from testbed.node.patience import until
 from testbed.node.verdicts import quick_verdicts, until_given_up
+from testbed.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 

@@ -9,7 +9,7 @@ import pytest
 from inplace.common.wire import names as wire
 from testbed.node.evidence import ran
 from testbed.node.group import SETTLED_S_MAX, Group
-from testbed.node.patience import until
+from testbed.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -25,8 +25,8 @@ from testbed.node.cluster import Cluster
 from testbed.node.frameworks import run_with_torch
 from testbed.node.group import SETTLED_S_MAX, Group, running
 from testbed.node.manifests import documents_of
-from testbed.node.patience import until
 from testbed.node.training import train_through_a_kill
+from testbed.waiting import until
 from tests.cli.command import run
 
 PODS = {"jax": 2, "torch": 4}

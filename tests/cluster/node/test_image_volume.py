@@ -7,8 +7,8 @@ import pytest
 from inplace.common.kube.resources import KubeObject
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
-from testbed.node.patience import until
 from testbed.node.settings import PAUSE
+from testbed.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -18,7 +18,7 @@ from testbed.node import archives, capsule, host, manifests
 from testbed.node.cluster import Cluster
 from testbed.node.group import NAMESPACES, RESOURCES, SETTLED_S_MAX
 from testbed.node.history import History
-from testbed.node.patience import until
+from testbed.waiting import until
 
 AGENT_BYTES_MAX = 16_000_000
 """The bound of the agent's image with its Python, compressed, which every node pulls; 13.3 MB when this was written."""

@@ -8,7 +8,7 @@ from inplace.common.kube.resources import LEASES, PODS, Resource
 from testbed.kubectl import done
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, running_group
-from testbed.node.patience import until
+from testbed.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

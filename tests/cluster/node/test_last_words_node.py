@@ -12,7 +12,7 @@ from inplace.common.kube.resources import KubeObject
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, running_group
 from testbed.node.history import History
-from testbed.node.patience import until
+from testbed.waiting import until
 from tests.cli.command import run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

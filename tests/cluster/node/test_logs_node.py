@@ -17,7 +17,7 @@ from inplace.simulator.cluster.container_log import PIECE_BYTES_MAX
 from testbed.group import ROLE_BINDINGS, ROLES
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
-from testbed.node.patience import until
+from testbed.waiting import until
 from tests.cli.command import REPOSITORY, command, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

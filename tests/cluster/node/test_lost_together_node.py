@@ -10,7 +10,7 @@ import pytest
 
 from testbed.node.cluster import Cluster
 from testbed.node.group import Group, running_group
-from testbed.node.patience import until
+from testbed.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -15,7 +15,7 @@ from testbed.node.cluster import Cluster
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.machine import Node
-from testbed.node.patience import until
+from testbed.waiting import until
 from tests.cli.command import run
 from tests.cluster.node.test_bad_node import announced, pod_on, reasons, until_told
 

@@ -13,7 +13,7 @@ from inplace.common.kube.resources import KubeObject
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.manifests import EXAMPLES, get_clean_containers, watch_over
-from testbed.node.patience import until
+from testbed.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -12,7 +12,7 @@ from testbed.node.archives import WORKER_IMAGE
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.machine import Node
-from testbed.node.patience import until
+from testbed.waiting import until
 from tests.cluster.node.test_bad_node import announced
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]

@@ -15,7 +15,7 @@ from testbed.node.archives import WORKER_IMAGE
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running
 from testbed.node.manifests import documents_of
-from testbed.node.patience import until
+from testbed.waiting import until
 from tests.cli.command import REPOSITORY, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

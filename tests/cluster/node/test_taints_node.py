@@ -21,7 +21,7 @@ from testbed.node.cluster import Cluster
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.machine import Node
-from testbed.node.patience import until
+from testbed.waiting import until
 from tests.cluster.clients.queue import KUEUE, QUEUE_LABEL, cluster_queue, condition, flavor, local_queue
 from tests.cluster.clients.test_topology import ANYWHERE, HOSTNAME, hosts_of
 from tests.cluster.conftest import unavailable
