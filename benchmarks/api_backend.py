@@ -18,12 +18,11 @@ from typing import Any
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import NAMESPACES, Resource
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
 from inplace.simulator.cluster.access import kubeconfig_text
 from testbed.crd import install_crd
+from testbed.kube_client import kube_client
 
 ACCOUNT = "agents"
 USER_AGENT = "inplace-benchmark"
@@ -71,7 +70,7 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
             return server.requests.total() - server.requests.of(family=USER_AGENT)
 
         try:
-            async with admin_client(admin) as client:
+            async with kube_client(admin, USER_AGENT) as client:
                 await prepare_cluster(client, namespace)
                 yield Backend(client, agents, count)
         finally:
@@ -93,7 +92,7 @@ async def _real(namespace: str) -> AsyncIterator[Backend]:
 
         async with (
             ControlPlane(find_binaries(), apiserver_flags=flags) as plane,
-            admin_client(plane.kubeconfig) as client,
+            kube_client(plane.kubeconfig, USER_AGENT) as client,
         ):
             await prepare_cluster(client, namespace)
             kubeconfig = await plane.service_account_kubeconfig(namespace, ACCOUNT)
@@ -140,13 +139,3 @@ def _audit_policy(namespace: str) -> dict[str, Any]:
             {"level": "None"},
         ],
     }
-
-
-@asynccontextmanager
-async def admin_client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
-    """Open a client of the benchmark's own."""
-    transport = Http1Transport(read_kubeconfig(str(kubeconfig)), clock=LoopClock())
-    try:
-        yield KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
-    finally:
-        await transport.close()

@@ -22,15 +22,13 @@ import yaml
 from benchmarks.api_backend import USER_AGENT
 from benchmarks.simulated_server import simulated_server
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import AlreadyExists
 from inplace.common.kube.resources import NAMESPACES, Resource
-from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import open_transport
 from inplace.simulator.cluster.access import kubeconfig_text
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
+from testbed.kube_client import kube_client
 from testbed.ports import free_ports
 from testbed.upstream.controller import upstream_controller
 
@@ -122,7 +120,7 @@ async def open_upstream_lab() -> AsyncIterator[tuple[KubeClient, ControllerProce
     async with (
         ControlPlane(find_binaries()) as plane,
         upstream_controller(plane) as component,
-        _client(plane.kubeconfig) as client,
+        kube_client(plane.kubeconfig, USER_AGENT) as client,
     ):
         await client.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
         yield client, ControllerProcess(component.pid())
@@ -130,7 +128,7 @@ async def open_upstream_lab() -> AsyncIterator[tuple[KubeClient, ControllerProce
 
 @asynccontextmanager
 async def _real() -> AsyncIterator[Lab]:
-    async with ControlPlane(find_binaries()) as plane, _client(plane.kubeconfig) as client:
+    async with ControlPlane(find_binaries()) as plane, kube_client(plane.kubeconfig, USER_AGENT) as client:
         await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
         kubeconfig = await plane.service_account_kubeconfig(ACCOUNT_NAMESPACE, ACCOUNT)
         yield Lab(client, kubeconfig, plane.apiserver_cpu_seconds)
@@ -144,16 +142,9 @@ async def _simulator() -> AsyncIterator[Lab]:
             for user in ("admin", f"system:serviceaccount:{ACCOUNT_NAMESPACE}:{ACCOUNT}"):
                 files.append(Path(folder, user.replace(":", "-")))
                 files[-1].write_text(kubeconfig_text(url, user))
-            async with _client(files[0]) as client:
+            async with kube_client(files[0], USER_AGENT) as client:
                 await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
                 yield Lab(client, files[1])
-
-
-@asynccontextmanager
-async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
-    credentials = await load_credentials(str(kubeconfig), clock=LoopClock())
-    async with open_transport(credentials) as transport:
-        yield KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT)
 
 
 async def _create(client: KubeClient, document: dict[str, object]) -> None:

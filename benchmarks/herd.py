@@ -32,7 +32,7 @@ from typing import Any
 import yaml
 
 from benchmarks.agent_start import jobset, pod
-from benchmarks.api_backend import ACCOUNT, admin_client, prepare_cluster
+from benchmarks.api_backend import ACCOUNT, USER_AGENT, prepare_cluster
 from benchmarks.herd_clients import READY_S_MAX, Tally, Task, pod_name, raise_file_limit
 from benchmarks.herd_variants import CAPACITY, VARIANTS, WITH_APF, WITHOUT, Round, Variant, row_of
 from inplace.agent.announce.jobset_requests import announcement_request
@@ -46,6 +46,7 @@ from inplace.common.wire import names as wire
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
+from testbed.kube_client import kube_client
 from testbed.waiting import eventually
 
 NAMESPACE, JOBSET = "bench", "train"
@@ -232,7 +233,7 @@ async def _read(process: asyncio.subprocess.Process, expected: str) -> str:
 @asynccontextmanager
 async def open_bench(agents: int, processes: int, settle_s: float) -> AsyncIterator[HerdBench]:
     """Start a default kube-apiserver with a group on it."""
-    async with ControlPlane(find_binaries()) as plane, admin_client(plane.kubeconfig) as client:
+    async with ControlPlane(find_binaries()) as plane, kube_client(plane.kubeconfig, USER_AGENT) as client:
         bench = HerdBench(plane, client, agents, processes)
         await bench.prepare(settle_s)
         yield bench

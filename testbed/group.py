@@ -13,7 +13,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,15 +23,13 @@ import yaml
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError, NotFound, ServerError, Throttled
-from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject, Resource
 from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
+from testbed.kube_client import kube_client
 from testbed.played_agent import (
     BARRIER_PATH,
     RESTART_EXIT_CODE,
@@ -212,10 +210,7 @@ async def running_group(
     divided: bool = False,
 ) -> AsyncIterator[Group]:
     """Run a group whose Pods the control plane's Job controller makes; end its processes afterwards."""
-    transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
-    client = KubeClient(transport, user_agent="inplace-test", field_manager="inplace-test")
-    async with AsyncExitStack() as ending:
-        ending.push_async_callback(transport.close)
+    async with kube_client(plane.kubeconfig) as client:
         await install_crd(client)
         group = Group(plane, namespace, client, upstream_env=upstream_env)
         await group.apply(pods=pods, restarts_max=restarts_max, divided=divided)

@@ -17,10 +17,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.simulator.cluster.kubelet import Kubelet
 from inplace.simulator.cluster.pod_worker import PodWorker
 from inplace.simulator.cluster.process_runtime import ProcessRuntime
@@ -28,6 +25,7 @@ from inplace.simulator.cluster.timings import local_processes
 from testbed.api_client import ApiClient
 from testbed.clients.played_nodes import PlayedNodes
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import kube_client
 
 NAME: Final = "processes"  # of the Node, of its label `capacity`, and of its taint
 
@@ -87,7 +85,6 @@ class ProcessNode:
 async def process_node(plane: ControlPlane, nodes: PlayedNodes) -> AsyncIterator[ProcessNode]:
     """Run the Node for the body of the block; its object stays, and takes no Pod afterwards."""
     clock, rng = LoopClock(), Random(0)
-    transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=clock)
     tokens: dict[str, tuple[str, str]] = {}
     with TemporaryDirectory(prefix="inplace-node-") as folder:
         runtime = ProcessRuntime(
@@ -96,15 +93,8 @@ async def process_node(plane: ControlPlane, nodes: PlayedNodes) -> AsyncIterator
             credentials=lambda pod: tokens[pod["metadata"]["uid"]],
             tell=lambda event: None,
         )
-        kubelet = Kubelet(
-            NAME,
-            client=KubeClient(transport, user_agent="kubelet", field_manager="kubelet"),
-            runtime=runtime,
-            clock=clock,
-            rng=rng,
-            timings=local_processes(),
-        )
-        async with plane.client() as client:
+        async with kube_client(plane.kubeconfig, "kubelet") as writer, plane.client() as client:
+            kubelet = Kubelet(NAME, client=writer, runtime=runtime, clock=clock, rng=rng, timings=local_processes())
             await nodes.add(NAME, is_played=False, capacity=NAME)
             running = ProcessNode(plane, client, kubelet, runtime, tokens)
             task = asyncio.create_task(running.run())
@@ -115,7 +105,6 @@ async def process_node(plane: ControlPlane, nodes: PlayedNodes) -> AsyncIterator
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
                 await runtime.close()
-                await transport.close()
 
 
 def _name(worker: PodWorker) -> str:

@@ -13,15 +13,13 @@ from typing import Literal
 import yaml
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import NotFound
-from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import NODES, Resource
 from testbed.binaries import Binaries
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
+from testbed.kube_client import kube_client
 from testbed.node import names, network
 from testbed.node.machine import Node
 from testbed.ports import free_ports
@@ -145,9 +143,7 @@ async def running_cluster(
     network.set_up()
     async with AsyncExitStack() as ending:
         plane = await ending.enter_async_context(ControlPlane(binaries, with_controllers=True, for_pods=True))
-        transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
-        ending.push_async_callback(transport.close)
-        client = KubeClient(transport, user_agent="inplace-test", field_manager="inplace-test")
+        client = await ending.enter_async_context(kube_client(plane.kubeconfig))
         if installed == "upstream":
             controller = await ending.enter_async_context(upstream_controller(plane))
         elif installed == "ours":

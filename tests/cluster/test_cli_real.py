@@ -17,14 +17,11 @@ from inplace.cli.group.state import group_state
 from inplace.cli.refusal import CliExit
 from inplace.cli.status.restart_timeline import restart_timeline
 from inplace.cli.status.watch import watch_status
-from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
 from testbed.group import Group, running_controller, running_group
+from testbed.kube_client import kube_client
 from testbed.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -104,9 +101,7 @@ async def _said(capsys: pytest.CaptureFixture[str], epoch: int) -> None:
 async def test_an_unschedulable_group_is_named(full_control_plane: ControlPlane, full_namespace: str) -> None:
     """Without a node every way of reading shows the real scheduler's message for every Pod."""
     plane, namespace = full_control_plane, full_namespace
-    transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
-    client = KubeClient(transport, user_agent="inplace-test", field_manager="inplace-test")
-    try:
+    async with kube_client(plane.kubeconfig) as client:
         await install_crd(client)
         async with running_controller(plane, namespace):
             group = Group(plane, namespace, client, upstream_env=False)
@@ -125,8 +120,6 @@ async def test_an_unschedulable_group_is_named(full_control_plane: ControlPlane,
             assert code == CliExit.DONE, err
             assert "Starting" in out
             assert "no nodes available to schedule pods" in out
-    finally:
-        await transport.close()
 
 
 async def test_reaching_max_restarts_is_named(full_control_plane: ControlPlane, full_namespace: str) -> None:

@@ -33,6 +33,7 @@ from inplace.controller.api.transport import open_transport
 from inplace.controller.config import ControllerConfig
 from inplace.controller.runtime import Controller
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import kube_client
 from testbed.waiting import eventually
 from tests.cluster.test_crd_real import install
 from tests.controller.crew import Crew
@@ -49,9 +50,8 @@ async def admin(control_plane: ControlPlane) -> AsyncIterator[KubeClient]:
     """Give an administrator of a server that serves JobSets."""
     async with control_plane.client() as client:
         await install(client)
-    credentials = await load_credentials(str(control_plane.kubeconfig), clock=LoopClock())
-    async with open_transport(credentials) as transport:
-        yield KubeClient(transport, user_agent="test", field_manager="test")
+    async with kube_client(control_plane.kubeconfig) as client:
+        yield client
 
 
 @asynccontextmanager
@@ -302,9 +302,7 @@ async def test_the_shipped_permissions_are_enough_and_no_more(
             await eventually(crew.has_only_leaving_jobs, True)
             assert controller.is_leader
     assert [entry for entry in logs if "orbidden" in str(entry)] == []
-    credentials = await load_credentials(str(kubeconfig), clock=LoopClock())
-    async with open_transport(credentials) as transport:
-        client = KubeClient(transport, user_agent="test", field_manager="test")
+    async with kube_client(kubeconfig) as client:
         with pytest.raises(Forbidden):
             await client.list(SECRETS, namespace)
 

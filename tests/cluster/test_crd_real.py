@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request
-from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import open_transport
 from testbed.api_client import ApiClient, UnexpectedStatus
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import kube_client
 from tests.controller.manifests import changed, jobset
 from tests.deploy.crd_cases import CREATES, STATUSES, UPDATES, Create, StatusChange, Update, crd
 from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
@@ -114,10 +112,9 @@ async def test_the_agents_table_has_its_cells(control_plane: ControlPlane, api: 
     manifest["metadata"]["annotations"] = {"jobset.sigs.k8s.io/disable-in-place-restart": "yes"}
     stored = await api.post(jobsets(namespace), manifest)
     await api.patch(f"{jobsets(namespace)}/train/status", {"status": {"syncedEpoch": 2, "deprecatedEpoch": 1}})
-    clock = LoopClock()
-    async with open_transport(await load_credentials(str(control_plane.kubeconfig), clock=clock)) as transport:
+    async with kube_client(control_plane.kubeconfig) as client:
         request = Request("GET", f"{jobsets(namespace)}/train?includeObject=None", {"accept": TABLE})
-        table = json.loads((await transport.request(request, timeout_s=10.0)).body)
+        table = json.loads((await client.transport.request(request, timeout_s=10.0)).body)
     titles = [column["name"] for column in table["columnDefinitions"]]
     cells = dict(zip(titles, table["rows"][0]["cells"], strict=True))
     assert cells["SyncedEpoch"] == 2

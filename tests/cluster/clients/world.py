@@ -9,10 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.kube.kubeconfig import read_kubeconfig
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries
 from testbed.clients.apply import Applier
@@ -22,6 +18,7 @@ from testbed.clients.played_nodes import PlayedNodes, played_nodes
 from testbed.clients.program import LEFT_OUT
 from testbed.clients.trainer_program import trainer_definitions
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import kube_client
 from tests.cluster.features.served import ServedController, serving
 
 DEPLOY: Final = Path(__file__).parents[3] / "deploy"
@@ -72,9 +69,7 @@ async def _start_controller(ending: AsyncExitStack, plane: ControlPlane, applier
         await ending.enter_async_context(upstream_controller(plane))
         return None
     await applier.apply(_shipped())
-    transport = Http1Transport(read_kubeconfig(str(plane.kubeconfig)), clock=LoopClock())
-    ending.push_async_callback(transport.close)
-    admin = KubeClient(transport, user_agent="test", field_manager="test")
+    admin = await ending.enter_async_context(kube_client(plane.kubeconfig))
     flags = ("--agent-image=inplace-agent", "--taint-bad-nodes=2/120")
     return await ending.enter_async_context(serving(plane, admin, *flags))
 

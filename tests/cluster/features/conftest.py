@@ -9,11 +9,9 @@ import pytest
 import pytest_asyncio
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
-from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import open_transport
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import kube_client
 from tests.cluster.features.audited import audit_flags
 from tests.cluster.features.served import ServedController, serving
 from tests.cluster.features.stage import Stage
@@ -52,9 +50,8 @@ async def plane(binaries: Binaries, audit_folder: Path) -> AsyncIterator[Control
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def admin(plane: ControlPlane) -> AsyncIterator[KubeClient]:
     """Give an administrator."""
-    credentials = await load_credentials(str(plane.kubeconfig), clock=LoopClock())
-    async with open_transport(credentials) as transport:
-        yield KubeClient(transport, user_agent="test", field_manager="test")
+    async with kube_client(plane.kubeconfig) as client:
+        yield client
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

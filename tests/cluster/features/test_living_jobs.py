@@ -13,13 +13,11 @@ import pytest
 import pytest_asyncio
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import open_transport
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import kube_client
 from testbed.waiting import eventually
 from tests.cluster.features.served import ACCOUNT, NAMESPACE, roles
 from tests.cluster.features.stage import Stage
@@ -44,9 +42,7 @@ async def full_admin(full_control_plane: ControlPlane) -> AsyncIterator[KubeClie
         await install(client)
         await install_policies(client, admission("jobsets.yaml") + admission("defaults.yaml"))
         await wait_until_active(client, with_immutable=False)
-    credentials = await load_credentials(str(full_control_plane.kubeconfig), clock=LoopClock())
-    async with open_transport(credentials) as transport:
-        admin = KubeClient(transport, user_agent="test", field_manager="test")
+    async with kube_client(full_control_plane.kubeconfig) as admin:
         for document in roles():
             await apply(admin, document)
         yield admin

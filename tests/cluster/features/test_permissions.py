@@ -13,12 +13,10 @@ import pytest
 import yaml
 
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import JOBS, JOBSETS, ROLE_BINDINGS, KubeObject, Resource
-from inplace.controller.api.credentials import load_credentials
-from inplace.controller.api.transport import open_transport
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import kube_client
 from tests.cluster.features.audited import granted, requests_of, right_of
 from tests.cluster.features.served import NAMESPACE, RBAC, USER, ServedController, roles
 from tests.cluster.features.stage import Stage
@@ -87,8 +85,7 @@ async def test_a_job_cannot_be_owned_without_the_finalizers_right(
             "metadata": {"name": f"owned-{name}", "ownerReferences": job["metadata"]["ownerReferences"]},
             "spec": {"template": {"spec": template}},
         }
-        async with open_transport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
-            client = KubeClient(transport, user_agent="test", field_manager="test")
+        async with kube_client(kubeconfig) as client:
             if rights:
                 await client.create(JOBS, stage.namespace, mine)
             else:
@@ -99,8 +96,7 @@ async def test_a_job_cannot_be_owned_without_the_finalizers_right(
 async def test_what_it_may_not(plane: ControlPlane) -> None:
     """The controller may neither read Secrets nor create JobSets or change their specs."""
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, "inplace-controller")
-    async with open_transport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
-        client = KubeClient(transport, user_agent="test", field_manager="test")
+    async with kube_client(kubeconfig) as client:
         with pytest.raises(Forbidden):
             await client.list(SECRETS, "default")
         with pytest.raises(Forbidden):
@@ -128,8 +124,7 @@ async def test_no_right_that_the_controller_lacks_can_be_bound(
         await apply(admin, ROLE | {"metadata": {"name": role}, "rules": rules})
     await apply(admin, next(yaml.safe_load_all((RBAC.parent / "agents.yaml").read_text())))
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, "inplace-controller")
-    async with open_transport(await load_credentials(str(kubeconfig), clock=LoopClock())) as transport:
-        client = KubeClient(transport, user_agent="test", field_manager="test")
+    async with kube_client(kubeconfig) as client:
         await client.create(ROLE_BINDINGS, stage.namespace, binding_to("inplace-agent"))
         await client.create(ROLE_BINDINGS, stage.namespace, binding_to("creates-jobs"))
         with pytest.raises(Forbidden, match="attempting to grant RBAC permissions not currently held"):
