@@ -269,9 +269,8 @@ class Cluster:
         worker = self.worker(namespace, pod)
         if container not in worker.running:
             raise LookupError(f"expected container {container} of {namespace}/{pod} to run, saw that it does not")
-        uid = worker.pod["metadata"]["uid"]
         now_s, name = self.clock.monotonic_s(), signal.Signals(signal_number).name
-        self.observers.tell(ClusterEvent(now_s, Kind.FAULT, namespace, pod, uid, container, name))
+        self.observers.tell(ClusterEvent.of(worker.pod, now_s, Kind.FAULT, container, name))
         running = worker.running[container]
         (running.signal_child if supervised else running.signal)(signal_number)
 

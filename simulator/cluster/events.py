@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Self
+
+from inplace.common.kube.resources import KubeObject
 
 
 class Kind(Enum):
@@ -32,6 +35,12 @@ class ClusterEvent:
     uid: str
     container: str = ""
     detail: str = ""
+
+    @classmethod
+    def of(cls, pod: KubeObject, time_s: float, kind: Kind, container: str = "", detail: str = "") -> Self:
+        """Return a moment in the life of a Pod."""
+        meta = pod["metadata"]
+        return cls(time_s, kind, meta["namespace"], meta["name"], meta["uid"], container, detail)
 
 
 Observer = Callable[[ClusterEvent], None]

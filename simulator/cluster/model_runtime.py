@@ -123,9 +123,7 @@ class TimedRuntime(ModelRuntime):
         made.ended.add_done_callback(lambda ended: log.worker_exited(epoch, ended))
         return made
 
-    def _tell(self, run: ContainerRun, kind: Kind, *more: str) -> None:
+    def _tell(self, run: ContainerRun, kind: Kind, detail: str = "") -> None:
         """Tell of a moment in a worker's life."""
-        meta = run.pod["metadata"]
-        who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
         if run.spec.role is Role.REGULAR:
-            self.tell(ClusterEvent(self.clock.monotonic_s(), kind, *who, *more))
+            self.tell(ClusterEvent.of(run.pod, self.clock.monotonic_s(), kind, run.spec.name, detail))

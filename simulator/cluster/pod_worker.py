@@ -260,15 +260,4 @@ class PodWorker:
                 return
 
     def _report(self, kind: Kind, container: str = "", detail: str = "") -> None:
-        meta = self.pod["metadata"]
-        self._node.tell(
-            ClusterEvent(
-                self._clock.monotonic_s(),
-                kind,
-                meta["namespace"],
-                meta["name"],
-                meta["uid"],
-                container,
-                detail,
-            )
-        )
+        self._node.tell(ClusterEvent.of(self.pod, self._clock.monotonic_s(), kind, container, detail))

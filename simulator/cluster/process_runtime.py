@@ -228,21 +228,21 @@ class ProcessRuntime:
 
     def _first_step(self, run: ContainerRun) -> Callable[[bytes], None]:
         """Return a function that reports the first step of each worker; a supervisor starts one after the other."""
-        meta = run.pod["metadata"]
-        who = meta["namespace"], meta["name"], meta["uid"], run.spec.name
         supervises, guards = (agent_arguments(run.command) or [""])[0] == "run", is_guarded(run.command)
         stepped = False
+
+        def tell(kind: Kind, detail: str = "") -> None:
+            self._tell(ClusterEvent.of(run.pod, self._clock.monotonic_s(), kind, run.spec.name, detail))
 
         def on_line(line: bytes) -> None:
             nonlocal stepped
             if (supervises and _ANNOUNCED in line) or (guards and _GUARD_LIFTED in line):
                 stepped = False
             if (supervises and _LIFTED in line) or (guards and _GUARD_LIFTED in line):
-                self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.WORKER_STARTED, *who))
+                tell(Kind.WORKER_STARTED)
             if stepped or not line.startswith(FIRST_STEP_PREFIX):
                 return
             stepped = True
-            text = line.decode("utf-8", "replace")
-            self._tell(ClusterEvent(self._clock.monotonic_s(), Kind.FIRST_STEP, *who, text))
+            tell(Kind.FIRST_STEP, line.decode("utf-8", "replace"))
 
         return on_line

@@ -164,23 +164,21 @@ class LocalProcess:
             popen.wait()
         return popen.returncode == 0
 
-    def _read(self) -> None:
-        """Move the output to the log, and call `on_line` with whole lines."""
+    def _read(self) -> bool:
+        """Move output to the log, and call `on_line` with whole lines; say whether there was any."""
         try:
             chunk = os.read(self._pipe, _CHUNK_BYTES)
         except BlockingIOError:
-            return
+            return False
         if not chunk:
             self._loop.remove_reader(self._pipe)
-            return
-        self._keep(chunk)
-
-    def _keep(self, chunk: bytes) -> None:
+            return False
         self._log.write(chunk)
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         self._rest = self._rest[-_LINE_BYTES_MAX:]
         for line in lines:
             self._on_line(line)
+        return True
 
     def _reap(self) -> None:
         """Record the main process's exit code and kill its group, as the end of PID 1 does in a container."""
@@ -198,14 +196,8 @@ class LocalProcess:
 
     def _drain(self) -> None:
         """Read the ended process's last output from the pipe."""
-        while True:
-            try:
-                chunk = os.read(self._pipe, _CHUNK_BYTES)
-            except BlockingIOError:
-                break
-            if not chunk:
-                break
-            self._keep(chunk)
+        while self._read():
+            pass
         if self._rest:
             self._on_line(self._rest)
         self._loop.remove_reader(self._pipe)
