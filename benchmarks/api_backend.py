@@ -18,16 +18,14 @@ from typing import Any
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.resources import NAMESPACES, Resource
+from inplace.common.kube.resources import NAMESPACES, KubeObject
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
 from inplace.simulator.cluster.access import kubeconfig_text
 from testbed.crd import install_crd
-from testbed.kube_client import kube_client
+from testbed.kube_client import create, kube_client
 
 ACCOUNT = "agents"
 USER_AGENT = "inplace-benchmark"
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +101,10 @@ async def prepare_cluster(client: KubeClient, namespace: str) -> None:
     """Create the namespace, the CRD and the agents' permissions; return when JobSets are served."""
     await client.create(NAMESPACES, None, {"metadata": {"name": namespace}})
     await install_crd(client)
-    for resource, rbac in _permissions(namespace):
-        await client.create(resource, namespace, rbac)
+    await create(client, _permissions(namespace))
 
 
-def _permissions(namespace: str) -> list[tuple[Resource, dict[str, Any]]]:
+def _permissions(namespace: str) -> list[KubeObject]:
     """Return what an agent may do: watch JobSets, patch Pods. The baseline also reads."""
     group = "rbac.authorization.k8s.io"
     rules = [
@@ -115,16 +112,11 @@ def _permissions(namespace: str) -> list[tuple[Resource, dict[str, Any]]]:
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
     ]
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    reference = {"apiGroup": group, "kind": "Role", "name": ACCOUNT}
+    head = {"apiVersion": f"{group}/v1", "metadata": {"name": ACCOUNT, "namespace": namespace}}
     return [
-        (ROLES, {"metadata": {"name": ACCOUNT}, "rules": rules}),
-        (
-            ROLE_BINDINGS,
-            {
-                "metadata": {"name": ACCOUNT},
-                "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
-                "subjects": [subject],
-            },
-        ),
+        head | {"kind": "Role", "rules": rules},
+        head | {"kind": "RoleBinding", "roleRef": reference, "subjects": [subject]},
     ]
 
 

@@ -22,13 +22,12 @@ import yaml
 from benchmarks.api_backend import USER_AGENT
 from benchmarks.simulated_server import simulated_server
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.errors import AlreadyExists
-from inplace.common.kube.resources import NAMESPACES, Resource
+from inplace.common.kube.resources import NAMESPACES
 from inplace.simulator.cluster.access import kubeconfig_text
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
-from testbed.kube_client import kube_client
+from testbed.kube_client import create, kube_client
 from testbed.ports import free_ports
 from testbed.upstream.controller import upstream_controller
 
@@ -108,8 +107,8 @@ async def open_lab(backend: str = "real") -> AsyncIterator[Lab]:
     """Start a "real" or "simulator" API server with the CRD, deploy/rbac and a namespace."""
     async with (_real if backend == "real" else _simulator)() as lab:
         await install_crd(lab.client)
-        for document in yaml.safe_load_all((REPOSITORY / "deploy" / "rbac" / "controller.yaml").read_text()):
-            await _create(lab.client, document)
+        rights = (REPOSITORY / "deploy" / "rbac" / "controller.yaml").read_text()
+        await create(lab.client, yaml.safe_load_all(rights))
         await lab.client.create(NAMESPACES, None, {"metadata": {"name": NAMESPACE}})
         yield lab
 
@@ -145,16 +144,6 @@ async def _simulator() -> AsyncIterator[Lab]:
             async with kube_client(files[0], USER_AGENT) as client:
                 await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
                 yield Lab(client, files[1])
-
-
-async def _create(client: KubeClient, document: dict[str, object]) -> None:
-    """Create the object of a manifest."""
-    group, _, version = str(document["apiVersion"]).rpartition("/")
-    kind, metadata = str(document["kind"]), document["metadata"]
-    assert isinstance(metadata, dict)
-    resource = Resource(group, version, f"{kind.lower()}s", kind, "namespace" in metadata)
-    with suppress(AlreadyExists):
-        await client.create(resource, metadata.get("namespace"), document)
 
 
 async def _ready(probes: str, metrics: str) -> None:

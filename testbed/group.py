@@ -25,11 +25,11 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError, NotFound, ServerError, Throttled
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.resources import JOBSETS, PODS, KubeObject, Resource
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
-from testbed.kube_client import kube_client
+from testbed.kube_client import create, kube_client
 from testbed.played_agent import (
     BARRIER_PATH,
     RESTART_EXIT_CODE,
@@ -43,9 +43,6 @@ from testbed.waiting import until
 REPOSITORY = Path(__file__).parents[1]
 SETTLED_S_MAX = 30.0  # a group restart takes about a second here; thirty means it hangs
 POLL_S = 0.05
-ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
-ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-_RESOURCES = {"JobSet": JOBSETS, "Role": ROLES, "RoleBinding": ROLE_BINDINGS}
 
 
 @dataclass(slots=True)
@@ -89,8 +86,7 @@ class Group:
         """
         account = "inplace-agent"
         self._agent_kubeconfig = await self._plane.service_account_kubeconfig(self.namespace, account)
-        for document in _manifest(self.namespace, pods, restarts_max, divided):
-            await self.client.create(_RESOURCES[document["kind"]], self.namespace, document)
+        await create(self.client, _manifest(self.namespace, pods, restarts_max, divided))
 
     async def jobset(self) -> KubeObject:
         """Read the JobSet."""
@@ -273,4 +269,4 @@ def _manifest(namespace: str, pods: int, restarts_max: int, divided: bool) -> li
                 annotations[wire.RESTART_SCOPE] = "ReplicatedJob"
                 jobs = document["spec"]["replicatedJobs"]
                 jobs.append(deepcopy(jobs[0]) | {"name": "others"})
-    return [document for document in documents if document["kind"] in _RESOURCES]
+    return [document for document in documents if document["kind"] != "ServiceAccount"]

@@ -1,13 +1,15 @@
 """The product's own client, opened with a kubeconfig: for what acts on a cluster, not for what judges that client."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import AlreadyExists
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
+from inplace.common.kube.resources import KubeObject, Resource
 
 
 @asynccontextmanager
@@ -18,3 +20,13 @@ async def kube_client(kubeconfig: Path, name: str = "inplace-test") -> AsyncIter
         yield KubeClient(transport, user_agent=name, field_manager=name)
     finally:
         await transport.close()
+
+
+async def create(client: KubeClient, documents: Iterable[KubeObject]) -> None:
+    """Create what manifests describe, in their order; what is there already stays."""
+    for document in documents:
+        group, _, version = document["apiVersion"].rpartition("/")
+        kind, namespace = document["kind"], document["metadata"].get("namespace")
+        plural = kind.lower() + ("es" if kind.endswith("s") else "s")
+        with suppress(AlreadyExists):
+            await client.create(Resource(group, version, plural, kind, namespace is not None), namespace, document)

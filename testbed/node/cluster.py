@@ -14,12 +14,12 @@ import yaml
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import NotFound
-from inplace.common.kube.resources import NODES, Resource
+from inplace.common.kube.resources import NODES
 from testbed.binaries import Binaries
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
 from testbed.crd import install_crd
-from testbed.kube_client import kube_client
+from testbed.kube_client import create, kube_client
 from testbed.node import names, network
 from testbed.node.machine import Node
 from testbed.ports import free_ports
@@ -28,12 +28,7 @@ from testbed.waiting import until
 
 READY_S_MAX = 60.0
 DEPLOY = Path(__file__).parents[2] / "deploy"
-NEEDED = {
-    "rbac/agents.yaml": Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False),
-    "spares/priorityclass.yaml": Resource(
-        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
-    ),
-}
+NEEDED = ("rbac/agents.yaml", "spares/priorityclass.yaml")
 """Of the whole install, what the groups of the tests cannot do without."""
 
 
@@ -148,9 +143,8 @@ async def running_cluster(
             controller = await ending.enter_async_context(upstream_controller(plane))
         elif installed == "ours":
             await install_crd(client)
-            for path, resource in NEEDED.items():
-                for document in yaml.safe_load_all((DEPLOY / path).read_text()):
-                    await client.create(resource, None, document)
+            for path in NEEDED:
+                await create(client, yaml.safe_load_all((DEPLOY / path).read_text()))
         await ending.enter_async_context(names.answering(client, network.GATEWAY))
         kubelet = binaries.command("kubelet")
         cluster = Cluster(plane, client, folder, programs=programs, kubelet=kubelet, images=images)

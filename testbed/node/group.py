@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from inplace.common.kube.client import JSON_PATCH
-from inplace.common.kube.resources import JOBSETS, PODS, KubeObject, Resource
+from inplace.common.kube.resources import JOBSETS, NAMESPACES, PODS, KubeObject
 from inplace.common.wire import names as wire
-from testbed.group import ROLE_BINDINGS, ROLES
+from testbed.kube_client import create
 from testbed.node import manifests
 from testbed.node.cluster import Cluster
 from testbed.node.evidence import lives, ran, violations
@@ -25,14 +25,6 @@ SETTLED_S_MAX: Final = 120.0
 LAG_S_MAX: Final = 2.0
 """Of a watch behind the workers' records: milliseconds, unless this process was busy with something else."""
 
-SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
-RESOURCES: Final = {
-    "JobSet": JOBSETS,
-    "Role": ROLES,
-    "RoleBinding": ROLE_BINDINGS,
-    "ServiceAccount": SERVICE_ACCOUNTS,
-}
 
 Change = Callable[[KubeObject], object]
 
@@ -62,11 +54,6 @@ class Group:
     def epoch(self) -> int:
         """Return S as seen last."""
         return self.epochs()[0]
-
-    async def apply(self, documents: Iterable[KubeObject]) -> None:
-        """Create what a manifest has."""
-        for document in documents:
-            await self.cluster.client.create(RESOURCES[document["kind"]], self.namespace, document)
 
     async def resize(self, pods: int) -> None:
         """Change the size of the group's one Job, as a user of elastic JobSets does."""
@@ -258,7 +245,7 @@ async def running(group: Group, documents: Sequence[KubeObject]) -> AsyncIterato
     cluster, jobset = group.cluster, documents[-1]["metadata"]["name"]
     async with group.history.recording():
         try:
-            await group.apply(documents)
+            await create(cluster.client, documents)
             yield
         finally:
             await cluster.client.delete(JOBSETS, group.namespace, jobset, propagation="Foreground")

@@ -25,15 +25,15 @@ from structlog.testing import capture_logs
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.errors import AlreadyExists, Forbidden, NotFound
-from inplace.common.kube.resources import EVENTS, JOBS, JOBSETS, LEASES, SERVICES, KubeObject, Resource
+from inplace.common.kube.errors import Forbidden, NotFound
+from inplace.common.kube.resources import EVENTS, JOBS, JOBSETS, LEASES, SERVICES, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import open_transport
 from inplace.controller.config import ControllerConfig
 from inplace.controller.runtime import Controller
 from testbed.control_plane import ControlPlane
-from testbed.kube_client import kube_client
+from testbed.kube_client import create, kube_client
 from testbed.waiting import eventually
 from tests.cluster.test_crd_real import install
 from tests.controller.crew import Crew
@@ -278,8 +278,7 @@ async def test_the_shipped_permissions_are_enough_and_no_more(
     control_plane: ControlPlane, admin: KubeClient, namespace: str
 ) -> None:
     """With deploy/rbac the controller leads, works in all namespaces, writes Events, and may not read Secrets."""
-    for document in yaml.safe_load_all((REPOSITORY / "deploy" / "rbac" / "controller.yaml").read_text()):
-        await apply(admin, document)
+    await create(admin, yaml.safe_load_all((REPOSITORY / "deploy" / "rbac" / "controller.yaml").read_text()))
     kubeconfig = await control_plane.service_account_kubeconfig("inplace-system", "inplace-controller")
     settings: dict[str, Any] = {"kubeconfig": kubeconfig, "leader_elect": True, "lease_namespace": "inplace-system"}
     with capture_logs() as logs:
@@ -305,13 +304,3 @@ async def test_the_shipped_permissions_are_enough_and_no_more(
     async with kube_client(kubeconfig) as client:
         with pytest.raises(Forbidden):
             await client.list(SECRETS, namespace)
-
-
-async def apply(admin: KubeClient, document: KubeObject) -> None:
-    """Create what a manifest describes."""
-    group, _, version = document["apiVersion"].rpartition("/")
-    namespaced = "namespace" in document["metadata"]
-    kind = document["kind"]
-    resource = Resource(group, version, f"{kind.lower()}s", kind, namespaced)
-    with contextlib.suppress(AlreadyExists):
-        await admin.create(resource, document["metadata"].get("namespace"), document)

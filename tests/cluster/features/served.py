@@ -14,9 +14,9 @@ import yaml
 from inplace.common.kube.client import KubeClient
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import create
 from testbed.ports import LOOPBACK, free_ports
 from testbed.waiting import eventually
-from tests.cluster.test_controller_real import apply
 
 RBAC = Path(__file__).parents[3] / "deploy" / "rbac" / "controller.yaml"
 NAMESPACE = "inplace-system"
@@ -77,8 +77,7 @@ class ServedController:
 @asynccontextmanager
 async def serving(plane: ControlPlane, admin: KubeClient, *more: str) -> AsyncIterator[ServedController]:
     """Run the controller for all namespaces of a control plane, with these flags more."""
-    for document in roles():
-        await apply(admin, document)
+    await create(admin, roles())
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
     probes, metrics = (f"{LOOPBACK}:{port}" for port in free_ports(2))
     flags = ("--kubeconfig", str(kubeconfig), "--leader-elect-namespace", NAMESPACE)

@@ -16,10 +16,11 @@ from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.api.object_events import CORE_EVENTS
 from inplace.controller.injection.pod import InjectOptions
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import create
 from testbed.waiting import eventually
 from tests.cluster.features.served import ACCOUNT, NAMESPACE, RBAC, ServedController
 from tests.cluster.features.stage import Stage
-from tests.cluster.test_controller_real import apply, running
+from tests.cluster.test_controller_real import running
 from tests.controller.manifests import changed, jobset, replicated_job
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -41,8 +42,7 @@ async def adding(
     plane: ControlPlane, admin: KubeClient, *, opt_in: bool = False
 ) -> AbstractAsyncContextManager[object]:
     """Return a controller that adds agents, as the served one's account."""
-    for document in yaml.safe_load_all((RBAC.parent / "agents.yaml").read_text()):
-        await apply(admin, document)
+    await create(admin, yaml.safe_load_all((RBAC.parent / "agents.yaml").read_text()))
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
     settings = JobSettings(agent=InjectOptions(agent_image=IMAGE), opt_in=opt_in)
     return running(plane, None, kubeconfig=kubeconfig, job_settings=settings)

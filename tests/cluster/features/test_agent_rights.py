@@ -15,10 +15,11 @@ from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.injection.pod import InjectOptions
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import create
 from testbed.waiting import eventually
 from tests.cluster.features.served import ACCOUNT, NAMESPACE, RBAC, ServedController
 from tests.cluster.features.stage import Stage
-from tests.cluster.test_controller_real import apply, running
+from tests.cluster.test_controller_real import running
 from tests.controller.manifests import changed, jobset, replicated_job
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -34,8 +35,7 @@ READ_JOBSETS: Final = {"group": wire.API_GROUP, "resource": "jobsets", "verb": "
 @asynccontextmanager
 async def adding_agents(plane: ControlPlane, admin: KubeClient, controller: ServedController) -> AsyncIterator[None]:
     """Run a controller that adds agents in the place of the served one, as its account."""
-    for document in yaml.safe_load_all((RBAC.parent / "agents.yaml").read_text()):
-        await apply(admin, document)
+    await create(admin, yaml.safe_load_all((RBAC.parent / "agents.yaml").read_text()))
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
     async with controller.replaced(), running(plane, None, kubeconfig=kubeconfig, job_settings=ADDING):
         yield

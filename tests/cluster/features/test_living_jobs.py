@@ -17,13 +17,13 @@ from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, PODS, SERVICES, KubeObject
 from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
-from testbed.kube_client import kube_client
+from testbed.kube_client import create, kube_client
 from testbed.waiting import eventually
 from tests.cluster.features.served import ACCOUNT, NAMESPACE, roles
 from tests.cluster.features.stage import Stage
 from tests.cluster.features.test_claims import mounting, policies
 from tests.cluster.test_admission_real import install_policies, wait_until_active
-from tests.cluster.test_controller_real import apply, running
+from tests.cluster.test_controller_real import running
 from tests.cluster.test_crd_real import install
 from tests.controller.crew import exists
 from tests.controller.manifests import changed, jobset, replicated_job
@@ -43,8 +43,7 @@ async def full_admin(full_control_plane: ControlPlane) -> AsyncIterator[KubeClie
         await install_policies(client, admission("jobsets.yaml") + admission("defaults.yaml"))
         await wait_until_active(client, with_immutable=False)
     async with kube_client(full_control_plane.kubeconfig) as admin:
-        for document in roles():
-            await apply(admin, document)
+        await create(admin, roles())
         yield admin
 
 

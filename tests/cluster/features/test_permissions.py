@@ -16,11 +16,10 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import JOBS, JOBSETS, ROLE_BINDINGS, KubeObject, Resource
 from testbed.control_plane import ControlPlane
-from testbed.kube_client import kube_client
+from testbed.kube_client import create, kube_client
 from tests.cluster.features.audited import granted, requests_of, right_of
 from tests.cluster.features.served import NAMESPACE, RBAC, USER, ServedController, roles
 from tests.cluster.features.stage import Stage
-from tests.cluster.test_controller_real import apply
 from tests.controller.manifests import jobset, replicated_job
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -119,10 +118,10 @@ async def test_no_right_that_the_controller_lacks_can_be_bound(
 ) -> None:
     """Its token binds the agents' ClusterRole and what it may itself: no right that it lacks. It ends no binding."""
     jobs = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]}]
-    await apply(admin, ROLE | {"metadata": {"name": "creates-jobs"}, "rules": jobs})
+    await create(admin, [ROLE | {"metadata": {"name": "creates-jobs"}, "rules": jobs}])
     if rules is not None:
-        await apply(admin, ROLE | {"metadata": {"name": role}, "rules": rules})
-    await apply(admin, next(yaml.safe_load_all((RBAC.parent / "agents.yaml").read_text())))
+        await create(admin, [ROLE | {"metadata": {"name": role}, "rules": rules}])
+    await create(admin, yaml.safe_load_all((RBAC.parent / "agents.yaml").read_text()))
     kubeconfig = await plane.service_account_kubeconfig(NAMESPACE, "inplace-controller")
     async with kube_client(kubeconfig) as client:
         await client.create(ROLE_BINDINGS, stage.namespace, binding_to("inplace-agent"))

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from images.build_once import MissingComponent
-from inplace.common.kube.resources import JOBSETS
+from inplace.common.kube.resources import JOBSETS, NAMESPACES
+from testbed.kube_client import create
 from testbed.node import archives, capsule, host, manifests
 from testbed.node.cluster import Cluster
-from testbed.node.group import NAMESPACES, RESOURCES, SETTLED_S_MAX
+from testbed.node.group import SETTLED_S_MAX
 from testbed.node.history import History
 from testbed.waiting import until
 
@@ -130,8 +131,7 @@ async def test_pod_security_restricted_admits_a_group(cluster: Cluster, mode: st
     await cluster.client.patch(NAMESPACES, None, namespace, label)
     history = History(cluster.plane.kubeconfig, namespace)
     async with history.recording():
-        for document in manifests.documents(mode, namespace, pods=2, restarts_max=0, evidence=None):
-            await cluster.client.create(RESOURCES[document["kind"]], namespace, document)
+        await create(cluster.client, manifests.documents(mode, namespace, pods=2, restarts_max=0, evidence=None))
         await until(lambda: 1 in history.synced(), "epoch 1", timeout_s=SETTLED_S_MAX, also=history.pods)
         await cluster.client.delete(JOBSETS, namespace, manifests.JOBSET, propagation="Foreground")
         await until(lambda: not history.pods(), "its Pods are gone", timeout_s=SETTLED_S_MAX, also=history.pods)

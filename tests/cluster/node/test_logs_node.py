@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from inplace.common.kube.errors import BadRequest
-from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.kube.resources import PODS, ROLE_BINDINGS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.container_log import PIECE_BYTES_MAX
-from testbed.group import ROLE_BINDINGS, ROLES
+from testbed.kube_client import create
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.waiting import until
@@ -35,9 +35,8 @@ READS = [
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
 ]
 BINDING: KubeObject = {
-    "metadata": {"name": "reads"},
-    "roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": "reads"},
-    "subjects": [{"apiGroup": ROLES.group, "kind": "User", "name": "nobody"}],
+    "roleRef": {"apiGroup": ROLE_BINDINGS.group, "kind": "Role", "name": "reads"},
+    "subjects": [{"apiGroup": ROLE_BINDINGS.group, "kind": "User", "name": "nobody"}],
 }
 
 
@@ -129,8 +128,9 @@ async def test_a_kubelet_that_is_down_and_rights_that_are_missing(cluster: Clust
     async with running_group(cluster, "guarded_process", pods=SIZE, change=talk) as group:
         await group.until_runs(1)
         nobody = group.cluster.plane.client_kubeconfig("nobody", "nobodies")
-        await cluster.client.create(ROLES, group.namespace, {"metadata": {"name": "reads"}, "rules": READS})
-        await cluster.client.create(ROLE_BINDINGS, group.namespace, BINDING)
+        head = {"apiVersion": ROLE_BINDINGS.api_version, "metadata": {"name": "reads", "namespace": group.namespace}}
+        role, binding = head | {"kind": "Role", "rules": READS}, head | {"kind": "RoleBinding"} | BINDING
+        await create(cluster.client, [role, binding])
         denied = await logs(group, "--kubeconfig", str(nobody))
         await cluster.nodes[0].stop_kubelet(kill=True)
         try:
