@@ -6,7 +6,7 @@ Tests that judge the product's client must not use the product's client to look 
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ EVENT_BYTES_MAX = 2**21
 """Etcd stores at most 1.5 MiB in one object, which is one line of a watch."""
 
 MERGE_PATCH = "application/merge-patch+json"
+CONFLICT = 409  # of a POST: AlreadyExists
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
@@ -48,6 +49,15 @@ class ApiClient:
     async def post(self, path: str, body: Mapping[str, Any], **query: str) -> Any:
         """Create the object of `body` and return the stored object."""
         return json.loads(await self.text("POST", path, body=body, query=query))
+
+    async def create(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Create what manifests describe, in their order; what is there already stays."""
+        for document in documents:
+            try:
+                await self.post(collection(document), document)
+            except UnexpectedStatus as error:
+                if error.status != CONFLICT:
+                    raise
 
     async def patch(self, path: str, body: Mapping[str, Any], **query: str) -> Any:
         """Merge `body` into the object at `path` (RFC 7386) and return the result."""
@@ -91,6 +101,15 @@ class ApiClient:
             if not answer.ok:
                 raise UnexpectedStatus(method, path, answer.status, text)
             return text
+
+
+def collection(document: Mapping[str, Any]) -> str:
+    """Return the path of the collection that the object of a manifest belongs to."""
+    version, plural = document["apiVersion"], document["kind"].lower()
+    plural = f"{plural[:-1]}ies" if plural.endswith("y") else f"{plural}es" if plural.endswith("s") else f"{plural}s"
+    namespace = document["metadata"].get("namespace")
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Self
 
 from testbed import flags
-from testbed.api_client import ApiClient, UnexpectedStatus, connect
+from testbed.api_client import ApiClient, collection, connect
 from testbed.binaries import CONTROLLERS, SERVERS, Binaries
 from testbed.component import Component
 from testbed.credentials import SERVICE_ADDRESS, SERVICE_PORT, Credentials
@@ -178,16 +178,12 @@ class ControlPlane:
 
         With the name and UID of a Pod the token is bound to it, as the tokens are that kubelet mounts.
         """
-        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}
         async with self.client() as api:
-            try:
-                await api.post(accounts, {"metadata": {"name": name}})
-            except UnexpectedStatus as error:
-                if error.status != 409:  # AlreadyExists is fine.
-                    raise
+            await api.create([account])
             bound = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}} if pod else {}
             request = {"spec": {"expirationSeconds": TOKEN_LIFETIME_S, **bound}}
-            granted = await api.post(f"{accounts}/{name}/token", request)
+            granted = await api.post(f"{collection(account)}/{name}/token", request)
         user = f"system:serviceaccount:{namespace}:{name}"
         return self._credentials.token_kubeconfig(self.url, user, granted["status"]["token"], pod=pod)
 

@@ -9,7 +9,8 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import AlreadyExists
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
-from inplace.common.kube.resources import KubeObject, Resource
+from inplace.common.kube.resources import KubeObject
+from testbed.api_client import collection
 
 
 @asynccontextmanager
@@ -25,8 +26,5 @@ async def kube_client(kubeconfig: Path, name: str = "inplace-test") -> AsyncIter
 async def create(client: KubeClient, documents: Iterable[KubeObject]) -> None:
     """Create what manifests describe, in their order; what is there already stays."""
     for document in documents:
-        group, _, version = document["apiVersion"].rpartition("/")
-        kind, namespace = document["kind"], document["metadata"].get("namespace")
-        plural = kind.lower() + ("es" if kind.endswith("s") else "s")
         with suppress(AlreadyExists):
-            await client.create(Resource(group, version, plural, kind, namespace is not None), namespace, document)
+            await client.raw("POST", collection(document), body=document)

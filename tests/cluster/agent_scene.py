@@ -21,7 +21,6 @@ from inplace.common.wire import names as wire
 from testbed.api_client import ApiClient, UnexpectedStatus, connect
 from testbed.control_plane import ControlPlane
 from testbed.waiting import until
-from tests.cluster.test_admission_real import install_policies
 from tests.cluster.test_crd_real import install
 from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import policies
@@ -131,7 +130,7 @@ async def own_pod(scene: Scene) -> KubeObject:
 async def install_policy(admin: ApiClient) -> None:
     """Store the CRD and the agents' policy; its effect comes later."""
     await install(admin)
-    await install_policies(admin, policies("agents.yaml"))
+    await admin.create(policies("agents.yaml"))
 
 
 @asynccontextmanager
@@ -189,8 +188,7 @@ async def _grant(scene: Scene, is_mighty: bool) -> None:
 async def bind_agents_role(scene: Scene, account: str) -> None:
     """Create an account, and give it in the scene's namespace what the controller gives: ClusterRole inplace-agent."""
     role: KubeObject = next(yaml.safe_load_all(AGENTS_ROLE.read_text()))
-    with suppress(UnexpectedStatus):  # it is there
-        await scene.admin.post(f"{RBAC}/clusterroles", role)
+    await scene.admin.create([role])
     await bind(scene, account, {"apiGroup": GROUP, "kind": "ClusterRole", "name": role["metadata"]["name"]})
 
 
@@ -215,12 +213,13 @@ async def bind(scene: Scene, account: str, role: KubeObject) -> None:
 
 async def _apply_agent(scene: Scene) -> None:
     """Apply deploy/agent to the namespace."""
+    manifests = []
     for document in yaml.safe_load_all(AGENT.read_text()):
         manifest = changed(document, "metadata.namespace", scene.namespace)
         if manifest["kind"] == "RoleBinding":
             manifest = changed(manifest, "subjects.0.namespace", scene.namespace)
-        base = CORE if manifest["kind"] == "ServiceAccount" else f"{RBAC}/namespaces"
-        await scene.admin.post(f"{base}/{scene.namespace}/{manifest['kind'].lower()}s", manifest)
+        manifests.append(manifest)
+    await scene.admin.create(manifests)
 
 
 async def _populate(scene: Scene) -> None:

@@ -1,6 +1,6 @@
 """The admission policies on a real kube-apiserver, and objects that are older than the rules."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -32,24 +32,9 @@ from tests.deploy.test_admission import accepted
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
-PLURALS = {
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
-}
 ACTIVE_S_MAX = 90.0  # a policy acts about a second after its storage, later on a busy machine
 PROBE = "is-every-policy-active"
 REFUSED = POLICY_CREATES[-1].manifest
-
-
-async def install_policies(client: ApiClient, documents: Iterable[KubeObject]) -> None:
-    """Store policies and bindings; their effect comes later."""
-    for document in documents:
-        path = f"{ADMISSION}/{PLURALS[document['kind']]}"
-        said = await refusal(client.post(path, document))
-        assert said is None or "already exists" in said
 
 
 async def wait_until_active(client: ApiClient, *, with_immutable: bool = True) -> None:
@@ -89,7 +74,7 @@ async def guarded(binaries: Binaries) -> AsyncIterator[ApiClient]:
             await client.post(jobsets("default"), old)
         stored = await client.get(f"{DEFINITIONS}/{crd()['metadata']['name']}")
         await client.text("PUT", f"{DEFINITIONS}/{crd()['metadata']['name']}", body=stored | {"spec": crd()["spec"]})
-        await install_policies(client, policies(*ABOUT_JOBSETS))
+        await client.create(policies(*ABOUT_JOBSETS))
         await wait_until_active(client)
 
         async def has_the_new_rules() -> bool:

@@ -32,11 +32,7 @@ async def api(control_plane: ControlPlane) -> AsyncIterator[ApiClient]:
 
 async def install(client: ApiClient) -> None:
     """Install the CRD and wait until it is served."""
-    try:
-        await client.post(DEFINITIONS, crd())
-    except UnexpectedStatus as error:
-        if error.status != 409:
-            raise
+    await client.create([crd()])
     await until_served(client)
 
 

@@ -23,7 +23,6 @@ from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from tests.cli.command import REPOSITORY, RUN_S_MAX, command
 from tests.cli.injecting import example, injected, pod_spec_of
-from tests.cluster.test_admission_real import install_policies
 from tests.cluster.test_crd_real import install
 from tests.deploy.admission import ABOUT_JOBSETS, policies
 
@@ -173,7 +172,7 @@ async def installed(binaries: Binaries) -> AsyncIterator[ControlPlane]:
     """Give a cluster with the CRD, the policies, a controller's Lease, and nodes of three kinds."""
     async with ControlPlane(binaries) as running, running.client() as api:
         await install(api)
-        await install_policies(api, policies(*ABOUT_JOBSETS))
+        await api.create(policies(*ABOUT_JOBSETS))
         await api.post("/api/v1/namespaces", {"metadata": {"name": "inplace-system"}})
         lease = {"metadata": {"name": "inplace-controller"}, "spec": {"holderIdentity": "controller-0"}}
         await api.post("/apis/coordination.k8s.io/v1/namespaces/inplace-system/leases", lease)

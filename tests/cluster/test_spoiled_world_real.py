@@ -20,7 +20,7 @@ from testbed.control_plane import ControlPlane
 from testbed.group import REPOSITORY, Group, running_controller, running_group
 from testbed.waiting import until
 from tests.cluster.features.audited import audit_flags, requests_of
-from tests.cluster.test_crd_real import DEFINITIONS, install, jobsets, merged, refusal
+from tests.cluster.test_crd_real import DEFINITIONS, install, jobsets, merged
 from tests.controller.manifests import jobset, replicated_job
 from tests.deploy.crd_cases import crd_without_rules
 
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 MISSING_JOBS: Final = 20
 CONTROLLER: Final = "system:serviceaccount:inplace-system:inplace-controller"
-ROLES: Final = "/apis/rbac.authorization.k8s.io/v1"
 
 
 async def lose_status(group: Group) -> None:
@@ -164,6 +163,5 @@ async def without_jobs(plane: ControlPlane, api: ApiClient) -> Path:
         for rule in document.get("rules", ()):
             if "jobs" in rule["resources"]:
                 rule["verbs"].remove("create")
-        kind = f"{document['kind'].lower()}s"
-        assert await refusal(api.post(f"{ROLES}/{kind}", document)) is None
+        await api.create([document])
     return kubeconfig

@@ -19,7 +19,7 @@ from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
 from testbed.group import Group, running_controller, running_group
 from tests.cluster.conftest import unavailable
-from tests.cluster.test_admission_real import install_policies, wait_until_active
+from tests.cluster.test_admission_real import wait_until_active
 from tests.cluster.test_crd_real import install
 from tests.cluster.typedclient.build import SPELLINGS, typed_client
 from tests.deploy.admission import ABOUT_JOBSETS, policies
@@ -51,7 +51,7 @@ async def table(binaries: Binaries, program: Path) -> AsyncIterator[list[Row]]:
 async def ready(client: ApiClient) -> None:
     """Install the CRD and the policies, and wait for their effect."""
     await install(client)
-    await install_policies(client, policies(*ABOUT_JOBSETS))
+    await client.create(policies(*ABOUT_JOBSETS))
     await wait_until_active(client)
 
 

@@ -15,7 +15,7 @@ from testbed.kube_client import kube_client
 from tests.cluster.features.audited import audit_flags
 from tests.cluster.features.served import ServedController, serving
 from tests.cluster.features.stage import Stage
-from tests.cluster.test_admission_real import install_policies, wait_until_active
+from tests.cluster.test_admission_real import wait_until_active
 from tests.cluster.test_crd_real import install
 from tests.deploy.admission import ABOUT_JOBSETS, policies
 
@@ -42,7 +42,7 @@ async def plane(binaries: Binaries, audit_folder: Path) -> AsyncIterator[Control
     async with ControlPlane(binaries, apiserver_flags=flags) as running:
         async with running.client() as client:
             await install(client)
-            await install_policies(client, policies(*ABOUT_JOBSETS))
+            await client.create(policies(*ABOUT_JOBSETS))
             await wait_until_active(client)
         yield running
 

@@ -22,7 +22,7 @@ from testbed.waiting import eventually
 from tests.cluster.features.served import ACCOUNT, NAMESPACE, roles
 from tests.cluster.features.stage import Stage
 from tests.cluster.features.test_claims import mounting, policies
-from tests.cluster.test_admission_real import install_policies, wait_until_active
+from tests.cluster.test_admission_real import wait_until_active
 from tests.cluster.test_controller_real import running
 from tests.cluster.test_crd_real import install
 from tests.controller.crew import exists
@@ -40,7 +40,7 @@ async def full_admin(full_control_plane: ControlPlane) -> AsyncIterator[KubeClie
     """Give an administrator of the control plane that has controllers, with CRD, policies and roles."""
     async with full_control_plane.client() as client:
         await install(client)
-        await install_policies(client, admission("jobsets.yaml") + admission("defaults.yaml"))
+        await client.create(admission("jobsets.yaml") + admission("defaults.yaml"))
         await wait_until_active(client, with_immutable=False)
     async with kube_client(full_control_plane.kubeconfig) as admin:
         await create(admin, roles())
