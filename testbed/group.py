@@ -100,6 +100,15 @@ class Group:
         """Say whether every Pod's barrier lifted at `epoch`."""
         return bool(self.pods) and all(pod.lifts[-1:] == [epoch] for pod in self.pods.values())
 
+    async def trains(self, epoch: int) -> None:
+        """Return when every Pod's barrier lifted at `epoch`."""
+        await self.until(lambda: self.lifted(epoch), f"every barrier lifted at epoch {epoch}")
+
+    async def restarts(self, epoch: int) -> None:
+        """Let the first Pod's worker fail, and return when the group trains at `epoch`."""
+        next(iter(self.pods.values())).kill()
+        await self.trains(epoch)
+
     async def until(self, holds: Callable[[], Any], what: str) -> None:
         """Return when `holds()` (a plain or an async predicate)."""
         await until(holds, what, timeout_s=SETTLED_S_MAX, also=self._standing)

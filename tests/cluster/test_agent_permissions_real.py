@@ -27,8 +27,8 @@ from testbed.api_client import UnexpectedStatus
 from testbed.control_plane import ControlPlane
 from testbed.ports import free_ports
 from tests.agent.process import ROOT, process
-from tests.cluster.agent_scene import Scene, agent_scene, own_pod, pod_path
-from tests.deploy.agent_attempts import ATTEMPTS, FORCED, OWN, Attempt, announced
+from tests.cluster.agent_scene import Answer, Scene, agent_scene, own_pod, pod_path
+from tests.deploy.agent_attempts import ACCOUNT, ATTEMPTS, FORCED, OWN, Attempt, announced
 from tests.deploy.agent_permissions import PAGE, refuser, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -58,11 +58,17 @@ def names(attempt: Attempt) -> str:
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=names)
 async def test_refused(scene: Scene, attempt: Attempt) -> None:
     """With the shipped permissions the attempt is refused and changes nothing."""
+    await is_refused(scene, attempt)
+
+
+async def is_refused(scene: Scene, attempt: Attempt) -> Answer:
+    """Check that an attempt is refused as the page says, and changes nothing; return the refusal."""
     before = await scene.pods()
     answer = await scene.answer(attempt)
     assert answer.code in (401, 403, 422), answer
     assert await scene.pods() == before
     assert row(attempt, answer) in PAGE.read_text().splitlines(), f"{PAGE.name} should say {row(attempt, answer)}"
+    return answer
 
 
 @pytest.mark.parametrize("attempt", [attempt for attempt in ATTEMPTS if attempt.words], ids=names)
@@ -170,9 +176,10 @@ async def first_line(scene: Scene, token: str, event: str, **more: str) -> dict[
     raise AssertionError(f"expected {event}, and the agent ended without it")
 
 
-async def test_the_agent_itself_is_allowed(plane: ControlPlane) -> None:
-    """The program, with its Pod's token and the shipped Role, announces epoch 1 on a new Pod."""
-    async with agent_scene(plane) as scene:
+@pytest.mark.parametrize("account", [ACCOUNT, "trainer"])
+async def test_the_agent_itself_is_allowed(plane: ControlPlane, account: str) -> None:
+    """The program, with its Pod's token and the shipped Role, or ClusterRole, announces epoch 1 on a new Pod."""
+    async with agent_scene(plane, account=account) as scene:
         await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
         line = await first_line(scene, "own", "announcement_accepted")
         assert line["epoch"] == 1

@@ -29,9 +29,9 @@ from tests.cluster.agent_scene import (
     own_pod,
     pod_path,
 )
-from tests.cluster.test_agent_permissions_real import first_line, names
+from tests.cluster.test_agent_permissions_real import is_refused, names
 from tests.deploy.agent_attempts import ATTEMPTS, FORCED, OTHER, OWN, Attempt, announced
-from tests.deploy.agent_permissions import PAGE, refuser, row
+from tests.deploy.agent_permissions import refuser
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -52,11 +52,7 @@ async def scene(plane: ControlPlane) -> AsyncIterator[Scene]:
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=names)
 async def test_refused(scene: Scene, attempt: Attempt) -> None:
     """An account of any name is refused what inplace-agent is refused, by the same part of the server."""
-    before = await scene.pods()
-    answer = await scene.answer(attempt)
-    assert answer.code in (401, 403, 422), answer
-    assert await scene.pods() == before
-    assert row(attempt, answer) in PAGE.read_text().splitlines(), f"{PAGE.name} should say {row(attempt, answer)}"
+    answer = await is_refused(scene, attempt)
     if refuser(answer) == "policy":
         assert attempt.words in answer.message
 
@@ -87,15 +83,6 @@ async def test_the_right_is_the_bindings(scene: Scene) -> None:
     async with connect(await scene.plane.service_account_kubeconfig(scene.namespace, TRAINER)) as client:
         with pytest.raises(UnexpectedStatus, match="403"):
             await client.get(f"/apis/{wire.API_VERSION}/namespaces/{scene.foreign}/jobsets")
-
-
-async def test_the_agent_itself_is_allowed(plane: ControlPlane) -> None:
-    """The program, with a token of the user's account that is bound to its Pod, announces epoch 1 on a new Pod."""
-    async with agent_scene(plane, account=TRAINER) as scene:
-        await scene.admin.patch(pod_path(scene), announced(epoch=None, attempt=None, phases=None))
-        line = await first_line(scene, "own", "announcement_accepted")
-        assert line["epoch"] == 1
-        assert (await own_pod(scene))["metadata"]["annotations"][wire.EPOCH] == "1"
 
 
 async def test_upstreams_agent_is_allowed(scene: Scene) -> None:

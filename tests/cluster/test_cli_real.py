@@ -41,11 +41,6 @@ async def inplace(
     return done.returncode, done.stdout, done.stderr
 
 
-async def trained(group: Group, epoch: int) -> None:
-    """Wait until the group's barrier lifted."""
-    await group.until(lambda: group.lifted(epoch), f"epoch {epoch}")
-
-
 async def test_a_restart_as_the_commands_tell_it(
     full_control_plane: ControlPlane,
     full_namespace: str,
@@ -54,7 +49,7 @@ async def test_a_restart_as_the_commands_tell_it(
     """`status`, its watch, restart, explain and timeline show the same restart."""
     plane, namespace = full_control_plane, full_namespace
     async with running_controller(plane, namespace), running_group(plane, namespace) as group:
-        await trained(group, 1)
+        await group.trains(1)
         target = Target(kubeconfig=str(plane.kubeconfig), namespace=namespace)
         async with connected(target) as there:
             whole = group_state(*await read_group(there, "train"))
@@ -126,7 +121,7 @@ async def test_reaching_max_restarts_is_named(full_control_plane: ControlPlane, 
     """When no restart is allowed and a worker fails, explain names maxRestarts."""
     plane, namespace = full_control_plane, full_namespace
     async with running_controller(plane, namespace), running_group(plane, namespace, restarts_max=0) as group:
-        await trained(group, 1)
+        await group.trains(1)
         next(iter(group.pods.values())).kill()
 
         async def failed() -> bool:

@@ -21,11 +21,11 @@ async def test_a_killed_agent_restarts_the_whole_group_in_place(
     """After one failure all Pods meet at epoch 2, none is recreated, and other agents exit with the restart code."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
-        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
+        await group.trains(1)
         uids = {pod.uid for pod in group.pods.values()}
         first, *others = group.pods.values()
         first.kill()
-        await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
+        await group.trains(2)
 
         assert await group.epochs() == (2, 1)
         assert {pod.uid for pod in group.pods.values()} == uids
@@ -39,9 +39,8 @@ async def test_status_and_annotations_carry_both_encodings(
     """After a restart status and annotations have upstream's attempts, the seed's epochs, and the phases."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace, pods=2) as group, running_controller(plane, namespace):
-        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
-        next(iter(group.pods.values())).kill()
-        await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
+        await group.trains(1)
+        await group.restarts(2)
 
         status = (await group.jobset())["status"]
         assert {key: status[key] for key in wire.status_of_epochs(2, 1)} == wire.status_of_epochs(2, 1)
@@ -58,11 +57,11 @@ async def test_five_restarts_in_a_row_and_all_agents_at_once(
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
         for epoch in range(1, 6):
-            await group.until(lambda: group.lifted(epoch), f"every barrier lifted at epoch {epoch}")  # noqa: B023
+            await group.trains(epoch)
             victims = list(group.pods.values())[: len(group.pods) if epoch == 5 else 1]
             for pod in victims:
                 pod.kill()
-        await group.until(lambda: group.lifted(6), "every barrier lifted at epoch 6")
+        await group.trains(6)
 
         assert [pod.lifts for pod in group.pods.values()] == [[1, 2, 3, 4, 5, 6]] * len(group.pods)
 
@@ -72,7 +71,7 @@ async def test_a_group_restart_survives_the_controller(full_control_plane: Contr
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group:
         async with running_controller(plane, namespace):
-            await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
+            await group.trains(1)
         first, *others = group.pods.values()
         first.kill()
 
@@ -84,19 +83,19 @@ async def test_a_group_restart_survives_the_controller(full_control_plane: Contr
         assert await group.epochs() == (1, 0)
         assert [pod.exits for pod in others] == [[]] * len(others)
         async with running_controller(plane, namespace):
-            await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
+            await group.trains(2)
 
 
 async def test_the_api_server_may_restart_in_the_middle(full_control_plane: ControlPlane, full_namespace: str) -> None:
     """An API server that goes away during a group restart delays it and changes nothing else."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
-        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
+        await group.trains(1)
         first = next(iter(group.pods.values()))
         await plane.stop_apiserver(kill=True)
         first.kill()
         await plane.start_apiserver()
-        await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
+        await group.trains(2)
 
         assert [pod.lifts for pod in group.pods.values()] == [[1, 2]] * len(group.pods)
 
@@ -107,7 +106,7 @@ async def test_a_deleted_pod_is_replaced_and_the_group_restarts(
     """A lost Pod costs one new Pod and one epoch; the others keep theirs."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
-        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
+        await group.trains(1)
         first, *others = list(group.pods.values())
         await group.client.delete(PODS, namespace, first.name, grace_period_s=0)
         await group.until(lambda: len(group.pods) == 3 and group.lifted(2), "every barrier lifted at epoch 2")
@@ -122,7 +121,7 @@ async def test_more_restarts_than_allowed_fail_the_jobset(
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace, restarts_max=1) as group, running_controller(plane, namespace):
         for epoch in (1, 2):
-            await group.until(lambda: group.lifted(epoch), f"every barrier lifted at epoch {epoch}")  # noqa: B023
+            await group.trains(epoch)
             next(iter(group.pods.values())).kill()
 
         async def failed() -> bool:
@@ -138,12 +137,12 @@ async def test_a_garbled_annotation_harms_nobody(full_control_plane: ControlPlan
     """Garbage in one Pod's annotation stops no group, and the next group restart overwrites it."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
-        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
+        await group.trains(1)
         victim, other, *_ = group.pods.values()
         garbage = {"metadata": {"annotations": {wire.EPOCH: "2147483648"}}}
         await group.client.patch(PODS, namespace, victim.name, garbage, kind=MERGE_PATCH)
         other.kill()
-        await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
+        await group.trains(2)
 
 
 async def test_upstreams_environment_works_under_our_controller(
@@ -155,8 +154,7 @@ async def test_upstreams_environment_works_under_our_controller(
         running_group(plane, namespace, pods=2, upstream_env=True) as group,
         running_controller(plane, namespace),
     ):
-        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
-        next(iter(group.pods.values())).kill()
-        await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
+        await group.trains(1)
+        await group.restarts(2)
 
         assert await group.epochs() == (2, 1)

@@ -39,9 +39,8 @@ async def lose_status(group: Group) -> None:
 
 async def restarted_once(group: Group) -> None:
     """Bring the group to epoch 2."""
-    await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
-    next(iter(group.pods.values())).kill()
-    await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
+    await group.trains(1)
+    await group.restarts(2)
 
 
 async def goes_on(group: Group, before: dict[str, tuple[str, list[int]]]) -> None:
@@ -52,8 +51,7 @@ async def goes_on(group: Group, before: dict[str, tuple[str, list[int]]]) -> Non
 
     await group.until(is_found, "S found again")
     assert {name: (pod.uid, pod.exits) for name, pod in group.pods.items()} == before
-    next(iter(group.pods.values())).kill()
-    await group.until(lambda: group.lifted(3), "every barrier lifted at epoch 3")
+    await group.restarts(3)
     assert [pod.lifts for pod in group.pods.values()] == [[1, 2, 3]] * 3
     assert {name: pod.uid for name, pod in group.pods.items()} == {name: uid for name, (uid, _) in before.items()}
     conditions = (await group.jobset())["status"].get("conditions", ())
@@ -95,7 +93,7 @@ async def test_the_last_epoch_fails_the_jobset(full_control_plane: ControlPlane,
     """With S = D = 2147483647 the JobSet fails with a reason instead of waiting for ever."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace, pods=2) as group, running_controller(plane, namespace):
-        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
+        await group.trains(1)
         spoiled = {"status": wire.status_of_epochs(INT32_MAX, INT32_MAX)}
         await group.client.patch(JOBSETS, namespace, "train", spoiled, subresource="status")
 

@@ -94,7 +94,7 @@ async def test_what_is_written_back_restarts_nobody(
     """Another spelling of a running group's template recreates no Job or Pod and causes no restart."""
     plane, namespace = full_control_plane, full_namespace
     async with running_group(plane, namespace) as group, running_controller(plane, namespace):
-        await group.until(lambda: group.lifted(1), "every barrier lifted at epoch 1")
+        await group.trains(1)
         before, jobs, pods = await group.jobset(), await jobs_of(group), {pod.uid for pod in group.pods.values()}
         process = await asyncio.create_subprocess_exec(
             str(program), "relabel", str(plane.kubeconfig), namespace, before["metadata"]["name"]
@@ -105,8 +105,7 @@ async def test_what_is_written_back_restarts_nobody(
         assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
         # The controller's next write carries the resourceVersion of its view: it has seen this write, or is refused.
         assert await group.epochs() == (1, 0)
-        next(iter(group.pods.values())).kill()
-        await group.until(lambda: group.lifted(2), "every barrier lifted at epoch 2")
+        await group.restarts(2)
         assert [pod.lifts for pod in group.pods.values()] == [[1, 2]] * len(group.pods)
         assert ({pod.uid for pod in group.pods.values()}, await jobs_of(group)) == (pods, jobs)
 
