@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir
-from testbed.go_module import go_install
+from images.build_once import build_once, cache_dir
+from testbed.go_module import go_install, print_made
 
 VERSION: Final = "v0.20.8"
 PACKAGE: Final = f"github.com/google/go-containerregistry/cmd/crane@{VERSION}"
@@ -29,7 +29,4 @@ def crane() -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        print(crane())
-    except (MissingComponent, BuildFailed) as error:
-        sys.exit(f"crane: {error}")
+    sys.exit(print_made("crane", crane))

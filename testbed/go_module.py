@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,6 +70,17 @@ def go_install(folder: Path, package: str, linker_flags: str, *, expected: str =
         directory=folder,
         environment={"CGO_ENABLED": "0", "GOBIN": str(folder), "GOFLAGS": "-mod=mod"},
     )
+
+
+def print_made(name: str, *makers: Callable[[], object]) -> int:
+    """Print what each maker returns, as a command does; say what is missing and return 1 when it cannot be had."""
+    try:
+        for make in makers:
+            print(make())
+    except (MissingComponent, BuildFailed) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir
-from testbed.go_module import go_install
+from images.build_once import build_once, cache_dir
+from testbed.go_module import go_install, print_made
 
 VERSION: Final = "v3.22.0"
 KUBERNETES_MINOR: Final = "36"  # what `helm template` takes the cluster for; Helm's own releases set it like this
@@ -41,7 +41,4 @@ def _install(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        print(helm())
-    except (MissingComponent, BuildFailed) as error:
-        sys.exit(f"helm: {error}")
+    sys.exit(print_made("helm", helm))

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import Any, Final
 
-from images.build_once import BuildFailed, MissingComponent
 from inplace.deploy.template_schema import insert
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.crd import CRD
+from testbed.go_module import print_made
 
 OPENAPI_PATH: Final = "/openapi/v3/apis/batch/v1"
 
@@ -27,21 +28,12 @@ async def published(plane: ControlPlane) -> dict[str, Any]:
         return document
 
 
-async def write() -> None:
-    """Start a control plane, read its document, and write the CRD."""
+async def write() -> Path:
+    """Start a control plane, read its document, and write the CRD; return its path."""
     async with ControlPlane(find_binaries()) as plane:
         CRD.write_text(insert(CRD.read_text(), await published(plane)))
-
-
-def main() -> int:
-    """Write the CRD; say what is missing and return 1 when there can be no control plane."""
-    try:
-        asyncio.run(write())
-    except (MissingComponent, BuildFailed) as error:
-        print(f"template_schema: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return CRD
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_made("template_schema", lambda: asyncio.run(write())))

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from images.build_once import BuildFailed, MissingComponent
-from testbed.go_module import GoBuild, GoModule, Replacement
+from testbed.go_module import GoBuild, GoModule, Replacement, print_made
 
 FOLDER: Final = Path(__file__).parent
 FLAGS: Final = ("-trimpath", "-mod=readonly", "-ldflags=-s -w")
@@ -52,15 +51,5 @@ def trainer() -> Path:
     return TRAINER.build() / "trainer-controller-manager"
 
 
-def main() -> int:
-    """Print the path of each program; say what is missing and return 1 when there can be none."""
-    try:
-        print(kueue(), trainer(), sep="\n")
-    except (MissingComponent, BuildFailed) as error:
-        print(f"clients: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_made("clients", kueue, trainer))

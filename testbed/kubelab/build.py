@@ -11,8 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from images.build_once import BuildFailed, MissingComponent
-from testbed.go_module import GoBuild, GoModule
+from testbed.go_module import GoBuild, GoModule, print_made
 
 SOURCE_DIR = Path(__file__).parent
 
@@ -54,15 +53,5 @@ def build() -> Path:
     return KUBELAB.build() / "kubelab"
 
 
-def main() -> int:
-    """Print the path of the binary; say what is missing and return 1 when there can be none."""
-    try:
-        print(build())
-    except (MissingComponent, BuildFailed) as error:
-        print(f"kubelab: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_made("kubelab", build))

@@ -6,13 +6,11 @@ Usage: python -m testbed.upstream.build      (prints the folder of the programs 
 """
 
 import re
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 
-from images.build_once import BuildFailed, MissingComponent
-from testbed.go_module import GoBuild, GoModule
+from testbed.go_module import GoBuild, GoModule, module_folder, print_made
 
 SOURCE_DIR = Path(__file__).parent
 MODULE = "sigs.k8s.io/jobset"
@@ -27,9 +25,6 @@ UPSTREAM = GoModule(
     cost="first time: 140 s of CPU",
 )
 
-DOWNLOAD_S_MAX = 300.0
-"""For the module's 10 MB, when the build that was cached did not leave them here."""
-
 
 def version() -> str:
     """Return upstream's version as go.mod pins it, such as v0.12.0."""
@@ -42,29 +37,9 @@ def version() -> str:
 
 @cache
 def module_dir() -> Path:
-    """Return the folder of upstream's sources, downloaded if it is not there.
-
-    Raises:
-        BuildFailed: Go cannot find or download the module.
-    """
-    for arguments in (("mod", "download", MODULE), ("list", "-m", "-f", "{{.Dir}}", MODULE)):
-        said = subprocess.run(
-            ("go", *arguments), cwd=SOURCE_DIR, capture_output=True, text=True, timeout=DOWNLOAD_S_MAX, check=False
-        )
-        if said.returncode:
-            raise BuildFailed(f"expected `go {' '.join(arguments)}` to succeed, saw {said.stderr.strip()!r}")
-    return Path(said.stdout.strip())
-
-
-def main() -> int:
-    """Print the folder of the programs; say what is missing and return 1 when there can be none."""
-    try:
-        print(UPSTREAM.build())
-    except (MissingComponent, BuildFailed) as error:
-        print(f"upstream: {error}", file=sys.stderr)
-        return 1
-    return 0
+    """Return the folder of upstream's sources, downloaded if it is not there; see `module_folder`."""
+    return module_folder(SOURCE_DIR, MODULE)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_made("upstream", UPSTREAM.build))

@@ -9,8 +9,7 @@ Usage: python -m testbed.node.runtime.build      (prints the folder of the progr
 import sys
 from pathlib import Path
 
-from images.build_once import BuildFailed, MissingComponent
-from testbed.go_module import GoBuild, GoModule
+from testbed.go_module import GoBuild, GoModule, print_made
 
 _FLAGS = ("-trimpath", "-mod=readonly", "-ldflags=-s -w")
 _CONTAINERD = "github.com/containerd/containerd/v2/cmd"
@@ -37,15 +36,5 @@ RUNTIME = GoModule(
 )
 
 
-def main() -> int:
-    """Print the folder; say what is missing and return 1 when there can be none."""
-    try:
-        print(RUNTIME.build())
-    except (MissingComponent, BuildFailed) as error:
-        print(f"runtime: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_made("runtime", RUNTIME.build))
