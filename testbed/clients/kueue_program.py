@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any, Final
 
 from testbed.clients.build import KUEUE, KUEUE_MODULE, METRICS_FOLDER, kueue
@@ -34,16 +33,8 @@ class Kueue(ClientProgram):
         """Run it with its default configuration and these top-level settings, in place of the process before."""
         await self.configured((str(kueue()), *FLAGS), self._configuration(settings))
 
-    async def installed(self) -> None:
-        """Apply its default manifests."""
-        await self.install(self._manifests())
-
-    async def removed(self) -> None:
-        """End it and take its webhooks away; what it made stays."""
-        await self.stop()
-        await self.remove_webhooks(self._manifests())
-
-    def _manifests(self) -> list[dict[str, Any]]:
+    def manifests(self) -> list[dict[str, Any]]:
+        """Return its default manifests."""
         return kustomized(self._sources / "config/default")
 
     def _configuration(self, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,15 +49,3 @@ class Kueue(ClientProgram):
             "leaderElection": {"leaderElect": False},  # one process; a lease would only delay a restart
             **settings,
         }
-
-
-@asynccontextmanager
-async def running_kueue(plane: ControlPlane, **settings: Any) -> AsyncIterator[Kueue]:
-    """Install Kueue on a control plane and run it; the JobSet CRD must be there."""
-    program = Kueue(plane)
-    await program.installed()
-    try:
-        await program.run(**settings)
-        yield program
-    finally:
-        await program.removed()

@@ -30,7 +30,7 @@ def kustomized(folder: Path) -> list[dict[str, Any]]:
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=KUSTOMIZE_S_MAX, check=False)
     except FileNotFoundError as error:
-        raise MissingComponent("expected `kubectl` on PATH, found none") from error
+        raise MissingComponent("expected kubectl on PATH; https://kubernetes.io/docs/tasks/tools/ has it") from error
     if ended.returncode != 0:
         raise BuildFailed(f"expected {' '.join(command)} to succeed: {ended.stderr}")
     return documents(ended.stdout)

@@ -8,10 +8,12 @@ would need a network of Pods: Services, certificates in Secrets, and aggregated 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from testbed.api_client import collection
 from testbed.clients.apply import Applier
 from testbed.clients.webhooks import ADMISSION, on_loopback
 from testbed.component import Component
@@ -43,19 +45,32 @@ class ClientProgram:
         self.webhook_port, self.health_port = free_ports(2)
         self._component: Component | None = None
 
-    async def install(self, documents: Iterable[Document]) -> None:
-        """Apply the program's manifests, with its webhooks at this process's address."""
-        kept = [document for document in documents if document["kind"] not in LEFT_OUT]
+    def manifests(self) -> Sequence[Document]:
+        """Return what its users apply."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Run it with its default configuration, in place of the process before."""
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Install the program, with its webhooks at this process's address, and run it; the JobSet CRD must be there.
+
+        Afterwards its webhooks go with it: they would refuse whatever they check. What it made stays.
+        """
+        kept = [document for document in self.manifests() if document["kind"] not in LEFT_OUT]
         async with self._plane.client() as client:
             await Applier(client).apply(on_loopback(kept, self.webhook_port, self._plane.ca))
-
-    async def remove_webhooks(self, documents: Iterable[Document]) -> None:
-        """Delete the program's webhooks: without it they would refuse whatever they check."""
-        async with self._plane.client() as client:
-            applier = Applier(client)
-            for document in documents:
-                if document["kind"] in ADMISSION:
-                    await client.delete(await applier.path(document))
+        try:
+            await self.run()
+            yield self
+        finally:
+            await self.stop()
+            async with self._plane.client() as client:
+                for document in kept:
+                    if document["kind"] in ADMISSION:
+                        await client.delete(f"{collection(document)}/{document['metadata']['name']}")
 
     async def configured(self, command: Sequence[str], configuration: Document) -> None:
         """Replace the process by one with this command and configuration, and return when it serves its webhooks."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -45,14 +44,9 @@ class Trainer(ClientProgram):
         super().__init__(plane, "trainer", NAMESPACE, ACCOUNT)
         plane.serving_certificate(self.folder / CERTIFICATE)
 
-    async def installed(self) -> None:
-        """Apply its CRDs, roles and webhooks, in its namespace."""
-        await self.install(_manifests())
-
-    async def removed(self) -> None:
-        """End it and take its webhooks away; what it made stays."""
-        await self.stop()
-        await self.remove_webhooks(_manifests())
+    def manifests(self) -> Sequence[dict[str, Any]]:
+        """Return its CRDs, roles and webhooks, in its namespace."""
+        return _manifests()
 
     async def run(self) -> None:
         """Run it with its default configuration."""
@@ -68,18 +62,6 @@ class Trainer(ClientProgram):
             "certManagement": {"enable": False},
             "leaderElection": {"leaderElect": False},  # one process; a lease would only delay a restart
         }
-
-
-@asynccontextmanager
-async def running_trainer(plane: ControlPlane) -> AsyncIterator[Trainer]:
-    """Install Trainer on a control plane and run it; the JobSet CRD must be there."""
-    program = Trainer(plane)
-    await program.installed()
-    try:
-        await program.run()
-        yield program
-    finally:
-        await program.removed()
 
 
 @cache

@@ -4,7 +4,6 @@ kubectl renders the kustomization from the module's folder. What needs a node (D
 Deployment and the ConfigMap say how the controller is started.
 """
 
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from images.build_once import MissingComponent
+from testbed.clients.manifests import kustomized
 from testbed.clients.webhooks import ADMISSION, on_loopback
 from testbed.upstream.build import module_dir
 
@@ -25,9 +24,6 @@ CONFIG_FILE = "controller_manager_config.yaml"
 
 CREATED = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "Role", "ClusterRole", "RoleBinding")
 """Kinds that are created before the controller starts, and ClusterRoleBinding; the webhooks follow when it listens."""
-
-RENDER_S_MAX = 60.0
-"""kubectl needs about a second for the CRD of 824 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +45,8 @@ class Endpoints:
 
 @cache
 def rendered() -> tuple[Manifest, ...]:
-    """Return all objects of upstream's installation.
-
-    Raises:
-        MissingComponent: there is no kubectl.
-    """
-    command = ("kubectl", "kustomize", str(module_dir() / "config" / "default"))
-    try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=RENDER_S_MAX, check=False)
-    except FileNotFoundError as error:
-        raise MissingComponent("expected kubectl on PATH; https://kubernetes.io/docs/tasks/tools/ has it") from error
-    if said.returncode:
-        raise MissingComponent(f"expected {' '.join(command)} to succeed, saw {said.stderr.strip()!r}")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the CRD takes 10 s without libyaml
-    return tuple(yaml.load_all(said.stdout, Loader=loader))
+    """Return all objects of upstream's installation; see `kustomized`."""
+    return tuple(kustomized(module_dir() / "config" / "default"))
 
 
 def before_start() -> Sequence[Manifest]:

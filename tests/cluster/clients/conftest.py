@@ -11,7 +11,7 @@ import pytest_asyncio
 from images.build_once import MissingComponent
 from testbed.binaries import Binaries
 from testbed.clients.build import kueue, trainer
-from testbed.clients.trainer_program import running_trainer
+from testbed.clients.trainer_program import Trainer
 from tests.cluster.clients.queue import Object, Queue, open_queue
 from tests.cluster.clients.trainjobs import TrainJobs, shipped_runtimes
 from tests.cluster.clients.world import World, running_world
@@ -62,7 +62,7 @@ async def queue(opened: OpenQueue) -> Queue:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def runtimes(world: World) -> AsyncIterator[dict[str, Object]]:
     """Run Trainer with the runtimes that it ships, and give them by name."""
-    async with running_trainer(world.plane):
+    async with Trainer(world.plane).running():
         yield await shipped_runtimes(world)
 
 

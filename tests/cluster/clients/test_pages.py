@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from testbed.clients.manifests import documents
-from testbed.clients.trainer_program import running_trainer, trainer_sources
+from testbed.clients.trainer_program import Trainer, trainer_sources
 from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job
@@ -101,7 +101,7 @@ async def test_with_trainer(world: World, tmp_path: Path) -> None:
     overlay, runtimes, apply, get, label = page_commands("with-trainer.md")
     (judged,) = (block.strip() for block in blocks("with-trainer.md") if block.startswith("(kubectl get"))
     await the_overlay(world, overlay, tmp_path)
-    async with running_trainer(world.plane):
+    async with Trainer(world.plane).running():
         await shipped_runtimes(world)  # once its webhook answers
         there = changed(runtimes, [("TRAINER/", f"{os.path.relpath(trainer_sources(), tmp_path)}/")])
         await run_command(world.plane.kubeconfig, there, folder=tmp_path)

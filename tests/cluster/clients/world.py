@@ -12,7 +12,7 @@ from typing import Any, Final
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries
 from testbed.clients.apply import Applier
-from testbed.clients.kueue_program import Kueue, running_kueue
+from testbed.clients.kueue_program import Kueue
 from testbed.clients.manifests import kustomized
 from testbed.clients.played_nodes import PlayedNodes, played_nodes
 from testbed.clients.program import LEFT_OUT
@@ -57,7 +57,7 @@ async def running_world(binaries: Binaries) -> AsyncIterator[World]:
             for number in range(NODES_PER_RACK):
                 kind = SPOT if number == 0 else RESERVED
                 await nodes.add(f"{rack}-{number}", rack=rack, capacity=kind)
-        kueue = await ending.enter_async_context(running_kueue(plane))
+        kueue = await ending.enter_async_context(Kueue(plane).running())
         yield World(plane, api, applier, nodes, kueue, controller)
 
 

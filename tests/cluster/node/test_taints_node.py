@@ -15,7 +15,7 @@ from inplace.common.wire import names as wire
 from inplace.controller.spec.escalation import LEAVES
 from testbed.clients.apply import Applier
 from testbed.clients.build import kueue
-from testbed.clients.kueue_program import running_kueue
+from testbed.clients.kueue_program import Kueue
 from testbed.node import manifests
 from testbed.node.cluster import Cluster
 from testbed.node.evidence import lives
@@ -48,7 +48,7 @@ async def queued(cluster: Cluster, third: Node) -> AsyncIterator[Cluster]:
         kueue()
     except MissingComponent as error:
         unavailable(error)
-    async with running_kueue(cluster.plane), cluster.controller_with("--taint-bad-nodes=2/120"):
+    async with Kueue(cluster.plane).running(), cluster.controller_with("--taint-bad-nodes=2/120"):
         for document in (TOPOLOGY, FLAVOR, cluster_queue(QUEUE, {QUEUE: 1000})):
             await apply(cluster, document)
         yield cluster
