@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from inplace.simulator.cluster.manifests import custom_resource_definitions
 from testbed.api_client import ApiClient
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
+from testbed.crd import install_crd
+from testbed.kube_client import kube_client
 
 APF: Final = Path(__file__).parents[2] / "deploy" / "apf" / "flowcontrol.yaml"
 AGENTS: Final = 8
-FLOWS: Final = "/apis/flowcontrol.apiserver.k8s.io/v1"
-RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
+RBAC: Final = "rbac.authorization.k8s.io"
 JOBSETS: Final = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 PODS: Final = "/api/v1/namespaces/default/pods"
 USER: Final = "agent"
 GROUP: Final = "system:serviceaccounts"  # the group that the agents' FlowSchema matches
-ROUND_S: Final = 0.5
-SERVED_S_MAX: Final = 60.0
 
 
 @asynccontextmanager
 async def herd() -> AsyncIterator[dict[str, Any]]:
     """Run it; yield how Prometheus scrapes the server."""
     async with ControlPlane(find_binaries()) as plane, plane.client() as admin:
+        async with kube_client(plane.kubeconfig) as client:
+            await install_crd(client)
         await _prepare(admin)
         kubeconfig = plane.client_kubeconfig(USER, GROUP)
         async with plane.client(kubeconfig) as api, asyncio.TaskGroup() as group:
@@ -59,25 +59,15 @@ def _scrape(plane: ControlPlane) -> dict[str, Any]:
 
 
 async def _prepare(admin: ApiClient) -> None:
-    """Create the herd's objects: the CRD, the priority levels, its rights, a JobSet and Pods."""
-    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for document in custom_resource_definitions():
-        await admin.post(crds, document)
-    for document in yaml.safe_load_all(APF.read_text()):
-        plural = "flowschemas" if document["kind"] == "FlowSchema" else "prioritylevelconfigurations"
-        await admin.post(f"{FLOWS}/{plural}", document)
+    """Create the herd's objects: the priority levels, its rights, a JobSet and Pods."""
     binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRoleBinding",
         "metadata": {"name": "herd"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": USER}],
     }
-    await admin.post(f"{RBAC}/clusterrolebindings", binding)
-    async with asyncio.timeout(SERVED_S_MAX):
-        while True:
-            with suppress(Exception):  # 404 until the CRD is established
-                await admin.get(JOBSETS)
-                break
-            await asyncio.sleep(ROUND_S)
+    await admin.create([*yaml.safe_load_all(APF.read_text()), binding])
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     job = {"spec": {"parallelism": 1, "completions": 1, "template": template}}
     jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "train"}}
