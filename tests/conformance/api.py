@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+import pytest
+
 from inplace.common.kube.client import MERGE_PATCH, KubeClient
+from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import Request, Response, Stream, Transport
 from inplace.common.kube.resources import KubeObject, Resource
 from tests.conformance.widgets import WIDGETS, widget
@@ -24,6 +27,7 @@ CONSISTENT = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan
 """The query of a watch that starts with every completed write."""
 
 Event = dict[str, Any]
+Refused = TypeVar("Refused", bound=ApiError)
 
 
 class Watch:
@@ -72,6 +76,14 @@ class Watch:
             async for chunk in self._chunks:
                 self._buffer += chunk
         return [json.loads(line) for line in self._buffer.splitlines()]
+
+
+async def refusal(request: Awaitable[Any], kind: type[Refused] | tuple[type[Refused], ...], words: str = "") -> Refused:
+    """Return the error of this kind that a request ends with; check that its message has these words."""
+    with pytest.raises(kind) as refused:
+        await request
+    assert words in refused.value.message, f"expected {words!r}, saw {refused.value.message!r}"
+    return refused.value
 
 
 class Api:

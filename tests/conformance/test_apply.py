@@ -10,7 +10,7 @@ import pytest
 from inplace.common.kube.client import APPLY_PATCH
 from inplace.common.kube.errors import Conflict, Invalid, error_from_response
 from inplace.common.kube.resources import CONFIG_MAPS, KubeObject
-from tests.conformance.api import Api
+from tests.conformance.api import Api, refusal
 from tests.conformance.widgets import WIDGETS, widget
 
 pytestmark = pytest.mark.asyncio
@@ -70,10 +70,9 @@ async def test_apply_records_the_manager_and_its_fields(api: Api) -> None:
 async def test_apply_over_another_managers_value_conflicts(api: Api) -> None:
     """Changing a field that another manager applied is a 409 that names manager and field."""
     await _apply(api, widget(size=1))
-    with pytest.raises(Conflict) as refused:
-        await _apply(api, widget(size=2), "two")
-    assert refused.value.message == 'Apply failed with 1 conflict: conflict with "one": .spec.size'
-    assert refused.value.status["details"]["causes"] == [
+    refused = await refusal(_apply(api, widget(size=2), "two"), Conflict)
+    assert refused.message == 'Apply failed with 1 conflict: conflict with "one": .spec.size'
+    assert refused.status["details"]["causes"] == [
         {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".spec.size"}
     ]
     assert (await api.get())["spec"]["size"] == 1
@@ -82,13 +81,10 @@ async def test_apply_over_another_managers_value_conflicts(api: Api) -> None:
 async def test_apply_over_a_plain_update_conflicts(api: Api) -> None:
     """Fields that a create or merge patch set belong to its manager too."""
     await api.widget(size=1)
-    with pytest.raises(Conflict) as refused:
-        await _apply(api, widget(size=2))
-    assert 'conflict with "conformance" using example.com/v1' in refused.value.message
+    await refusal(_apply(api, widget(size=2)), Conflict, 'conflict with "conformance" using example.com/v1')
     await _apply(api, widget("x", size=1))
     await api.patch({"spec": {"size": 5}}, "x")
-    with pytest.raises(Conflict):
-        await _apply(api, widget("x", size=1))
+    await refusal(_apply(api, widget("x", size=1)), Conflict)
 
 
 async def test_apply_of_the_same_value_shares_ownership(api: Api) -> None:
@@ -129,8 +125,7 @@ async def test_apply_replaces_atomic_lists(api: Api) -> None:
     """A list without a list type is replaced whole, and owned whole."""
     await _apply(api, widget(steps=["a", "b"]))
     assert (await _apply(api, widget(steps=["c"])))["spec"]["steps"] == ["c"]
-    with pytest.raises(Conflict):
-        await _apply(api, widget(steps=["d"]), "two")
+    await refusal(_apply(api, widget(steps=["d"]), "two"), Conflict)
 
 
 async def test_apply_needs_a_field_manager(api: Api) -> None:
@@ -163,8 +158,7 @@ async def test_apply_of_annotations_keeps_others(api: Api) -> None:
     await api.create(created)
     mine = {"apiVersion": "example.com/v1", "kind": "Widget"}
     mine["metadata"] = {"name": "w", "annotations": {"epoch": "2"}}  # type: ignore[assignment]
-    with pytest.raises(Conflict):
-        await _apply(api, mine, "agent")
+    await refusal(_apply(api, mine, "agent"), Conflict)
     applied = await _apply(api, mine, "agent", force="true")
     assert applied["metadata"]["annotations"] == {"kept": "1", "epoch": "2"}
 
@@ -184,11 +178,9 @@ async def test_apply_with_another_uid_is_invalid(api: Api) -> None:
     await api.widget()
     body = widget()
     body["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555"
-    with pytest.raises(Invalid):
-        await _apply(api, body)
+    await refusal(_apply(api, body), Invalid)
 
 
 async def test_apply_of_an_invalid_object_is_refused(api: Api) -> None:
     """Apply is validated like every write."""
-    with pytest.raises(Invalid):
-        await _apply(api, widget(size=101))
+    await refusal(_apply(api, widget(size=101)), Invalid)

@@ -7,7 +7,7 @@ import pytest
 from inplace.common.kube.client import STRATEGIC_MERGE_PATCH
 from inplace.common.kube.errors import Conflict, NotFound
 from inplace.common.kube.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, KubeObject
-from tests.conformance.api import Api
+from tests.conformance.api import Api, refusal
 from tests.conformance.widgets import WIDGETS, config_map, job, pod, widget
 
 pytestmark = pytest.mark.asyncio
@@ -55,16 +55,14 @@ async def test_delete_answers_with_success_and_the_uid(api: Api) -> None:
         "kind": "widgets",
         "uid": created["metadata"]["uid"],
     }
-    with pytest.raises(NotFound):
-        await api.client.delete(WIDGETS, api.ns, "w")
+    await refusal(api.client.delete(WIDGETS, api.ns, "w"), NotFound)
 
 
 async def test_delete_with_another_uid_conflicts(api: Api) -> None:
     """A uid precondition that does not hold is a 409 and deletes nothing; one that holds deletes."""
     created = await api.widget()
-    with pytest.raises(Conflict) as refused:
-        await api.client.delete(WIDGETS, api.ns, "w", uid="11111111-2222-3333-4444-555555555555")
-    assert "the UID in the precondition" in refused.value.message
+    namesakes = api.client.delete(WIDGETS, api.ns, "w", uid="11111111-2222-3333-4444-555555555555")
+    await refusal(namesakes, Conflict, "the UID in the precondition")
     await api.client.delete(WIDGETS, api.ns, "w", uid=created["metadata"]["uid"])
     await api.gone()
 
@@ -114,8 +112,7 @@ async def test_unscheduled_pod_is_deleted_at_once(api: Api) -> None:
     """A Pod without a node has no kubelet to wait for."""
     await api.create(pod(schedulingGates=[{"name": "example.com/gate"}]), PODS)
     await api.client.delete(PODS, api.ns, "p")
-    with pytest.raises(NotFound):
-        await api.get("p", PODS)
+    await refusal(api.get("p", PODS), NotFound)
 
 
 async def test_bound_pod_is_deleted_gracefully(api: Api) -> None:
@@ -128,8 +125,7 @@ async def test_bound_pod_is_deleted_gracefully(api: Api) -> None:
     still = await api.get("p", PODS)
     assert still["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
     await api.client.delete(PODS, api.ns, "p", grace_period_s=0, uid=created["metadata"]["uid"])
-    with pytest.raises(NotFound):
-        await api.get("p", PODS)
+    await refusal(api.get("p", PODS), NotFound)
 
 
 async def test_grace_period_of_the_request_wins_and_only_shrinks(api: Api) -> None:
@@ -150,8 +146,7 @@ async def test_finished_pod_is_deleted_at_once(api: Api) -> None:
     await api.create(pod(nodeName="n1"), PODS)
     await api.patch({"status": {"phase": "Failed"}}, "p", PODS, kind=STRATEGIC_MERGE_PATCH, subresource="status")
     await api.client.delete(PODS, api.ns, "p")
-    with pytest.raises(NotFound):
-        await api.get("p", PODS)
+    await refusal(api.get("p", PODS), NotFound)
 
 
 async def test_finalizer_outlives_the_grace_period(api: Api) -> None:
@@ -163,8 +158,7 @@ async def test_finalizer_outlives_the_grace_period(api: Api) -> None:
     marked = await api.client.delete(PODS, api.ns, "p", grace_period_s=0)
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 0
     await api.patch({"metadata": {"finalizers": None}}, "p", PODS)
-    with pytest.raises(NotFound):
-        await api.get("p", PODS)
+    await refusal(api.get("p", PODS), NotFound)
 
 
 async def test_background_deletion_collects_dependents(api: Api) -> None:
@@ -173,8 +167,7 @@ async def test_background_deletion_collects_dependents(api: Api) -> None:
     await api.create(_owned("child", owner), CONFIG_MAPS)
     await api.create(config_map("other"), CONFIG_MAPS)
     await api.client.delete(CONFIG_MAPS, api.ns, "owner", propagation="Background")
-    with pytest.raises(NotFound):
-        await api.get("owner", CONFIG_MAPS)
+    await refusal(api.get("owner", CONFIG_MAPS), NotFound)
     await api.gone("child", CONFIG_MAPS)
     await api.get("other", CONFIG_MAPS)
 

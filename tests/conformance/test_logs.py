@@ -8,7 +8,7 @@ import pytest
 
 from inplace.common.kube.errors import BadRequest, Invalid
 from inplace.common.kube.resources import PODS
-from tests.conformance.api import Api
+from tests.conformance.api import Api, refusal
 from tests.conformance.widgets import pod
 
 pytestmark = pytest.mark.asyncio
@@ -26,9 +26,8 @@ def log(api: Api, **query: str) -> str:
 async def test_log_of_an_unknown_container_is_a_bad_request(api: Api) -> None:
     """pods/log with a container that the Pod does not have is a 400."""
     await api.create(POD, PODS)
-    with pytest.raises(BadRequest) as refused:
-        await api.client.raw("GET", log(api, container="nobody"))
-    assert refused.value.message == "container nobody is not valid for pod p"
+    refused = await refusal(api.client.raw("GET", log(api, container="nobody")), BadRequest)
+    assert refused.message == "container nobody is not valid for pod p"
 
 
 async def test_log_of_an_unscheduled_pod_is_empty(api: Api) -> None:
@@ -46,9 +45,8 @@ async def test_log_of_several_containers_asks_which(api: Api) -> None:
         "initContainers": [containers["c"]],
     }
     await api.create(POD | {"spec": spec}, PODS)
-    with pytest.raises(BadRequest) as refused:
-        await api.client.raw("GET", log(api))
-    assert refused.value.message == "a container name must be specified for pod p, choose one of: [c a b]"
+    refused = await refusal(api.client.raw("GET", log(api)), BadRequest)
+    assert refused.message == "a container name must be specified for pod p, choose one of: [c a b]"
 
 
 @pytest.mark.parametrize(
@@ -73,9 +71,7 @@ async def test_log_of_several_containers_asks_which(api: Api) -> None:
 async def test_log_options_out_of_range_are_invalid(api: Api, query: dict[str, str], words: str) -> None:
     """A 422 with the options' names."""
     await api.create(POD, PODS)
-    with pytest.raises(Invalid) as refused:
-        await api.client.raw("GET", log(api, **query))
-    assert refused.value.message == INVALID + words
+    assert (await refusal(api.client.raw("GET", log(api, **query)), Invalid)).message == INVALID + words
 
 
 @pytest.mark.parametrize(
@@ -89,9 +85,7 @@ async def test_log_options_out_of_range_are_invalid(api: Api, query: dict[str, s
 async def test_log_options_that_cannot_be_read_are_a_bad_request(api: Api, query: dict[str, str], words: str) -> None:
     """A 400 with Go's words."""
     await api.create(POD, PODS)
-    with pytest.raises(BadRequest) as refused:
-        await api.client.raw("GET", log(api, **query))
-    assert words in refused.value.message
+    await refusal(api.client.raw("GET", log(api, **query)), BadRequest, words)
 
 
 async def test_log_since_a_time_with_fraction_and_zone(api: Api) -> None:

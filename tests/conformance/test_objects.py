@@ -8,7 +8,7 @@ import pytest
 
 from inplace.common.kube.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
 from inplace.common.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, SERVICES
-from tests.conformance.api import Api
+from tests.conformance.api import Api, refusal
 from tests.conformance.widgets import WIDGETS, config_map, widget
 
 pytestmark = pytest.mark.asyncio
@@ -28,29 +28,24 @@ async def test_create_returns_what_get_returns(api: Api) -> None:
 async def test_create_of_an_existing_name_is_already_exists(api: Api) -> None:
     """A second create with the same name is refused with 409 AlreadyExists and names the object."""
     await api.widget()
-    with pytest.raises(AlreadyExists) as refused:
-        await api.widget()
-    assert refused.value.message == 'widgets.example.com "w" already exists'
-    assert refused.value.status["details"] == {"name": "w", "group": "example.com", "kind": "widgets"}
+    refused = await refusal(api.widget(), AlreadyExists)
+    assert refused.message == 'widgets.example.com "w" already exists'
+    assert refused.status["details"] == {"name": "w", "group": "example.com", "kind": "widgets"}
 
 
 async def test_get_of_a_missing_object_is_not_found(api: Api) -> None:
     """A missing object is a 404 with a Status that names it; the core group is left out of the name."""
-    with pytest.raises(NotFound) as refused:
-        await api.get("nobody")
-    assert refused.value.message == 'widgets.example.com "nobody" not found'
-    with pytest.raises(NotFound) as refused:
-        await api.get("nobody", CONFIG_MAPS)
-    assert refused.value.message == 'configmaps "nobody" not found'
-    assert refused.value.status["details"] == {"name": "nobody", "kind": "configmaps"}
+    assert (await refusal(api.get("nobody"), NotFound)).message == 'widgets.example.com "nobody" not found'
+    refused = await refusal(api.get("nobody", CONFIG_MAPS), NotFound)
+    assert refused.message == 'configmaps "nobody" not found'
+    assert refused.status["details"] == {"name": "nobody", "kind": "configmaps"}
 
 
 async def test_create_in_a_missing_namespace_is_not_found(api: Api) -> None:
     """Creating into a namespace that does not exist is a 404 about the namespace, for built-in and custom kinds."""
     for resource, obj in ((CONFIG_MAPS, config_map()), (WIDGETS, widget())):
-        with pytest.raises(NotFound) as refused:
-            await api.client.create(resource, "no-such-namespace", obj)
-        assert refused.value.message == 'namespaces "no-such-namespace" not found'
+        refused = await refusal(api.client.create(resource, "no-such-namespace", obj), NotFound)
+        assert refused.message == 'namespaces "no-such-namespace" not found'
 
 
 async def test_list_of_a_missing_namespace_is_empty(api: Api) -> None:
@@ -78,26 +73,20 @@ async def test_generate_name_cuts_a_long_prefix(api: Api) -> None:
 
 async def test_create_without_a_name_is_invalid(api: Api) -> None:
     """An object with neither name nor generateName is a 422 that says so."""
-    with pytest.raises(Invalid) as refused:
-        await api.create(widget() | {"metadata": {}})
-    assert "name or generateName is required" in refused.value.message
+    await refusal(api.create(widget() | {"metadata": {}}), Invalid, "name or generateName is required")
 
 
 async def test_name_must_be_dns_1123(api: Api) -> None:
     """A name with capitals or underscores is a 422 on metadata.name."""
-    with pytest.raises(Invalid) as refused:
-        await api.widget("No_Good")
-    assert [cause["field"] for cause in refused.value.status["details"]["causes"]] == ["metadata.name"]
-    assert "RFC 1123 subdomain" in refused.value.message
+    refused = await refusal(api.widget("No_Good"), Invalid, "RFC 1123 subdomain")
+    assert [cause["field"] for cause in refused.status["details"]["causes"]] == ["metadata.name"]
 
 
 async def test_namespace_of_body_and_url_must_agree(api: Api) -> None:
     """A body for another namespace than the URL's is a 400."""
     obj = widget()
     obj["metadata"]["namespace"] = "default"
-    with pytest.raises(BadRequest) as refused:
-        await api.create(obj)
-    assert "does not match the namespace" in refused.value.message
+    await refusal(api.create(obj), BadRequest, "does not match the namespace")
 
 
 async def test_create_with_a_resource_version_is_refused(api: Api) -> None:
@@ -133,10 +122,9 @@ async def test_replace_with_an_old_resource_version_conflicts(api: Api) -> None:
     """PUT with a resourceVersion that is not the current one is a 409 Conflict and changes nothing."""
     created = await api.widget(size=1)
     await api.patch({"spec": {"size": 2}})
-    with pytest.raises(Conflict) as refused:
-        await api.client.replace(WIDGETS, api.ns, "w", created | {"spec": {"size": 3}})
-    assert refused.value.reason == "Conflict"
-    assert refused.value.message == (
+    refused = await refusal(api.client.replace(WIDGETS, api.ns, "w", created | {"spec": {"size": 3}}), Conflict)
+    assert refused.reason == "Conflict"
+    assert refused.message == (
         'Operation cannot be fulfilled on widgets.example.com "w": the object has been modified; please apply your '
         "changes to the latest version and try again"
     )
@@ -146,14 +134,12 @@ async def test_replace_with_an_old_resource_version_conflicts(api: Api) -> None:
 async def test_replace_of_a_custom_object_needs_a_resource_version(api: Api) -> None:
     """PUT of a custom object or a Lease without a resourceVersion is a 422."""
     await api.widget()
-    with pytest.raises(Invalid) as refused:
-        await api.client.replace(WIDGETS, api.ns, "w", widget(size=2))
-    assert "metadata.resourceVersion" in refused.value.message
-    assert "must be specified for an update" in refused.value.message
+    refused = await refusal(api.client.replace(WIDGETS, api.ns, "w", widget(size=2)), Invalid)
+    assert "metadata.resourceVersion" in refused.message
+    assert "must be specified for an update" in refused.message
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
     await api.create(lease, LEASES)
-    with pytest.raises(Invalid):
-        await api.client.replace(LEASES, api.ns, "l", lease | {"spec": {"holderIdentity": "x"}})
+    await refusal(api.client.replace(LEASES, api.ns, "l", lease | {"spec": {"holderIdentity": "x"}}), Invalid)
 
 
 async def test_replace_of_a_config_map_may_be_unconditional(api: Api) -> None:
@@ -165,8 +151,7 @@ async def test_replace_of_a_config_map_may_be_unconditional(api: Api) -> None:
 
 async def test_replace_of_a_missing_object(api: Api) -> None:
     """PUT of a missing object is a 404, except that a missing Lease is created."""
-    with pytest.raises(NotFound):
-        await api.client.replace(CONFIG_MAPS, api.ns, "c", config_map())
+    await refusal(api.client.replace(CONFIG_MAPS, api.ns, "c", config_map()), NotFound)
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
     answer = await api.send("PUT", api.path(LEASES, "l"), lease)
     assert answer.status == 201
@@ -176,18 +161,16 @@ async def test_replace_under_another_name_is_a_bad_request(api: Api) -> None:
     """PUT of an object whose name is not the URL's is a 400."""
     created = await api.widget()
     created["metadata"]["name"] = "other"
-    with pytest.raises(BadRequest) as refused:
-        await api.client.replace(WIDGETS, api.ns, "w", created)
-    assert refused.value.message == "the name of the object (other) does not match the name on the URL (w)"
+    refused = await refusal(api.client.replace(WIDGETS, api.ns, "w", created), BadRequest)
+    assert refused.message == "the name of the object (other) does not match the name on the URL (w)"
 
 
 async def test_replace_with_another_uid_conflicts(api: Api) -> None:
     """PUT with the uid of another object is a 409: it is meant for a namesake that is gone."""
     created = await api.widget()
     created["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555"
-    with pytest.raises(Conflict) as refused:
-        await api.client.replace(WIDGETS, api.ns, "w", created)
-    assert "Precondition failed: UID in precondition" in refused.value.message
+    replacing = api.client.replace(WIDGETS, api.ns, "w", created)
+    await refusal(replacing, Conflict, "Precondition failed: UID in precondition")
 
 
 async def test_replace_that_changes_nothing_keeps_the_resource_version(api: Api) -> None:
@@ -209,10 +192,8 @@ async def test_dry_run_stores_nothing(api: Api) -> None:
     created = await api.client.create(WIDGETS, api.ns, widget(), dry_run=True)
     assert created["metadata"]["uid"]
     assert created["spec"]["mode"] == "Fast"
-    with pytest.raises(NotFound):
-        await api.get()
-    with pytest.raises(Invalid):
-        await api.client.create(WIDGETS, api.ns, widget(size=1000), dry_run=True)
+    await refusal(api.get(), NotFound)
+    await refusal(api.client.create(WIDGETS, api.ns, widget(size=1000), dry_run=True), Invalid)
     stored = await api.widget(size=1)
     changed = await api.json(
         "PATCH",
@@ -230,20 +211,16 @@ async def test_label_values_are_limited(api: Api) -> None:
     for value in ("a/b", "x" * 64):
         obj = widget()
         obj["metadata"]["labels"] = {"k": value}
-        with pytest.raises(Invalid) as refused:
-            await api.create(obj)
-        assert refused.value.status["details"]["causes"][0]["field"] == "metadata.labels"
+        assert (await refusal(api.create(obj), Invalid)).status["details"]["causes"][0]["field"] == "metadata.labels"
 
 
 async def test_annotation_that_is_a_number_is_refused(api: Api) -> None:
     """Annotations are strings: a JSON number in one is a 400 on create and a 422 on PATCH, not a conversion."""
     obj = config_map()
     obj["metadata"] = {"name": "c", "annotations": {"epoch": 5}}
-    with pytest.raises(BadRequest):
-        await api.create(obj, CONFIG_MAPS)
+    await refusal(api.create(obj, CONFIG_MAPS), BadRequest)
     await api.create(config_map(), CONFIG_MAPS)
-    with pytest.raises(Invalid):
-        await api.patch({"metadata": {"annotations": {"epoch": 5}}}, "c", CONFIG_MAPS)
+    await refusal(api.patch({"metadata": {"annotations": {"epoch": 5}}}, "c", CONFIG_MAPS), Invalid)
 
 
 async def test_annotation_keeps_any_text(api: Api) -> None:
@@ -266,8 +243,7 @@ async def test_headless_service_stays_headless(api: Api) -> None:
     meta = {"apiVersion": "v1", "kind": "Service"}
     headless = meta | {"metadata": {"name": "h"}, "spec": {"clusterIP": "None", "selector": {"a": "b"}}}
     assert (await api.create(headless, SERVICES))["spec"]["clusterIP"] == "None"
-    with pytest.raises(Invalid):
-        await api.patch({"spec": {"clusterIP": "10.0.0.77"}}, "h", SERVICES)
+    await refusal(api.patch({"spec": {"clusterIP": "10.0.0.77"}}, "h", SERVICES), Invalid)
     plain = meta | {"metadata": {"name": "p"}, "spec": {"ports": [{"port": 80}]}}
     spec = (await api.create(plain, SERVICES))["spec"]
     assert spec["clusterIP"] not in ("", "None")

@@ -9,7 +9,7 @@ import pytest
 from inplace.common.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from inplace.common.kube.errors import ApiError, BadRequest, Conflict, Invalid, NotFound
 from inplace.common.kube.resources import CONFIG_MAPS, PODS, KubeObject
-from tests.conformance.api import Api
+from tests.conformance.api import Api, refusal
 from tests.conformance.widgets import config_map, pod, widget
 
 pytestmark = pytest.mark.asyncio
@@ -39,9 +39,7 @@ async def test_merge_patch_needs_no_resource_version_but_honours_one(api: Api) -
     created = await api.widget()
     await api.patch({"spec": {"size": 2}})
     stale = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}, "spec": {"size": 3}}
-    with pytest.raises(Conflict) as refused:
-        await api.patch(stale)
-    assert "the object has been modified" in refused.value.message
+    await refusal(api.patch(stale), Conflict, "the object has been modified")
     assert (await api.patch({"spec": {"size": 4}}))["spec"]["size"] == 4
 
 
@@ -52,28 +50,22 @@ async def test_patch_with_the_pods_uid_is_safe_against_its_namesake(api: Api, ki
     right = {"metadata": {"uid": created["metadata"]["uid"], "annotations": {"epoch": "1"}}}
     assert (await api.patch(right, "p", PODS, kind=kind))["metadata"]["annotations"]["epoch"] == "1"
     wrong = {"metadata": {"uid": "11111111-2222-3333-4444-555555555555", "annotations": {"epoch": "2"}}}
-    with pytest.raises(Invalid) as refused:
-        await api.patch(wrong, "p", PODS, kind=kind)
-    assert {cause["field"] for cause in refused.value.status["details"]["causes"]} == {"metadata.uid"}
-    assert "field is immutable" in refused.value.message
+    refused = await refusal(api.patch(wrong, "p", PODS, kind=kind), Invalid, "field is immutable")
+    assert {cause["field"] for cause in refused.status["details"]["causes"]} == {"metadata.uid"}
     assert (await api.get("p", PODS))["metadata"]["annotations"]["epoch"] == "1"
 
 
 async def test_patch_of_a_missing_object_is_not_found(api: Api) -> None:
     """Merge, strategic and JSON patches of a missing object are 404s."""
-    with pytest.raises(NotFound):
-        await api.patch({"spec": {}})
-    with pytest.raises(NotFound):
-        await api.patch({"metadata": {}}, "p", PODS, kind=STRATEGIC_MERGE_PATCH)
-    with pytest.raises(NotFound):
-        await api.patch([], kind=JSON_PATCH)
+    await refusal(api.patch({"spec": {}}), NotFound)
+    await refusal(api.patch({"metadata": {}}, "p", PODS, kind=STRATEGIC_MERGE_PATCH), NotFound)
+    await refusal(api.patch([], kind=JSON_PATCH), NotFound)
 
 
 async def test_patch_cannot_rename(api: Api) -> None:
     """A PATCH that changes metadata.name is a 400."""
     await api.widget()
-    with pytest.raises(BadRequest):
-        await api.patch({"metadata": {"name": "other"}})
+    await refusal(api.patch({"metadata": {"name": "other"}}), BadRequest)
 
 
 async def test_strategic_patch_merges_containers_by_name(api: Api) -> None:
@@ -132,10 +124,9 @@ async def test_strategic_patch_replaces_a_map(api: Api) -> None:
 async def test_custom_resources_have_no_strategic_patch(api: Api) -> None:
     """A strategic patch of a custom object is a 415."""
     await api.widget()
-    with pytest.raises(ApiError) as refused:
-        await api.patch({"spec": {"size": 2}}, kind=STRATEGIC_MERGE_PATCH)
-    assert refused.value.code == 415
-    assert refused.value.reason == "UnsupportedMediaType"
+    refused = await refusal(api.patch({"spec": {"size": 2}}, kind=STRATEGIC_MERGE_PATCH), ApiError)
+    assert refused.code == 415
+    assert refused.reason == "UnsupportedMediaType"
 
 
 async def test_json_patch_operations(api: Api) -> None:
@@ -162,30 +153,26 @@ async def test_json_patch_whose_test_fails_changes_nothing(api: Api) -> None:
         {"op": "replace", "path": "/spec/size", "value": 2},
         {"op": "test", "path": "/spec/mode", "value": "Slow"},
     ]
-    with pytest.raises(Invalid):
-        await api.patch(operations, kind=JSON_PATCH)
+    await refusal(api.patch(operations, kind=JSON_PATCH), Invalid)
     assert (await api.get())["spec"]["size"] == 1
 
 
 async def test_json_patch_of_a_missing_path_is_invalid(api: Api) -> None:
     """Removing a path that is not there is a 422."""
     await api.widget()
-    with pytest.raises(Invalid):
-        await api.patch([{"op": "remove", "path": "/spec/nobody"}], kind=JSON_PATCH)
+    await refusal(api.patch([{"op": "remove", "path": "/spec/nobody"}], kind=JSON_PATCH), Invalid)
 
 
 async def test_json_patch_that_is_no_list_is_a_bad_request(api: Api) -> None:
     """An object as JSON patch is a 400."""
     await api.widget()
-    with pytest.raises(BadRequest):
-        await api.patch({"op": "remove"}, kind=JSON_PATCH)
+    await refusal(api.patch({"op": "remove"}, kind=JSON_PATCH), BadRequest)
 
 
 async def test_patch_result_is_validated(api: Api) -> None:
     """A patch to an invalid object is a 422 and changes nothing."""
     await api.widget(size=1)
-    with pytest.raises(Invalid):
-        await api.patch({"spec": {"size": 101}})
+    await refusal(api.patch({"spec": {"size": 101}}), Invalid)
     assert (await api.get())["spec"]["size"] == 1
 
 
