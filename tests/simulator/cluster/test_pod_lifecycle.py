@@ -30,33 +30,29 @@ def training_pod(**spec: Any) -> dict[str, Any]:
 
 
 class Driver:
-    """Feeds a lifecycle, starts every container at once, and records the requested actions."""
+    """Feeds a lifecycle, starts every container at once, and returns the requested actions."""
 
     def __init__(self, pod: dict[str, Any]) -> None:
         self.pod = PodLifecycle(parse_pod(pod))
         self.now_s = 0.0
-        self.log: list[str] = []
-        self.step(life.Begin())
+        self.begun = self.step(life.Begin())
 
-    def step(self, event: life.Event) -> None:
-        """Feed one event, then the events that a runtime which starts at once would send back."""
+    def step(self, event: life.Event) -> list[str]:
+        """Feed one event, then the events that a runtime which starts at once would send back; return the actions."""
+        log = []
         for action in self.pod.step(event, self.now_s):
-            self.log.append(_show(action))
+            log.append(_show(action))
             if isinstance(action, Start):
-                self.step(Started(action.name, action.instance))
-
-    def exit(self, name: str, code: int) -> None:
-        """Let the current instance of a container end."""
-        self.step(Exited(name, self.pod.containers[name].instance, code))
-
-    def lift(self, name: str = "agent") -> None:
-        """Let the startup probe succeed."""
-        self.step(life.StartupPassed(name, self.pod.containers[name].instance))
-
-    def take_log(self) -> list[str]:
-        """Return the actions since the last call."""
-        log, self.log = self.log, []
+                log += self.step(Started(action.name, action.instance))
         return log
+
+    def exit(self, name: str, code: int) -> list[str]:
+        """Let the current instance of a container end."""
+        return self.step(Exited(name, self.pod.containers[name].instance, code))
+
+    def lift(self, name: str = "agent") -> list[str]:
+        """Let the startup probe succeed."""
+        return self.step(life.StartupPassed(name, self.pod.containers[name].instance))
 
     def status(self) -> dict[str, Any]:
         """Return the status that the kubelet would report."""
@@ -78,10 +74,9 @@ def _show(action: Action) -> str:
 def test_the_worker_starts_after_the_barrier() -> None:
     """A sidecar's startup probe holds back the regular containers, and the Pod is Pending meanwhile."""
     driver = Driver(training_pod())
-    assert driver.take_log() == ["start agent"]
+    assert driver.begun == ["start agent"]
     assert phase(driver.pod) == "Pending"
-    driver.lift()
-    assert driver.take_log() == ["start worker"]
+    assert driver.lift() == ["start worker"]
     assert phase(driver.pod) == "Running"
 
 
@@ -89,13 +84,10 @@ def test_a_worker_that_dies_restarts_all_containers() -> None:
     """Targets are killed before sources, all are removed, then the Pod starts from the beginning."""
     driver = Driver(training_pod())
     driver.lift()
-    driver.take_log()
-    driver.exit("worker", 1)
-    assert driver.take_log() == ["kill agent 2"]
+    assert driver.exit("worker", 1) == ["kill agent 2"]
     condition = {c["type"]: c for c in driver.status()["conditions"]}["AllContainersRestarting"]
     assert (condition["status"], condition["reason"]) == ("True", "RestartAllContainersStarted")
-    driver.exit("agent", 143)
-    assert driver.take_log() == ["start agent"]
+    assert driver.exit("agent", 143) == ["start agent"]
     status = driver.status()
     worker = status["containerStatuses"][0]
     assert worker["state"] == {"waiting": {"reason": "RestartingAllContainers"}}
@@ -111,11 +103,8 @@ def test_the_agents_exit_restarts_all_containers_without_backoff() -> None:
     driver = Driver(training_pod())
     for _ in range(10):
         driver.lift()
-        driver.take_log()
-        driver.exit("agent", 88)
-        assert driver.take_log() == ["kill worker 2"]
-        driver.exit("worker", 143)
-        assert driver.take_log() == ["start agent"]
+        assert driver.exit("agent", 88) == ["kill worker 2"]
+        assert driver.exit("worker", 143) == ["start agent"]
 
 
 def test_an_agent_that_exits_behind_the_barrier_leaves_the_worker_untouched() -> None:
@@ -131,11 +120,8 @@ def test_a_worker_that_succeeds_ends_the_pod() -> None:
     """Exit 0 matches no rule, so the sidecar is stopped, its exit restarts nothing, and the Pod succeeded."""
     driver = Driver(training_pod())
     driver.lift()
-    driver.take_log()
-    driver.exit("worker", 0)
-    assert driver.take_log() == ["kill agent 30"]
-    driver.exit("agent", 143)
-    assert driver.take_log() == ["stopped"]
+    assert driver.exit("worker", 0) == ["kill agent 30"]
+    assert driver.exit("agent", 143) == ["stopped"]
     assert phase(driver.pod) == "Succeeded"
 
 
@@ -143,12 +129,9 @@ def test_deletion_stops_regular_containers_before_sidecars() -> None:
     """The sidecar outlives the worker, and the Pod counts as failed."""
     driver = Driver(training_pod(terminationGracePeriodSeconds=5))
     driver.lift()
-    driver.take_log()
-    driver.step(life.Deleted(5.0))
-    assert driver.take_log() == ["kill worker 5"]
-    driver.exit("worker", 143)
-    driver.exit("agent", 143)
-    assert driver.take_log() == ["kill agent 5", "stopped"]
+    assert driver.step(life.Deleted(5.0)) == ["kill worker 5"]
+    assert driver.exit("worker", 143) == ["kill agent 5"]
+    assert driver.exit("agent", 143) == ["stopped"]
     assert phase(driver.pod) == "Failed"
 
 
@@ -156,9 +139,7 @@ def test_an_active_deadline_stops_all_and_fails_the_pod() -> None:
     """The Pod is Failed with kubelet's reason once no container is left, also if its worker ends with 0."""
     driver = Driver(training_pod(terminationGracePeriodSeconds=7))
     driver.lift()
-    driver.take_log()
-    driver.step(life.DeadlineExceeded())
-    assert driver.take_log() == ["kill worker 7"]
+    assert driver.step(life.DeadlineExceeded()) == ["kill worker 7"]
     assert phase(driver.pod) == "Running"
     driver.exit("worker", 0)
     driver.exit("agent", 143)
@@ -171,9 +152,7 @@ def test_plain_restarts_back_off() -> None:
     driver = Driver({"spec": {"restartPolicy": "Always", "containers": [{"name": "app"}]}})
     waits = []
     for _ in range(8):
-        driver.take_log()
-        driver.exit("app", 1)
-        [line] = driver.take_log()
+        [line] = driver.exit("app", 1)
         if line.startswith("wake"):
             waits.append(float(line.split()[1]) - driver.now_s)
             assert driver.status()["containerStatuses"][0]["state"] == {"waiting": {"reason": "CrashLoopBackOff"}}
@@ -188,11 +167,8 @@ def test_the_first_matching_rule_wins() -> None:
     worker = {"name": "worker", "restartPolicy": "Never", "restartPolicyRules": rules}
     driver = Driver(training_pod(containers=[worker]))
     driver.lift()
-    driver.take_log()
-    driver.exit("worker", 3)
-    assert driver.take_log() == ["start worker"]
-    driver.exit("worker", 4)
-    assert driver.take_log() == ["kill agent 2"]
+    assert driver.exit("worker", 3) == ["start worker"]
+    assert driver.exit("worker", 4) == ["kill agent 2"]
 
 
 def test_plain_init_containers_run_one_after_the_other() -> None:
@@ -205,21 +181,17 @@ def test_plain_init_containers_run_one_after_the_other() -> None:
         }
     }
     driver = Driver(pod)
-    driver.exit("a", 0)
-    assert driver.take_log() == ["start a", "start b"]
-    driver.exit("b", 1)
-    assert driver.take_log() == ["stopped"]
+    assert driver.begun == ["start a"]
+    assert driver.exit("a", 0) == ["start b"]
+    assert driver.exit("b", 1) == ["stopped"]
     assert phase(driver.pod) == "Failed"
 
 
 def test_a_failed_startup_probe_kills_and_restarts() -> None:
     """The kubelet kills the container, whose exit code then meets the rules."""
     driver = Driver(training_pod())
-    driver.take_log()
-    driver.step(life.ProbeFailed("agent", driver.pod.containers["agent"].instance))
-    assert driver.take_log() == ["kill agent 30"]
-    driver.exit("agent", 137)
-    assert driver.take_log() == ["start agent"]
+    assert driver.step(life.ProbeFailed("agent", driver.pod.containers["agent"].instance)) == ["kill agent 30"]
+    assert driver.exit("agent", 137) == ["start agent"]
 
 
 EVENTS = st.lists(
