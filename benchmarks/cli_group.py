@@ -38,9 +38,7 @@ async def trained_group(pods: int) -> AsyncIterator[tuple[Cluster, Timeline]]:
     """Yield a cluster over loopback HTTP whose one group, NAME, trains."""
     nodes = -(-pods // PODS_PER_NODE)
     async with Cluster(runtime="model", nodes=nodes, pods_per_node=PODS_PER_NODE, serve_http=True) as cluster:
-        timeline = cluster.timeline(NAME)
-        await cluster.apply(with_pods(read_manifests(EXAMPLE), pods))
-        await cluster.restarted(timeline, timeout_s=SETTLED_S_MAX)
+        timeline = await cluster.trained(with_pods(read_manifests(EXAMPLE), pods), timeout_s=SETTLED_S_MAX)
         yield cluster, timeline
 
 

@@ -307,9 +307,17 @@ class Cluster:
         await self.until(lambda: len(restarts) > number and restarts[number].complete, timeout_s=timeout_s)
         return restarts[number]
 
-    def timeline(self, jobset: str) -> Timeline:
-        """Begin to record a JobSet's start and restarts; call it BEFORE the JobSet is applied."""
-        return Timeline(self.server, self.observers, clock=self.clock, jobset=jobset)
+    async def trained(self, documents: Sequence[KubeObject], *, timeout_s: float | None) -> Timeline:
+        """Apply a group's documents, the JobSet last; return its timeline once every worker has done its first step.
+
+        Raises:
+            TimeoutError, ExceptionGroup: as `until`.
+        """
+        name = documents[-1]["metadata"]["name"]
+        timeline = Timeline(self.server, self.observers, clock=self.clock, jobset=name)
+        await self.apply(documents)
+        await self.restarted(timeline, timeout_s=timeout_s)
+        return timeline
 
     def kubeconfig(self, user: str = "admin") -> Path:
         """Write a kubeconfig file for the API server's URL and return its path."""

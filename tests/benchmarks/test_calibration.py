@@ -59,10 +59,8 @@ async def restarted_s(seed: int) -> float:
     """Return the seconds to the last worker of a restart of the embedded cluster, with real agents and controller."""
     timings = read_profile("lab").timings()
     async with virtual_cluster(nodes=PODS, seed=seed, timings=timings) as cluster:
-        timeline = cluster.timeline("train")
         *others, jobset = with_pods(read_manifests(Path(examples.__file__).parent / "train.yaml"), PODS)
-        await cluster.apply([*others, held_by_probe(jobset)])
-        await cluster.restarted(timeline, timeout_s=GROUP_S_MAX)
+        timeline = await cluster.trained([*others, held_by_probe(jobset)], timeout_s=GROUP_S_MAX)
         await cluster.clock.sleep(3.0 + seed / 5)  # the death then falls into different parts of kubelet's period
         cluster.kill_worker("default", cluster.pods()[seed]["metadata"]["name"])
         restart = await cluster.restarted(timeline, 1, timeout_s=GROUP_S_MAX)

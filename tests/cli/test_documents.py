@@ -29,9 +29,7 @@ def check(name: str, text: str) -> Any:
 async def test_documents_about_a_group() -> None:
     """A group that has restarted once, its timeline, its history, logs, nodes and explanation have their types."""
     async with Cluster(runtime="model", serve_http=True, timings=local_processes()) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(with_pods(read_manifests(EXAMPLE), 2))
-        await cluster.restarted(timeline, timeout_s=120.0)
+        timeline = await cluster.trained(with_pods(read_manifests(EXAMPLE), 2), timeout_s=120.0)
         cluster.kill_worker("default", str(cluster.pods()[0]["metadata"]["name"]), supervised=True)
         await cluster.restarted(timeline, 1, timeout_s=120.0)
         kubeconfig = str(cluster.kubeconfig("admin"))

@@ -36,10 +36,8 @@ async def test_commands_import_only_what_they_need(tmp_path: Path) -> None:
     (agent,) = jobset_of(group)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"]
     agent["readinessProbe"]["periodSeconds"] = 1
     async with Cluster(runtime="model", serve_http=True, timings=local_processes()) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(group)
-        # `explain` reads most of a group that trains.
-        await cluster.until(lambda: timeline.current.complete and all_work(cluster, 2), timeout_s=120.0)
+        await cluster.trained(group, timeout_s=120.0)  # `explain` reads most of a group that trains
+        await cluster.until(lambda: all_work(cluster, 2), timeout_s=120.0)
         kubeconfig = str(cluster.kubeconfig("admin"))
         for words, unneeded, most in BUDGETS:
             modules, said = await asyncio.to_thread(_imported_by, words, kubeconfig)

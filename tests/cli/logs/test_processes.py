@@ -38,9 +38,7 @@ async def test_the_last_words_of_the_worker_that_died(example: str, depth: str) 
     group = with_pods(read_manifests(REPOSITORY / "examples" / example), 2)
     group[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: depth}
     async with Cluster(nodes=1) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(group)
-        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
+        timeline = await cluster.trained(group, timeout_s=TIMEOUT_S)
         words = command("logs", "train", "-f", "--since", "1h", "--kubeconfig", str(cluster.kubeconfig("admin")))
         following = await asyncio.create_subprocess_exec(*words, cwd=REPOSITORY, stdout=subprocess.PIPE)
         try:

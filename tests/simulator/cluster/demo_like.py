@@ -14,9 +14,7 @@ from inplace.simulator.cluster.manifests import read_manifests, with_pods
 async def main() -> None:
     """Run a group of two."""
     async with Cluster(nodes=1) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(with_pods(read_manifests(Path("examples/train.yaml")), 2))
-        await cluster.restarted(timeline, timeout_s=60)
+        await cluster.trained(with_pods(read_manifests(Path("examples/train.yaml")), 2), timeout_s=60)
         print("READY", cluster.folder, flush=True)
         await cluster.until(lambda: False, timeout_s=60)
 

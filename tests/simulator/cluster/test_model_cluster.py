@@ -22,9 +22,7 @@ async def restart_once(documents: Documents, pods: int, seed: int) -> tuple[list
     events: list[ClusterEvent] = []
     async with virtual_cluster(nodes=pods, seed=seed) as cluster:
         cluster.observers.add(events.append)
-        timeline = cluster.timeline("train")
-        await cluster.apply(with_pods(documents, pods))
-        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
+        timeline = await cluster.trained(with_pods(documents, pods), timeout_s=TIMEOUT_S)
         cluster.kill_worker("default", cluster.pods()[pods // 2]["metadata"]["name"])
         return events, await cluster.restarted(timeline, 1, timeout_s=TIMEOUT_S)
 
@@ -69,9 +67,7 @@ def test_no_worker_starts_before_the_last_one_of_the_old_epoch_is_gone(example: 
 async def test_a_lost_node_delays_only_its_pods(example: Documents) -> None:
     """The Pods of a dead node are Failed and replaced elsewhere; the others restart in place."""
     async with virtual_cluster(nodes=3, pods_per_node=2) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(with_pods(example, 4))
-        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
+        timeline = await cluster.trained(with_pods(example, 4), timeout_s=TIMEOUT_S)
         lost_s = cluster.clock.monotonic_s()
         cluster.lose_node("node-0")
         restart = await cluster.restarted(timeline, 1, timeout_s=1000)
@@ -84,9 +80,7 @@ async def test_a_lost_node_delays_only_its_pods(example: Documents) -> None:
 async def test_a_lost_node_keeps_no_deleted_pods(example: Documents) -> None:
     """A Pod that is deleted while its node is dead has no kubelet to end it: it goes when the node is given up."""
     async with virtual_cluster(nodes=3, pods_per_node=2) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(with_pods(example, 4))
-        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
+        await cluster.trained(with_pods(example, 4), timeout_s=TIMEOUT_S)
         cluster.lose_node("node-0")
         doomed = [pod["metadata"] for pod in cluster.pods() if pod["spec"]["nodeName"] == "node-0"]
         for meta in doomed:
@@ -106,9 +100,7 @@ async def test_a_pod_that_is_deleted_while_its_node_is_given_up_goes_too(
 ) -> None:
     """Seed 100001117: a deletion that begins after the node's Pods were listed is seen in the answer to the PATCH."""
     async with virtual_cluster(nodes=2, pods_per_node=2) as cluster:
-        timeline = cluster.timeline("train")
-        await cluster.apply(with_pods(example, 4))
-        await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
+        await cluster.trained(with_pods(example, 4), timeout_s=TIMEOUT_S)
         cluster.lose_node("node-0")
         client = cluster.client("node-lifecycle")
         list_pods = client.list

@@ -31,9 +31,7 @@ async def log_of(cluster: Cluster, pod: str, container: str, query: str = "") ->
 
 async def restart_once(cluster: Cluster, documents: Documents, victim: int) -> GroupRestart:
     """Start a group, wait for a checkpoint, kill one worker, return the restart that followed."""
-    timeline = cluster.timeline("train")
-    await cluster.apply(documents)
-    await cluster.restarted(timeline, timeout_s=TIMEOUT_S)
+    timeline = await cluster.trained(documents, timeout_s=TIMEOUT_S)
     checkpoint = cluster.folder / "pods"
     async with cluster.clock.timeout(TIMEOUT_S):
         while len(list(checkpoint.glob("*/volumes/checkpoints/step-*.json"))) < len(cluster.pods()):
