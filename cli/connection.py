@@ -1,14 +1,16 @@
 """
-Open a connection to the cluster that kubectl would use: same files, same contexts, same namespace.
+Run a command with a connection to the cluster that kubectl would use: same files, same contexts, same namespace.
 
 A kubeconfig that names a program (an exec plugin, an auth provider) is for `controller/api/credentials.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import os
-from collections.abc import AsyncIterator, Iterable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,6 +75,25 @@ class Connection:
     def place(self) -> str:
         """Return where is looked, in words: people have several clusters, and forget in which they are."""
         return f"namespace {self.namespace}" + (f" of context {self.context}" if self.context else "")
+
+
+def run_command(name: str, target: Target, work: Callable[[Connection], Awaitable[int | None]]) -> int:
+    """Connect, and run a command to its end; return its exit code, which is 0 where the command returns none."""
+
+    async def run() -> int:
+        async with connected(target) as connection:
+            return await work(connection) or CliExit.DONE
+
+    try:
+        return asyncio.run(run())
+    except RefusalError as refusal:
+        print(f"inplace {name}: {refusal}", file=sys.stderr)
+        return refusal.code
+    except KeyboardInterrupt:
+        return CliExit.INTERRUPTED
+    except BrokenPipeError:  # `inplace status | head`
+        sys.stderr.close()
+        return CliExit.DONE
 
 
 @asynccontextmanager

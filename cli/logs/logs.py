@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from typer import BadParameter
 
-from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.logs.container_log import ContainerLog
 from inplace.cli.logs.first_failed import failure_of_status, print_first_failed
@@ -20,7 +20,6 @@ from inplace.cli.logs.merge import merged
 from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import Notes, Reader, Wanted, bounded
 from inplace.cli.refusal import CliExit, RefusalError
-from inplace.cli.terminal.screen import run_command
 from inplace.common.bare.record import record
 
 T = TypeVar("T")
@@ -110,12 +109,7 @@ def _parsed(option: str, parse: Callable[[T], R], text: T) -> R:
 
 def run_logs(name: str, target: Target, options: LogOptions) -> int:
     """Run the command; return the exit code."""
-
-    async def work() -> int:
-        async with connected(target) as connection:
-            return await print_logs(connection, name, options, now_s=time.time())
-
-    return run_command("logs", work)
+    return run_command("logs", target, lambda there: print_logs(there, name, options, now_s=time.time()))
 
 
 async def print_logs(connection: Connection, name: str, options: LogOptions, *, now_s: float) -> int:

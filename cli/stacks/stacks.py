@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.state import GroupPhase, group_state
@@ -29,7 +29,6 @@ from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.stacks.answers import Answer, Answers, RankStack, is_of_watchdog
 from inplace.cli.stacks.groups import Names, data_of, groups_of, summary, text_of
 from inplace.cli.terminal.moments import clock_text, count_text
-from inplace.cli.terminal.screen import run_command
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
@@ -73,12 +72,7 @@ class StacksOptions:
 
 def run_stacks(name: str, target: Target, options: StacksOptions) -> int:
     """Run the command; return the exit code."""
-
-    async def work() -> int:
-        async with connected(target) as connection:
-            return await print_stacks(connection, name, options, now_s=time.time())
-
-    return run_command("stacks", work)
+    return run_command("stacks", target, lambda there: print_stacks(there, name, options, now_s=time.time()))
 
 
 async def print_stacks(connection: Connection, name: str, options: StacksOptions, *, now_s: float) -> int:

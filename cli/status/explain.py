@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.avoided_nodes import AvoidedNode
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
 from inplace.cli.group.read import read_group, read_spares
@@ -18,7 +18,7 @@ from inplace.cli.status.explanation import Explanation, Facts, event_subject, ex
 from inplace.cli.status.queued import read_queued
 from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.moments import clock_text, count_text, date_text
-from inplace.cli.terminal.screen import Output, print_data, run_command, show
+from inplace.cli.terminal.screen import Output, print_data, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
@@ -41,19 +41,16 @@ NODES_SHOWN: Final = 3
 def run_explain(name: str, target: Target, *, output: Output) -> int:
     """Run the command; return the exit code."""
 
-    async def work() -> int:
-        async with connected(target) as connection:
-            facts = await read_facts(connection, name)
-        explanation = explain(facts, now_s=time.time())
+    async def work(connection: Connection) -> None:
+        explanation = explain(await read_facts(connection, name), now_s=time.time())
         if output != "table":
             print_data(explanation_data(explanation), output)
-            return 0
+            return
         from rich.text import Text
 
         show(*(Text(text, style) for text, style in explanation_lines(explanation)))
-        return 0
 
-    return run_command("explain", work)
+    return run_command("explain", target, work)
 
 
 async def read_facts(connection: Connection, name: str) -> Facts:

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from inplace.cli.connection import Target, connected
+from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.status.listing import phase_of_status
 from inplace.cli.terminal.moments import count_text, duration_text
-from inplace.cli.terminal.screen import Output, print_data, run_command
+from inplace.cli.terminal.screen import Output, print_data
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -34,9 +34,8 @@ INDENT: Final = 7  # of the reason
 def run_history(name: str, target: Target, *, output: Output) -> int:
     """Run the command; return the exit code."""
 
-    async def work() -> int:
-        async with connected(target) as connection:
-            raw = await read_jobset(connection, name)
+    async def work(connection: Connection) -> None:
+        raw = await read_jobset(connection, name)
         data, lines = history_data(raw), why_empty(raw)
         if output != "table":
             print_data(data, output)
@@ -46,9 +45,8 @@ def run_history(name: str, target: Target, *, output: Output) -> int:
                 print(words)
         if lines:
             print(f"inplace history: JobSet {name} {lines}", file=sys.stderr)
-        return 0
 
-    return run_command("history", work)
+    return run_command("history", target, work)
 
 
 def why_empty(raw: KubeObject) -> str:

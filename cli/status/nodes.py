@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from inplace.cli.connection import Target, connected
+from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.terminal.moments import duration_text
-from inplace.cli.terminal.screen import Output, print_data, run_command, show
+from inplace.cli.terminal.screen import Output, print_data, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import precise_time
@@ -27,20 +27,16 @@ if TYPE_CHECKING:
 def run_nodes(name: str, target: Target, *, output: Output) -> int:
     """Run the command; return the exit code."""
 
-    async def work() -> int:
-        async with connected(target) as connection:
-            raw = await read_jobset(connection, name)
-        now_s = time.time()
-        data = nodes_data(raw, now_s)
+    async def work(connection: Connection) -> None:
+        data = nodes_data(await read_jobset(connection, name), time.time())
         if output != "table":
             print_data(data, output)
-            return 0
+            return
         print(data["policy"], file=sys.stderr)
         if data["nodes"]:
             show(nodes_picture(data["nodes"]))
-        return 0
 
-    return run_command("nodes", work)
+    return run_command("nodes", target, work)
 
 
 def nodes_data(raw: KubeObject, now_s: float) -> NodesDocument:

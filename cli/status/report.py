@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from inplace.cli.connection import Target, connected
+from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobsets
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.status.document import TRIGGERS
 from inplace.cli.status.listing import phase_of_status
 from inplace.cli.terminal.moments import count_text
-from inplace.cli.terminal.screen import Output, print_data, run_command, show
+from inplace.cli.terminal.screen import Output, print_data, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.restart_history import history_of
@@ -110,11 +110,8 @@ class Report:
 def run_report(target: Target, *, selector: str | None, everywhere: bool, price: float | None, output: Output) -> int:
     """Run the command; return the exit code."""
 
-    async def work() -> int:
-        async with connected(target) as connection:
-            jobsets = await read_jobsets(connection, everywhere=everywhere, selector=selector)
-            place = "any namespace" if everywhere else connection.place
-        found = report(jobsets)
+    async def work(connection: Connection) -> None:
+        found = report(await read_jobsets(connection, everywhere=everywhere, selector=selector))
         if output != "table":
             print_data(report_data(found, price), output)
         elif found.jobsets:
@@ -122,10 +119,10 @@ def run_report(target: Target, *, selector: str | None, everywhere: bool, price:
             print(KEPT, file=sys.stderr)
         else:
             which = f" with labels {selector}" if selector else ""
+            place = "any namespace" if everywhere else connection.place
             print(f"no JobSets that restart in place{which} in {place}", file=sys.stderr)
-        return 0
 
-    return run_command("report", work)
+    return run_command("report", target, work)
 
 
 def report(jobsets: Iterable[KubeObject]) -> Report:

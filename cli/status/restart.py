@@ -8,13 +8,12 @@ from secrets import token_hex
 from typing import Final
 
 from inplace.cli.beside import beside
-from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.state import ENDED, GroupPhase, group_state
 from inplace.cli.lint.saving import save_within_s
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text
-from inplace.cli.terminal.screen import run_command
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.injection.as_made import as_made
@@ -34,16 +33,14 @@ CANNOT: Final = {
 def run_restart(name: str, target: Target, *, wait: bool, timeout_s: float, save_s: int = 0) -> int:
     """Run the command; return the exit code."""
 
-    async def work() -> int:
-        async with connected(target) as connection:
-            request = await request_restart(connection, name, save_s)
-            saving = f"; its workers have {save_s} s to save first" if save_s else ""
-            print(f"restart {request} of JobSet {name} requested{saving}", flush=True)
-            if wait:
-                await _wait(connection, name, request, timeout_s)
-        return 0
+    async def work(connection: Connection) -> None:
+        request = await request_restart(connection, name, save_s)
+        saving = f"; its workers have {save_s} s to save first" if save_s else ""
+        print(f"restart {request} of JobSet {name} requested{saving}", flush=True)
+        if wait:
+            await _wait(connection, name, request, timeout_s)
 
-    return run_command("restart", work)
+    return run_command("restart", target, work)
 
 
 async def request_restart(connection: Connection, name: str, save_s: int = 0) -> str:

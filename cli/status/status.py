@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import time
 
-from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_group, read_jobsets
 from inplace.cli.group.state import GroupState, group_state
-from inplace.cli.terminal.screen import Output, console, print_data, run_command, show
+from inplace.cli.terminal.screen import Output, console, print_data, show
 from inplace.controller.spec.causes import unix_time
 
 
@@ -23,38 +23,37 @@ def run_status(name: str | None, target: Target, *, output: Output, watch: bool,
         everywhere: list the JobSets of all namespaces.
     """
 
-    async def work() -> int:
-        async with connected(target) as connection:
-            if name is None and watch:
-                from inplace.cli.status.watch_list import watch_list
+    async def work(connection: Connection) -> None:
+        if name is None and watch:
+            from inplace.cli.status.watch_list import watch_list
 
-                return await watch_list(connection, output, everywhere=everywhere)
-            if name is None:
-                return await _show_all(connection, output, everywhere=everywhere)
-            if watch:
-                from inplace.cli.status.watch import watch_status
+            await watch_list(connection, output, everywhere=everywhere)
+        elif name is None:
+            await _show_all(connection, output, everywhere=everywhere)
+        elif watch:
+            from inplace.cli.status.watch import watch_status
 
-                return await watch_status(connection, name, output)
-            return await _show_one(connection, name, output)
+            await watch_status(connection, name, output)
+        else:
+            await _show_one(connection, name, output)
 
-    return run_command("status", work)
+    return run_command("status", target, work)
 
 
-async def _show_one(connection: Connection, name: str, output: Output) -> int:
+async def _show_one(connection: Connection, name: str, output: Output) -> None:
     state = group_state(*await read_group(connection, name))
     now_s = time.time()
     if output != "table":
         from inplace.cli.status.document import status_data
 
         print_data(status_data(state, left_s_of(state, now_s)), output)
-        return 0
+        return
     from inplace.cli.status.view import status_picture
 
     show(status_picture(state, now_s=now_s, columns=console().width, left_s=left_s_of(state, now_s)))
-    return 0
 
 
-async def _show_all(connection: Connection, output: Output, *, everywhere: bool) -> int:
+async def _show_all(connection: Connection, output: Output, *, everywhere: bool) -> None:
     jobsets = await read_jobsets(connection, everywhere=everywhere)
     from inplace.cli.status.listing import list_data, list_picture
 
@@ -64,7 +63,6 @@ async def _show_all(connection: Connection, output: Output, *, everywhere: bool)
         print(f"no JobSets in {'any namespace' if everywhere else connection.place}", file=sys.stderr)
     else:
         show(list_picture(jobsets, now_s=time.time(), everywhere=everywhere))
-    return 0
 
 
 def left_s_of(state: GroupState, now_s: float) -> float | None:

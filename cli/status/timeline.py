@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from inplace.cli.connection import Connection, Target, connected
+from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
@@ -29,7 +29,7 @@ from inplace.cli.status.restart_timeline import (
 )
 from inplace.cli.status.timeline_svg import ROWS_MAX, timeline_svg
 from inplace.cli.terminal.moments import count_text, duration_text
-from inplace.cli.terminal.screen import Output, console, print_data, run_command, show
+from inplace.cli.terminal.screen import Output, console, print_data, show
 from inplace.cli.terminal.visible import one_line
 from inplace.controller.spec.causes import unix_time
 from inplace.controller.spec.restart_history import history_of
@@ -65,9 +65,8 @@ def _why_nothing(state: GroupState) -> str:
 def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output, epoch: int | None = None) -> int:
     """Run the command for the restart to an epoch, None for the last one; return the exit code."""
 
-    async def work() -> int:
-        async with connected(target) as connection:
-            state, pods = await read_restart(connection, name)
+    async def work(connection: Connection) -> None:
+        state, pods = await read_restart(connection, name)
         rows_max = ROWS_MAX if svg is not None or output != "table" else TERMINAL_ROWS_MAX
         timeline = restart_timeline(pods, state.last, now_s=time.time(), rows_max=rows_max)
         if epoch is not None and (timeline is None or timeline.epoch != epoch):
@@ -80,9 +79,8 @@ def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output,
             show(*timeline_lines(timeline, timeline_title(state, timeline, pods), console().width))
         if svg is not None:
             _write(svg, timeline_svg(timeline, timeline_title(state, timeline, pods)))
-        return 0
 
-    return run_command("timeline", work)
+    return run_command("timeline", target, work)
 
 
 def past_timeline(state: GroupState, epoch: int) -> RestartTimeline:

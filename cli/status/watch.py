@@ -161,8 +161,8 @@ class StatusWatch:
         return PodsRead([], "0") if raw is None else await read_pods_of(self._connection, raw)  # gone: `state` says so
 
 
-async def watch_status(connection: Connection, name: str, output: Output) -> int:
-    """Show a JobSet until it ends or the user has seen enough; return the exit code."""
+async def watch_status(connection: Connection, name: str, output: Output) -> None:
+    """Show a JobSet until it ends or the user has seen enough."""
     await read_jobset(connection, name)  # says better than a watch why it cannot be read
     watch, progress, said = StatusWatch(connection, name), Progress(), ""
 
@@ -180,7 +180,7 @@ async def watch_status(connection: Connection, name: str, output: Output) -> int
         return None
 
     async with beside(watch.jobsets.run, watch.pods.run):
-        return await follow(watch.log, watch.changed, output, look, lambda: watch.is_filled and watch.has_ended)
+        await follow(watch.log, watch.changed, output, look, lambda: watch.is_filled and watch.has_ended)
 
 
 async def follow(
@@ -189,8 +189,8 @@ async def follow(
     output: Output,
     look: Callable[[int | None], RenderableType | None],
     is_over: Callable[[], bool] = lambda: False,
-) -> int:
-    """Look after each change until it is over or the user has seen enough; return the exit code.
+) -> None:
+    """Look after each change until it is over or the user has seen enough.
 
     Args:
         log: of the informers.
@@ -213,7 +213,7 @@ async def follow(
             if picture is not None and drawn is not None:
                 picture.update(drawn, refresh=True)
             if is_over():
-                return CliExit.DONE
+                return
             pause_s = max(REFRESH_S, REST * (time.thread_time() - began_s))
             await asyncio.sleep(pause_s)
             with suppress(TimeoutError):  # the clock in the picture has to move, too

@@ -37,8 +37,8 @@ DELETED: Final = "Deleted"  # the phase of the last line about a JobSet
 Rows: TypeAlias = "dict[tuple[str, str], JobSetRow]"
 
 
-async def watch_list(connection: Connection, output: Output, *, everywhere: bool) -> int:
-    """Show the JobSets until the user has seen enough; return the exit code."""
+async def watch_list(connection: Connection, output: Output, *, everywhere: bool) -> None:
+    """Show the JobSets until the user has seen enough."""
     await read_jobsets(connection, everywhere=everywhere)  # says better than a watch why they cannot be read
     log, changed = WatchLog(), asyncio.Event()
     jobsets: Informer[KubeObject] = Informer(
@@ -64,7 +64,7 @@ async def watch_list(connection: Connection, output: Output, *, everywhere: bool
         return None
 
     async with beside(jobsets.run):
-        return await follow(log, changed, output, look)
+        await follow(log, changed, output, look)
 
 
 def _print_changes(before: Rows, jobsets: Informer[KubeObject], output: Output) -> Rows:

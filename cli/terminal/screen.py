@@ -1,5 +1,5 @@
 """
-Print the output of commands: tables for people, JSON or YAML for programs, errors on stderr.
+Print the output of commands: tables for people, JSON or YAML for programs.
 
 Colours and the live picture are for terminals only (rich checks; NO_COLOR is obeyed). A pipe gets whole lines, however
 long, so that grep finds them.
@@ -10,10 +10,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Literal
 
-from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.terminal.visible import visible
 
 if TYPE_CHECKING:
@@ -22,22 +20,6 @@ if TYPE_CHECKING:
 Output = Literal["table", "json", "yaml"]
 PIPE_COLUMNS = 200  # of a table that goes into a pipe; a terminal says how wide it is
 COLUMNS_RANGE = range(20, 10_001)  # of $COLUMNS; another number is nobody's terminal
-
-
-def run_command(name: str, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run a command to its end; return its exit code."""
-    import asyncio
-
-    try:
-        return asyncio.run(work())
-    except RefusalError as refusal:
-        print(f"inplace {name}: {refusal}", file=sys.stderr)
-        return refusal.code
-    except KeyboardInterrupt:
-        return CliExit.INTERRUPTED
-    except BrokenPipeError:  # `inplace status | head`
-        sys.stderr.close()
-        return CliExit.DONE
 
 
 def show(*parts: RenderableType) -> None:

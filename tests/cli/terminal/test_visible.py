@@ -19,11 +19,12 @@ from rich.console import RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from inplace.cli.connection import Target
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState, group_state
-from inplace.cli.refusal import CliExit, RefusalError
+from inplace.cli.refusal import CliExit
 from inplace.cli.status.document import status_data
-from inplace.cli.status.explain import explanation_data, explanation_lines
+from inplace.cli.status.explain import explanation_data, explanation_lines, run_explain
 from inplace.cli.status.listing import list_picture
 from inplace.cli.status.restart_timeline import RestartTimeline, Row
 from inplace.cli.status.timeline import timeline_lines, timeline_title
@@ -31,7 +32,7 @@ from inplace.cli.status.timeline_svg import timeline_svg
 from inplace.cli.status.view import status_picture
 from inplace.cli.status.watch import watch_line
 from inplace.cli.terminal.console import VisibleConsole
-from inplace.cli.terminal.screen import print_data, run_command, show
+from inplace.cli.terminal.screen import print_data, show
 from inplace.cli.terminal.visible import VisibleText, guard_streams, raw_of, visible
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import KINDS
@@ -142,10 +143,7 @@ def test_refusals_and_prints_pass_the_guard(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both streams escape refusals and prints; a console keeps its own colours."""
-
-    async def refuse() -> int:
-        raise RefusalError(f"there is no JobSet {EVIL}", CliExit.NOT_FOUND)
-
+    file = EVIL.replace("\0", "")
     with monkeypatch.context():
         import sys
 
@@ -154,7 +152,7 @@ def test_refusals_and_prints_pass_the_guard(
         guard_streams()
         guard_streams()
         assert not isinstance(raw_of(sys.stdout), VisibleText)
-        assert run_command("explain", refuse) == CliExit.NOT_FOUND
+        assert run_explain("train", Target(kubeconfig=file), output="table") == CliExit.NO_CLUSTER
         print(EVIL)
         show(EVIL)
     printed = capsys.readouterr()
