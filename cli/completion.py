@@ -11,14 +11,13 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import redirect_stderr
 from typing import TYPE_CHECKING, Final
 
 import typer
 
 if TYPE_CHECKING:
-    from inplace.cli.connection import Connection
+    from inplace.common.kube.resources import Resource
 
 CLUSTER_S_MAX: Final = 2.0  # a person waits with a finger on the key
 EXIT_S_MAX: Final = 3.0  # when something that cannot be cancelled, such as a name server, holds the process
@@ -28,24 +27,16 @@ METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v
 
 def complete_jobset(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the JobSets of the namespace that begin with a text."""
+    from inplace.common.kube.resources import JOBSETS
 
-    async def names(connection: Connection) -> list[str]:
-        from inplace.common.kube.resources import JOBSETS
-
-        return await _names(connection, JOBSETS.path(connection.namespace, query={"limit": str(NAMES_MAX)}))
-
-    return _asked(ctx, incomplete, names)
+    return _names(ctx, incomplete, JOBSETS)
 
 
 def complete_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the namespaces that begin with a text."""
+    from inplace.common.kube.resources import NAMESPACES
 
-    async def names(connection: Connection) -> list[str]:
-        from inplace.common.kube.resources import NAMESPACES
-
-        return await _names(connection, NAMESPACES.path(None, query={"limit": str(NAMES_MAX)}))
-
-    return _asked(ctx, incomplete, names)
+    return _names(ctx, incomplete, NAMESPACES)
 
 
 def complete_context(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -62,16 +53,21 @@ def complete_context(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in found if name.startswith(incomplete)]
 
 
-def _asked(ctx: typer.Context, incomplete: str, names: Callable[[Connection], Awaitable[list[str]]]) -> list[str]:
-    """Ask the cluster of the line that is typed; return nothing where it cannot be asked."""
+def _names(ctx: typer.Context, incomplete: str, resource: Resource) -> list[str]:
+    """Ask the cluster of the line that is typed for metadata alone; return nothing where it cannot be asked."""
     import asyncio
 
     from inplace.cli.connection import Target, connected
     from inplace.cli.refusal import RefusalError
+    from inplace.common.kube.answers import object_of
+    from inplace.common.kube.http.request import Request
 
     async def ask() -> list[str]:
         async with asyncio.timeout(CLUSTER_S_MAX), connected(target) as connection:
-            return await names(connection)
+            path = resource.path(connection.namespace, query={"limit": str(NAMES_MAX)})
+            request = Request("GET", path, connection.client.headers | {"accept": METADATA})
+            answer = object_of((await connection.client.send(request, timeout_s=CLUSTER_S_MAX)).body)
+            return [str(one["metadata"]["name"]) for one in answer.get("items") or ()]
 
     target = Target(*(ctx.params.get(name) for name in ("context", "kubeconfig", "namespace")))
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
@@ -83,13 +79,3 @@ def _asked(ctx: typer.Context, incomplete: str, names: Callable[[Connection], Aw
         except (RefusalError, TimeoutError, OSError):
             return []
     return [name for name in found if name.startswith(incomplete)]
-
-
-async def _names(connection: Connection, path: str) -> list[str]:
-    """Return the names of a list's objects, from their metadata alone."""
-    from inplace.common.kube.answers import object_of
-    from inplace.common.kube.http.request import Request
-
-    request = Request("GET", path, connection.client.headers | {"accept": METADATA})
-    answer = object_of((await connection.client.send(request, timeout_s=CLUSTER_S_MAX)).body)
-    return [str(one["metadata"]["name"]) for one in answer.get("items") or ()]

@@ -41,7 +41,7 @@ UNUSABLE = 2
 
 @dataclass(frozen=True, slots=True)
 class LintOptions:
-    """The command's options, see `cli.main.lint`."""
+    """The command's options, see `cli.manifest_commands.lint`."""
 
     output: Literal["text", "json"] = "text"
     strict: bool = False
