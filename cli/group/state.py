@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
@@ -53,6 +53,7 @@ class GroupPhase(Enum):
 
 
 ENDED = (GroupPhase.COMPLETED, GroupPhase.FAILED)
+WAITING = (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED)  # for Pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,12 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NA
         strays=_strays(jobset, own, best) if jobset.is_in_place else (),
         notices=running_notices(jobset.status, jobset.scopes) if not jobset.is_finished else (),
     )
+
+
+def state_of_status(raw: KubeObject) -> GroupState:
+    """Return how a JobSet stands by its status alone: where no Pod is read, none is missed."""
+    state = group_state(raw, (), named_max=0)
+    return replace(state, phase=GroupPhase.RUNNING) if state.phase is GroupPhase.DEGRADED else state
 
 
 def _not_due(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:

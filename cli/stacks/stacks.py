@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
-from inplace.cli.group.state import GroupPhase, group_state
+from inplace.cli.group.state import GroupPhase, state_of_status
 from inplace.cli.logs.container_log import ContainerLog
 from inplace.cli.logs.instances import Instance, instances_of, ranks_of
 from inplace.cli.logs.lines import NS
@@ -114,7 +114,7 @@ async def _ask(connection: Connection, raw: KubeObject, now_s: float) -> int:
         RefusalError: no worker can run, or the right is missing.
     """
     metadata = raw["metadata"]
-    phase = group_state(raw, (), named_max=0).phase
+    phase = state_of_status(raw).phase
     if phase in CANNOT:
         raise RefusalError(f"no worker of JobSet {metadata['name']} runs: {CANNOT[phase]}")
     now_ms = int(now_s * 1000)
@@ -166,7 +166,7 @@ def _last_since_s(raw: KubeObject, now_s: float) -> float:
 
 def _scopes(raw: KubeObject, pods: Iterable[PodFact]) -> Mapping[str, str]:
     """Return the scope of each Pod whose labels say it: the Pods that restart together."""
-    jobset = group_state(raw, (), named_max=0).jobset
+    jobset = state_of_status(raw).jobset
     jobs = {} if jobset is None else {job.name: jobset.scope_name(job) for job in jobset.replicated_jobs}
     slots = {pod.name: pod.slot for pod in pods}
     return {name: jobs[slot.replicated_job] for name, slot in slots.items() if slot and slot.replicated_job in jobs}

@@ -11,10 +11,9 @@ from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.avoided_nodes import AvoidedNode
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
 from inplace.cli.group.read import read_group, read_spares
-from inplace.cli.group.state import GroupPhase, GroupState, group_state
+from inplace.cli.group.state import WAITING, GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Why
-from inplace.cli.status.cluster_events import Subject, read_events
-from inplace.cli.status.explanation import Explanation, Facts, event_subject, explain
+from inplace.cli.status.explanation import Explanation, Facts, Subject, event_subject, explain
 from inplace.cli.status.queued import read_queued
 from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.moments import clock_text, count_text, date_text
@@ -24,14 +23,13 @@ from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, JOBSETS, NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.api.object_events import Event
+from inplace.controller.api.object_events import Event, events_about
 from inplace.controller.spec.goodput import goodput_text
 from inplace.controller.spec.saving import Saving
 
 if TYPE_CHECKING:
     from inplace.cli.documents import ExplainDocument
 
-WAITING: Final = (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED)
 SAMPLES_MAX: Final = 4  # Pods or Jobs whose Events are read, one for each reason; and as many nodes
 DETAILS_MAX: Final = 10  # Pods of a large group that are read whole
 PODS_SHOWN: Final = 10
@@ -77,6 +75,19 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     asks = state.jobset is not None and state.jobset.spares > 0
     spares = await read_spares(connection, name) if asks else ()
     return Facts(state, pods, events, more, nodes, unread, queued, spares)
+
+
+async def read_events(connection: Connection, subject: Subject, unread: list[str]) -> list[Event]:
+    """Return the Events about an object, oldest first; why they cannot be read is added to `unread`."""
+    try:
+        uid = subject.uid
+        if not uid:
+            uid = (await connection.client.get(subject.kind, connection.namespace, subject.name))["metadata"]["uid"]
+        return await events_about(connection.client, connection.namespace, uid)
+    except (ApiError, TransportError) as error:
+        why = "it does not exist any more" if isinstance(error, NotFound) else error
+        unread.append(f"Events of {subject.kind.kind} {subject.name}: {why}")
+        return []
 
 
 def explanation_data(explanation: Explanation) -> ExplainDocument:

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from inplace.cli.group.avoided_nodes import AvoidedNode, avoided_nodes
 from inplace.cli.group.fenced import fenced_pods
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.spares import Spares, spares_of
-from inplace.cli.group.state import GroupPhase, GroupState
+from inplace.cli.group.state import WAITING, GroupPhase, GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
-from inplace.cli.status.cluster_events import Subject
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text, slow_text
 from inplace.cli.status.notice_advice import busy_lines, obstacles_of_notices
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.common.bare.record import record
-from inplace.common.kube.resources import JOBS, PODS
+from inplace.common.kube.resources import JOBS, PODS, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event
 from inplace.controller.spec.causes import Trigger, unix_time
@@ -74,6 +74,18 @@ class Facts:
     unread: Sequence[str] = ()
     queued: Queued | None = None
     spares: Sequence[PodFact] = ()
+
+
+class Subject(NamedTuple):
+    """The object that Events are about.
+
+    Args:
+        uid: "" where nothing that was read says it: then the object is read first.
+    """
+
+    kind: Resource
+    name: str
+    uid: str = ""
 
 
 @record
@@ -217,7 +229,7 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield from obstacles_of_notices(state, now_s)
     elif state.phase is GroupPhase.RECREATING:
         yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
-    elif state.phase in (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED):
+    elif state.phase in WAITING:
         yield from _of_controller(facts, now_s)
         fenced = fenced_pods(state, facts.pods, now_s)
         yield from _of_fenced(fenced, now_s)

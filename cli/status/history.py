@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset
-from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.group.state import GroupState, state_of_status
 from inplace.cli.status.document import TRIGGERS, failure_text
-from inplace.cli.status.listing import phase_of_status
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, print_data
 from inplace.cli.terminal.visible import one_line
@@ -54,7 +53,7 @@ def why_empty(raw: KubeObject) -> str:
     status = raw.get("status") or {}
     if history_of(status):
         return ""
-    state = group_state(raw, (), named_max=0)
+    state = state_of_status(raw)
     if state.managed_by is not None:
         return f"is managed by another controller, {state.managed_by}, which keeps no restarts"
     if state.jobset is not None and not state.jobset.is_in_place:
@@ -66,11 +65,11 @@ def why_empty(raw: KubeObject) -> str:
 
 def history_data(raw: KubeObject) -> HistoryDocument:
     """Return the restarts for programs, the oldest first."""
-    state = group_state(raw, (), named_max=0)
+    state = state_of_status(raw)
     return {
         "namespace": state.namespace,
         "name": state.name,
-        "phase": phase_of_status(state).value,
+        "phase": state.phase.value,
         "restarts": [past_data(past) for past in history_of(raw.get("status") or {})],
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from inplace.cli.group.state import GroupPhase, GroupState, ScopeState, group_state
+from inplace.cli.group.state import GroupPhase, state_of_status
 from inplace.cli.status.view import STYLES
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.visible import one_line
@@ -17,8 +17,6 @@ from inplace.controller.spec.causes import unix_time
 
 if TYPE_CHECKING:
     from inplace.cli.documents import JobSetRow
-
-GATHERING = (GroupPhase.RESTARTING, GroupPhase.STARTING)
 
 
 def list_picture(jobsets: Iterable[KubeObject], *, now_s: float, everywhere: bool = False) -> Table:
@@ -53,30 +51,16 @@ def list_picture(jobsets: Iterable[KubeObject], *, now_s: float, everywhere: boo
 
 def list_data(raw: KubeObject) -> JobSetRow:
     """Return one line for programs."""
-    state = group_state(raw, (), named_max=0)
+    state = state_of_status(raw)
     counters = state.jobset.status.get("replicatedJobsStatus") or () if state.jobset is not None else ()
     specs = state.jobset.replicated_jobs if state.jobset is not None else ()
     return {
         "namespace": state.namespace,
         "name": state.name,
-        "phase": phase_of_status(state).value,
+        "phase": state.phase.value,
         "epochs": [scope.synced for scope in state.scopes],
         "jobs": sum(job.replicas for job in specs),
         "jobsReady": sum(int(one.get("ready") or 0) + int(one.get("succeeded") or 0) for one in counters),
         "restarts": {"used": state.used, "max": state.allowed},
         "waitsFor": state.stuck or (state.conditions or {}).get("SpecProblem", {}).get("message"),
     }
-
-
-def phase_of_status(state: GroupState) -> GroupPhase:
-    """Return the phase as the status alone has it: without Pods every group looks degraded."""
-    if state.phase not in (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED):
-        return state.phase
-    phases = [_scope_phase(scope) for scope in state.scopes]
-    return next((phase for phase in GATHERING if phase in phases), GroupPhase.RUNNING)
-
-
-def _scope_phase(scope: ScopeState) -> GroupPhase:
-    if scope.synced == 0:
-        return GroupPhase.STARTING
-    return GroupPhase.RESTARTING if scope.deprecated >= scope.synced else GroupPhase.RUNNING

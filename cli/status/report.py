@@ -17,9 +17,8 @@ from rich.table import Table
 
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobsets
-from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.group.state import GroupState, state_of_status
 from inplace.cli.status.document import TRIGGERS
-from inplace.cli.status.listing import phase_of_status
 from inplace.cli.terminal.moments import count_text
 from inplace.cli.terminal.screen import Output, print_data, show
 from inplace.cli.terminal.visible import one_line
@@ -140,7 +139,7 @@ def report(jobsets: Iterable[KubeObject]) -> Report:
 
 
 def _cost_of(raw: KubeObject) -> JobSetCost | None:
-    state = group_state(raw, (), named_max=0)
+    state = state_of_status(raw)
     if state.jobset is None or not state.jobset.is_in_place or state.managed_by is not None:
         return None
     goodputs = [scope.goodput for scope in state.scopes if scope.goodput is not None and scope.goodput.restarts]
@@ -179,7 +178,7 @@ def report_data(found: Report, price: float | None) -> ReportDocument:
             {
                 "namespace": one.state.namespace,
                 "name": one.state.name,
-                "phase": phase_of_status(one.state).value,
+                "phase": one.state.phase.value,
                 "pods": one.pods,
                 "restarts": one.restarts,
                 "trainingTimeRatio": _rounded(one.ratio),
@@ -199,7 +198,7 @@ def report_picture(found: Report, price: float | None) -> list[Table | str]:
     costs = ("POD-HOURS", "COST") if price is not None else ("POD-HOURS",)
     table = _table("NAMESPACE", "JOBSET", "PHASE", "PODS", "RESTARTS", "TRAINING TIME", *costs)
     for one in found.jobsets:
-        names = one_line(one.state.namespace), one_line(one.state.name), phase_of_status(one.state).value
+        names = one_line(one.state.namespace), one_line(one.state.name), one.state.phase.value
         spent = _spent(one.pod_hours, price, about=one.is_estimate)
         table.add_row(*names, f"{one.pods:,}", f"{one.restarts:,}", _percent(one.ratio), *spent)
     restarts = f"{sum(one.restarts for one in found.jobsets):,}"

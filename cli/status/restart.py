@@ -10,7 +10,7 @@ from typing import Final
 from inplace.cli.beside import beside
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset
-from inplace.cli.group.state import ENDED, GroupPhase, group_state
+from inplace.cli.group.state import ENDED, GroupPhase, state_of_status
 from inplace.cli.lint.saving import save_within_s
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text
@@ -50,7 +50,7 @@ async def request_restart(connection: Connection, name: str, save_s: int = 0) ->
         RefusalError: no controller would carry it out, or no worker would save.
     """
     raw = await read_jobset(connection, name)
-    state = group_state(raw, (), named_max=0)
+    state = state_of_status(raw)
     if state.managed_by is not None:
         raise RefusalError(f"JobSet {name} is managed by {state.managed_by}: our controller ignores it")
     if state.phase in CANNOT:
@@ -116,7 +116,7 @@ def outcome(raw: KubeObject | None, request: str) -> str | None:
     """
     if raw is None:
         return None
-    state = group_state(raw, ())
+    state = state_of_status(raw)
     if state.phase in ENDED:
         raise RefusalError(f"the JobSet ended meanwhile: {CANNOT[state.phase]}")
     last = state.last

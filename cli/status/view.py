@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inplace.cli.group.notices import notice_lines
-from inplace.cli.group.state import ENDED, GroupPhase, GroupState, ScopeState
+from inplace.cli.group.state import ENDED, WAITING, GroupPhase, GroupState, ScopeState
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.document import TRIGGERS, blame_text, recreated_text, slow_text
 from inplace.cli.terminal.moments import count_text, duration_text
@@ -52,11 +52,7 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
     if state.stuck:
         parts.append(Text(one_line(f"barrier stuck: {state.stuck}"), "red"))
     parts += [Text(one_line(line)) for line in _history(state, now_s)]
-    if state.late and state.phase in (
-        GroupPhase.STARTING,
-        GroupPhase.RESTARTING,
-        GroupPhase.DEGRADED,
-    ):  # last: a low terminal cuts names only
+    if state.late and state.phase in WAITING:  # last: a low terminal cuts names only
         parts += [Text(""), Text(f"waiting for {count_text(state.late, 'Pod')}", "bold"), *_late(state, columns)]
     return Group(*parts)
 

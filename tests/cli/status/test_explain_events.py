@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from inplace.cli.status.cluster_events import Subject, read_events
+from inplace.cli.status.explain import read_events
+from inplace.cli.status.explanation import Subject
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, Resource
 from inplace.controller.api.object_events import CORE_EVENTS
 from inplace.simulator.cluster.cluster import Cluster
