@@ -9,30 +9,20 @@ takes one that was not told to end.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from inplace.cli.group.pod_facts import PodFact
-from inplace.common.bare.record import record
 from inplace.controller.spec.causes import unix_time
 
 SAME_RUN_S = 60.0  # workers of one epoch start within this: a startup probe's period, and slow nodes
 STOPPED = (137, 143)  # SIGKILL and SIGTERM: how kubelet ends the others
 
 
-@record
-class FirstFailure:
-    """One container that ended."""
+class FirstFailure(NamedTuple):
+    """When a container ended, and the fields that status.lastGroupRestart.firstFailure has."""
 
-    pod: str
-    node: str | None
-    container: str
-    exit_code: int
-    reason: str | None
     at_s: float
-
-    def as_data(self) -> dict[str, str | int]:
-        """Return the fields that status.lastGroupRestart.firstFailure has."""
-        fields = {"pod": self.pod, "node": self.node, "container": self.container, "reason": self.reason}
-        return {"exitCode": self.exit_code} | {name: value for name, value in fields.items() if value}
+    fields: dict[str, str | int]
 
 
 def first_failure(pods: Iterable[PodFact]) -> FirstFailure | None:
@@ -54,4 +44,6 @@ def first_failure(pods: Iterable[PodFact]) -> FirstFailure | None:
         (end for end in ends if end[0] >= newest_s - SAME_RUN_S),
         key=lambda end: (end[1], end[4].exit_code in STOPPED and end[4].reason != "OOMKilled", end[2].name),
     )
-    return FirstFailure(pod.name, pod.spec.node_name, container.name, ended.exit_code, ended.reason, at_s)
+    fields: dict[str, str | int | None] = {"pod": pod.name, "node": pod.spec.node_name, "container": container.name}
+    fields |= {"exitCode": ended.exit_code, "reason": ended.reason}
+    return FirstFailure(at_s, {name: value for name, value in fields.items() if value})

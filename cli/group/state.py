@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
+from typing import Any
 
 from inplace.cli.group.notices import running_notices
 from inplace.cli.group.pod_facts import PodFact
@@ -113,7 +114,7 @@ class LastRestart:
     trigger: str | None = None
     started_at: str | None = None
     synced_at: str | None = None
-    first_failure: Mapping[str, str | int] | None = None
+    first_failure: Mapping[str, Any] | None = None
     scope: str | None = None
     request: str | None = None
     first_silent: FurthestBehind | None = None
@@ -209,7 +210,7 @@ def group_state(raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NA
         conditions=true,
         used=min(_used(jobset, scopes), policy.restarts_max) if policy is not None and scopes else None,
         allowed=policy.restarts_max if policy is not None and scopes else None,
-        last=_last_restart(status),
+        last=last_restart(status),
         managed_by=None if jobset.is_ours else jobset.managed_by,
         not_due=not_due,
         strays=_strays(jobset, own, best) if jobset.is_in_place else (),
@@ -349,7 +350,7 @@ def _used(jobset: JobSet, scopes: Sequence[ScopeState]) -> int:
     return in_place + jobset.recreations_counted  # the one that was too many is among them
 
 
-def _last_restart(status: Mapping[str, object]) -> LastRestart | None:
+def last_restart(status: Mapping[str, object]) -> LastRestart | None:
     """Read status.lastGroupRestart; None where no controller of ours wrote it."""
     seen = status.get(wire.LAST_GROUP_RESTART)
     if not isinstance(seen, dict) or not isinstance(seen.get("epoch"), int):

@@ -7,6 +7,7 @@ leaves them out. Kubelet reads only the newest file of a log. Lines of older fil
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -15,7 +16,6 @@ from typing import Final
 from inplace.cli.connection import Connection
 from inplace.cli.logs.instances import Instance
 from inplace.cli.logs.lines import NS, LogCutter, LogLine
-from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.errors import check_answer
 from inplace.common.kube.http.request import Request, Response, Stream, TransportTimeoutError
 from inplace.common.kube.resources import PODS
@@ -37,14 +37,11 @@ class ContainerLog:
         since_ns: older lines are left out, Unix time.
     """
 
-    def __init__(
-        self, connection: Connection, instance: Instance, *, since_ns: int = 0, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, connection: Connection, instance: Instance, since_ns: int = 0) -> None:
         self.instance = instance
         self.is_previous = instance.is_previous  # changes when another instance has followed it
         self.epoch = None if instance.has_marks else instance.epoch
         self._connection = connection
-        self._clock = clock or LoopClock()
         self._since_ns = since_ns
         self._second = since_ns // NS  # lines before it are done
         self._had = 0  # lines of that second that are done
@@ -52,7 +49,7 @@ class ContainerLog:
 
     def again(self) -> ContainerLog:
         """Return the log from its beginning, with no epoch known."""
-        again = ContainerLog(self._connection, self.instance, since_ns=self._since_ns, clock=self._clock)
+        again = ContainerLog(self._connection, self.instance, self._since_ns)
         again.epoch = None
         return again
 
@@ -119,7 +116,7 @@ class ContainerLog:
     async def _next(self, chunks: AsyncIterator[bytes], *, follow: bool = False) -> bytes | None:
         """Return the next chunk, None at the end."""
         try:
-            async with self._clock.timeout(None if follow else SILENCE_S_MAX):
+            async with asyncio.timeout(None if follow else SILENCE_S_MAX):
                 return await anext(chunks, None)
         except TimeoutError as error:
             raise TransportTimeoutError(f"its kubelet sent nothing for {SILENCE_S_MAX:g} s") from error

@@ -8,12 +8,12 @@ cut where the next epoch begins. Where kubelet has removed the container since, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from inplace.cli.connection import Connection
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
 from inplace.cli.group.read import read_pods
+from inplace.cli.group.state import last_restart
 from inplace.cli.logs.container_log import ContainerLog
 from inplace.cli.logs.instances import Instance, Ranks, instances_of
 from inplace.cli.logs.lines import NS, LastLines, LogLine
@@ -26,9 +26,8 @@ from inplace.cli.terminal.visible import one_line
 from inplace.common.bare.record import record
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import PODS, KubeObject
-from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Trigger, unix_time
-from inplace.controller.spec.furthest_behind import silent_of_entry, silent_text
+from inplace.controller.spec.furthest_behind import silent_text
 
 LAST_LINES: Final = 200
 BEFORE_S: Final = 1
@@ -58,23 +57,19 @@ class Failed:
 
 def failure_of_status(raw: KubeObject) -> Failed | None:
     """Return the first failure that the status tells of; None where it tells of none."""
-    entry = (raw.get("status") or {}).get(wire.LAST_GROUP_RESTART)
-    if not isinstance(entry, dict):
+    last = last_restart(raw.get("status") or {})
+    found = last.first_failure if last is not None else None
+    if last is None or found is None or not isinstance(found.get("pod"), str) or not found["pod"]:
         return None
-    found = entry.get("firstFailure")
-    if not isinstance(found, dict) or not isinstance(found.get("pod"), str) or not found["pod"]:
-        return None
-    led_to = entry.get("epoch")
-    at_s = unix_time(found.get("finishedAt")) or unix_time(entry.get("startedAt"))
-    epoch = led_to - 1 if isinstance(led_to, int) and led_to > 1 else None
-    if entry.get("trigger") == Trigger.STALLED.value and (silent := silent_of_entry(entry)) is not None and silent.only:
-        return Failed(silent.only, "", epoch, at_s, silent_text(silent, Trigger.STALLED.value, found))
+    at_s = unix_time(found.get("finishedAt")) or unix_time(last.started_at)
+    epoch = last.epoch - 1 if last.epoch > 1 else None
+    silent = last.first_silent if last.trigger == Trigger.STALLED.value else None
+    if silent is not None and silent.only:
+        return Failed(silent.only, "", epoch, at_s, silent_text(silent, last.trigger, found))
     return Failed(found["pod"], str(found.get("container") or ""), epoch, at_s, failure_text(found))
 
 
-async def print_first_failed(
-    connection: Connection, raw: KubeObject, rank: Ranks, reader: Reader, printer: Printer
-) -> None:
+async def print_first_failed(raw: KubeObject, rank: Ranks, reader: Reader, printer: Printer) -> None:
     """Print both parts.
 
     Raises:
@@ -82,20 +77,20 @@ async def print_first_failed(
     """
     name, failed, pods = str(raw["metadata"]["name"]), failure_of_status(raw), None
     if failed is None:
-        pods = (await read_pods(connection, name)).pods
+        pods = (await read_pods(reader.connection, name)).pods
         failed = _guessed(pods, name)
-    at_ns = await _print_failed(connection, failed, rank, reader, printer)
+    at_ns = await _print_failed(failed, rank, reader, printer)
     if at_ns is None:
         return
     if pods is None:
-        pods = (await read_pods(connection, name)).pods
+        pods = (await read_pods(reader.connection, name)).pods
     others = [pod for pod in pods if pod.name != failed.pod]
     if not others:
         return
     candidates = (one for one in instances_of(others, rank) if _ran(one, at_ns))
     # An instance without marks is of one epoch: one that started in the second of the failure may be of the next.
     ran = bounded(one for one in candidates if one.has_marks or not _is_later(one.epoch, failed))
-    found, was_read = await _before(connection, ran, failed, at_ns, reader)
+    found, was_read = await _before(ran, failed, at_ns, reader)
     what = (
         "what the others said" if found else "the others said nothing" if was_read else "kubelet has no log of others"
     )
@@ -117,20 +112,18 @@ def _guessed(pods: Sequence[PodFact], name: str) -> Failed:
     if found is None:
         message = f"no failure of {name} is known, from its status or its Pods; --all shows all its logs"
         raise RefusalError(message, CliExit.NOT_DONE)
-    words = f"guessed from the Pods: {failure_text(found.as_data())}"
-    return Failed(found.pod, found.container, None, found.at_s, words)
+    words = f"guessed from the Pods: {failure_text(found.fields)}"
+    return Failed(str(found.fields["pod"]), str(found.fields["container"]), None, found.at_s, words)
 
 
-async def _print_failed(
-    connection: Connection, failed: Failed, rank: Ranks, reader: Reader, printer: Printer
-) -> int | None:
+async def _print_failed(failed: Failed, rank: Ranks, reader: Reader, printer: Printer) -> int | None:
     """Print the last lines of the failed Pod; return when it failed, by its node's clock if that can be."""
     epoch = f", epoch {failed.epoch}" if failed.epoch is not None else ""
     at = f", {_day(failed.at_s)} {clock_text(failed.at_s)} UTC" if failed.at_s is not None else ""
     printer.head(f"first failure: {one_line(failed.words)}{epoch}{at}")
     known_ns = None if failed.at_s is None else int(failed.at_s * NS) + WHOLE_SECOND_NS
     try:
-        raw: dict[str, Any] = await connection.client.get(PODS, connection.namespace, failed.pod)
+        raw = await reader.connection.client.get(PODS, reader.connection.namespace, failed.pod)
     except NotFound:
         reader.notes.say(failed.pod, GONE)
         return known_ns
@@ -139,7 +132,7 @@ async def _print_failed(
     lines: list[tuple[Instance, LogLine]] = []
     for instance in sorted(candidates, key=lambda one: not _ran(one, known_ns)):  # the likely one first
         if not any(one.container == instance.container for one, _ in lines):
-            lines += [(instance, line) for line in await _last_lines(connection, instance, failed, reader)]
+            lines += [(instance, line) for line in await _last_lines(instance, failed, reader)]
     if not lines:
         reader.notes.say(failed.pod, f"kubelet has no log of it{epoch} any more")
         return known_ns
@@ -158,7 +151,7 @@ def _ran(instance: Instance, at_ns: int | None) -> bool:
     return began and (instance.ended_s is None or instance.ended_s * NS + WHOLE_SECOND_NS >= at_ns - BEFORE_S * NS)
 
 
-async def _last_lines(connection: Connection, instance: Instance, failed: Failed, reader: Reader) -> Sequence[LogLine]:
+async def _last_lines(instance: Instance, failed: Failed, reader: Reader) -> Sequence[LogLine]:
     """Return the last lines of the failed epoch in one log."""
     known_ns = None if failed.at_s is None else int(failed.at_s * NS) + WHOLE_SECOND_NS
     look_back_ns = max(0, int((failed.at_s - LOOK_BACK_S) * NS)) if failed.at_s is not None else 0
@@ -166,8 +159,12 @@ async def _last_lines(connection: Connection, instance: Instance, failed: Failed
     lines: Sequence[LogLine] = []
     for since_ns in dict.fromkeys((look_back_ns, 0)):
         if len(lines) < LAST_LINES:
-            log = ContainerLog(connection, instance, since_ns=since_ns)
-            lines = await _said(log, failed, until_ns, LastLines(LAST_LINES, BUFFER_BYTES), reader) or ()
+            lines = (
+                await _said(
+                    reader.log(instance, since_ns), failed, until_ns, LastLines(LAST_LINES, BUFFER_BYTES), reader
+                )
+                or ()
+            )
     if instance.has_marks and not _ran(instance, known_ns) and not any(line.epoch == failed.epoch for line in lines):
         return []  # what a guard says before its first worker
     return [line._replace(epoch=failed.epoch) if line.epoch is None else line for line in lines]
@@ -200,7 +197,7 @@ def _is_later(epoch: int | None, failed: Failed) -> bool:
 
 
 async def _before(
-    connection: Connection, others: Sequence[Instance], failed: Failed, at_ns: int, reader: Reader
+    others: Sequence[Instance], failed: Failed, at_ns: int, reader: Reader
 ) -> tuple[list[tuple[Instance, LogLine]], bool]:
     """Return what the others said in the second before a moment, and whether any of their logs could be read."""
     found: list[tuple[Instance, LogLine]] = []
@@ -217,6 +214,6 @@ async def _before(
     from_ns = at_ns - BEFORE_S * NS
     # The log of a container that has just started is read from its beginning, where the mark of its epoch is.
     since_ns = [0 if (one.began_s or 0.0) * NS + WHOLE_SECOND_NS >= from_ns else from_ns for one in others]
-    logs = [ContainerLog(connection, one, since_ns=at) for one, at in zip(others, since_ns, strict=True)]
+    logs = [reader.log(one, at) for one, at in zip(others, since_ns, strict=True)]
     await reader.each(logs, read)
     return found, was_read

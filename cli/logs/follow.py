@@ -16,7 +16,6 @@ from typing import Final
 from anyio import create_task_group
 
 from inplace.cli.beside import beside
-from inplace.cli.connection import Connection
 from inplace.cli.logs.container_log import ContainerLog
 from inplace.cli.logs.instances import Instance, Ranks, instances_of
 from inplace.cli.logs.lines import LogLine
@@ -24,7 +23,6 @@ from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import BUFFER_BYTES, LOGS_MAX, Reader, Wanted, bounded
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.watch import StatusWatch
-from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.errors import Unauthorized
 
 WAIT_S: Final = 0.5  # of a line, for older ones of other Pods
@@ -41,7 +39,6 @@ class Follower:
     """Follows the logs of one JobSet.
 
     Args:
-        connection: to the cluster.
         name: of the JobSet.
         rank: gives a Pod its rank.
         chosen: ranks; empty is all.
@@ -50,21 +47,17 @@ class Follower:
 
     def __init__(
         self,
-        connection: Connection,
         name: str,
         rank: Ranks,
         chosen: Collection[range],
         wanted: Wanted,
         reader: Reader,
         printer: Printer,
-        *,
-        clock: Clock | None = None,
     ) -> None:
-        self._connection = replace(connection, whole_max=LOGS_MAX)  # containers' states are read, of every Pod
-        self._watch = StatusWatch(self._connection, name)
+        # Containers' states are read, of every Pod.
+        self._watch = StatusWatch(replace(reader.connection, whole_max=LOGS_MAX), name)
         self._rank, self._chosen, self._wanted = rank, chosen, wanted
         self._reader, self._printer = reader, printer
-        self._clock = clock or LoopClock()
         self._present: dict[tuple[str, str, int], Instance] = {}
         self._followed: set[tuple[str, str, int]] = set()
         self._has_begun = False
@@ -83,7 +76,7 @@ class Follower:
         """
         async with beside(self._watch.jobsets.run, self._watch.pods.run, self._start_all):
             while not self._is_over():
-                await self._clock.sleep(WAIT_S)
+                await asyncio.sleep(WAIT_S)
                 self._print()
         self._print()
         return CliExit.DONE
@@ -96,7 +89,7 @@ class Follower:
                     for log in self._new_logs():
                         group.start_soon(self._follow, log)
                     self._has_begun = True
-                await self._clock.sleep(WAIT_S)
+                await asyncio.sleep(WAIT_S)
 
     def _is_over(self) -> bool:
         """Say whether the JobSet has ended, and all logs were read.
@@ -117,14 +110,15 @@ class Follower:
         fresh = [one for one in found if one.key not in self._followed]
         self._followed = {one.key for one in found}  # of what is gone, nothing is kept
         self._reading += len(fresh)
-        since_ns = self._wanted.since_ns
-        return [ContainerLog(self._connection, one, since_ns=since_ns, clock=self._clock) for one in fresh]
+        return [self._reader.log(one, self._wanted.since_ns) for one in fresh]
 
     async def _follow(self, log: ContainerLog) -> None:
         """Read one log until its instance has ended and all of it was read."""
         try:
-            while await self._read(log):
-                await self._clock.sleep(ASK_AGAIN_S)
+            while True:
+                if not await self._read(log):
+                    return
+                await asyncio.sleep(ASK_AGAIN_S)
         except (RefusalError, Unauthorized) as refusal:
             self._refusal = refusal
         finally:
@@ -155,7 +149,7 @@ class Follower:
             present = self._present.get(instance.key)
             if present is None or present.ended_s is not None:
                 return
-            await self._clock.sleep(WAIT_S)
+            await asyncio.sleep(WAIT_S)
 
     async def _take(self, instance: Instance, line: LogLine) -> None:
         """Let a line wait; where too many wait, wait until they are printed."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from inplace.cli.group.pod_facts import Container, PodFact
+from inplace.cli.group.pod_facts import Container, PodFact, Running, Terminated
 from inplace.common.agent_command import agent_arguments
 from inplace.common.bare.record import record
 from inplace.common.kube.resources import KubeObject
@@ -97,25 +97,14 @@ def instances_of(pods: Iterable[PodFact], rank: Ranks, chosen: Collection[range]
 
 def _of_pod(pod: PodFact, rank: int | None) -> Iterator[Instance]:
     for container in pod.workers:
-        state, last = container.state, container.last_state.terminated
-        if last is not None:
-            yield _instance(
-                pod, rank, container, unix_time(last.started_at), unix_time(last.finished_at), previous=True
-            )
-        if state.running is not None:
-            yield _instance(pod, rank, container, unix_time(state.running.started_at), None)
-        elif (ended := state.terminated) is not None:
-            yield _instance(pod, rank, container, unix_time(ended.started_at), unix_time(ended.finished_at))
+        if (last := container.last_state.terminated) is not None:
+            yield _instance(pod, rank, container, last, previous=True)
+        if (present := container.state.running or container.state.terminated) is not None:
+            yield _instance(pod, rank, container, present)
 
 
 def _instance(
-    pod: PodFact,
-    rank: int | None,
-    container: Container,
-    began_s: float | None,
-    ended_s: float | None,
-    *,
-    previous: bool = False,
+    pod: PodFact, rank: int | None, container: Container, run: Running | Terminated, *, previous: bool = False
 ) -> Instance:
     words = next(
         ((*(one.command or ()), *(one.args or ())) for one in pod.spec.containers or () if one.name == container.name),
@@ -133,6 +122,6 @@ def _instance(
         previous,
         agent_arguments(words) is not None,
         epoch if epoch > 0 else None,
-        began_s,
-        ended_s,
+        unix_time(run.started_at),
+        unix_time(run.finished_at) if isinstance(run, Terminated) else None,
     )

@@ -12,13 +12,12 @@ from typer import BadParameter
 
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset, read_pods
-from inplace.cli.logs.container_log import ContainerLog
 from inplace.cli.logs.first_failed import failure_of_status, print_first_failed
 from inplace.cli.logs.instances import Instance, instances_of, ranks_of
 from inplace.cli.logs.lines import NS, LogLine
 from inplace.cli.logs.merge import merged
 from inplace.cli.logs.printer import Printer
-from inplace.cli.logs.reading import Notes, Reader, Wanted, bounded
+from inplace.cli.logs.reading import Reader, Wanted, bounded
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.bare.record import record
 
@@ -116,36 +115,34 @@ async def print_logs(connection: Connection, name: str, options: LogOptions, *, 
     """Print what is asked for; return the exit code: it is 1 where there was nothing, and something was not read."""
     raw = await read_jobset(connection, name)
     rank, ranks = ranks_of(raw)
-    notes = Notes()
     printer = Printer(as_json=options.as_json, ranks=ranks)
-    reader = Reader(notes, printer.progress)
+    reader = Reader(connection, printer.progress)
     try:
         if options.first_failed or not (options.chooses or failure_of_status(raw) is None):
-            await print_first_failed(connection, raw, rank, reader, printer)
+            await print_first_failed(raw, rank, reader, printer)
         elif options.follow:
             from inplace.cli.logs.follow import Follower  # and rich, which takes a fifth of a second
 
             since_s = FOLLOW_SINCE_S if options.since_s is None else options.since_s
             wanted = Wanted(options.epoch, options.pattern, max(0, int((now_s - since_s) * NS)))
-            return await Follower(connection, name, rank, options.ranks, wanted, reader, printer).run()
+            return await Follower(name, rank, options.ranks, wanted, reader, printer).run()
         else:
             since_ns = 0 if options.since_s is None else max(0, int((now_s - options.since_s) * NS))
             wanted = Wanted(options.epoch, options.pattern, since_ns)
             found = instances_of((await read_pods(connection, name)).pods, rank, options.ranks)
-            await _print_merged(connection, found, wanted, reader, printer)
+            await _print_merged(found, wanted, reader, printer)
     finally:
-        printer.notes(notes.lines())
-    return CliExit.NOT_DONE if notes.lines() and not printer.printed else CliExit.DONE
+        printer.notes(reader.notes.lines())
+    return CliExit.NOT_DONE if reader.notes.lines() and not printer.printed else CliExit.DONE
 
 
-async def _print_merged(
-    connection: Connection, instances: Sequence[Instance], wanted: Wanted, reader: Reader, printer: Printer
-) -> None:
+async def _print_merged(instances: Sequence[Instance], wanted: Wanted, reader: Reader, printer: Printer) -> None:
     """Print the lines of instances in the order of time."""
     asked = bounded(filter(wanted.may_have, instances))
     if not asked:
-        raise RefusalError(f"there is no log yet: no container of the chosen Pods in {connection.place} has started")
-    logs = [ContainerLog(connection, one, since_ns=wanted.since_ns) for one in asked]
+        place = reader.connection.place
+        raise RefusalError(f"there is no log yet: no container of the chosen Pods in {place} has started")
+    logs = [reader.log(one, wanted.since_ns) for one in asked]
     if wanted.epoch is not None:
         await reader.find_epochs(logs)
     lines: list[tuple[Instance, LogLine]] = []

@@ -16,6 +16,7 @@ from typing import Final
 
 from anyio import create_task_group
 
+from inplace.cli.connection import Connection
 from inplace.cli.logs.container_log import ContainerLog, UnreadableError
 from inplace.cli.logs.instances import Instance
 from inplace.cli.logs.lines import NS, LogLine
@@ -112,13 +113,19 @@ class Reader:
     """Reads logs, at most STREAMS_MAX at once.
 
     Args:
+        connection: to the cluster.
         on_progress: told how many of how many logs have been read.
     """
 
-    def __init__(self, notes: Notes, on_progress: Callable[[int, int], None] = lambda _done, _all: None) -> None:
-        self.notes = notes
+    def __init__(self, connection: Connection, on_progress: Callable[[int, int], None]) -> None:
+        self.connection = connection
+        self.notes = Notes()
         self._on_progress = on_progress
         self._gate = asyncio.Semaphore(STREAMS_MAX)
+
+    def log(self, instance: Instance, since_ns: int = 0) -> ContainerLog:
+        """Return the log of an instance, which is not read yet; older lines are left out."""
+        return ContainerLog(self.connection, instance, since_ns)
 
     @asynccontextmanager
     async def open(self, log: ContainerLog, *, follow: bool = False) -> AsyncIterator[AsyncGenerator[LogLine, None]]:

@@ -16,7 +16,7 @@ from inplace.cli.logs.instances import Instance
 from inplace.cli.logs.lines import LogLine
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire.progress import STEP_MAX
-from inplace.common.wire.stacks import REQUEST_MAX, SILENCE, TAKEN, THREAD
+from inplace.common.wire.stacks import REQUEST_MAX, TAKEN, THREAD
 
 RANKS_MAX: Final = 64  # of one container
 THREADS_MAX: Final = 16
@@ -167,8 +167,3 @@ class Answers:
 
 def _is_number(value: object, most: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-
-
-def is_of_watchdog(answer: Answer) -> bool:
-    """Say whether nobody but the watchdog asked for it."""
-    return answer.request == SILENCE

@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Final
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
-from inplace.cli.group.state import GroupPhase, state_of_status
+from inplace.cli.group.state import GroupPhase, last_restart, state_of_status
 from inplace.cli.logs.container_log import ContainerLog
 from inplace.cli.logs.instances import Instance, instances_of, ranks_of
 from inplace.cli.logs.lines import NS
 from inplace.cli.logs.printer import Printer
-from inplace.cli.logs.reading import Notes, Reader, bounded
+from inplace.cli.logs.reading import Reader, bounded
 from inplace.cli.refusal import CliExit, RefusalError
-from inplace.cli.stacks.answers import Answer, Answers, RankStack, is_of_watchdog
+from inplace.cli.stacks.answers import Answer, Answers, RankStack
 from inplace.cli.stacks.groups import Names, data_of, groups_of, summary, text_of
 from inplace.cli.terminal.moments import clock_text, count_text
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.common.wire.stacks import parse_request
+from inplace.common.wire.stacks import SILENCE, parse_request
 from inplace.controller.spec.causes import unix_time
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ async def print_stacks(connection: Connection, name: str, options: StacksOptions
         raise RefusalError(
             f"no container of the chosen Pods in {connection.place} runs: inplace explain {name} says why"
         )
-    notes = Notes()
     progress = Printer(as_json=options.as_json)
+    reader = Reader(connection, progress.progress)
     since_s = _last_since_s(raw, now_s) if request is None else request / 1000 - SKEW_S
-    logs = [ContainerLog(connection, one, since_ns=max(0, int(since_s * NS))) for one in asked]
+    logs = [reader.log(one, max(0, int(since_s * NS))) for one in asked]
     answers = {id(log): Answers(log.instance, request) for log in logs}
-    await _read(logs, answers, Reader(notes, progress.progress), 0.0 if request is None else options.timeout_s)
+    await _read(logs, answers, reader, 0.0 if request is None else options.timeout_s)
     progress.notes(())
     found = {each.instance: answer for each in answers.values() if (answer := each.newest()) is not None}
     if request is None:
@@ -102,7 +102,7 @@ async def print_stacks(connection: Connection, name: str, options: StacksOptions
     unanswered = _unanswered(asked, found) if request is not None else {}
     ranks = [one for answer in found.values() for one in answer.ranks.values()]
     _print(name, request, ranks, found, unanswered, as_json=options.as_json)
-    for note in notes.lines():
+    for note in reader.notes.lines():
         print(f"inplace stacks: {note}", file=sys.stderr)
     return CliExit.DONE if ranks else CliExit.NOT_DONE
 
@@ -159,8 +159,8 @@ async def _read(logs: Sequence[ContainerLog], answers: Mapping[int, Answers], re
 
 def _last_since_s(raw: KubeObject, now_s: float) -> float:
     """Return from when on answers are looked for without a request."""
-    entry = (raw.get("status") or {}).get(wire.LAST_GROUP_RESTART)
-    began_s = unix_time(entry.get("startedAt")) if isinstance(entry, dict) else None
+    last = last_restart(raw.get("status") or {})
+    began_s = unix_time(last.started_at) if last is not None else None
     return now_s - LAST_S if began_s is None else began_s - BEFORE_S
 
 
@@ -249,5 +249,5 @@ def _moment(found: Sequence[Answer], name: str) -> str:
     epochs = {answer.epoch for answer in found}
     known = epochs.pop() if len(epochs) == 1 else None  # scopes have epochs of their own
     epoch = "" if known is None else f" in epoch {known}"
-    why = "ranks were silent" if any(is_of_watchdog(answer) for answer in found) else "a person asked"
+    why = "ranks were silent" if any(answer.request == SILENCE for answer in found) else "a person asked"
     return f"taken {when} UTC{epoch}, because {why}"

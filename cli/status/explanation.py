@@ -173,7 +173,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         what = "first to tell of the hang" if last.trigger == Trigger.STALLED.value else "first failure"
         yield Moment(began_s, f"{what}: {failure_text(failure, explained=True)}")
     elif (last is None or last.trigger in FAILURES) and (seen := first_failure(facts.pods)) is not None:
-        yield Moment(seen.at_s, f"first failure, guessed from the Pods: {failure_text(seen.as_data())}")
+        yield Moment(seen.at_s, f"first failure, guessed from the Pods: {failure_text(seen.fields)}")
     if last is not None:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
         escalation_step = f", rung {last.escalation_step}" if last.escalation_step else ""

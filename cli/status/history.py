@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset
-from inplace.cli.group.state import GroupState, state_of_status
+from inplace.cli.group.state import state_of_status
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, print_data
@@ -154,12 +154,6 @@ def _common(values: Sequence[Hashable], words: str) -> str:
     """Put into words what all values are; "" if they differ. The newest may be unknown: its Pods went at once."""
     known = values[1:] if values and values[0] is None else values
     return words.format(known[0]) if len(known) > 1 and len(set(known)) == 1 and known[0] is not None else ""
-
-
-def find_restart(state: GroupState, epoch: int) -> PastRestart | None:
-    """Return the restart to an epoch, of a divided JobSet the newest; None if the status does not keep it."""
-    history = history_of(state.jobset.status) if state.jobset is not None else ()
-    return next((past for past in reversed(history) if past.epoch == epoch), None)
 
 
 def _seconds(milliseconds: int | None) -> float | None:

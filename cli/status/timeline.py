@@ -17,7 +17,7 @@ from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.state import ENDED, GroupState, LastRestart, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import TRIGGERS, blame_text, failure_text
-from inplace.cli.status.history import find_restart, past_data
+from inplace.cli.status.history import past_data
 from inplace.cli.status.restart_timeline import (
     STAGE_WORDS,
     TAIL,
@@ -89,10 +89,10 @@ def past_timeline(state: GroupState, epoch: int) -> RestartTimeline:
     Raises:
         RefusalError: the status does not keep it.
     """
-    past = find_restart(state, epoch)
+    kept = history_of(state.jobset.status) if state.jobset is not None else ()
+    past = next((one for one in reversed(kept) if one.epoch == epoch), None)  # of a divided JobSet the newest
     began_s = unix_time(past.started_at) if past is not None else None
     if past is None or began_s is None:
-        kept = history_of(state.jobset.status) if state.jobset is not None else ()
         epochs = f"those to epochs {', '.join(str(one.epoch) for one in kept)}" if kept else "no restart"
         raise RefusalError(f"expected a restart to epoch {epoch} of JobSet {state.name}, its status keeps {epochs}")
     if past.took_ms is None:
@@ -125,7 +125,7 @@ def timeline_title(state: GroupState, timeline: RestartTimeline, pods: list[PodF
     if last is not None and (blame := blame_text(last)):
         parts.append(blame)
     elif last is None and (seen := first_failure(pods)) is not None:
-        parts.append(f"probably {failure_text(seen.as_data())}")
+        parts.append(f"probably {failure_text(seen.fields)}")
     return ", ".join(parts)
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from inplace.cli.group.read import read_pods
 from inplace.cli.logs import merge, reading
-from inplace.cli.logs.container_log import SILENCE_S_MAX, ContainerLog
+from inplace.cli.logs.container_log import SILENCE_S_MAX
 from inplace.cli.logs.instances import instances_of
 from inplace.cli.logs.lines import NS
 from inplace.cli.logs.logs import parse_duration, parse_ranks
-from inplace.cli.logs.reading import Notes, Reader, Wanted
+from inplace.cli.logs.reading import Reader, Wanted
 from inplace.cli.refusal import CliExit, RefusalError
 from tests.cli.command import run_here
 from tests.cli.logs.room import BARE, FORBIDDEN, GONE, UNREACHABLE, Room, at, room
@@ -117,12 +117,12 @@ async def test_logs_are_read_on_within_their_share() -> None:
             expected.append((moment, f"{index} {number}"))
     pods = (await read_pods(made.connection, "train")).pods
     for share in (1, 1_000, 10_000, 10**9):
-        notes = Notes()
-        logs = [ContainerLog(made.connection, one) for one in instances_of(pods, lambda _: 0)]
-        found = [line async for _, line in merge.merged(logs, Wanted(), Reader(notes), buffer_bytes=5 * share)]
+        reader = Reader(made.connection, lambda _done, _of: None)
+        logs = [reader.log(one) for one in instances_of(pods, lambda _: 0)]
+        found = [line async for _, line in merge.merged(logs, Wanted(), reader, buffer_bytes=5 * share)]
         assert sorted(line.decoded() for line in found) == sorted(text for _, text in expected)
         assert [line.at_ns for line in found] == sorted(line.at_ns for line in found)
-        assert notes.lines() == []
+        assert reader.notes.lines() == []
 
 
 async def test_no_more_logs_are_open_than_the_help_says() -> None:
