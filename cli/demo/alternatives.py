@@ -31,7 +31,7 @@ def _as_upstreams(example: DemoManifest) -> DemoManifest:
     """Hold the workers back as upstream's manifest does; the agent is ours, and so is the controller."""
     (held,), objects = inject([example.jobset], InjectOptions(barrier="probe"))
     jobset = probed_as_upstreams(held)
-    return described([*objects, jobset], jobset)
+    return described([*objects, jobset], jobset, jobset)
 
 
 def _recreated(example: DemoManifest) -> DemoManifest:

@@ -13,8 +13,7 @@ from typing import Final
 
 from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.alternatives import alternatives
-from inplace.cli.demo.group import GROUP_S_MAX, DemoGroup, timeline_of
-from inplace.cli.demo.kill_record import KillRecord
+from inplace.cli.demo.group import GROUP_S_MAX, DemoGroup
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
@@ -35,18 +34,15 @@ async def compare(cluster: Cluster, example: DemoManifest, view: DemoView, seed:
     """
     for title, manifest in alternatives(example).items():
         await _delete(cluster, example)
-        record = KillRecord(manifest)
-        cluster.observers.add(record.observe)
-        timeline = timeline_of(cluster, manifest)
-        view.scene = Scene(title, cluster, manifest, timeline, record)
+        group = DemoGroup(cluster, manifest)
+        view.scene = Scene(title, group)
         await cluster.apply(manifest.documents)
-        group = DemoGroup(cluster, manifest, timeline, view.note)
         if manifest.agents:
             await _restart_in_place(group, Random(seed))
         else:
-            await _recreate(group, record, Random(seed))
-        timeline.close()
-        view.compared.append(record.row(title, timeline.current.seconds))
+            await _recreate(group, Random(seed))
+        group.timeline.close()
+        view.compared.append(group.record.row(title, group.timeline.current.seconds))
 
 
 async def _restart_in_place(group: DemoGroup, rng: Random) -> None:
@@ -57,12 +53,12 @@ async def _restart_in_place(group: DemoGroup, rng: Random) -> None:
     await group.complete(0)
 
 
-async def _recreate(group: DemoGroup, record: KillRecord, rng: Random) -> None:
+async def _recreate(group: DemoGroup, rng: Random) -> None:
     """Restart a group without agents once, with new Pods; the JobSet's status has no seconds of that."""
-    await _until_trains(group.cluster, record)
+    await _until_trains(group)
     await group.cluster.clock.sleep(TRAIN_S)
     group.strike(rng, signal.SIGKILL)
-    await _until_trains(group.cluster, record)
+    await _until_trains(group)
 
 
 async def _delete(cluster: Cluster, manifest: DemoManifest) -> None:
@@ -81,11 +77,11 @@ async def _delete(cluster: Cluster, manifest: DemoManifest) -> None:
         raise DemoError(f"expected the Pods of {manifest.name} to be gone within {GONE_S_MAX:g} s") from error
 
 
-async def _until_trains(cluster: Cluster, record: KillRecord) -> None:
+async def _until_trains(group: DemoGroup) -> None:
     try:
-        await cluster.until(lambda: record.trains, timeout_s=GROUP_S_MAX)
+        await group.cluster.until(lambda: group.record.trains, timeout_s=GROUP_S_MAX)
     except TimeoutError as error:
         raise DemoError(
-            f"expected {record.manifest.pods} workers to take their first step within {GROUP_S_MAX:g} s, "
-            f"saw {len(record.stepped)}"
+            f"expected {group.manifest.pods} workers to take their first step within {GROUP_S_MAX:g} s, "
+            f"saw {len(group.record.stepped)}"
         ) from error

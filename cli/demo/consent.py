@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from inplace.cli.demo.adaptation import DemoError
+from inplace.cli.demo.group import note
 from inplace.cli.demo.manifest import EXAMPLE
-from inplace.cli.terminal.visible import visible
 
 STDIN = "-"
 
@@ -20,11 +20,7 @@ def ask(file: Path | None, *, yes: bool) -> None:
     """
     if file is None:
         return
-    print(
-        f"inplace demo: the commands of {visible(str(file))} run on this machine, as your processes, in no container",
-        file=sys.stderr,
-        flush=True,
-    )
+    note(f"the commands of {file} run on this machine, as your processes, in no container")
     if yes or _is_ours(file):
         return
     instead = "; --runtime model runs none of them"

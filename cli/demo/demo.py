@@ -21,8 +21,7 @@ from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.alternatives import THIS
 from inplace.cli.demo.comparison import compare
 from inplace.cli.demo.consent import ask
-from inplace.cli.demo.group import DemoGroup, timeline_of
-from inplace.cli.demo.kill_record import KillRecord
+from inplace.cli.demo.group import DemoGroup, note
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
 from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
@@ -172,23 +171,20 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
         timings=None if options.profile is None else read_profile(options.profile).timings(),
     )
     async with cluster:
-        timeline, record = timeline_of(cluster, manifest), KillRecord(manifest)
-        cluster.observers.add(record.observe)
-        scene = Scene(THIS, cluster, manifest, timeline, record)
-        view = DemoView(scene, runtime=options.runtime, seed=options.seed, json=options.json)
+        group = DemoGroup(cluster, manifest)
+        view = DemoView(Scene(THIS, group), runtime=options.runtime, seed=options.seed, json=options.json)
         export = f"export KUBECONFIG={cluster.kubeconfig()}" if options.keep else ""
         if export:
             view.say(export)
         async with nullcontext() if options.is_virtual else view.live():
-            for note in [*manifest.notes, *await _apply(cluster, manifest)]:
-                view.note(note)
-            group = DemoGroup(cluster, manifest, timeline, view.note)
+            for sentence in [*manifest.notes, *await _apply(cluster, manifest)]:
+                note(sentence)
             await group.complete(-1)
             await strike_workers(group, Random(options.seed), options.faults)
         view.show_restarts()
         if options.compares:
-            view.compared.append(record.row(THIS, timeline.current.seconds))
-            timeline.close()
+            view.compared.append(group.record.row(THIS, group.timeline.current.seconds))
+            group.timeline.close()
             async with view.live():
                 await compare(cluster, manifest, view, options.seed)
         view.show_end()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
+import sys
 from itertools import product
 from random import Random
 from typing import Any, Final
 
 from inplace.cli.demo.adaptation import DemoError
+from inplace.cli.demo.kill_record import KillRecord
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.demo.obstacles import failed_inits, obstacles
+from inplace.cli.terminal.visible import visible
 from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import LogRequest
@@ -27,33 +28,35 @@ WORDS_MAX: Final = 15  # of these that are shown
 AGENTS_LINES: Final = '{"timestamp": '  # how the lines of an agent and of a guard begin
 
 
-def timeline_of(cluster: Cluster, manifest: DemoManifest) -> Timeline:
-    """Return what times the restarts of a manifest's group from now on."""
-    return Timeline(
-        cluster.server,
-        cluster.observers,
-        clock=cluster.clock,
-        jobset=manifest.name,
-        namespace=manifest.namespace,
-        agents=manifest.agents,
-        workers=frozenset(manifest.workers.values()),
-        members=manifest.workers.keys(),
-        pods=manifest.pods,
-    )
+def note(text: str) -> None:
+    """Print one sentence for people at once, on stderr."""
+    print(f"inplace demo: {visible(text)}", file=sys.stderr, flush=True)
 
 
-@dataclass(frozen=True)
 class DemoGroup:
-    """The JobSet of a demo while it runs.
+    """The JobSet of a demo, which may be applied from now on.
 
-    Args:
-        note: tells the person one sentence.
+    Attributes:
+        timeline: of its restarts.
+        record: of its kills.
     """
 
-    cluster: Cluster
-    manifest: DemoManifest
-    timeline: Timeline
-    note: Callable[[str], None]
+    def __init__(self, cluster: Cluster, manifest: DemoManifest) -> None:
+        self.cluster = cluster
+        self.manifest = manifest
+        self.timeline = Timeline(
+            cluster.server,
+            cluster.observers,
+            clock=cluster.clock,
+            jobset=manifest.name,
+            namespace=manifest.namespace,
+            agents=manifest.agents,
+            workers=frozenset(manifest.workers.values()),
+            members=manifest.workers.keys(),
+            pods=manifest.pods,
+        )
+        self.record = KillRecord(manifest)
+        cluster.observers.add(self.record.observe)
 
     async def complete(self, after: int) -> None:
         """Wait until every worker has stepped in a restart later than number `after`; -1: in the first start.
@@ -119,7 +122,7 @@ class DemoGroup:
         jobs = self._of_jobset("batch", "jobs")
         found = obstacles(self._jobset(), jobs, self._pods(), list(events.values()))
         if waited_s >= SILENT_S and self.timeline.all_work and not found:
-            self.note("the workers print no line that begins with 'step=': their start counts as their first step")
+            note("the workers print no line that begins with 'step=': their start counts as their first step")
             sidecar = self.manifest.mode == "sidecar"
             self.timeline.count_starts(Kind.CONTAINER_STARTED if sidecar else Kind.WORKER_STARTED)
             return
@@ -136,7 +139,7 @@ class DemoGroup:
         seen = f" In its way:{listed}" if found else ""
         if self.timeline.all_work and waited_s < SILENT_S:
             seen += f" Workers that print no line 'step=...' within {SILENT_S:g} s are taken for working"
-        self.note(f"still waiting after {waited_s:g} s; so far: {', '.join(reached) or '-'}.{seen}")
+        note(f"still waiting after {waited_s:g} s; so far: {', '.join(reached) or '-'}.{seen}")
 
     async def _last_words(self) -> str:
         """Return what a worker printed last, the one that failed first if it is known; "" if none printed anything."""

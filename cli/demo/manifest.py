@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class DemoManifest:
     workers: Mapping[str, str]
     agents: frozenset[str]
     mode: str
-    notes: list[str]
+    notes: Sequence[str]
     nodes: list[NodeShape]
 
     @property
@@ -57,11 +57,6 @@ class DemoManifest:
     def agents_stay(self) -> bool:
         """Say whether a restart keeps the agents, and restarts the workers alone."""
         return self.mode in ("process", "supervisor")
-
-    @property
-    def agent(self) -> str:
-        """Return the name of an agent's container."""
-        return min(self.agents)
 
     @property
     def worker(self) -> str:
@@ -116,7 +111,7 @@ def read_demo_manifest(
     except DemoError as error:
         raise DemoError(f"{path}: {error}") from error
     documents[next(place for place, document in enumerate(documents) if document is jobset)] = fitting
-    manifest = _described(documents, fitting, shown, [*notes, *more], path)
+    manifest = described(documents, fitting, shown, [*notes, *more], path)
     # The demo kills faster than a cluster fails: no restart waits or renews containers.
     usual = {wire.CRASH_LOOP_BACKOFF: "0", wire.CLEAN_AFTER: "0"}
     if stall_after_s is not None and manifest.mode != "sidecar":
@@ -164,13 +159,12 @@ def _fill(jobset: KubeObject, file: Path) -> None:
                 raise DemoError(f"{path}: expected a whole number for {field}, saw {holder[field]!r:.80}")
 
 
-def described(documents: list[KubeObject], jobset: KubeObject) -> DemoManifest:
-    """Return the manifest of documents that came from the example, with all that its JobSet's Pods need."""
-    return _described(documents, jobset, jobset, [], EXAMPLE)
-
-
-def _described(
-    documents: list[KubeObject], applied: KubeObject, jobset: KubeObject, notes: list[str], file: Path
+def described(
+    documents: list[KubeObject],
+    applied: KubeObject,
+    jobset: KubeObject,
+    notes: Sequence[str] = (),
+    file: Path = EXAMPLE,
 ) -> DemoManifest:
     """Find what the demo needs in the JobSet with its agent; the API server judges the rest."""
     if not jobset["metadata"].get("name"):

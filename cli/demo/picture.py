@@ -10,34 +10,23 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from inplace.cli.demo.kill_record import KillRecord
-from inplace.cli.demo.manifest import DemoManifest
+from inplace.cli.demo.group import DemoGroup
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.timeline import Timeline
 
 BAR_WIDTH = 40
 
 
 @dataclass(frozen=True)
 class Scene:
-    """One group of the demo, from its first start on.
-
-    Args:
-        title: which restart this is.
-        record: of its kills.
-    """
+    """One group of the demo; the title says which restart this is."""
 
     title: str
-    cluster: Cluster
-    manifest: DemoManifest
-    timeline: Timeline
-    record: KillRecord
+    group: DemoGroup
 
     def picture(self) -> RenderableType:
         """Return the picture of this moment; it has at most 14 lines."""
-        manifest = self.manifest
+        manifest = self.group.manifest
         head = Text(f"JobSet {manifest.namespace}/{manifest.name}, {manifest.pods} Pods; {self.title}", style="bold")
         if not manifest.agents:
             return Group(head, self._new_pods())
@@ -52,7 +41,7 @@ class Scene:
 
     def _new_pods(self) -> Text:
         """Say where a group is that has no epochs."""
-        record, pods = self.record, self.manifest.pods
+        record, pods = self.group.record, self.group.manifest.pods
         if record.trains:
             return Text("training", style="green")
         what = "first start" if record.killed_s is None else "new Pods after a kill"
@@ -60,9 +49,9 @@ class Scene:
 
     def _phase(self) -> Text:
         """Say where the restart stands."""
-        manifest, restart = self.manifest, self.timeline.current
+        manifest, restart = self.group.manifest, self.group.timeline.current
         if restart.complete:
-            if not self.cluster.jobset(manifest.name, manifest.namespace):
+            if not self.group.cluster.jobset(manifest.name, manifest.namespace):
                 return Text("deleted; its Pods end", style="yellow")
             return Text(f"training at epoch {restart.epoch}", style="green")
         what = f"restart {restart.number} (fault in {restart.victim or '-'})" if restart.number else "first start"
@@ -72,9 +61,10 @@ class Scene:
     def _pods_by_epoch(self) -> Table:
         """Return one bar for each epoch that some Pod announced."""
         table = _table()
-        epochs = Counter(_epoch(pod["metadata"]) for pod in self.cluster.pods(self.manifest.namespace))
+        manifest = self.group.manifest
+        epochs = Counter(_epoch(pod["metadata"]) for pod in self.group.cluster.pods(manifest.namespace))
         for epoch, count in sorted((epochs or {0: 0}).items()):
-            bar = "█" * -(-count * BAR_WIDTH // self.manifest.pods)
+            bar = "█" * -(-count * BAR_WIDTH // manifest.pods)
             table.add_row(f"epoch {epoch}" if epoch else "no epoch yet", bar, str(count))
         return table
 
@@ -86,7 +76,7 @@ class Scene:
         return table
 
     def _moments(self) -> list[tuple[str, float | None]]:
-        return self.timeline.current.moments(agents_stay=self.manifest.agents_stay)
+        return self.group.timeline.current.moments(agents_stay=self.group.manifest.agents_stay)
 
 
 def _table() -> Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +17,6 @@ from inplace.cli.beside import beside
 from inplace.cli.demo.kill_record import ComparedRestart
 from inplace.cli.demo.picture import Scene
 from inplace.cli.terminal.console import VisibleConsole
-from inplace.cli.terminal.visible import visible
 from inplace.simulator.cluster.timeline import MOMENTS, GroupRestart
 
 REFRESH_S = 0.25
@@ -62,10 +60,6 @@ class DemoView:
         """Print one line for people, whole, whatever the terminal's width."""
         self._console.print(text, soft_wrap=True, markup=False)
 
-    def note(self, text: str) -> None:
-        """Print one sentence for people at once, on stderr."""
-        print(f"inplace demo: {visible(text)}", file=sys.stderr, flush=True)
-
     @asynccontextmanager
     async def live(self) -> AsyncIterator[None]:
         """Show the live picture while the block runs; nothing when the output is no terminal."""
@@ -79,11 +73,12 @@ class DemoView:
     async def _refresh(self, picture: Live) -> None:
         while True:
             picture.update(self.scene.picture(), refresh=True)
-            await self.scene.cluster.clock.sleep(REFRESH_S)
+            await self.scene.group.cluster.clock.sleep(REFRESH_S)
 
     def show_restarts(self) -> None:
         """Print the scene's restarts with their moments, and the requests so far."""
-        timeline, failures = self.scene.timeline, self.scene.timeline.restarts[1:]
+        timeline = self.scene.group.timeline
+        failures = timeline.restarts[1:]
         if failures:
             stalled = any(restart.trigger == STALLED for restart in failures)
             fault = "a worker was killed or stopped" if stalled else "a worker was killed"
@@ -115,29 +110,30 @@ class DemoView:
 
     def _as_json(self) -> dict[str, Any]:
         """Return what `show_restarts` shows, for programs."""
-        scene, failures = self.scene, self.scene.timeline.restarts[1:]
-        requests = scene.cluster.server.requests
+        group, failures = self.scene.group, self.scene.group.timeline.restarts[1:]
+        requests = group.cluster.server.requests
         totals: Counter[str] = Counter()
         for (verb, resource, family), count in requests.items():
             totals[f"{family} {verb} {resource}"] += count
         return {
-            "pods": scene.manifest.pods,
+            "pods": group.manifest.pods,
             "failures": len(failures),
             "runtime": self.runtime,
-            "mode": scene.manifest.mode,
+            "mode": group.manifest.mode,
             "seed": self.seed,
-            "first_lines": [restart.first_line for restart in scene.timeline.restarts],
+            "first_lines": [restart.first_line for restart in group.timeline.restarts],
             "restarts": [_restart_json(restart) for restart in failures],
-            "pods_recreated": scene.timeline.pods_recreated,
-            "containers_restarted": scene.timeline.containers_restarted,
+            "pods_recreated": group.timeline.pods_recreated,
+            "containers_restarted": group.timeline.containers_restarted,
             "requests": dict(sorted(totals.items())),
             "rejected": requests.rejected,
         }
 
     def _agent_requests(self) -> dict[str, float]:
         """Return requests per agent start: every Pod started once, and once for each restart."""
-        starts = self.scene.manifest.pods * len(self.scene.timeline.restarts)
-        counts = self.scene.cluster.server.requests
+        group = self.scene.group
+        starts = group.manifest.pods * len(group.timeline.restarts)
+        counts = group.cluster.server.requests
         verbs = ("list", "patch", "watch")
         return {verb: round(counts.of(verb=verb, family="inplace-agent") / starts, 2) for verb in verbs}
 

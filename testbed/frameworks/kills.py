@@ -125,7 +125,7 @@ class Group:
                 self.manifest.namespace,
                 pod,
                 signal_number=number,
-                container=self.manifest.agent if agent else self.manifest.worker,
+                container=min(self.manifest.agents) if agent else self.manifest.worker,
                 supervised=not agent,
             )
         except (LookupError, ProcessLookupError):

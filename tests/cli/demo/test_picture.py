@@ -13,8 +13,7 @@ import pytest
 from rich.console import Console
 
 from inplace.cli.demo.demo import strike_workers
-from inplace.cli.demo.group import DemoGroup, timeline_of
-from inplace.cli.demo.kill_record import KillRecord
+from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.cli.demo.picture import Scene
 from inplace.simulator.cluster.cluster import virtual_cluster
@@ -28,9 +27,7 @@ async def scene_of(mode: str) -> AsyncIterator[Scene]:
     """Yield the scene of a group that is not applied yet."""
     manifest = read_demo_manifest(None, 4, 1, mode, models=True)
     async with virtual_cluster(nodes=manifest.nodes, adds_agent=True) as cluster:
-        record = KillRecord(manifest)
-        cluster.observers.add(record.observe)
-        yield Scene("this restart", cluster, manifest, timeline_of(cluster, manifest), record)
+        yield Scene("this restart", DemoGroup(cluster, manifest))
 
 
 def drawn(scene: Scene) -> list[str]:
@@ -54,8 +51,8 @@ async def test_the_picture_names_what_the_group_waits_for(mode: str) -> None:
         assert " no epoch yet    0" in first
         assert not any("death" in line or "deprecated" in line or "exited" in line for line in first)
 
-        await scene.cluster.apply(scene.manifest.documents)
-        group = DemoGroup(scene.cluster, scene.manifest, scene.timeline, print)
+        group = scene.group
+        await group.cluster.apply(group.manifest.documents)
         await group.complete(-1)
         assert drawn(scene)[1] == "training at epoch 1"
         assert any(line.startswith(" epoch 1  ████") and line.endswith("  4") for line in drawn(scene))
@@ -72,11 +69,11 @@ async def test_the_picture_names_what_the_group_waits_for(mode: str) -> None:
 async def test_new_pods_are_counted() -> None:
     """A group without agents has no epochs: the picture says how many workers run."""
     async with scene_of("process") as scene:
-        await scene.cluster.apply(scene.manifest.documents)
-        group = DemoGroup(scene.cluster, scene.manifest, scene.timeline, print)
+        group = scene.group
+        await group.cluster.apply(group.manifest.documents)
         await group.complete(-1)
-        bare = replace(scene, manifest=replace(scene.manifest, agents=frozenset()))
-        assert drawn(bare)[1] == "training"
+        group.manifest = replace(group.manifest, agents=frozenset())
+        assert drawn(scene)[1] == "training"
         await strike_workers(group, Random(1), [signal.SIGKILL])
-        scene.record.stepped.clear()
-        assert drawn(bare)[1] == "new Pods after a kill: 4 of 4 workers run"
+        group.record.stepped.clear()
+        assert drawn(scene)[1] == "new Pods after a kill: 4 of 4 workers run"

@@ -9,8 +9,7 @@ from typing import Literal
 import pytest
 
 from inplace.cli.demo.demo import strike_workers
-from inplace.cli.demo.group import DemoGroup, timeline_of
-from inplace.cli.demo.kill_record import KillRecord
+from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
@@ -28,16 +27,14 @@ async def test_the_demo_tells_the_same_seconds(
     """The demo's table has the seconds of `inplace status`, of the Event and of the metric behind the boards."""
     manifest = read_demo_manifest(None, 4, 1, mode, models=True)
     async with virtual_cluster(nodes=manifest.nodes, adds_agent=True) as cluster:
-        timeline = timeline_of(cluster, manifest)
-        scene = Scene("one", cluster, manifest, timeline, KillRecord(manifest))
-        view = DemoView(scene, runtime="model", seed=1, json=False)
+        group = DemoGroup(cluster, manifest)
+        view = DemoView(Scene("one", group), runtime="model", seed=1, json=False)
         await cluster.apply(manifest.documents)
-        group = DemoGroup(cluster, manifest, timeline, view.note)
         await group.complete(-1)
         await strike_workers(group, Random(1), [signal.SIGKILL])
         view.show_restarts()
 
-        seconds = timeline.current.seconds
+        seconds = group.timeline.current.seconds
         assert seconds is not None
         assert seconds > 0
         shown = next(line for line in capsys.readouterr().out.splitlines() if "first sign to sync (status)" in line)

@@ -12,7 +12,7 @@ import pytest
 
 from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.demo import TRAIN_S, strike_workers
-from inplace.cli.demo.group import DemoGroup, timeline_of
+from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.simulator.cluster.cluster import virtual_cluster
 
@@ -24,9 +24,8 @@ async def demo_group(pods: int) -> AsyncIterator[DemoGroup]:
     """Run the demo's example until it trains."""
     manifest = read_demo_manifest(None, pods, 9, "guarded", models=True)
     async with virtual_cluster(nodes=manifest.nodes, adds_agent=True) as cluster:
-        timeline = timeline_of(cluster, manifest)
+        group = DemoGroup(cluster, manifest)
         await cluster.apply(manifest.documents)
-        group = DemoGroup(cluster, manifest, timeline, lambda _: None)
         await group.complete(-1)
         yield group
 
