@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from inplace.cli.lint.rights import is_object
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.errors import Forbidden, NotFound
+from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import NAMESPACES, KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.injection.finding import Finding
@@ -15,8 +16,6 @@ from inplace.controller.plan.agent import asks_for_agent
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 SELECTOR: Final = "app.kubernetes.io/name=inplace-controller"  # as deploy/controller and the chart have it
 CONTAINER: Final = "controller"
-_WHERE: Final = "the controller's Deployment"
-_UNREAD: Final = "use an account that has the right, or check it yourself"
 
 
 async def check_added_agent(client: KubeClient, jobset: KubeObject, objects: Sequence[KubeObject]) -> list[Finding]:
@@ -26,19 +25,20 @@ async def check_added_agent(client: KubeClient, jobset: KubeObject, objects: Seq
         client: of the cluster.
         jobset: one without an agent that restarts in place, with its namespace.
         objects: all of the manifest, which may bring the namespace along.
+
+    Raises:
+        Forbidden: the Deployment or the Namespace may not be read.
     """
-    try:
-        args = await _controller_args(client)
-        if args is None:
-            return []
-        if not any(arg.startswith("--agent-image") for arg in args):
-            fix = "let the Deployment name it, or write the agent with `inplace inject`"
-            return [Finding("agent-by-controller", _WHERE, "no --agent-image", "--agent-image=IMAGE", fix)]
-        metadata = jobset["metadata"]
-        namespace, annotations = str(metadata["namespace"]), metadata.get("annotations") or {}
-        by_default = "--agent-opt-in" not in args or await _label(client, namespace, objects) == wire.AGENT_ON
-    except Forbidden as error:
-        return [Finding("cluster-unknown", f"{_WHERE} and the Namespace", str(error), "the right to read it", _UNREAD)]
+    args = await _controller_args(client)
+    if args is None:
+        return []
+    if not any(arg.startswith("--agent-image") for arg in args):
+        fix = "let the Deployment name it, or write the agent with `inplace inject`"
+        where = "the controller's Deployment"
+        return [Finding("agent-by-controller", where, "no --agent-image", "--agent-image=IMAGE", fix)]
+    metadata = jobset["metadata"]
+    namespace, annotations = str(metadata["namespace"]), metadata.get("annotations") or {}
+    by_default = "--agent-opt-in" not in args or await _label(client, namespace, objects) == wire.AGENT_ON
     if asks_for_agent(annotations, by_default=by_default):
         return []
     path = f'metadata.annotations["{wire.AGENT}"]'
@@ -49,10 +49,7 @@ async def check_added_agent(client: KubeClient, jobset: KubeObject, objects: Seq
 
 async def _controller_args(client: KubeClient) -> tuple[str, ...] | None:
     """Return the arguments of our controller's container; None where no Deployment of it is found."""
-    try:
-        found = await client.list(DEPLOYMENTS, query={"labelSelector": SELECTOR, "limit": "1"})
-    except NotFound:
-        return None
+    found = await client.list(DEPLOYMENTS, query={"labelSelector": SELECTOR, "limit": "1"})
     for deployment in found["items"]:
         for container in deployment["spec"]["template"]["spec"]["containers"]:
             if container["name"] == CONTAINER:
@@ -63,7 +60,7 @@ async def _controller_args(client: KubeClient) -> tuple[str, ...] | None:
 async def _label(client: KubeClient, namespace: str, objects: Sequence[KubeObject]) -> str | None:
     """Return what a Namespace says, in the manifest or else in the cluster; None for nothing."""
     for brought in objects:
-        if brought.get("kind") == NAMESPACES.kind and (brought.get("metadata") or {}).get("name") == namespace:
+        if is_object(brought, NAMESPACES.kind, namespace):
             return (brought["metadata"].get("labels") or {}).get(wire.AGENT)
     try:
         found = await client.get(NAMESPACES, None, namespace)

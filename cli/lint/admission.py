@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from inplace.cli.lint.rights import RIGHTS, Right, shown_rights
+from inplace.cli.lint.rights import RIGHTS, Right, is_object, shown_rights
 from inplace.cli.lint.stored import UNREADABLE, as_stored
 from inplace.cli.manifests.documents import name_of
 from inplace.common.kube.answers import object_of
@@ -45,7 +45,7 @@ async def ask_about_jobset(
     """
     namespace = str(jobset["metadata"]["namespace"])
     if not await _exists(client, NAMESPACES, None, namespace):
-        if not any(_is(obj, "Namespace", None, namespace) for obj in objects):
+        if not any(is_object(obj, "Namespace", namespace) for obj in objects):
             fix = f"kubectl create namespace {namespace}"
             yield Finding("namespace", "metadata.namespace", f"{namespace!r}, which is not there", "a namespace", fix)
         return  # no dry run is possible in it
@@ -195,7 +195,7 @@ async def _account(
     """Yield an account that is missing, or lacks an agent's rights."""
     name = str(member.pod_spec.get("serviceAccountName") or "default")
     path = f"{member.pod_path}.serviceAccountName"
-    comes_along = any(_is(obj, "ServiceAccount", namespace, name) for obj in objects)
+    comes_along = any(is_object(obj, "ServiceAccount", name, namespace) for obj in objects)
     if name != "default" and not comes_along and not await _exists(client, SERVICE_ACCOUNTS, namespace, name):
         fix = f"kubectl create serviceaccount {name} -n {namespace}, or apply deploy/agent there"
         yield Finding("account-missing", path, f"{name!r}, which is not there", "a ServiceAccount", fix)
@@ -245,9 +245,3 @@ async def _exists(client: KubeClient, resource: Resource, namespace: str | None,
 async def _create(client: KubeClient, resource: Resource, namespace: str, obj: KubeObject) -> KubeObject:
     whole = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
     return object_of((await client.raw("POST", resource.path(namespace, query=_DRY), body=whole)).body)
-
-
-def _is(obj: KubeObject, kind: str, namespace: str | None, name: str) -> bool:
-    metadata = obj.get("metadata") or {}
-    placed = namespace is None or metadata.get("namespace", namespace) == namespace
-    return bool(obj.get("kind") == kind and metadata.get("name") == name and placed)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from inplace.agent.barrier.http import preferred_wait_s
-from inplace.agent.start.arguments import ArgumentsError, parse
+from inplace.agent.start.arguments import ArgumentsError, WorkerOptions, parse
 from inplace.agent.start.config import AgentConfig, ConfigError
 from inplace.agent.start.exit_code import ExitCode
 from inplace.cli.lint.env import check_env, settled_environment
@@ -81,6 +81,15 @@ def check_command(container: Container, subcommand: str) -> Iterator[Finding]:
         rule, who = ("guard-command", "guard") if subcommand == GUARD else ("agent-command", "agent")
         needed, fix = f"a command line that the {who} accepts", "see inplace-agent --help"
         yield Finding(rule, f"{container.path}.command", str(error), needed, fix)
+
+
+def options_of(container: Container, verb: str) -> WorkerOptions | None:
+    """Return a guard's or a supervisor's options; None where it is none, or they cannot be read (another rule's)."""
+    arguments = container.arguments(verb)
+    try:
+        return parse(arguments, container.values) if arguments is not None else None
+    except ArgumentsError:
+        return None
 
 
 def _config(agent: Container) -> AgentConfig | None:

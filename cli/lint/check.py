@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from inplace.agent.start.arguments import WorkerOptions
+from inplace.cli.lint.agent import options_of
 from inplace.cli.lint.env import settled_environment
-from inplace.cli.lint.options import options_of
 from inplace.common.agent_command import GUARD
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from inplace.agent.announce.herd import GROUP_FREE
 from inplace.cli.lint.added_agent import check_added_agent
 from inplace.cli.lint.admission import ask_about_jobset
-from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts, ask_about_cluster
+from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts, ask, ask_about_cluster
 from inplace.cli.lint.kubelet_bugs import version_of
 from inplace.cli.lint.nodes import check_nodes
-from inplace.cli.lint.webhooks import check_webhooks
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -31,6 +30,7 @@ _COLUMNS: Final = (
     wire.COLUMN_DISABLED,
     wire.COLUMN_UID,
 )
+_LEAVES_OUT: Final = ("NotIn", "DoesNotExist")  # operators of a selector
 _INSTALL: Final = "kubectl apply --server-side -k deploy/"
 
 
@@ -57,7 +57,9 @@ async def lint_cluster(
         findings = [*facts.unknown, *check_cluster(facts, group)]
         findings += [finding async for finding in ask_about_jobset(client, placed, group, objects)]
         findings += check_nodes(facts, group)
-        findings += await check_added_agent(client, placed, objects) if made.is_added else []
+        if made.is_added:
+            question = check_added_agent(client, placed, objects)
+            findings += await ask("the controller's Deployment and the Namespace", question, findings) or []
         found.append(findings)
     return found
 
@@ -80,7 +82,7 @@ def check_cluster(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Find
                 fix = f"apply deploy/admission: {_INSTALL}"
                 yield Finding("admission-policy", path, "no binding of it", "the policy and its binding", fix)
     if group:
-        yield from check_webhooks(facts.webhooks)
+        yield from _webhooks(facts.webhooks)
     pods = sum(member.pods for member in group)
     if pods > GROUP_FREE and facts.flow_schemas is not None and FLOW_SCHEMA not in facts.flow_schemas:
         found = f"nothing, for {pods} Pods"
@@ -120,3 +122,35 @@ def _definition(crd: KubeObject, group: Sequence[Member]) -> Iterator[Finding]:
     if group and missing:
         fix = f"install ours, which is a superset: {_INSTALL}"
         yield Finding("crd-columns", path, f"no columns {', '.join(missing)}", "the agents' columns", fix)
+
+
+def _webhooks(configurations: Sequence[KubeObject]) -> Iterator[Finding]:
+    """Yield each webhook that stands between an agent and its announcement, which is an update of its Pod.
+
+    Kueue has one (docs/with-kueue.md). It is called for every Pod of the cluster, and the API server refuses an update
+    while Kueue is away. A webhook that chooses its objects by label, or by an expression, is not judged.
+    """
+    for configuration in configurations:
+        for webhook in configuration.get("webhooks") or ():
+            if _is_in_the_way(webhook):
+                yield Finding(
+                    "pod-webhook",
+                    f"{configuration['kind']} {configuration['metadata']['name']}, webhook {webhook.get('name')}",
+                    "failurePolicy Fail for each update of a Pod",
+                    "no webhook before an agent's announcement",
+                    "leave the agents' accounts out by matchConditions, as docs/with-kueue.md does",
+                )
+
+
+def _is_in_the_way(webhook: Mapping[str, Any]) -> bool:
+    objects, namespaces = (webhook.get(f"{kind}Selector") or {} for kind in ("object", "namespace"))
+    terms = namespaces.get("matchExpressions") or ()
+    names_namespaces = namespaces.get("matchLabels") or any(term.get("operator") not in _LEAVES_OUT for term in terms)
+    chosen = webhook.get("matchConditions") or objects.get("matchLabels") or objects.get("matchExpressions")
+    if chosen or names_namespaces or webhook.get("failurePolicy", "Fail") != "Fail":
+        return False
+    about = (("apiGroups", ""), ("operations", "UPDATE"), ("resources", "pods"))
+    return any(
+        all({wanted, "*"} & set(rule.get(field) or ()) for field, wanted in about)
+        for rule in webhook.get("rules") or ()
+    )

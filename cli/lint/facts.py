@@ -88,12 +88,12 @@ async def ask_about_cluster(client: KubeClient) -> ClusterFacts:
     """
     unknown: list[Finding] = []
     version = decoded(_VERSION.decode, (await client.raw("GET", "/version")).body, "a version").git_version
-    crd = await _ask(f"the definition {CRD_NAME}", client.get(CUSTOM_RESOURCE_DEFINITIONS, None, CRD_NAME), unknown)
-    bindings = await _ask("admission policies", client.list(BINDINGS), unknown)
-    schemas = await _ask("flow schemas", client.list(FLOW_SCHEMAS), unknown)
-    leases = [await _ask("leases", client.get(LEASES, *place), unknown) for place in (OUR_LEASE, UPSTREAM_LEASE)]
-    nodes = await _ask("nodes", _nodes(client), unknown)
-    webhooks = [await _ask("admission webhooks", client.list(kind), unknown) for kind in WEBHOOKS]
+    crd = await ask(f"the definition {CRD_NAME}", client.get(CUSTOM_RESOURCE_DEFINITIONS, None, CRD_NAME), unknown)
+    bindings = await ask("admission policies", client.list(BINDINGS), unknown)
+    schemas = await ask("flow schemas", client.list(FLOW_SCHEMAS), unknown)
+    leases = [await ask("leases", client.get(LEASES, *place), unknown) for place in (OUR_LEASE, UPSTREAM_LEASE)]
+    nodes = await ask("nodes", _nodes(client), unknown)
+    webhooks = [await ask("admission webhooks", client.list(kind), unknown) for kind in WEBHOOKS]
     return ClusterFacts(
         version=version,
         crd=crd,
@@ -112,7 +112,8 @@ async def ask_about_cluster(client: KubeClient) -> ClusterFacts:
     )
 
 
-async def _ask(what: str, asking: Awaitable[T], unknown: list[Finding]) -> T | None:
+async def ask(what: str, asking: Awaitable[T], unknown: list[Finding]) -> T | None:
+    """Return an answer; None where there is no such thing, or we were not allowed to ask, which is noted."""
     try:
         return await asking
     except NotFound:

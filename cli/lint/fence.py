@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.cli.lint.options import options_of
+from inplace.cli.lint.agent import options_of
 from inplace.common.agent_command import GUARD
 from inplace.common.protocol.lease import END_S
 from inplace.common.wire import names as wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from inplace.cli.lint.options import options_of
+from inplace.cli.lint.agent import options_of
 from inplace.cli.lint.stored import UNNAMED, UNREADABLE, as_stored
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire

@@ -9,13 +9,12 @@ from inplace.cli.lint.agent import check_sidecar, check_supervisor
 from inplace.cli.lint.check import check_before_announce
 from inplace.cli.lint.deadline import check_deadlines
 from inplace.cli.lint.fence import check_fence
-from inplace.cli.lint.guard import check_guard
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
 from inplace.cli.lint.rights import is_object, missing_rights, shown_rights
 from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
-from inplace.cli.lint.worker import check_removed, check_start, check_worker
+from inplace.cli.lint.worker import check_guard, check_removed, check_start, check_worker
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.injection.agent_pieces import ACCOUNT, holds_token, is_restricted
 from inplace.controller.injection.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own

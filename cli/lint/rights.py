@@ -61,9 +61,10 @@ def _allows(rule: Mapping[str, Any], right: Right) -> bool:
     )
 
 
-def is_object(obj: KubeObject, kind: object, name: object) -> bool:
-    """Say whether this is an object of a kind and a name, in any namespace."""
-    return (obj.get("kind"), _metadata(obj).get("name")) == (kind, name)
+def is_object(obj: KubeObject, kind: object, name: object, namespace: str | None = None) -> bool:
+    """Say whether this is an object of a kind and a name; one without a namespace is in any."""
+    is_there = namespace is None or _metadata(obj).get("namespace", namespace) == namespace
+    return is_there and (obj.get("kind"), _metadata(obj).get("name")) == (kind, name)
 
 
 def _metadata(obj: KubeObject) -> Mapping[str, Any]:

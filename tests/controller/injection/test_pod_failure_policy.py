@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.cli.lint.options import options_of
+from inplace.cli.lint.agent import options_of
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.agent_command import GUARD
 from inplace.common.kube.resources import KubeObject
