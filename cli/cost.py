@@ -18,10 +18,6 @@ from inplace.cli.terminal.screen import Output, print_data
 if TYPE_CHECKING:
     from inplace.cli.documents import CostDocument
 
-RECREATE_S = 130.0
-IN_PLACE_S = 10.0
-DAYS = 30.0
-
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
@@ -35,7 +31,7 @@ class Fleet:
     nodes: int
     price: float
     failures: float
-    days: float = DAYS
+    days: float
 
     def cost(self, seconds: float) -> float:
         """Return what restarts of so many seconds cost in all those days."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.group import note
 from inplace.cli.demo.manifest import EXAMPLE
-
-STDIN = "-"
+from inplace.cli.manifests.documents import STANDARD_INPUT
 
 
 def ask(file: Path | None, *, yes: bool) -> None:
@@ -24,7 +23,7 @@ def ask(file: Path | None, *, yes: bool) -> None:
     if yes or _is_ours(file):
         return
     instead = "; --runtime model runs none of them"
-    if str(file) == STDIN or not sys.stdin.isatty():
+    if str(file) == STANDARD_INPUT or not sys.stdin.isatty():
         raise DemoError(f"expected --yes, for there is no terminal to ask on{instead}")
     print("inplace demo: run them? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -33,4 +32,4 @@ def ask(file: Path | None, *, yes: bool) -> None:
 
 def _is_ours(file: Path) -> bool:
     """Say whether a file lies in the folder of the examples that come with inplace."""
-    return str(file) != STDIN and file.resolve().parent == EXAMPLE.parent.resolve()
+    return str(file) != STANDARD_INPUT and file.resolve().parent == EXAMPLE.parent.resolve()

@@ -66,21 +66,17 @@ async def read_jobset(connection: Connection, name: str) -> KubeObject:
     raise await _not_found(connection, name)
 
 
-async def read_pods(connection: Connection, name: str, accept: str = WHOLE, page: int = WHOLE_PAGE) -> PodsRead:
-    """Return the Pods of a JobSet, as few pages as fit."""
-    query, pods = {"labelSelector": pods_selector(name), "limit": str(page)}, list[PodFact]()
+async def read_pods(
+    connection: Connection, name: str, accept: str = WHOLE, page: int = WHOLE_PAGE, *, label: str = wire.JOBSET_NAME
+) -> PodsRead:
+    """Return the Pods of a JobSet, or those that name it in another label, as few pages as fit."""
+    query, pods = {"labelSelector": f"{label}={name}", "limit": str(page)}, list[PodFact]()
     while True:
         found = decoded(POD_LIST.decode, await _get_pods(connection, query, accept), "a list of Pods")
         pods += found.items or []
         if not found.metadata.go_on:
             return PodsRead(pods, found.metadata.resource_version)
         query = query | {"continue": found.metadata.go_on}
-
-
-async def read_spares(connection: Connection, name: str) -> list[PodFact]:
-    """Return the spares of a JobSet, which are no Pods of its group."""
-    body = await _get_pods(connection, {"labelSelector": f"{wire.SPARE_OF}={name}", "limit": str(WHOLE_PAGE)}, WHOLE)
-    return list(decoded(POD_LIST.decode, body, "a list of Pods").items or [])
 
 
 async def read_jobsets(

@@ -7,6 +7,7 @@ from typing import Final
 
 from inplace.cli.lint.facts import ClusterFacts, Node
 from inplace.cli.lint.kubelet_bugs import BUGS, version_of
+from inplace.cli.terminal.moments import names_text
 from inplace.controller.injection.finding import Finding
 from inplace.controller.injection.pod_roles import Member
 
@@ -55,5 +56,4 @@ def _bugs(member: Member, nodes: Sequence[Node]) -> Iterator[Finding]:
 
 
 def _names(nodes: Sequence[Node]) -> str:
-    names = [f"{node.name} ({node.kubelet})" for node in nodes[:NAMES_MAX]]
-    return ", ".join(names) + (f" and {len(nodes) - NAMES_MAX} more" if len(nodes) > NAMES_MAX else "")
+    return names_text([f"{node.name} ({node.kubelet})" for node in nodes], NAMES_MAX)

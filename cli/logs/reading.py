@@ -21,7 +21,7 @@ from inplace.cli.logs.container_log import ContainerLog, UnreadableError
 from inplace.cli.logs.instances import Instance
 from inplace.cli.logs.lines import NS, LogLine
 from inplace.cli.refusal import CliExit, RefusalError
-from inplace.cli.terminal.moments import count_text
+from inplace.cli.terminal.moments import count_text, names_text
 from inplace.cli.terminal.visible import one_line
 from inplace.common.bare.record import record
 from inplace.common.kube.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
@@ -101,12 +101,7 @@ class Notes:
     def lines(self) -> list[str]:
         """Return a line for each reason, those of most Pods first."""
         found = sorted(self._names.items(), key=lambda one: -len(one[1]))
-        return [f"not read: {_listed(names)}: {reason}" for reason, names in found]
-
-
-def _listed(names: Sequence[str]) -> str:
-    rest = len(names) - NAMES_MAX
-    return ", ".join(names[:NAMES_MAX]) + (f" and {rest:,} more" if rest > 0 else "")
+        return [f"not read: {names_text(names, NAMES_MAX)}: {reason}" for reason, names in found]
 
 
 class Reader:

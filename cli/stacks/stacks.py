@@ -24,11 +24,11 @@ from inplace.cli.logs.container_log import ContainerLog
 from inplace.cli.logs.instances import Instance, instances_of, ranks_of
 from inplace.cli.logs.lines import NS
 from inplace.cli.logs.printer import Printer
-from inplace.cli.logs.reading import Reader, bounded
+from inplace.cli.logs.reading import NAMES_MAX, Reader, bounded
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.stacks.answers import Answer, Answers, RankStack
 from inplace.cli.stacks.groups import Names, data_of, groups_of, summary, text_of
-from inplace.cli.terminal.moments import clock_text, count_text
+from inplace.cli.terminal.moments import clock_text, count_text, names_text
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
@@ -228,8 +228,7 @@ def _print(
     if groups:
         print(summary(groups, names))
     for reason, pods in unanswered.items():
-        shown = ", ".join(pods[:3]) + (f" and {len(pods) - 3:,} more" if len(pods) > 3 else "")
-        print(f"{count_text(len(pods), 'container')} without stacks ({shown}): {reason}")
+        print(f"{count_text(len(pods), 'container')} without stacks ({names_text(pods, NAMES_MAX)}): {reason}")
     if not ranks and request is not None:
         print(
             "inplace stacks: expected agents and a CRD of this version; an older one sees no request (docs/hangs.md)",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import asdict
+
 from inplace.cli.group.state import GroupState, LastRestart, ScopeState
 from inplace.common.wire import names as wire
 from inplace.controller.spec.causes import Trigger
 from inplace.controller.spec.furthest_behind import silent_text
-from inplace.controller.spec.notices import GroupNotice
 from inplace.controller.spec.scopes import fields_of_scope
 from inplace.controller.spec.slow_ranks import NAMED_MAX, SlowRank, SlowRanks
 
@@ -65,7 +66,7 @@ def status_data(state: GroupState, left_s: float | None = None) -> StatusDocumen
             for one in state.stragglers
         ],
         "lastRestart": _restart_data(state),
-        "notices": [_notice_data(one) for one in state.notices],
+        "notices": [cast("NoticeFields", asdict(one)) for one in state.notices],
     }
 
 
@@ -83,20 +84,6 @@ def _scope_data(scope: ScopeState) -> ScopeFields:
         "working": scope.working,
         "podsByEpoch": {str(epoch): count for epoch, count in scope.epochs.items()},
         "goodput": cast("GoodputFields", cost.fields() | {"ratio": ratio}) if cost is not None else None,
-    }
-
-
-def _notice_data(notice: GroupNotice) -> NoticeFields:
-    return {
-        "kind": notice.kind,
-        "epoch": notice.epoch,
-        "scope": notice.scope,
-        "value": notice.value,
-        "rank": notice.rank,
-        "step": notice.step,
-        "pod": notice.pod,
-        "node": notice.node,
-        "at": notice.at,
     }
 
 

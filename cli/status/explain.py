@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.avoided_nodes import AvoidedNode
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
-from inplace.cli.group.read import read_group, read_spares
+from inplace.cli.group.read import read_group, read_pods
 from inplace.cli.group.state import WAITING, GroupPhase, GroupState, group_state
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.explanation import Explanation, Facts, Subject, event_subject, explain
 from inplace.cli.status.queued import read_queued
 from inplace.cli.status.why_failed import failed_job
-from inplace.cli.terminal.moments import clock_text, count_text, date_text
+from inplace.cli.terminal.moments import clock_text, count_text, date_text, names_text
 from inplace.cli.terminal.screen import Output, print_data, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.errors import ApiError, NotFound
@@ -73,7 +73,7 @@ async def read_facts(connection: Connection, name: str) -> Facts:
     if job:
         more[job] = await read_events(connection, Subject(JOBS, job), unread)
     asks = state.jobset is not None and state.jobset.spares > 0
-    spares = await read_spares(connection, name) if asks else ()
+    spares = (await read_pods(connection, name, label=wire.SPARE_OF)).pods if asks else ()
     return Facts(state, pods, events, more, nodes, unread, queued, spares)
 
 
@@ -164,9 +164,7 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
         for number, cause in enumerate(explanation.causes, 1):
             lines.append((f"  {number}. {one_line(cause.text)}", "red"))
             if cause.pods:
-                rest = len(cause.pods) - PODS_SHOWN
-                names = ", ".join(cause.pods[:PODS_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
-                lines.append((f"     {names}", "dim"))
+                lines.append((f"     {names_text(cause.pods, PODS_SHOWN)}", "dim"))
         lines += [("", ""), ("What to do", "bold")]
         lines += [(f"  {number}. {one_line(cause.advice)}", "") for number, cause in enumerate(explanation.causes, 1)]
     elif state.phase is GroupPhase.RUNNING:

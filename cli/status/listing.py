@@ -11,6 +11,7 @@ from rich.text import Text
 from inplace.cli.group.state import GroupPhase, state_of_status
 from inplace.cli.status.view import STYLES
 from inplace.cli.terminal.moments import duration_text
+from inplace.cli.terminal.screen import plain_table
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.causes import unix_time
@@ -21,18 +22,8 @@ if TYPE_CHECKING:
 
 def list_picture(jobsets: Iterable[KubeObject], *, now_s: float, everywhere: bool = False) -> Table:
     """Return the table; of several namespaces, with their names."""
-    table = Table(box=None, pad_edge=False)
-    for name in (
-        *(("NAMESPACE",) if everywhere else ()),
-        "JOBSET",
-        "PHASE",
-        "EPOCH",
-        "JOBS READY",
-        "RESTARTS",
-        "AGE",
-        "WAITS FOR",
-    ):
-        table.add_column(name, overflow="fold")
+    places = ("NAMESPACE",) if everywhere else ()
+    table = plain_table(*places, "JOBSET", "PHASE", "EPOCH", "JOBS READY", "RESTARTS", "AGE", "WAITS FOR")
     for raw in sorted(jobsets, key=lambda raw: (raw["metadata"].get("namespace", ""), raw["metadata"]["name"])):
         row = list_data(raw)
         age_s = unix_time(raw["metadata"].get("creationTimestamp"))

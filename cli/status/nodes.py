@@ -11,7 +11,7 @@ from rich.table import Table
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.terminal.moments import duration_text
-from inplace.cli.terminal.screen import Output, print_data, show
+from inplace.cli.terminal.screen import Output, plain_table, print_data, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import precise_time
@@ -55,9 +55,7 @@ def nodes_data(raw: KubeObject, now_s: float) -> NodesDocument:
 
 def nodes_picture(rows: list[NodeRow]) -> Table:
     """Return the table."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("NODE", "FAILURES", "AVOIDED FOR", "LAST"):
-        table.add_column(name, overflow="fold")
+    table = plain_table("NODE", "FAILURES", "AVOIDED FOR", "LAST")
     for row in rows:
         left_s = row["avoidedSeconds"]
         left = "-" if left_s is None else duration_text(left_s)

@@ -20,7 +20,7 @@ from inplace.cli.group.read import read_jobsets
 from inplace.cli.group.state import GroupState, state_of_status
 from inplace.cli.status.document import TRIGGERS
 from inplace.cli.terminal.moments import count_text
-from inplace.cli.terminal.screen import Output, print_data, show
+from inplace.cli.terminal.screen import Output, plain_table, print_data, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.spec.restart_history import history_of
@@ -196,7 +196,7 @@ def report_data(found: Report, price: float | None) -> ReportDocument:
 def report_picture(found: Report, price: float | None) -> list[Table | str]:
     """Return the tables for people, with lines between them."""
     costs = ("POD-HOURS", "COST") if price is not None else ("POD-HOURS",)
-    table = _table("NAMESPACE", "JOBSET", "PHASE", "PODS", "RESTARTS", "TRAINING TIME", *costs)
+    table = plain_table("NAMESPACE", "JOBSET", "PHASE", "PODS", "RESTARTS", "TRAINING TIME", *costs)
     for one in found.jobsets:
         names = one_line(one.state.namespace), one_line(one.state.name), one.state.phase.value
         spent = _spent(one.pod_hours, price, about=one.is_estimate)
@@ -212,19 +212,12 @@ def report_picture(found: Report, price: float | None) -> list[Table | str]:
     causes = {TRIGGERS.get(key, key): share for key, share in found.causes.items()}
     for title, shares in (("CAUSE", causes), ("NODE OF THE FIRST FAILURE", found.nodes)):
         if shares:
-            rows = _table(title, "RESTARTS", *costs)
+            rows = plain_table(title, "RESTARTS", *costs)
             for key, share in _ordered(shares)[:NODES_SHOWN]:
                 rows.add_row(one_line(key), f"{share.restarts:,}", *_spent(share.pod_hours, price))
             rest = len(shares) - NODES_SHOWN
             parts += ["", rows, *([f"and {rest:,} more: -o json"] if rest > 0 else [])]
     return parts
-
-
-def _table(*names: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in names:
-        table.add_column(name, overflow="fold")
-    return table
 
 
 def _ordered(shares: dict[str, Share]) -> list[tuple[str, Share]]:

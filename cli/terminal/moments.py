@@ -1,7 +1,8 @@
-"""Write times, durations and counts for people. Pure."""
+"""Write times, durations, counts and names for people. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 
@@ -32,3 +33,9 @@ def duration_text(seconds: float) -> str:
 def count_text(count: int, noun: str) -> str:
     """Return `1 Pod`, `5,000 Pods`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def names_text(names: Sequence[str], most: int) -> str:
+    """Return `a, b, c and 4,997 more`, with so many names at most."""
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")

@@ -16,6 +16,7 @@ from inplace.cli.terminal.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
 
 Output = Literal["table", "json", "yaml"]
 PIPE_COLUMNS = 200  # of a table that goes into a pipe; a terminal says how wide it is
@@ -27,6 +28,16 @@ def show(*parts: RenderableType) -> None:
     screen = console()
     for part in parts:
         screen.print(part, soft_wrap=not screen.is_terminal)
+
+
+def plain_table(*columns: str) -> Table:
+    """Return a table without lines, whose long cells go on below."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
 
 
 def console() -> Console:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import itertools
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from inplace.cli.cost import IN_PLACE_S, RECREATE_S, Fleet, cost_data, cost_lines
+from inplace.cli.cost import Fleet, cost_data
 from inplace.cli.group.state import GroupPhase
 from inplace.cli.group.straggler import Why
 from inplace.cli.refusal import CliExit
 from tests.cli.command import run_here
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-SEED = Fleet(nodes=10_000, price=16.8, failures=12)  # "Financial impact of restarts", the founding design
+SEED = Fleet(nodes=10_000, price=16.8, failures=12, days=30)  # "Financial impact of restarts", the founding design
 
 
 def test_every_exit_code_is_in_the_table() -> None:
@@ -46,8 +47,8 @@ def test_every_command_is_in_the_table() -> None:
 
 def test_the_calculator_s_example() -> None:
     """The page's example of `inplace cost` is the command's output."""
-    for line in cost_lines(SEED, RECREATE_S, IN_PLACE_S):
-        assert line in PAGE
+    words = "cost --nodes 10000 --price 16.8 --failures-per-day 12"
+    assert textwrap.indent(f"$ inplace {words}\n{run_here(*words.split()).stdout}", " " * 4) in PAGE
 
 
 def test_a_minute_costs_what_the_founding_design_says() -> None:
@@ -55,7 +56,7 @@ def test_a_minute_costs_what_the_founding_design_says() -> None:
     assert SEED.cost(60) == pytest.approx(1_008_000)
     data = cost_data(SEED, 130, 10)
     assert data["saved"] == pytest.approx(data["recreate"]["cost"] - data["inPlace"]["cost"])
-    assert Fleet(1, 1.0, 1_000_000.0).idle_share(10) == 1.0
+    assert Fleet(1, 1.0, 1_000_000.0, 30).idle_share(10) == 1.0
 
 
 def test_every_reason_has_advice() -> None:
