@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from inplace.cli.completion import complete_jobset
-from inplace.cli.local_commands import cost, demo
-from inplace.cli.manifest_commands import inject, lint
+from inplace.cli.local_commands import cost, demo, inject, lint
 from inplace.cli.options import (
     ContextOption,
     JobSetName,
@@ -187,10 +186,10 @@ def stacks(
     py-spy reads the stacks of other ranks. Without py-spy their place in the kernel is shown. The request ends or stops
     no rank.
     """
-    from inplace.cli.logs.logs import chosen_ranks
+    from inplace.cli.logs.logs import parse_ranks
     from inplace.cli.stacks.stacks import StacksOptions, run_stacks
 
-    options = StacksOptions(chosen_ranks(rank or ()), timeout, last, as_json)
+    options = StacksOptions(parse_ranks(rank or ()), timeout, last, as_json)
     raise typer.Exit(run_stacks(jobset, target_of(context, kubeconfig, namespace), options))
 
 

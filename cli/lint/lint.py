@@ -41,7 +41,7 @@ UNUSABLE = 2
 
 @dataclass(frozen=True, slots=True)
 class LintOptions:
-    """The command's options, see `cli.manifest_commands.lint`."""
+    """The command's options, see `cli.local_commands.lint`."""
 
     output: Literal["text", "json"] = "text"
     strict: bool = False
@@ -58,14 +58,17 @@ class LintReport:
     Args:
         jobset: as it is, or as Trainer makes it.
         policy: sentences that say what it does about failures; none where the JobSet cannot be read.
-        in_place: it asks for restarts in place.
     """
 
     name: str
     findings: tuple[Finding, ...]
-    jobset: KubeObject = field(default_factory=dict, repr=False)
-    policy: tuple[str, ...] = ()
-    in_place: bool = True
+    jobset: KubeObject = field(repr=False)
+    policy: tuple[str, ...]
+
+    @property
+    def in_place(self) -> bool:
+        """Say whether it asks for restarts in place."""
+        return is_in_place(self.jobset)
 
 
 def run_lint(file: str, options: LintOptions) -> int:
@@ -106,7 +109,6 @@ def lint(stream: Stream) -> list[LintReport]:
             (*subject.findings, *_findings(subject.jobset, objects)),
             subject.jobset,
             policy_sentences(as_made(subject.jobset).jobset) if subject.is_whole else (),
-            in_place=is_in_place(subject.jobset),
         )
         for subject in subjects(objects)
     ]

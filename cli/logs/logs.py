@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Final, TypeVar
+from typing import Final
 
 from typer import BadParameter
 
@@ -21,8 +21,6 @@ from inplace.cli.logs.reading import Reader, Wanted, bounded
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.bare.record import record
 
-T = TypeVar("T")
-R = TypeVar("R")
 FOLLOW_SINCE_S: Final = 10.0  # so much of the past comes first with -f
 _UNITS_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 PRINTED_AT_ONCE: Final = 256  # lines, 4 MiB at most
@@ -79,31 +77,14 @@ def log_options(
         pattern = re.compile(grep) if grep is not None else None
     except re.error as error:
         raise BadParameter(f"expected a regular expression, saw {grep!r}: {error}", param_hint="--grep") from error
-    chosen = chosen_ranks(ranks)
-    since_s = _parsed("--since", parse_duration, since) if since is not None else None
-    options = LogOptions(epoch, chosen, pattern, since_s, follow, first_failed, everything, as_json)
+    since_s = parse_duration(since) if since is not None else None
+    options = LogOptions(epoch, parse_ranks(ranks), pattern, since_s, follow, first_failed, everything, as_json)
     if first_failed and options.chooses:
         others = "--all, --epoch, --rank, --grep, --since or --follow"
         raise BadParameter(f"expected it alone, saw one of {others} as well", param_hint="--first-failed")
     if follow and epoch is not None:
         raise BadParameter("expected one of --epoch and --follow, saw both", param_hint="--epoch")
     return options
-
-
-def chosen_ranks(texts: Sequence[str]) -> tuple[range, ...]:
-    """Return the ranks of --rank.
-
-    Raises:
-        BadParameter: they cannot be read.
-    """
-    return _parsed("--rank", parse_ranks, texts) if texts else ()
-
-
-def _parsed(option: str, parse: Callable[[T], R], text: T) -> R:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise BadParameter(str(error), param_hint=option) from error
 
 
 def run_logs(name: str, target: Target, options: LogOptions) -> int:
@@ -117,18 +98,16 @@ async def print_logs(connection: Connection, name: str, options: LogOptions, *, 
     rank, ranks = ranks_of(raw)
     printer = Printer(as_json=options.as_json, ranks=ranks)
     reader = Reader(connection, printer.progress)
+    since_s = options.since_s if options.since_s is not None else FOLLOW_SINCE_S if options.follow else now_s
+    wanted = Wanted(options.epoch, options.pattern, max(0, int((now_s - since_s) * NS)))
     try:
         if options.first_failed or not (options.chooses or failure_of_status(raw) is None):
             await print_first_failed(raw, rank, reader, printer)
         elif options.follow:
             from inplace.cli.logs.follow import Follower  # and rich, which takes a fifth of a second
 
-            since_s = FOLLOW_SINCE_S if options.since_s is None else options.since_s
-            wanted = Wanted(options.epoch, options.pattern, max(0, int((now_s - since_s) * NS)))
             return await Follower(name, rank, options.ranks, wanted, reader, printer).run()
         else:
-            since_ns = 0 if options.since_s is None else max(0, int((now_s - options.since_s) * NS))
-            wanted = Wanted(options.epoch, options.pattern, since_ns)
             found = instances_of((await read_pods(connection, name)).pods, rank, options.ranks)
             await _print_merged(found, wanted, reader, printer)
     finally:
@@ -156,28 +135,28 @@ async def _print_merged(instances: Sequence[Instance], wanted: Wanted, reader: R
 
 
 def parse_ranks(texts: Sequence[str]) -> tuple[range, ...]:
-    """Read `3`, `0-7` or several of them with commas between.
+    """Read --rank: `3`, `0-7` or several of them with commas between.
 
     Raises:
-        ValueError: it is neither; the message says what was expected.
+        BadParameter: it is neither; the message says what was expected.
     """
     ranges = []
     for text in (part.strip() for one in texts for part in one.split(",")):
         found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", text, re.ASCII)
         first, last = (int(found[1]), int(found[2] or found[1])) if found is not None else (1, 0)
         if last < first:
-            raise ValueError(f"expected ranks such as 3, 0-7 or 0-7,12, saw {text!r}")
+            raise BadParameter(f"expected ranks such as 3, 0-7 or 0-7,12, saw {text!r}", param_hint="--rank")
         ranges.append(range(first, last + 1))
     return tuple(ranges)
 
 
 def parse_duration(text: str) -> float:
-    """Read a duration as kubectl writes it: `30s`, `10m`, `1h30m`, `2d`; return seconds.
+    """Read --since, a duration as kubectl writes it: `30s`, `10m`, `1h30m`, `2d`; return seconds.
 
     Raises:
-        ValueError: it is none; the message says what was expected.
+        BadParameter: it is none; the message says what was expected.
     """
     found = re.fullmatch(r"(?:\d{1,6}[dhms])+", text, re.ASCII)
     if found is None:
-        raise ValueError(f"expected a duration such as 30s, 10m or 1h30m, saw {text!r}")
+        raise BadParameter(f"expected a duration such as 30s, 10m or 1h30m, saw {text!r}", param_hint="--since")
     return float(sum(int(count) * _UNITS_S[unit] for count, unit in re.findall(r"(\d+)([dhms])", text)))

@@ -99,9 +99,8 @@ def past_timeline(state: GroupState, epoch: int) -> RestartTimeline:
         raise RefusalError(f"JobSet {state.name} failed before epoch {epoch} came: nothing to draw")
     synced_s = began_s + past.took_ms / 1000
     failure = past_data(past)["firstFailure"]
-    known = {name: value for name, value in (failure or {}).items() if isinstance(value, str | int)}
     last = LastRestart(
-        epoch, past.trigger, first_failure=known or None, scope=past.scope or None, seconds=past.took_ms / 1000
+        epoch, past.trigger, first_failure=failure, scope=past.scope or None, seconds=past.took_ms / 1000
     )
     row = Row("all Pods", state.expected, (began_s, synced_s, synced_s, synced_s))
     return RestartTimeline(epoch, began_s, synced_s + max(1.0, past.took_ms / 1000 * TAIL), synced_s, [row], last)
