@@ -20,6 +20,7 @@ LIFTED: KubeObject = {"path": "/barrier-is-lifted", "port": 8080}
 GUARANTEED: KubeObject = {"limits": {"cpu": "4", "memory": "8Gi"}}
 
 Break = Callable[[KubeObject], Any]
+Part = Callable[[KubeObject], KubeObject]
 
 
 def at(variable: str, container: str = AGENT) -> str:
@@ -32,61 +33,34 @@ def annotation(name: str) -> str:
     return f'metadata.annotations["{name}"]'
 
 
-def jobset(document: KubeObject) -> KubeObject:
-    """Return the spec of the JobSet."""
-    spec: KubeObject = document["spec"]
-    return spec
+def part(*keys: str | int) -> Part:
+    """Return a function that finds a part of a JobSet, by the keys that lead there."""
+
+    def find(document: KubeObject) -> KubeObject:
+        found = document
+        for key in keys:
+            found = found[key]  # type: ignore[index]
+        return found
+
+    return find
 
 
-def metadata(document: KubeObject) -> KubeObject:
-    """Return the metadata of the JobSet."""
-    found: KubeObject = document["metadata"]
-    return found
+_REPLICATED = ("spec", "replicatedJobs", 0)
+_JOB = (*_REPLICATED, "template", "spec")
+_POD = (*_JOB, "template", "spec")
+jobset = part("spec")
+metadata = part("metadata")
+failure_policy = part("spec", "failurePolicy")
+replicated = part(*_REPLICATED)
+job_template = part(*_REPLICATED, "template")
+job = part(*_JOB)
+template = part(*_JOB, "template")  # of Pods
+pod = part(*_POD)
+agent = part(*_POD, "initContainers", 0)
+worker = part(*_POD, "containers", 0)
 
 
-def failure_policy(document: KubeObject) -> KubeObject:
-    """Return the failure policy of the JobSet."""
-    found: KubeObject = document["spec"]["failurePolicy"]
-    return found
-
-
-def replicated(document: KubeObject) -> KubeObject:
-    """Return the JobSet's replicatedJob."""
-    found: KubeObject = document["spec"]["replicatedJobs"][0]
-    return found
-
-
-def job(document: KubeObject) -> KubeObject:
-    """Return the spec of the replicatedJob's Jobs."""
-    found: KubeObject = replicated(document)["template"]["spec"]
-    return found
-
-
-def template(document: KubeObject) -> KubeObject:
-    """Return the template of the Jobs' Pods."""
-    found: KubeObject = job(document)["template"]
-    return found
-
-
-def pod(document: KubeObject) -> KubeObject:
-    """Return the spec of the Jobs' Pods."""
-    found: KubeObject = template(document)["spec"]
-    return found
-
-
-def agent(document: KubeObject) -> KubeObject:
-    """Return the agent's container."""
-    found: KubeObject = pod(document)["initContainers"][0]
-    return found
-
-
-def worker(document: KubeObject) -> KubeObject:
-    """Return the worker's container."""
-    found: KubeObject = pod(document)["containers"][0]
-    return found
-
-
-def unmount(name: str, *, of: Callable[[KubeObject], KubeObject] = agent) -> Break:
+def unmount(name: str, *, of: Part = agent) -> Break:
     """Return a change that takes a volume from a container."""
 
     def change(document: KubeObject) -> None:
@@ -105,11 +79,11 @@ def depth(text: str) -> Break:
     return put(metadata, annotations={RESTART_DEPTH: text})
 
 
-def put(part: Callable[[KubeObject], KubeObject], **fields: Any) -> Break:
+def put(place: Part, **fields: Any) -> Break:
     """Return a change that sets fields of a part; None removes a field."""
 
     def change(document: KubeObject) -> None:
-        target = part(document)
+        target = place(document)
         for name, value in fields.items():
             target.pop(name, None)
             if value is not None:
@@ -118,7 +92,7 @@ def put(part: Callable[[KubeObject], KubeObject], **fields: Any) -> Break:
     return change
 
 
-def env(name: str, *, of: Callable[[KubeObject], KubeObject] = agent, **entry: Any) -> Break:
+def env(name: str, *, of: Part = agent, **entry: Any) -> Break:
     """Return a change that replaces a variable; without an entry it removes the variable."""
 
     def change(document: KubeObject) -> None:
@@ -134,12 +108,12 @@ def probe(**fields: Any) -> Break:
     return put(lambda document: agent(document)["startupProbe"], **fields)
 
 
-def ruled(part: Callable[[KubeObject], KubeObject], *rules: tuple[str, str, list[int]]) -> Break:
+def ruled(place: Part, *rules: tuple[str, str, list[int]]) -> Break:
     """Return a change of a container's restartPolicyRules, each an action, an operator and exit codes."""
     made = [
         {"action": action, "exitCodes": {"operator": operator, "values": codes}} for action, operator, codes in rules
     ]
-    return put(part, restartPolicyRules=made)
+    return put(place, restartPolicyRules=made)
 
 
 def runs(*words: str) -> Break:
@@ -225,8 +199,8 @@ BROKEN: list[tuple[Break, str, str]] = [
         "annotation-name",
         annotation("inplace.dev/stal-after"),
     ),
-    (put(lambda d: jobset(d)["coordinator"], podIndex=8), "spec-problem", "spec.coordinator"),
-    (put(lambda d: jobset(d)["coordinator"], replicatedJob="x"), "spec-problem", "spec.coordinator"),
+    (put(part("spec", "coordinator"), podIndex=8), "spec-problem", "spec.coordinator"),
+    (put(part("spec", "coordinator"), replicatedJob="x"), "spec-problem", "spec.coordinator"),
     (put(jobset, suspend="yes"), "spec-problem", "spec"),
     (
         both(put(metadata, annotations={"inplace.dev/restart-scope": "Group"}), env("RESTART_SCOPE")),
@@ -237,11 +211,11 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(metadata, annotations={OPT_OUT: "true"}), "disabled", annotation(OPT_OUT)),
     (put(metadata, annotations={STRATEGY: "true"}), "exclusive-topology", annotation(STRATEGY)),
     (
-        put(lambda d: replicated(d)["template"], metadata={"annotations": {TOPOLOGY: ""}}),
+        put(job_template, metadata={"annotations": {TOPOLOGY: ""}}),
         "exclusive-topology",
         f'spec.replicatedJobs[name="workers"].template.metadata.annotations["{TOPOLOGY}"]',
     ),
-    (put(lambda d: replicated(d)["template"], metadata={"annotations": {OPT_OUT: ""}}), "", ""),
+    (put(job_template, metadata={"annotations": {OPT_OUT: ""}}), "", ""),
     (put(pod, restartPolicy="OnFailure"), "pod-restart-policy", f"{POD}.restartPolicy"),
     (put(pod, initContainers=None), "agent-not-added", f"{WORKER}.volumeMounts[0]"),
     (both(put(metadata, annotations={AGENT_ANNOTATION: "off"}), put(pod, initContainers=None)), "agent-missing", INITS),
