@@ -6,13 +6,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
+from typer.core import TyperGroup
 
 from inplace.cli.main import app
 
@@ -25,11 +27,12 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "inplace.cli", *arguments]
 
 
-def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and return what it printed."""
+def run(*arguments: str, stdin: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with these variables of the environment, and return what it printed."""
     return subprocess.run(
         command(*arguments),
         cwd=REPOSITORY,
+        env=os.environ | variables,
         input=stdin,
         capture_output=True,
         text=True,
@@ -38,24 +41,31 @@ def run(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProces
     )
 
 
-def printed_by(kubeconfig: str, *arguments: str, columns: str = "") -> str:
-    """Run a command that succeeds on a cluster; return what it printed. `columns` is the terminal's width."""
-    return subprocess.run(
-        command(*arguments),
-        cwd=REPOSITORY,
-        env=os.environ | {"KUBECONFIG": kubeconfig} | ({"COLUMNS": columns} if columns else {}),
-        capture_output=True,
-        text=True,
-        timeout=RUN_S_MAX,
-        check=True,
-    ).stdout
+def printed_by(*arguments: str, **variables: str) -> str:
+    """Run a command that succeeds, with these variables; return what it printed."""
+    done = run(*arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def imported_by(*arguments: str, **variables: str) -> tuple[set[str], str]:
+    """Run a command that succeeds, with these variables; return the modules that it imported, and what it printed."""
+    done = run(*arguments, PYTHONPROFILEIMPORTTIME="1", **variables)
+    assert done.returncode == 0, done.stderr
+    imports = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return set(imports), done.stdout
+
+
+def subcommands() -> Mapping[str, Any]:
+    """Return the commands of `inplace` by their names, as typer makes them."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group.commands
 
 
 def demo_json(*arguments: str) -> dict[str, Any]:
     """Run a demo that succeeds; return what it says to programs."""
-    done = run("demo", "--json", *arguments)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(printed_by("demo", "--json", *arguments).splitlines()[-1])
     return found
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,13 +24,10 @@ from inplace.cli.status.restart import run_restart
 from inplace.cli.status.status import run_status
 from inplace.cli.status.timeline import run_timeline
 from inplace.common.kube.errors import Forbidden, error_from_status
-from tests.cli.command import REPOSITORY, command
 from tests.cli.injecting import EXAMPLES
 from tests.cli.scenes import connection, training
 
 pytestmark = pytest.mark.virtual_time
-
-IMPORTS_NO_HELP_NEEDS = ("rich", "msgspec", "asyncio", "aiohttp", "yaml", "kubernetes_asyncio", "importlib.metadata")
 
 
 def kubeconfig(path: Path, server: str, *contexts: str, namespace: str = "") -> str:
@@ -230,20 +225,3 @@ def test_hints() -> None:
     assert did_you_mean("tain", ["train", "eval"]) == "did you mean train?"
     assert did_you_mean("x", ["b", "a"]) == "there is a, b"
     assert did_you_mean("x", [f"job{n}" for n in range(9)]) == "there are 9 others"
-
-
-def test_help_is_quick() -> None:
-    """--help loads no module that only a subcommand needs."""
-    done = subprocess.run(
-        command("--help"),
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "typer" in imported
-    assert imported & set(IMPORTS_NO_HELP_NEEDS) == set()
-    for name in ("status", "explain", "timeline", "restart", "cost", "lint", "inject", "demo", "version"):
-        assert f"\n  {name} " in done.stdout

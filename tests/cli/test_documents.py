@@ -35,7 +35,7 @@ async def test_documents_about_a_group() -> None:
         kubeconfig = str(cluster.kubeconfig("admin"))
 
         async def printed(*words: str) -> str:
-            return await asyncio.to_thread(printed_by, kubeconfig, *words)
+            return await asyncio.to_thread(printed_by, *words, KUBECONFIG=kubeconfig)
 
         status = check("status", await printed("status", "train", "--json"))
         assert (status["name"], status["lastRestart"]["epoch"]) == ("train", 2)

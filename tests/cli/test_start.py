@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ import pytest
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from inplace.simulator.cluster.timings import local_processes
-from tests.cli.command import REPOSITORY, command
+from tests.cli.command import REPOSITORY, imported_by
 from tests.cli.scenes import all_work, jobset_of
 
 EXAMPLE = REPOSITORY / "examples" / "train.yaml"
@@ -25,6 +23,7 @@ BUDGETS = (
     (("status", "train", "-o", "json"), {"anyio", "rich", "yaml"}, 350),
     (("explain", "train"), {"anyio", "yaml"}, 430),
     (("logs", "train"), {"rich", "yaml"}, 430),
+    (("--help",), {"asyncio", "importlib.metadata", "msgspec", "rich", "ssl", "yaml"}, 190),
     (("version",), {"asyncio", "msgspec", "rich", "ssl", "yaml"}, 190),
 )
 
@@ -40,22 +39,8 @@ async def test_commands_import_only_what_they_need(tmp_path: Path) -> None:
         await cluster.until(lambda: all_work(cluster, 2), timeout_s=120.0)
         kubeconfig = str(cluster.kubeconfig("admin"))
         for words, unneeded, most in BUDGETS:
-            modules, said = await asyncio.to_thread(_imported_by, words, kubeconfig)
+            modules, said = await asyncio.to_thread(imported_by, *words, KUBECONFIG=kubeconfig)
+            assert "inplace.cli.main" in modules
             assert modules & (HEAVY | OTHERS | unneeded) == set(), words
             assert len(modules) <= most, (words, len(modules))
             assert "explain" not in words or "Nothing keeps it from training" in said
-
-
-def _imported_by(words: tuple[str, ...], kubeconfig: str) -> tuple[set[str], str]:
-    """Run a command; return the modules that it imported, and its output."""
-    done = subprocess.run(
-        command(*words),
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1", "KUBECONFIG": kubeconfig},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120.0,
-    )
-    imports = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
-    return set(imports), done.stdout

@@ -1,7 +1,7 @@
 """
 Write docs/logs.md from the programs' source: every event of every log, its level, its fields, and what it says.
 
-python -m tests.docs.logs_page   rewrites the page; test_logs_page.py checks it.
+python -m tests.docs.logs_page   rewrites the page; test_site.py checks it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """
 Write docs/metrics.md from the programs' exposed metrics, so that the page always agrees with them.
 
-python -m tests.docs.metrics_page   rewrites the page; test_metrics_page.py checks it.
+python -m tests.docs.metrics_page   rewrites the page; test_site.py checks it.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _write_batches(data: Path) -> None:
 
 
 def _printed(cluster: Cluster, line: str, folder: Path) -> str:
-    printed = printed_by(str(cluster.kubeconfig("admin")), *shlex.split(line), columns=COLUMNS)
+    printed = printed_by(*shlex.split(line), KUBECONFIG=str(cluster.kubeconfig("admin")), COLUMNS=COLUMNS)
     lines = printed.replace(str(folder), "/app").replace(str(folder)[1:], "app").splitlines()
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 

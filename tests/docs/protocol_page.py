@@ -1,6 +1,6 @@
 """Write docs/protocol.md from the machines, so that the pictures always agree with them.
 
-python -m tests.docs.protocol_page   rewrites the page; test_protocol_page.py checks it.
+python -m tests.docs.protocol_page   rewrites the page; test_site.py checks it.
 """
 
 from __future__ import annotations

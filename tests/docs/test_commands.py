@@ -9,11 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import typer.main
-from typer.core import TyperGroup
 
-from inplace.cli.main import app
-from tests.cli.command import REPOSITORY
+from tests.cli.command import REPOSITORY, subcommands
 from tests.cli.injecting import example, injected, pod_spec_of
 
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md")])
@@ -51,11 +48,9 @@ def wrong_words(words: list[str]) -> list[str]:
 @cache
 def options() -> dict[str, set[str]]:
     """Return the options of each subcommand."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
     return {
         name: {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {"--help"}
-        for name, command in group.commands.items()
+        for name, command in subcommands().items()
     }
 
 

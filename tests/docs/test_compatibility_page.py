@@ -1,4 +1,4 @@
-"""The pages of compatibility: every row has tests, every test exists, and so does every ADR that is named."""
+"""The pages of compatibility: every row has tests, every test exists, and every difference has a reason."""
 
 from __future__ import annotations
 
@@ -62,16 +62,5 @@ def test_every_feature_test_is_named() -> None:
 
 
 def test_every_difference_has_a_reason() -> None:
-    """Every difference names an existing ADR by its number."""
-    for _, _, why, _ in rows(DIFFERENT):
-        adrs = re.findall(r"\[ADR (\d+)\]\((adr/(\d{4})-[\w.-]+\.md)\)", why)
-        assert adrs, why
-        for number, path, numbered in adrs:
-            assert int(number) == int(numbered)
-            assert (DOCS / path).is_file(), path
-
-
-def test_every_link_leads_somewhere() -> None:
-    """Every file that the pages link to exists."""
-    targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", PAGE)}
-    assert [target for target in sorted(targets - {""}) if not (DOCS / target).exists()] == []
+    """Every difference names an ADR; test_citations.py looks whether it exists."""
+    assert [why for _, _, why, _ in rows(DIFFERENT) if not re.search(r"\[ADR \d+\]\(adr/", why)] == []

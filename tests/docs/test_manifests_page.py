@@ -1,9 +1,7 @@
 """docs/lint.md lists every rule, and docs/manifests.md every option of inject."""
 
-import subprocess
-
 from inplace.cli.lint.catalogue import RULES
-from tests.cli.command import REPOSITORY, RUN_S_MAX, command
+from tests.cli.command import REPOSITORY, subcommands
 
 PAGE = (REPOSITORY / "docs" / "manifests.md").read_text()
 RULES_PAGE = (REPOSITORY / "docs" / "lint.md").read_text()
@@ -19,10 +17,7 @@ def test_every_rule_is_on_the_page() -> None:
 
 def test_every_option_of_inject_is_on_the_page() -> None:
     """The page has exactly the options of inject."""
-    said = subprocess.run(
-        command("inject", "--help"), cwd=REPOSITORY, capture_output=True, text=True, timeout=RUN_S_MAX, check=True
-    ).stdout
-    options = {word for word in said.replace("│", " ").split() if word.startswith("--") and word != "--help"}
+    options = {word for option in subcommands()["inject"].params for word in option.opts if word.startswith("--")}
     assert options - {"--file", "--output", "--namespace"} <= {word.strip("`,;().") for word in PAGE.split()} | {
         "--quiet"
     }

@@ -1,14 +1,9 @@
-"""docs/metrics.md agrees with the programs' metrics."""
+"""docs/metrics.md explains every metric of the controller and every trigger."""
 
 from __future__ import annotations
 
 from inplace.controller.spec.causes import Trigger
-from tests.docs.metrics_page import _TRIGGERS, PAGE, controller_rows, page
-
-
-def test_the_page_is_what_the_code_says() -> None:
-    """`make rewrite` would change nothing."""
-    assert PAGE.read_text() == page()
+from tests.docs.metrics_page import _TRIGGERS, controller_rows
 
 
 def test_every_family_is_explained() -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import typer.main
-from typer.core import TyperGroup
 
 from inplace.agent.start.arguments import USAGE
-from inplace.cli.main import app
+from tests.cli.command import subcommands
+from tests.docs.test_glossary import ROWS
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted(
@@ -38,9 +37,7 @@ def unusual(text: str) -> list[str]:
 
 def helps() -> Iterator[tuple[str, str]]:
     """Yield each command of `inplace` with its help and that of its options."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    for name, command in group.commands.items():
+    for name, command in subcommands().items():
         said = [command.help, command.epilog, *(getattr(option, "help", None) for option in command.params)]
         yield name, "\n\n".join(filter(None, said))
 
@@ -67,11 +64,8 @@ def test_help_names_its_subjects() -> None:
 
 def test_a_meaning_is_short() -> None:
     """A row of the glossary explains its word in at most 40 words."""
-    rows = re.findall(
-        r"^\| \*\*(.+?)\*\* \| (.+?) \| .+ \|$", (ROOT / "docs" / "GLOSSARY.md").read_text(), re.MULTILINE
-    )
-    assert rows
-    assert [word for word, meaning in rows if len(_CODE.sub("]", meaning).split()) > GLOSSARY_WORDS_MAX] == []
+    assert ROWS
+    assert [word for word, meaning, _ in ROWS if len(_CODE.sub("]", meaning).split()) > GLOSSARY_WORDS_MAX] == []
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import typer.main
-from typer.core import TyperGroup
-
 from inplace.cli.documents import DOCUMENTS
-from inplace.cli.main import app
+from tests.cli.command import subcommands
 from tests.docs.schemas import FOLDER, schemas
 
 # What these print is a manifest, or figures of one run that nobody else reads.
@@ -20,9 +17,7 @@ def test_the_files_are_the_types() -> None:
 
 def test_every_command_that_prints_json_has_a_schema() -> None:
     """A command with --json, or with -o json, has a document; with -o json it takes --json as well."""
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    options = {name: {word for one in command.params for word in one.opts} for name, command in group.commands.items()}
+    options = {name: {word for one in command.params for word in one.opts} for name, command in subcommands().items()}
     printing = {name for name, words in options.items() if words & {"--json", "--output"}} - WITHOUT_A_SCHEMA
     assert printing <= DOCUMENTS.keys()
     assert [name for name in printing if "--json" not in options[name]] == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from random import Random
@@ -51,6 +51,15 @@ class Printed:
     def texts(self) -> list[str]:
         """Return the lines without time, rank and Pod."""
         return [_PREFIX.sub("", line) for line in self.out.splitlines()]
+
+
+async def printed(command: Awaitable[int], err: io.StringIO | None = None) -> Printed:
+    """Run a command; return what it printed, on a pipe or what `err` is."""
+    out, err = io.StringIO(), err or io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        guard_streams()
+        code = await command
+    return Printed(code, out.getvalue(), err.getvalue())
 
 
 @dataclass
@@ -178,11 +187,8 @@ class Room:
 
     async def run(self, *, err: io.StringIO | None = None, **options: Any) -> Printed:
         """Run the command; return what it printed, on a pipe or what `err` is."""
-        out, err = io.StringIO(), err or io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            guard_streams()
-            code = await print_logs(self.connection, "train", LogOptions(**options), now_s=self._clock().wall_s())
-        return Printed(code, out.getvalue(), err.getvalue())
+        command = print_logs(self.connection, "train", LogOptions(**options), now_s=self._clock().wall_s())
+        return await printed(command, err)
 
     def _clock(self) -> LoopClock:
         return LoopClock(START_S)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
-from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
 
 from inplace.agent.report.log_line import log_line
 from inplace.cli.stacks.stacks import StacksOptions, print_stacks
-from inplace.cli.terminal.visible import guard_streams
 from inplace.common.wire.stacks import TAKEN, THREAD
-from tests.cli.logs.room import START_S, Printed, Room
+from tests.cli.logs.room import START_S, Printed, Room, printed
 
 REQUEST = int(START_S * 1000)
 COLLECTIVE = (
@@ -42,8 +39,4 @@ def answer(room: Room, pod: str, second: float, *lines: Line) -> None:
 
 async def run(room: Room, *, now_s: float = START_S, **options: Any) -> Printed:
     """Run the command; return what it printed."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        guard_streams()
-        code = await print_stacks(room.connection, "train", StacksOptions(**options), now_s=now_s)
-    return Printed(code, out.getvalue(), err.getvalue())
+    return await printed(print_stacks(room.connection, "train", StacksOptions(**options), now_s=now_s))
