@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from inplace.cli.options import JsonOption, OutputOption, format_of
+from inplace.cli.options import ContextOption, JsonOption, KubeconfigOption, OutputOption, format_of
 
 
 def cost(
@@ -258,10 +258,8 @@ def lint(
     cluster: Annotated[
         bool, typer.Option("--cluster", help="Check the cluster too; --context and --kubeconfig imply it.")
     ] = False,
-    context: Annotated[str | None, typer.Option(help="Context of the kubeconfig [default: its current one].")] = None,
-    kubeconfig: Annotated[
-        str | None, typer.Option(help="Path of the kubeconfig [default: $KUBECONFIG, then ~/.kube/config].")
-    ] = None,
+    context: ContextOption = None,
+    kubeconfig: KubeconfigOption = None,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of JobSets without one.")] = "default",
 ) -> None:
     """Check a JobSet manifest.

@@ -18,8 +18,7 @@ from random import Random
 from typing import Any, Literal
 
 from inplace.cli.demo.adaptation import DemoError
-from inplace.cli.demo.alternatives import THIS
-from inplace.cli.demo.comparison import compare
+from inplace.cli.demo.comparison import THIS, compare
 from inplace.cli.demo.consent import ask
 from inplace.cli.demo.group import DemoGroup, note
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest

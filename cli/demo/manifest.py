@@ -142,15 +142,18 @@ def _only_jobset(documents: list[KubeObject], file: Path) -> KubeObject:
 
 
 def _fill(jobset: KubeObject, file: Path) -> None:
-    """Set the numbers that the API server would set, and refuse what it would refuse with words of its schema."""
+    """Set the numbers that the API server would set, and refuse what it would refuse with words of its schema.
+
+    `read_stream` has looked which parts are lists and mappings.
+    """
     replicated = (jobset.get("spec") or {}).get("replicatedJobs")
-    if not isinstance(replicated, list) or not replicated:
+    if not replicated:
         raise DemoError(f"{file}: expected spec.replicatedJobs with at least one entry, saw {replicated!r:.80}")
     for place, job in enumerate(replicated):
         path = f"{file}: spec.replicatedJobs[{place}]"
-        spec = ((job.get("template") or {}).get("spec") or {}) if isinstance(job, dict) else {}
+        spec = (job.get("template") or {}).get("spec") or {}
         containers = ((spec.get("template") or {}).get("spec") or {}).get("containers")
-        if not isinstance(containers, list) or not containers or not all(isinstance(each, dict) for each in containers):
+        if not containers:
             raise DemoError(f"{path}: expected template.spec.template.spec.containers, saw {containers!r:.80}")
         for holder, field in ((job, "replicas"), (spec, "parallelism")):
             if holder.get(field) is None:

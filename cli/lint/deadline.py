@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inplace.cli.lint.words import duration
+from inplace.cli.terminal.moments import whole_duration_text
 from inplace.controller.injection.finding import Finding
 from inplace.controller.injection.pod_roles import Member
 
@@ -20,15 +20,15 @@ def check_deadlines(member: Member) -> Iterator[Finding]:
     """Yield limits that restarts in place do not begin again."""
     for path, kind, seconds in _limits(member):
         fix = f"allow for the whole run, or remove it; spec.{_FIELD} of the JobSet bounds a run as well"
-        found = f"{duration(seconds)} from the {kind}'s start, which go on through every restart in place"
+        found = f"{whole_duration_text(seconds)} from the {kind}'s start, which go on through every restart in place"
         yield Finding("active-deadline", f"{path}.{_FIELD}", found, "a time for the whole run", fix)
 
 
 def deadline_sentence(member: Member) -> str:
     """Say when the Job or the Pods end whatever happens; "" for never."""
     ends = [
-        f"Each {kind} ends {duration(seconds)} after its start with the reason DeadlineExceeded; restarts in place do "
-        f"not begin this time again ({_FIELD})."
+        f"Each {kind} ends {whole_duration_text(seconds)} after its start with the reason DeadlineExceeded; restarts "
+        f"in place do not begin this time again ({_FIELD})."
         for _, kind, seconds in _limits(member)
     ]
     return " ".join(ends)

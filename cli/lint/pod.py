@@ -11,7 +11,7 @@ from inplace.cli.lint.deadline import check_deadlines
 from inplace.cli.lint.fence import check_fence
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
-from inplace.cli.lint.rights import is_object, missing_rights, shown_rights
+from inplace.cli.lint.rights import RIGHTS, is_object, shown_rights
 from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
 from inplace.cli.lint.worker import check_guard, check_removed, check_start, check_worker
@@ -121,10 +121,11 @@ def _account(member: Member, agent: Container, stream: Sequence[KubeObject]) -> 
     """Yield reasons in the manifest why the agent cannot talk to the API server."""
     pod, path = member.pod_spec, member.pod_path
     name, namespace = pod.get("serviceAccountName"), str(member.metadata.get("namespace") or "default")
+    given = shown_rights(stream, namespace, str(name))  # by a Role of this file
     if name in (None, "", "default"):
         fix = f"name an account that may list and watch JobSets and patch Pods; {_INJECT}"
         yield Finding("service-account", f"{path}.serviceAccountName", shown(name), "an account for the agents", fix)
-    elif not is_restricted(name) and shown_rights(stream, namespace, str(name)) is not None:  # by a Role of this file
+    elif not is_restricted(name) and given is not None:
         fix = f"bind ClusterRole {ACCOUNT} to it instead"
         yield Finding("service-account-name", f"{path}.serviceAccountName", shown(name), f"ClusterRole {ACCOUNT}", fix)
     automount = pod.get("automountServiceAccountToken")
@@ -135,7 +136,7 @@ def _account(member: Member, agent: Container, stream: Sequence[KubeObject]) -> 
         fix = "remove the field, or mount a projected token into the agent's container alone"
         yield Finding("service-account-token", f"{path}.automountServiceAccountToken", "False", "a token", fix)
     yield from _token_readers(member, agent, is_everywhere=automount is not False)
-    lacking = missing_rights(stream, namespace, str(name))
+    lacking = [] if given is None else [right for right in RIGHTS if right not in given]
     if lacking:
         path, found = f"{path}.serviceAccountName", f"{name}, which may not {' or '.join(map(str, lacking))}"
         fix = "add it to the Role in this file; deploy/agent has the whole"

@@ -15,7 +15,6 @@ from inplace.cli.lint.fence import lease_s
 from inplace.cli.lint.init_containers import init_sentence
 from inplace.cli.lint.saving import save_within_s
 from inplace.cli.lint.stall import is_judging_steps, is_unwatched, stall_limits
-from inplace.cli.lint.words import absence
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.lease import promised_s
 from inplace.common.wire import names as wire
@@ -51,6 +50,11 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     yield from say(_check)
     yield from say(_saving)
     yield from say(lambda member, agent: _dead_node(member, agent, jobset))
+
+
+def absence(jobset: JobSet, annotation: str) -> str:
+    """Say why an annotation has no effect."""
+    return f"{annotation} {'has no effect' if annotation in jobset.annotations else 'is not set'}"
 
 
 def _final_codes(member: Member) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from inplace.cli.lint.pod_policy import pod_sentences
+from inplace.cli.lint.pod_policy import absence, pod_sentences
 from inplace.cli.lint.stored import UNREADABLE, as_stored
-from inplace.cli.lint.words import absence, duration
+from inplace.cli.terminal.moments import whole_duration_text
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import LOSS, SLOW, STEPS
@@ -87,9 +87,9 @@ def _budget_sentences(done: str, restarts_max: int) -> Iterator[str]:
 
 def _escalation_sentences(escalation: Escalation, restarts_max: int) -> Iterator[str]:
     first, *others = escalation
-    yield f"After a failure {DONE[first.name]}: {_often(first.uses_max)} in any {duration(first.window_s)}."
+    yield f"After a failure {DONE[first.name]}: {_often(first.uses_max)} in any {whole_duration_text(first.window_s)}."
     for step in others:
-        yield f"Beyond that {DONE[step.name]}: {_often(step.uses_max)} in any {duration(step.window_s)}."
+        yield f"Beyond that {DONE[step.name]}: {_often(step.uses_max)} in any {whole_duration_text(step.window_s)}."
     yield "Beyond that the JobSet fails, with the reason RestartLimitExceeded."
     total = "1 restart" if restarts_max == 1 else f"{restarts_max} restarts"
     yield f"After {total} in all (maxRestarts) it fails at the next failure, whatever the windows say."
@@ -144,4 +144,4 @@ def _deadline_sentence(jobset: JobSet) -> str:
     if deadline is None:
         return f"A group waits without limit for Pods that are missing ({absence(jobset, wire.BARRIER_DEADLINE)})."
     done = "the Jobs of the missing Pods are recreated" if deadline.recreates else "an Event says so, and it waits on"
-    return f"If a group waits longer than {duration(deadline.seconds)} for Pods that are missing, {done}."
+    return f"If a group waits longer than {whole_duration_text(deadline.seconds)} for Pods that are missing, {done}."

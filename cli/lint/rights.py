@@ -31,12 +31,6 @@ RIGHTS: Final = (
 )
 
 
-def missing_rights(stream: Sequence[KubeObject], namespace: str, account: str) -> list[Right]:
-    """Return what the file's bindings of this account leave out; nothing when it binds it to no Role of its own."""
-    shown = shown_rights(stream, namespace, account)
-    return [] if shown is None else [right for right in RIGHTS if right not in shown]
-
-
 def shown_rights(stream: Sequence[KubeObject], namespace: str, account: str) -> list[Right] | None:
     """Return what the file gives this account; None when only the cluster can tell."""
     rules: list[Mapping[str, Any]] = []

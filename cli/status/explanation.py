@@ -7,7 +7,7 @@ explanation uses what is there and says what could not be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from inplace.cli.group.state import WAITING, GroupPhase, GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text, slow_text
-from inplace.cli.status.notice_advice import busy_lines, obstacles_of_notices
+from inplace.cli.status.notice_advice import GOES_WRONG, busy_lines, obstacles_of_notices
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
@@ -49,6 +49,7 @@ HEADLINES = {
     GroupPhase.UNREADABLE: "its controller cannot read it, and leaves it alone",
     GroupPhase.OTHER: "it does not restart in place: a failure recreates its Pods",
 }
+CRASH_LOOP = "CrashLoop"  # the kind of its cause
 BLOCKED = (Why.IMAGE, Why.CONFIG)  # what condition ContainersBlocked tells too, of all Pods
 EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
 
@@ -120,33 +121,23 @@ def explain(facts: Facts, *, now_s: float) -> Explanation:
     moments = sorted(_moments(facts), key=lambda moment: (moment.at_s is None, moment.at_s or 0.0))
     jobset = facts.state.jobset
     avoided = avoided_nodes(jobset, facts.pods, now_s) if jobset is not None else ()
-    words = headline(
-        facts.state,
-        loops=any(True for _ in crash_loops(facts.state, now_s)),
-        goes_wrong=any(True for _ in obstacles_of_notices(facts.state, now_s)),
-    )
     spares = spares_of(jobset, facts.spares) if jobset is not None else None
     causes, busy = tuple(_causes(facts, now_s)), busy_lines(facts.state, now_s)
+    words = headline(facts.state, {cause.kind for cause in causes})
     return Explanation(facts, words, moments[-MOMENTS_MAX:], causes, avoided, spares, busy)
 
 
-def headline(state: GroupState, *, loops: bool = False, goes_wrong: bool = False) -> str:
-    """Return one sentence.
-
-    Args:
-        state: how it stands.
-        loops: its workers failed again and again without progress.
-        goes_wrong: its ranks tell of numbers that went wrong.
-    """
+def headline(state: GroupState, kinds: Set[str]) -> str:
+    """Return one sentence; `kinds` are those of its causes."""
     pods = count_text(state.expected, "Pod")
     match state.phase:
         case GroupPhase.RUNNING:
             epochs = ", ".join(str(scope.synced) for scope in state.scopes)
             if idle := sum(len(scope.idle) for scope in state.scopes):
                 return f"all {pods} are at epoch {epochs}; kubelet does not report the workers of {idle:,} yet"
-            if loops:
+            if CRASH_LOOP in kinds:
                 return f"all {pods} are at epoch {epochs}, after failures without progress"
-            if goes_wrong:
+            if kinds & GOES_WRONG:
                 return f"it trains badly: all {pods} are at epoch {epochs}"
             return f"it trains: all {pods} are at epoch {epochs}"
         case GroupPhase.STARTING:
@@ -283,7 +274,7 @@ def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
             if waits
             else "it tries again now"
         )
-        yield Obstacle("CrashLoop", text, f"{then}; correct the cause: {log}")
+        yield Obstacle(CRASH_LOOP, text, f"{then}; correct the cause: {log}")
 
 
 def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:

@@ -17,6 +17,7 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.notice import BUSY, LOSS, SLOW, STEPS
 from inplace.controller.spec.notices import GroupNotice, restart_on
 
+GOES_WRONG: Final = frozenset(("LossNotFinite", "SlowRank", "SlowRanks", "SlowSteps"))  # kinds of these obstacles
 INPUTS: Final = (
     "look for what changed for all ranks at that step: longer inputs, a slow file system or network; the metric "
     "inplace_agent_rank_work_seconds compares the ranks"

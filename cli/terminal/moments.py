@@ -30,6 +30,14 @@ def duration_text(seconds: float) -> str:
     return f"{hours}h{left_min:02d}m" if hours < 72 else f"{hours // 24}d"
 
 
+def whole_duration_text(seconds: int) -> str:
+    """Return a setting's duration: `2 d`, `3 h`, `10 min` where whole ones fit, else `90 s`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
 def count_text(count: int, noun: str) -> str:
     """Return `1 Pod`, `5,000 Pods`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from inplace.cli.demo.alternatives import alternatives
+from inplace.cli.demo.comparison import alternatives
 from inplace.cli.demo.demo import DemoOptions, run_demo
 from inplace.cli.demo.kill_record import ComparedRestart, KillRecord
 from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest

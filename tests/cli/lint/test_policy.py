@@ -13,7 +13,7 @@ from inplace.cli.lint.jobset import check_jobset
 from inplace.cli.lint.lint import LintOptions, run_lint
 from inplace.cli.lint.policy import policy_sentences
 from inplace.cli.lint.stall import check_unwatched
-from inplace.cli.lint.words import duration
+from inplace.cli.terminal.moments import whole_duration_text
 from inplace.common.wire import names as wire
 from inplace.controller.injection.as_made import as_made
 from tests.cli.injecting import EXAMPLES, documents_of
@@ -151,7 +151,7 @@ def test_a_bad_escalation_is_a_finding(escalation: str, found: str) -> None:
 
 def test_durations_are_short() -> None:
     """The largest unit that divides them."""
-    assert [duration(seconds) for seconds in (86400, 7200, 120, 61)] == ["1 d", "2 h", "2 min", "61 s"]
+    assert [whole_duration_text(seconds) for seconds in (86400, 7200, 120, 61)] == ["1 d", "2 h", "2 min", "61 s"]
 
 
 def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
