@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -83,6 +84,13 @@ def as_yaml(documents: Iterable[Any]) -> str:
     """Return documents as one text."""
     text: str = yaml.dump_all(documents, Dumper=_DUMPER)
     return text
+
+
+def saved(folder: Path, text: str) -> str:
+    """Write a manifest into a folder and return its path."""
+    path = folder / "manifest.yaml"
+    path.write_text(text)
+    return str(path)
 
 
 def example(name: str) -> str:

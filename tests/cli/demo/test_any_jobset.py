@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from inplace.cli.demo.adaptation import DemoError, adapted, with_agent
 from inplace.cli.demo.consent import ask
@@ -16,6 +15,7 @@ from inplace.cli.demo.node_shapes import node_shapes
 from inplace.cli.demo.obstacles import OBSTACLES_MAX, obstacles
 from inplace.common.wire import names as wire
 from tests.cli.command import run
+from tests.cli.injecting import as_yaml, saved
 
 JobSet = dict[str, Any]
 
@@ -133,10 +133,9 @@ def test_a_demo_that_cannot_go_on_says_why_within_ten_seconds(tmp_path: Path) ->
     given = jobset()
     container = given["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
     container["command"] = ["python3", "/nowhere/train.py"]
-    file = tmp_path / "job.yaml"
-    file.write_text(yaml.safe_dump(given))
+    file = saved(tmp_path, as_yaml([given]))
     began_s = time.monotonic()
-    result = run("demo", "--yes", "--file", str(file))
+    result = run("demo", "--yes", "--file", file)
     assert time.monotonic() - began_s < 40  # ten, and the start and the end of the program; a busy machine
     assert result.returncode == 1
     assert "In its way:" in result.stderr or "saw that it ended" in result.stderr

@@ -10,7 +10,7 @@ import pytest
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
 from tests.cli.command import REPOSITORY, RUN_S_MAX, demo_json, kept_demo, processes, run, run_here
-from tests.cli.injecting import as_yaml
+from tests.cli.injecting import as_yaml, saved
 
 MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lift", "first_step")
 
@@ -62,7 +62,7 @@ def test_a_worker_that_nobody_watches_is_not_stopped(tmp_path: Path) -> None:
     """It would hang for ever, so the demo says what is missing."""
     text = as_yaml([held_by_probe(example()[-1])])
     for options, words in (
-        (("--file", manifest(tmp_path, text)), "--stall: expected --mode guarded, process or supervisor"),
+        (("--file", saved(tmp_path, text)), "--stall: expected --mode guarded, process or supervisor"),
         (("--runtime", "model"), "--stall: expected --runtime process"),
     ):
         result = run_here("demo", "--yes", "--stall", "1", *options)
@@ -111,13 +111,6 @@ def test_an_interrupted_demo_leaves_no_process(number: signal.Signals, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def manifest(tmp_path: Path, text: str) -> str:
-    """Write a manifest and return its path."""
-    path = tmp_path / "manifest.yaml"
-    path.write_text(text)
-    return str(path)
-
-
 def example() -> list[KubeObject]:
     """Return the documents of examples/train.yaml."""
     return read_manifests(REPOSITORY / "examples" / "train.yaml")
@@ -126,7 +119,7 @@ def example() -> list[KubeObject]:
 @pytest.mark.slow
 def test_a_user_s_manifest_is_run(tmp_path: Path) -> None:
     """--file takes the number of Pods from the manifest."""
-    assert demo_json("--runtime", "model", "--file", manifest(tmp_path, as_yaml(example())))["pods"] == 8
+    assert demo_json("--runtime", "model", "--file", saved(tmp_path, as_yaml(example())))["pods"] == 8
 
 
 @pytest.mark.slow
@@ -142,7 +135,7 @@ def test_a_worker_that_fails_again_and_again_has_the_last_word(name: str, tmp_pa
     worker["command"] = worker["command"][: worker["command"].index("--") + 1]
     worker["args"] = ["python3", "-c", "print('this is my model'); raise RuntimeError('and it is broken')"]
 
-    result = run("demo", "--yes", "--file", manifest(tmp_path, as_yaml(documents)))
+    result = run("demo", "--yes", "--file", saved(tmp_path, as_yaml(documents)))
 
     assert result.returncode == 1
     said = result.stderr[result.stderr.index("inplace demo: expected the JobSet to train on") :]
@@ -181,7 +174,7 @@ def breaking(**changes: object) -> str:
 )
 def test_a_bad_manifest_is_refused_in_words(tmp_path: Path, text: str, expected: str) -> None:
     """For each kind of bad manifest the demo says what it expected, without a traceback."""
-    result = run_here("demo", "--runtime", "model", "--file", manifest(tmp_path, text))
+    result = run_here("demo", "--runtime", "model", "--file", saved(tmp_path, text))
 
     assert result.returncode == 1
     assert expected in result.stderr

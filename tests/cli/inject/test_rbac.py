@@ -11,7 +11,7 @@ import pytest
 from inplace.cli.inject.inject import Rbac, run_inject
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.controller.injection.pod import InjectOptions
-from tests.cli.injecting import EXAMPLES, example
+from tests.cli.injecting import EXAMPLES, example, saved
 
 KINDS = {
     "both": ["ServiceAccount", "Role", "RoleBinding", "JobSet"],
@@ -33,11 +33,10 @@ def test_what_is_printed(rbac: Rbac, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_generated_name_gets_the_two_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A JobSet with generateName beside the account gets a note with both commands, and none with --rbac none."""
-    file = tmp_path / "manifest.yaml"
-    file.write_text(example("minimal.yaml").replace("name: minimal", "generateName: minimal-"))
-    assert run_inject(str(file), InjectOptions(), output="yaml", diff=False, quiet=True) == 0
+    file = saved(tmp_path, example("minimal.yaml").replace("name: minimal", "generateName: minimal-"))
+    assert run_inject(file, InjectOptions(), output="yaml", diff=False, quiet=True) == 0
     assert "`inject --rbac only | kubectl apply -f -`" in capsys.readouterr().err
-    assert run_inject(str(file), InjectOptions(), output="yaml", diff=False, quiet=True, rbac="none") == 0
+    assert run_inject(file, InjectOptions(), output="yaml", diff=False, quiet=True, rbac="none") == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     assert "generateName: minimal-" in printed.out

@@ -16,7 +16,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import run, run_here
-from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, findings_of, injected
+from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, findings_of, injected, saved
 from tests.cli.lint.cases import (
     BROKEN,
     COMMAND,
@@ -108,9 +108,7 @@ def test_the_command_says_which_bound_a_jobset_of_any_size_exceeds(tmp_path: Pat
         job(document).update(parallelism=pods, completions=pods)
         jobset(document)["failurePolicy"]["restartStrategy"] = strategy
         documents += [document, *others]
-    file = tmp_path / "huge.yaml"
-    file.write_text(as_yaml(documents))
-    result = run_here("lint", "-f", str(file), "-o", "json")
+    result = run_here("lint", "-f", saved(tmp_path, as_yaml(documents)), "-o", "json")
     assert result.returncode == 1, result.stderr
     for number, (*_, expected) in enumerate(HUGE):
         told = [
@@ -277,12 +275,11 @@ def test_as_a_program(tmp_path: Path) -> None:
     assert all(line.startswith("policy ") for line in policy)
     documents = documents_of("train.yaml")
     agent(documents[-1])["imagePullPolicy"] = "Always"
-    file = tmp_path / "x.yaml"
-    file.write_text(as_yaml(documents))
-    assert [run("lint", "-f", str(file), *more).returncode for more in ((), ("--strict",))] == [0, 1]
+    file = saved(tmp_path, as_yaml(documents))
+    assert [run("lint", "-f", file, *more).returncode for more in ((), ("--strict",))] == [0, 1]
     job(documents[-1])["backoffLimit"] = 6
-    file.write_text(as_yaml(documents))
-    text, machine = run("lint", "-f", str(file)), run("lint", "-f", str(file), "-o", "json")
+    saved(tmp_path, as_yaml(documents))
+    text, machine = run("lint", "-f", file), run("lint", "-f", file, "-o", "json")
     assert (text.returncode, machine.returncode) == (1, 1)
     assert f"error backoff-limit in JobSet default/train\n  at     {JOB}.backoffLimit\n  found  6\n" in text.stdout
     assert "\033" not in text.stdout

@@ -16,7 +16,7 @@ from inplace.cli.lint.stall import check_unwatched
 from inplace.cli.terminal.moments import whole_duration_text
 from inplace.common.wire import names as wire
 from inplace.controller.injection.as_made import as_made
-from tests.cli.injecting import EXAMPLES, documents_of
+from tests.cli.injecting import EXAMPLES, documents_of, saved
 from tests.cli.lint.cases import Break, env, job, pod, put, worker
 from tests.cli.lint.stall_cases import run_with
 from tests.controller.manifests import jobset
@@ -156,11 +156,10 @@ def test_durations_are_short() -> None:
 
 def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As text after the findings, and for programs under the JobSet's name."""
-    file = tmp_path / "manifest.json"
-    file.write_text(json.dumps(annotated(ESCALATION="InPlace=1/60")))
-    run_lint(str(file), LintOptions())
+    file = saved(tmp_path, json.dumps(annotated(ESCALATION="InPlace=1/60")))
+    run_lint(file, LintOptions())
     assert "\npolicy After a failure all workers restart in their Pods: once in any 1 min.\n" in capsys.readouterr().out
-    run_lint(str(file), LintOptions(output="json"))
+    run_lint(file, LintOptions(output="json"))
     (sentences,) = json.loads(capsys.readouterr().out)["policies"].values()
     assert sentences == list(policy_sentences(as_made(annotated(ESCALATION="InPlace=1/60")).jobset))
 

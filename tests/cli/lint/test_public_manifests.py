@@ -17,7 +17,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.injection.pod_roles import is_in_place
 from tests.cli.command import run_here
-from tests.cli.injecting import EXAMPLES, as_yaml, findings_of, injected, jobset_of
+from tests.cli.injecting import EXAMPLES, as_yaml, findings_of, injected, jobset_of, saved
 from tests.cli.lint.cases import JOB, POD, job, jobset, pod, put, worker
 
 TRAINER = {"name": "trainer", "image": "t:1", "command": ["python3", "t.py"]}
@@ -108,9 +108,7 @@ def test_the_command_asks_the_server_about_the_jobs(tmp_path: Path) -> None:
     """It ends with 1, and the finding stands beside the sentences."""
     document = plain()
     put(pod, restartPolicy="Always")(document)
-    file = tmp_path / "always.yaml"
-    file.write_text(as_yaml([document]))
-    result = run_here("lint", "-f", str(file), "-o", "json")
+    result = run_here("lint", "-f", saved(tmp_path, as_yaml([document])), "-o", "json")
     assert result.returncode == 1
     assert [one["path"] for one in json.loads(result.stdout)["findings"]] == [f"{POD}.restartPolicy"]
 
@@ -123,9 +121,7 @@ def test_the_server_takes_every_example_s_jobs(name: str) -> None:
 
 def test_a_plain_jobset_is_not_called_clean(tmp_path: Path) -> None:
     """Nothing restarts in place there, and the command that changes that is named."""
-    file = tmp_path / "plain.yaml"
-    file.write_text(as_yaml([plain()]))
-    first, *others = run_here("lint", "-f", str(file)).stdout.splitlines()
+    first, *others = run_here("lint", "-f", saved(tmp_path, as_yaml([plain()]))).stdout.splitlines()
     assert first == "JobSet plain: no mistake found, and nothing restarts in place"
     assert "policy Nothing restarts in place here (restartStrategy is not set): `inplace inject -f FILE`" in others[0]
     assert is_in_place(jobset_of(injected(as_yaml([plain()]))))

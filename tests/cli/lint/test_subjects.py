@@ -15,7 +15,7 @@ from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from tests.cli.command import run_here
-from tests.cli.injecting import as_yaml, injected
+from tests.cli.injecting import as_yaml, injected, saved
 from tests.cli.manifests.test_trainer import API, mpi_runtime, patch, runtime, train_job
 
 IN_PLACE = patch({"metadata": {"annotations": {wire.RESTART_IN_PLACE: "10"}}})
@@ -110,9 +110,8 @@ def test_a_launcher_and_its_nodes_restart_together() -> None:
 
 def test_the_command_lints_a_trainjob(tmp_path: Path) -> None:
     """The embedded API server judges the JobSet, too."""
-    file = tmp_path / "train.yaml"
-    file.write_text(as_yaml([shipped(), train_job(trainer=COMMAND, runtimePatches=[IN_PLACE])]))
-    said = run_here("lint", "-f", str(file))
+    file = saved(tmp_path, as_yaml([shipped(), train_job(trainer=COMMAND, runtimePatches=[IN_PLACE])]))
+    said = run_here("lint", "-f", file)
     assert said.stdout.splitlines()[0] == "JobSet of TrainJob team/train: clean"
     assert said.returncode == 0
 
@@ -124,10 +123,8 @@ def test_the_command_lints_a_trainjob(tmp_path: Path) -> None:
 )
 def test_a_trainjob_in_name_only(tmp_path: Path, spoil: dict[str, Any]) -> None:
     """The path and what was seen are said."""
-    file = tmp_path / "train.yaml"
-    file.write_text(as_yaml([train_job(**({"runtimePatches": [IN_PLACE]} | spoil))]))
     with pytest.raises(StreamError, match=rf"TrainJob: spec.{next(iter(spoil))}.*: expected a"):
-        read_stream(str(file), of_trainer=True)
+        read_stream(saved(tmp_path, as_yaml([train_job(**({"runtimePatches": [IN_PLACE]} | spoil))])), of_trainer=True)
 
 
 def with_agent(*documents: KubeObject, **options: Any) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from inplace.cli.manifests.documents import STREAM_BYTES_MAX, StreamError, read_stream
 from inplace.cli.manifests.yaml_loader import DEPTH_MAX, REPEATED_MAX, VALUES_MAX, parse
 from tests.cli.command import REPOSITORY, run_here
-from tests.cli.injecting import EXAMPLES
+from tests.cli.injecting import EXAMPLES, saved
 
 
 def doubled(kind: str, levels: int) -> str:
@@ -72,10 +72,8 @@ NASTY = {
 def test_a_nasty_text_is_refused(tmp_path: Path, name: str) -> None:
     """Each nasty text raises a StreamError with a message of a few lines."""
     text, expected = NASTY[name]
-    file = tmp_path / "nasty.yaml"
-    file.write_text(text)
     with pytest.raises(StreamError) as refused:
-        read_stream(str(file))
+        read_stream(saved(tmp_path, text))
     assert expected in str(refused.value)
     assert len(str(refused.value)) < 1_000
 
@@ -112,19 +110,16 @@ def test_what_is_no_file_is_refused_and_what_the_shell_opened_is_read(tmp_path: 
 
 def test_a_large_file_is_refused_unread(tmp_path: Path) -> None:
     """A file one byte above the bound is refused by its length, unread."""
-    file = tmp_path / "large.yaml"
-    file.write_text("#" * (STREAM_BYTES_MAX + 1))
     with pytest.raises(StreamError, match=f"at most {STREAM_BYTES_MAX:,} bytes"):
-        read_stream(str(file))
+        read_stream(saved(tmp_path, "#" * (STREAM_BYTES_MAX + 1)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["lint", "inject", "demo"])
 def test_every_command_that_reads_manifests_refuses(tmp_path: Path, command: str) -> None:
     """Every command refuses 800 bytes that stand for 2**40 values, in one sentence without a traceback."""
-    file = tmp_path / "bomb.yaml"
-    file.write_text(doubled("merge", 40))
-    result = run_here(command, "--file", str(file))
+    file = saved(tmp_path, doubled("merge", 40))
+    result = run_here(command, "--file", file)
     assert result.returncode in (1, 2)
     assert REPEATED in result.stderr
     assert "Traceback" not in result.stderr
