@@ -13,7 +13,7 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -30,9 +30,6 @@ from inplace.cli.options import (
     target_of,
 )
 from inplace.cli.terminal.visible import guard_streams
-
-if TYPE_CHECKING:
-    from typer.models import CommandInfo
 
 app = typer.Typer(
     name="inplace",
@@ -339,13 +336,5 @@ def main() -> None:
 
 def _drop_other_commands(first: list[str]) -> None:
     """Keep the command that is asked for alone: typer builds each command's options, 1 ms apiece."""
-    asked = [one for one in app.registered_commands if _name_of(one) in first]
+    asked = [one for one in app.registered_commands if one.callback is not None and one.callback.__name__ in first]
     app.registered_commands = asked or app.registered_commands
-
-
-def _name_of(command: CommandInfo) -> str:
-    return command.name or str(getattr(command.callback, "__name__", ""))
-
-
-if __name__ == "__main__":
-    main()
