@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 import pytest
 
-from inplace.cli.logs.first_failed import LAST_LINES, LINES_OF_ANOTHER
+from inplace.agent.report.log_line import log_line
+from inplace.cli.logs.first_failed import LAST_LINES, LINES_OF_ANOTHER, failure_of_status
 from inplace.cli.logs.reading import GONE
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from tests.cli.logs.room import BARE, FORBIDDEN, Room, at, room
+from tests.cli.command import REPOSITORY
+from tests.cli.logs.room import BARE, FORBIDDEN, START_S, Room, at, room
 
 pytestmark = pytest.mark.virtual_time
 
@@ -240,7 +243,47 @@ async def test_a_failure_that_nobody_knows_of() -> None:
 )
 async def test_a_strange_status_is_none(last: object) -> None:
     """A status that another wrote never ends the command in a traceback."""
-    from inplace.cli.logs.first_failed import failure_of_status
-
     assert failure_of_status({"status": {wire.LAST_GROUP_RESTART: last}}) is None
     assert failure_of_status({}) is None
+
+
+PAGE = (REPOSITORY / "docs" / "worker-logs.md").read_text()
+BAD_GPU = "train-workers-0-2-8wt6n"
+TRACEBACK = (
+    "Traceback (most recent call last):",
+    '  File "/work/train.py", line 88, in step',
+    "    loss.backward()",
+    "RuntimeError: CUDA error: uncorrectable ECC error encountered",
+)
+
+
+async def a_bad_gpu() -> Room:
+    """Return a group of four Pods, one of which met a bad GPU at step 812."""
+    made = await room()
+    found = {"pod": BAD_GPU, "node": "node-7", "container": "worker", "exitCode": 1, "finishedAt": at(41)}
+    last = {"epoch": 4, "trigger": "worker_exit", "startedAt": at(42), "firstFailure": found}
+    await made.group(4, wire.status_of_epochs(4, 3) | {wire.LAST_GROUP_RESTART: last})
+    names = ("train-workers-0-0-6p76h", "train-workers-0-1-tnnvg", BAD_GPU, "train-workers-0-3-q2x4d")
+    for index, name in enumerate(names):
+        pod = await made.pod(index, name=name, epoch=4)
+        made.say(pod, 40.9 + index / 1_000, f"step=811 rank={index}")
+        if name == BAD_GPU:
+            made.say(pod, 41.204, *TRACEBACK)
+        elif index == 1:
+            made.say(pod, 41.188, "[rank1] watchdog: collective 811 has waited for 0.2 s")
+        made.mark(
+            pod, 41.25 if name == BAD_GPU else 41.4, "worker_exited", epoch=3, exit_code=1 if name == BAD_GPU else 143
+        )
+        made.mark(pod, 44, "worker_starting", epoch=4)
+    return made
+
+
+async def test_the_page_shows_the_command_s_output() -> None:
+    """docs/worker-logs.md has it whole."""
+    done = await (await a_bad_gpu()).run()
+    assert textwrap.indent(f"$ inplace logs train\n{done.out}", " " * 4) in PAGE, done.out
+
+
+async def test_the_mark_is_shown_as_it_is_written() -> None:
+    """docs/worker-logs.md shows the line that begins an epoch."""
+    assert log_line(START_S, "info", "worker_starting", {"epoch": 4}) in PAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import textwrap
 import time
 from typing import Any
 
@@ -14,6 +15,7 @@ from inplace.cli.stacks.stacks import SHARED_S, SKEW_S
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from inplace.common.wire.stacks import SILENCE
+from tests.cli.command import REPOSITORY
 from tests.cli.logs.room import BARE, FORBIDDEN, START_S, Room, at, room
 from tests.cli.stacks.room import LOADER, REQUEST, answer, run, stack, taken
 from tests.cli.test_documents import check
@@ -279,3 +281,29 @@ async def test_a_thousand_pods_need_32_streams() -> None:
     assert done.out.startswith("1,000 of 1,000 ranks in all_reduce()")
     assert (made.requests, made.most_open) == (1_000, STREAMS_MAX)
     assert time.monotonic() - began_s < 60
+
+
+PAGE = (REPOSITORY / "docs" / "hangs.md").read_text()
+PODS, RANKS = 16, 8
+NOTE = "its process is stopped or has ended, so it was not asked"
+
+
+async def test_the_page_shows_the_command_s_output() -> None:
+    """docs/hangs.md: 128 ranks in 16 Pods, of which one reads data and one is stopped."""
+    made = await room()
+    await made.group(PODS, wire.status_of_epochs(1, 0))
+    for index in range(PODS):
+        pod = await made.pod(index, name=f"train-workers-0-{index}-{index:02x}c7d")
+        lines = []
+        for local in range(RANKS):
+            rank = RANKS * index + local
+            line = stack(100 + local, rank=f"rank-{rank}")
+            if rank == 3:
+                kernel: dict[str, Any] = {"by": "kernel", "state": "T", "message": NOTE, "silent": True}
+                line = stack(100 + local, rank="rank-3", frames=("do_signal_stop", "get_signal"), **kernel)
+            if rank == 17:
+                line = stack(100 + local, rank="rank-17", frames=LOADER, step=811)
+            lines.append(line)
+        answer(made, pod, 0.3, *lines, taken(ranks=RANKS))
+    done = await run(made)
+    assert textwrap.indent(f"$ inplace stacks train\n{done.out}", " " * 4) in PAGE, done.out
