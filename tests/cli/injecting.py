@@ -19,6 +19,7 @@ from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.injection.finding import Finding
 from inplace.controller.injection.pod import InjectOptions
+from inplace.simulator.cluster.manifests import with_pods
 from tests.cli.command import REPOSITORY
 
 EXAMPLES = REPOSITORY / "examples"
@@ -78,6 +79,11 @@ def _parsed(text: str) -> tuple[Any, ...]:
 def documents_of(name: str) -> list[Any]:
     """Return the documents of an example, which the caller may change."""
     return list(deepcopy(_parsed(example(name))))
+
+
+def example_of(pods: int, name: str = "train.yaml") -> list[Any]:
+    """Return the documents of an example of so many Pods, which the caller may change."""
+    return with_pods(documents_of(name), pods)
 
 
 def as_yaml(documents: Iterable[Any]) -> str:

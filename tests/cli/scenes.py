@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from inplace.cli.connection import WHOLE_MAX, Connection
@@ -20,17 +19,16 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
+from tests.cli.injecting import example_of
 from tests.common.kube.answers import refusal
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "train.yaml"
 SETTLED_S_MAX = 600.0  # virtual seconds; a lost node is given up after 340 s
 Documents = list[KubeObject]
 
 
 def documents(pods: int) -> Documents:
     """Return the example with `pods` Pods, in whose restarts kubelet takes part."""
-    made = with_pods(read_manifests(EXAMPLE), pods)
+    made = example_of(pods)
     jobset_of(made)["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
     return made
 

@@ -16,11 +16,9 @@ import pytest
 
 from inplace.cli.completion import EXIT_S_MAX
 from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
-from tests.cli.command import REPOSITORY
+from tests.cli.injecting import example_of
 from tests.cli.test_connection import kubeconfig
 
-EXAMPLE = REPOSITORY / "examples" / "train.yaml"
 PROGRAMS = Path(sys.executable).parent
 FOR_KUBECTL = PROGRAMS / "kubectl_complete-inplace"
 BASH, KUBECTL = shutil.which("bash"), shutil.which("kubectl")
@@ -47,7 +45,7 @@ def kubectl_asks(path: str, *words: str) -> tuple[list[str], str]:
 async def test_names_come_from_the_cluster(tmp_path: Path) -> None:
     """The helper of kubectl completes names, commands and options; so do the real bash and kubectl."""
     async with Cluster(runtime="model", serve_http=True) as cluster:
-        await cluster.apply(with_pods(read_manifests(EXAMPLE), 2))
+        await cluster.apply(example_of(2))
         path = str(cluster.kubeconfig("admin"))
         asked = {
             ("status", ""): ["train"],

@@ -11,11 +11,9 @@ import pytest
 
 from inplace.cli.documents import DOCUMENTS
 from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from inplace.simulator.cluster.timings import local_processes
 from tests.cli.command import REPOSITORY, printed_by, run_here
-
-EXAMPLE = REPOSITORY / "examples" / "train.yaml"
+from tests.cli.injecting import EXAMPLES, example_of
 
 
 def check(name: str, text: str) -> Any:
@@ -29,7 +27,7 @@ def check(name: str, text: str) -> Any:
 async def test_documents_about_a_group() -> None:
     """A group that has restarted once, its timeline, its history, logs, nodes and explanation have their types."""
     async with Cluster(runtime="model", serve_http=True, timings=local_processes()) as cluster:
-        timeline = await cluster.trained(with_pods(read_manifests(EXAMPLE), 2), timeout_s=120.0)
+        timeline = await cluster.trained(example_of(2), timeout_s=120.0)
         cluster.kill_worker("default", str(cluster.pods()[0]["metadata"]["name"]), supervised=True)
         await cluster.restarted(timeline, 1, timeout_s=120.0)
         kubeconfig = str(cluster.kubeconfig("admin"))
@@ -55,7 +53,9 @@ def test_documents_of_no_cluster() -> None:
     words = ("--nodes", "2", "--price", "1", "--failures-per-day", "1")
     cost = run_here("cost", *words, "--json").stdout
     assert check("cost", cost) == json.loads(run_here("cost", *words, "-o", "json").stdout)
-    assert check("lint", run_here("lint", "-f", str(EXAMPLE), "--json").stdout)["jobsets"] == ["JobSet default/train"]
+    assert check("lint", run_here("lint", "-f", str(EXAMPLES / "train.yaml"), "--json").stdout)["jobsets"] == [
+        "JobSet default/train"
+    ]
     bare = REPOSITORY / "tests" / "cases" / "manifests"
     manifest = next(file for file in sorted(bare.glob("*.yaml")) if "kind: JobSet" in file.read_text())
     check("lint", run_here("lint", "-f", str(manifest), "--json").stdout)

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from inplace.simulator.cluster.timings import local_processes
-from tests.cli.command import REPOSITORY, imported_by
+from tests.cli.command import imported_by
+from tests.cli.injecting import example_of
 from tests.cli.scenes import all_work, jobset_of
 
-EXAMPLE = REPOSITORY / "examples" / "train.yaml"
 HEAVY = {"aiohttp", "cel", "h11", "kubernetes_asyncio", "prometheus_client", "pydantic", "re2", "structlog", "tenacity"}
 # The work of other commands, and of the controller.
 OTHERS = {"inplace.simulator", "inplace.cli.demo", "inplace.cli.inject", "inplace.controller.plan"}
@@ -31,7 +30,7 @@ BUDGETS = (
 @pytest.mark.asyncio
 async def test_commands_import_only_what_they_need(tmp_path: Path) -> None:
     """Each command loads a bounded number of modules, and none of those that cost tens of milliseconds."""
-    group = with_pods(read_manifests(EXAMPLE), 2)
+    group = example_of(2)
     (agent,) = jobset_of(group)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"]
     agent["readinessProbe"]["periodSeconds"] = 1
     async with Cluster(runtime="model", serve_http=True, timings=local_processes()) as cluster:

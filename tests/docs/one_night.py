@@ -23,8 +23,9 @@ from typing import Final
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from tests.cli.command import REPOSITORY, printed_by
+from tests.cli.injecting import example_of
+from tests.cli.lint.cases import worker
 
 PAGE: Final = REPOSITORY / "docs" / "one-night.md"
 PODS: Final = 16
@@ -102,8 +103,8 @@ async def _night(folder: Path) -> list[tuple[str, str]]:
 
 def _group(script_file: Path, data: Path) -> list[KubeObject]:
     """Return the documents of examples/train.yaml with 16 Pods that run the page's script."""
-    group = with_pods(read_manifests(REPOSITORY / "examples" / "train.yaml"), PODS)
-    container = group[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    group = example_of(PODS)
+    container = worker(group[-1])
     container["command"][2:] = ["python3", str(script_file)]
     settings = {"DATA": str(data), "STEPS": str(STEPS)}
     container["env"] = [each for each in container["env"] if each["name"] not in settings]

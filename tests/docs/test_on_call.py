@@ -11,8 +11,9 @@ import pytest
 
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from tests.cli.command import REPOSITORY, run
+from tests.cli.injecting import example_of
+from tests.cli.lint.cases import worker
 
 PAGE: Final = (REPOSITORY / "docs" / "on-call.md").read_text()
 TIMEOUT_S: Final = 120.0  # the group restarts after 2 s on an idle machine
@@ -44,10 +45,9 @@ async def test_from_the_alert_to_the_line_of_code(tmp_path: Path) -> None:
     """Five commands name the JobSet, the Pod that failed first, the line that raised, and the restart."""
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    group = with_pods(read_manifests(REPOSITORY / "examples" / "train.yaml"), 2)
+    group = example_of(2)
     group[-1]["metadata"]["annotations"] = {wire.BAD_NODES: "2/3600"}
-    pod = group[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    pod["containers"][0]["command"][2:] = ["python3", str(script)]
+    worker(group[-1])["command"][2:] = ["python3", str(script)]
     async with Cluster(nodes=1) as cluster:
         await cluster.apply(group)
         await cluster.until(

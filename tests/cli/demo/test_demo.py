@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from inplace.common.kube.resources import KubeObject
-from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
-from tests.cli.command import REPOSITORY, RUN_S_MAX, demo_json, kept_demo, processes, run, run_here
-from tests.cli.injecting import as_yaml, saved
+from inplace.simulator.cluster.manifests import held_by_probe
+from tests.cli.command import RUN_S_MAX, demo_json, kept_demo, processes, run, run_here
+from tests.cli.injecting import as_yaml, documents_of, example, saved
 
 MOMENTS = ("detection", "deprecate", "exit", "restart", "announce", "sync", "lift", "first_step")
 
@@ -60,7 +59,7 @@ def test_stopped_workers_are_found_and_started_again(mode: str) -> None:
 
 def test_a_worker_that_nobody_watches_is_not_stopped(tmp_path: Path) -> None:
     """It would hang for ever, so the demo says what is missing."""
-    text = as_yaml([held_by_probe(example()[-1])])
+    text = as_yaml([held_by_probe(documents_of("train.yaml")[-1])])
     for options, words in (
         (("--file", saved(tmp_path, text)), "--stall: expected --mode guarded, process or supervisor"),
         (("--runtime", "model"), "--stall: expected --runtime process"),
@@ -111,22 +110,17 @@ def test_an_interrupted_demo_leaves_no_process(number: signal.Signals, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def example() -> list[KubeObject]:
-    """Return the documents of examples/train.yaml."""
-    return read_manifests(REPOSITORY / "examples" / "train.yaml")
-
-
 @pytest.mark.slow
 def test_a_user_s_manifest_is_run(tmp_path: Path) -> None:
     """--file takes the number of Pods from the manifest."""
-    assert demo_json("--runtime", "model", "--file", saved(tmp_path, as_yaml(example())))["pods"] == 8
+    assert demo_json("--runtime", "model", "--file", saved(tmp_path, example("train.yaml")))["pods"] == 8
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["train-supervisor.yaml", "train.yaml"])
 def test_a_worker_that_fails_again_and_again_has_the_last_word(name: str, tmp_path: Path) -> None:
     """The demo ends with an error that says why the JobSet ended, and what the worker that failed first printed."""
-    documents = read_manifests(REPOSITORY / "examples" / name)
+    documents = documents_of(name)
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = 1
     job = spec["replicatedJobs"][0]["template"]["spec"]
@@ -148,10 +142,8 @@ def test_a_worker_that_fails_again_and_again_has_the_last_word(name: str, tmp_pa
 
 def breaking(**changes: object) -> str:
     """Return the example with fields of its Job template's spec changed."""
-    documents = example()
-    jobset = documents[-1]
-    assert jobset["kind"] == "JobSet"
-    jobset["spec"]["replicatedJobs"][0]["template"]["spec"] |= changes
+    documents = documents_of("train.yaml")
+    documents[-1]["spec"]["replicatedJobs"][0]["template"]["spec"] |= changes
     return as_yaml(documents)
 
 
@@ -165,7 +157,7 @@ def breaking(**changes: object) -> str:
         ("- 1\n", "expected objects with apiVersion and kind"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: x}\n", "expected a JobSet (jobset.x-k8s.io/v1alpha2), saw Pod"),
         ("kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\n", "expected objects with apiVersion, kind and metadata"),
-        (as_yaml([*example(), example()[-1]]), "expected exactly one JobSet, saw 2"),
+        (as_yaml([*(train := documents_of("train.yaml")), train[-1]]), "expected exactly one JobSet, saw 2"),
         ("kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\nmetadata: {name: x}\n", "expected spec.replicatedJobs"),
         (breaking(backoffLimit=3), "backoffLimit"),
         (breaking(podReplacementPolicy="TerminatingOrFailed"), "podReplacementPolicy"),

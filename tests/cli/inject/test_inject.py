@@ -173,17 +173,6 @@ def test_a_restricted_account_is_one_that_admission_knows(account: str, expected
     assert is_restricted(account) is expected
 
 
-def test_exit_codes_of_a_pod_failure_policy_still_fail_the_pod() -> None:
-    """Exit codes that a podFailurePolicy names end the Pod, so that the Job can apply its policy."""
-    policy = "podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [42]}}]}"
-    text = plain(job=policy)
-    (rule,) = pod_spec_of(injected(text))["containers"][0]["restartPolicyRules"]
-    assert rule["exitCodes"] == {"operator": "NotIn", "values": [0, 42]}
-    assert pod_spec_of(injected(text, mode="supervisor"))["containers"][0]["command"][:5] == [
-        *("/inplace/bin/inplace-agent", "run", "--fail-on", "42", "--")
-    ]
-
-
 @pytest.mark.parametrize(("mode", "word"), [("sidecar", "/inplace/bin/guard"), ("supervisor", "run")])
 def test_the_stop_signal_of_a_worker_is_told_to_its_parent(mode: str, word: str) -> None:
     """SIGTERM needs no word; a signal that nobody can pass on gets none."""

@@ -9,8 +9,8 @@ import pytest
 
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.cluster import Cluster
-from inplace.simulator.cluster.manifests import read_manifests, with_pods
 from tests.cli.command import REPOSITORY, command, run
+from tests.cli.injecting import example_of
 
 TIMEOUT_S = 60.0
 SAID_AGAIN = 5  # lines of the second epoch, before the command runs
@@ -35,7 +35,7 @@ def texts(cluster: Cluster) -> str:
 )
 async def test_the_last_words_of_the_worker_that_died(example: str, depth: str) -> None:
     """Its epoch ends with them; each epoch can be read alone; what was followed is what was printed."""
-    group = with_pods(read_manifests(REPOSITORY / "examples" / example), 2)
+    group = example_of(2, example)
     group[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: depth}
     async with Cluster(nodes=1) as cluster:
         timeline = await cluster.trained(group, timeout_s=TIMEOUT_S)

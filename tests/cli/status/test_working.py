@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from pathlib import Path
-
 import pytest
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupPhase, GroupState, group_state
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.simulator.cluster.manifests import held_by_probe, read_manifests, with_pods
+from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.facts import RUNS, explanation_of, pod, text_of
+from tests.cli.injecting import example_of
 from tests.cli.scenes import explained, jobset_of, kill, seen, synced, training
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 WAITS = {"waiting": {"reason": "PodInitializing"}}
 
 
 def guarded(*pods: PodFact) -> GroupState:
     """Return the guarded example at epoch 2 with these Pods."""
-    raw = deepcopy(jobset_of(with_pods(read_manifests(EXAMPLES / "train.yaml"), len(pods))))
+    raw = jobset_of(example_of(len(pods)))
     raw["metadata"] |= {"uid": "u", "resourceVersion": "1", "namespace": "default"}
     return group_state(raw | {"status": wire.status_of_epochs(2, 1)}, pods)
 
@@ -71,7 +68,7 @@ def test_who_works(other: PodFact, working: int, idle: int) -> None:
 async def test_every_mode_trains(mode: str) -> None:
     """In each mode the Pods of a group that trains count as working, before and after a restart."""
     name = "train-supervisor.yaml" if mode == "supervisor" else "train.yaml"
-    *others, jobset = with_pods(read_manifests(EXAMPLES / name), 2)
+    *others, jobset = example_of(2, name)
     group = [*others, held_by_probe(jobset) if mode == "probe" else jobset]
     async with training(2, group=group) as cluster:
         for epoch in (1, 2):
