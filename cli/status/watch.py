@@ -94,31 +94,38 @@ class WatchLog:
         self.denied = f"not allowed any more ({event.replace('_', ' ')}): {keys.get('message', '')}"
 
 
-class StatusWatch:
-    """The JobSet and its Pods, as the watches show them.
+class JobSetWatch:
+    """The JobSets of a namespace, None for all, as a watch shows them.
 
-    Args:
-        name: of the JobSet.
+    Attributes:
+        changed: set by each change.
     """
 
-    def __init__(self, connection: Connection, name: str) -> None:
-        self._name = name
-        self._connection = connection
+    def __init__(self, connection: Connection, namespace: str | None, field_selector: str | None = None) -> None:
         self.log = WatchLog()
         self.changed = asyncio.Event()
-        self._state: GroupState | None = None
-        common: dict[str, Any] = {"clock": LoopClock(), "rng": Random(), "log": self.log}
-        common |= {"namespace": connection.namespace, "handlers": (lambda _old, _new: self.changed.set(),)}
+        self._common: dict[str, Any] = {"clock": LoopClock(), "rng": Random(), "log": self.log, "namespace": namespace}
+        self._common |= {"handlers": (lambda _old, _new: self.changed.set(),)}
         self.jobsets: Informer[KubeObject] = Informer(
-            connection.client, JOBSETS, RAW, field_selector=f"metadata.name={name}", **common
+            connection.client, JOBSETS, RAW, field_selector=field_selector, **self._common
         )
+
+
+class StatusWatch(JobSetWatch):
+    """The JobSet of a name and its Pods, as the watches show them."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        super().__init__(connection, connection.namespace, f"metadata.name={name}")
+        self._name = name
+        self._connection = connection
+        self._state: GroupState | None = None
         self.pods: Informer[PodFact] = Informer(
             connection.client,
             PODS,
             WATCHED_PODS,
             label_selector=pods_selector(name),
             read_all=self._read_pods,
-            **common,
+            **self._common,
         )
 
     @property
@@ -180,12 +187,11 @@ async def watch_status(connection: Connection, name: str, output: Output) -> Non
         return None
 
     async with beside(watch.jobsets.run, watch.pods.run):
-        await follow(watch.log, watch.changed, output, look, lambda: watch.is_filled and watch.has_ended)
+        await follow(watch, output, look, lambda: watch.is_filled and watch.has_ended)
 
 
 async def follow(
-    log: WatchLog,
-    changed: asyncio.Event,
+    watch: JobSetWatch,
     output: Output,
     look: Callable[[int | None], RenderableType | None],
     is_over: Callable[[], bool] = lambda: False,
@@ -193,8 +199,7 @@ async def follow(
     """Look after each change until it is over or the user has seen enough.
 
     Args:
-        log: of the informers.
-        changed: set by each change.
+        watch: of what is looked at.
         output: the format.
         look: returns the picture for a terminal of so many columns, if there is one yet; None is a pipe, it prints.
         is_over: says after a look whether it was the last.
@@ -206,8 +211,8 @@ async def follow(
     is_live = screen.is_terminal and output == "table"
     with Live(console=screen, auto_refresh=False, vertical_overflow="crop") if is_live else nullcontext() as picture:
         while True:
-            if log.denied:
-                raise RefusalError(log.denied, CliExit.NOT_ALLOWED)
+            if watch.log.denied:
+                raise RefusalError(watch.log.denied, CliExit.NOT_ALLOWED)
             began_s = time.thread_time()
             drawn = look(screen.width if is_live else None)
             if picture is not None and drawn is not None:
@@ -218,7 +223,7 @@ async def follow(
             await asyncio.sleep(pause_s)
             with suppress(TimeoutError):  # the clock in the picture has to move, too
                 async with asyncio.timeout(max(0.0, TICK_S - pause_s)):
-                    await changed.wait()
+                    await watch.changed.wait()
 
 
 def _pace(progress: Progress, state: GroupState) -> float | None:

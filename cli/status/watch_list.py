@@ -7,11 +7,9 @@ line changed; the first lines say how all of them stand.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from operator import itemgetter
-from random import Random
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rich.console import RenderableType
@@ -20,14 +18,12 @@ from inplace.cli.beside import beside
 from inplace.cli.connection import Connection
 from inplace.cli.group.read import read_jobsets
 from inplace.cli.status.listing import list_data, list_picture
-from inplace.cli.status.watch import WatchLog, follow
+from inplace.cli.status.watch import JobSetWatch, follow
 from inplace.cli.terminal.moments import clock_text
 from inplace.cli.terminal.screen import Output
 from inplace.cli.terminal.visible import one_line
-from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.codec import RAW
 from inplace.common.kube.informer import Informer
-from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.kube.resources import KubeObject
 
 if TYPE_CHECKING:
     from inplace.cli.documents import JobSetRow
@@ -40,31 +36,22 @@ Rows: TypeAlias = "dict[tuple[str, str], JobSetRow]"
 async def watch_list(connection: Connection, output: Output, *, everywhere: bool) -> None:
     """Show the JobSets until the user has seen enough."""
     await read_jobsets(connection, everywhere=everywhere)  # says better than a watch why they cannot be read
-    log, changed = WatchLog(), asyncio.Event()
-    jobsets: Informer[KubeObject] = Informer(
-        connection.client,
-        JOBSETS,
-        RAW,
-        namespace=None if everywhere else connection.namespace,
-        clock=LoopClock(),
-        rng=Random(),
-        log=log,
-        handlers=(lambda _old, _new: changed.set(),),
-    )
+    watch = JobSetWatch(connection, None if everywhere else connection.namespace)
+    jobsets = watch.jobsets
     rows: Rows = {}
 
     def look(columns: int | None) -> RenderableType | None:
         nonlocal rows
         if not jobsets.has_synced:
             return None
-        changed.clear()
+        watch.changed.clear()
         if columns is not None:
             return list_picture(jobsets, now_s=time.time(), everywhere=everywhere)
         rows = _print_changes(rows, jobsets, output)
         return None
 
     async with beside(jobsets.run):
-        await follow(log, changed, output, look)
+        await follow(watch, output, look)
 
 
 def _print_changes(before: Rows, jobsets: Informer[KubeObject], output: Output) -> Rows:
