@@ -55,6 +55,12 @@ class GroupPhase(Enum):
 
 ENDED = (GroupPhase.COMPLETED, GroupPhase.FAILED)
 WAITING = (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED)  # for Pods
+NOT_RUNNING = {  # no worker runs, or soon none will
+    GroupPhase.SUSPENDED: "it is suspended",
+    GroupPhase.COMPLETED: "it completed",
+    GroupPhase.FAILED: "it failed",
+    GroupPhase.LEAVING: "it is being deleted",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ RESTARTING_CONDITION = "AllContainersRestarting"  # kubelet's, while RestartAllC
 NODE_REASONS = ("NodeLost", "NodeStatusUnknown", "NodeNotReady", "DeletionByTaintManager")
 START_ERRORS = ("StartError", "ContainerCannotRun")  # the runtime's, for a command that the image does not have
 AT_ONCE_S = 5.0  # a container that ends so soon did nothing; kubelet's times are whole seconds
+# How agents ask for a restart, and how containers are stopped for one.
+RESTART_EXITS = (ExitCode.RESTART_IN_PLACE, UPSTREAM_RESTART_IN_PLACE, ExitCode.TERMINATED)
 LOOPS_LEAST = 3  # a group restart in between starts containers again, too
 
 
@@ -253,7 +255,7 @@ def _ends_at_once(pod: PodFact, container: Container) -> bool:
         return True
     began_s, ended_s = unix_time(ended.started_at), unix_time(ended.finished_at)
     lived_s = ended_s - began_s if began_s is not None and ended_s is not None else AT_ONCE_S
-    return lived_s < AT_ONCE_S and not is_restart_exit(ended.exit_code)
+    return lived_s < AT_ONCE_S and ended.exit_code not in RESTART_EXITS
 
 
 def _of_crash(pod: PodFact, container: Container) -> _Reason:
@@ -296,8 +298,3 @@ def _of_agent(pod: PodFact, deprecated: int) -> _Reason:
     if pod.epoch == 0:
         return _Reason(Why.SILENT)
     return _Reason(Why.BEHIND, f"at epoch {pod.epoch}" + (", which is deprecated" if pod.epoch <= deprecated else ""))
-
-
-def is_restart_exit(code: int) -> bool:
-    """Say whether an exit code is how agents ask for a restart, or how containers are stopped for one."""
-    return code in (ExitCode.RESTART_IN_PLACE, UPSTREAM_RESTART_IN_PLACE, ExitCode.TERMINATED)

@@ -16,7 +16,7 @@ from inplace.cli.group.fenced import fenced_pods
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.spares import Spares, spares_of
-from inplace.cli.group.state import WAITING, GroupPhase, GroupState
+from inplace.cli.group.state import NOT_RUNNING, WAITING, GroupPhase, GroupState
 from inplace.cli.group.straggler import Straggler, Why
 from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text, slow_text
@@ -40,12 +40,8 @@ MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Eve
 NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
 CONTROLLER_PODS = "kubectl get pods -A -l app.kubernetes.io/name=inplace-controller"
-HEADLINES = {
+HEADLINES = NOT_RUNNING | {
     GroupPhase.RECREATING: "it recreates its Jobs and Pods",
-    GroupPhase.SUSPENDED: "it is suspended",
-    GroupPhase.COMPLETED: "it completed",
-    GroupPhase.FAILED: "it failed",
-    GroupPhase.LEAVING: "it is being deleted",
     GroupPhase.UNREADABLE: "its controller cannot read it, and leaves it alone",
     GroupPhase.OTHER: "it does not restart in place: a failure recreates its Pods",
 }
@@ -316,16 +312,16 @@ def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
     counts = {why: len(late) + (facts.state.unnamed if why is Why.MISSING else 0) for why, late in by_reason.items()}
     for why, late in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
         first = late[0]
-        warned = _said(facts.more_events.get(event_subject(facts.state, first).name, ()))
+        subject = event_subject(facts.state, first).name
+        warned = _said(facts.more_events.get(subject, ()))
         said = (warned or first.detail) if why in EVENTS_FIRST else (first.detail or warned)
         node = f"; node {first.node} {facts.nodes[first.node]}" if first.node and first.node in facts.nodes else ""
         text = f"{count_text(counts[why], 'Pod')}: {why.value}" + (f": {said}" if said else "") + node
-        job = event_subject(facts.state, first).name
         there = f" -n {facts.state.namespace}"
         places = {
             "pod": first.name + there,
             "node": first.node or "NODE",
-            "job": job + there,
+            "job": subject + there,
             "log": (first.log or first.name) + there,
         }
         names = tuple(one.name for one in late)

@@ -10,7 +10,7 @@ from typing import Final
 from inplace.cli.beside import beside
 from inplace.cli.connection import Connection, Target, run_command
 from inplace.cli.group.read import read_jobset
-from inplace.cli.group.state import ENDED, GroupPhase, state_of_status
+from inplace.cli.group.state import ENDED, NOT_RUNNING, GroupPhase, state_of_status
 from inplace.cli.lint.saving import save_within_s
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text
@@ -20,13 +20,9 @@ from inplace.controller.injection.as_made import as_made
 from inplace.controller.injection.pod_roles import members
 from inplace.controller.spec.requests import RestartRequest
 
-CANNOT: Final = {
+CANNOT: Final = NOT_RUNNING | {
     GroupPhase.OTHER: "it does not restart in place (spec.failurePolicy.restartStrategy)",
-    GroupPhase.SUSPENDED: "it is suspended",
-    GroupPhase.LEAVING: "it is being deleted",
     GroupPhase.UNREADABLE: "its controller cannot read it; `inplace explain` says why",
-    GroupPhase.COMPLETED: "it completed",
-    GroupPhase.FAILED: "it failed",
 }
 
 
