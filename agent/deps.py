@@ -12,7 +12,7 @@ from inplace.agent.barrier.http import Barrier
 from inplace.agent.report.log import Log
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.start.epoch_file import EpochFile, EpochMemory
+from inplace.agent.start.epoch_file import EpochFile
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
 
@@ -47,7 +47,7 @@ class AgentDeps:
     barrier: Barrier
     log: Log
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
-    memory: EpochMemory = field(default_factory=EpochFile)
+    memory: EpochFile = field(default_factory=EpochFile)
     stalls: StallWatch | None = None
     saves: SaveRequests | None = None
     phases: RestartPhases | None = None

@@ -98,9 +98,9 @@ class Guard:
         self._host = WorkerHost(options, env, owner=self, readers=self, log=GUARD_LOG)
         self._saves: SaveRequests | None = None
         if options.save_within_s > 0:
-            from inplace.agent.worker.save_requests import SaveFile, SaveRequests
+            from inplace.agent.worker.save_requests import SaveRequests
 
-            self._saves = SaveRequests(SaveFile(save_file(self._path)), options.save_within_s, GUARD_LOG)
+            self._saves = SaveRequests(save_file(self._path), options.save_within_s, GUARD_LOG)
         self._state = GuardState(final_codes=options.final_codes)
         self._link: socket | None = None
         self._lines = LineReader()

@@ -86,9 +86,9 @@ async def _run(
         barrier = HttpBarrier(config, listener=listener, clock=clock, render_metrics=render_metrics)
     saves: SaveRequests | None = None
     if config.save_within_s > 0:
-        from inplace.agent.worker.save_requests import SaveFile, SaveRequests
+        from inplace.agent.worker.save_requests import SaveRequests
 
-        saves = SaveRequests(SaveFile(config.save_file), config.save_within_s, log)
+        saves = SaveRequests(config.save_file, config.save_within_s, log)
     agent = make(
         config,
         AgentDeps(

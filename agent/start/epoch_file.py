@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from inplace.agent.shared_file import read_shared, write_shared
 from inplace.common.bare.record import record
-from inplace.common.bare.typed import Final, Protocol
+from inplace.common.bare.typed import Final
 from inplace.common.protocol.int32 import INT32_MAX
 
 FAILURES_MAX: Final = 1_000_000  # more are counted no further
@@ -38,22 +38,6 @@ class Failures:
     best_step: int | None = None
 
 
-class EpochMemory(Protocol):
-    """Where an agent keeps the epoch it is about to announce, and what outlives its container beside it."""
-
-    def remember(self, epoch: int) -> str | None:
-        """Keep `epoch`; return what went wrong, None when it is kept."""
-
-    def remember_run(self, epoch: int) -> str | None:
-        """Keep `epoch` as the one in which the worker runs; return what went wrong, None when it is kept."""
-
-    def remember_failures(self, failures: Failures) -> str | None:
-        """Keep how the worker failed; return what went wrong, None when it is kept."""
-
-    def recall_failures(self) -> tuple[Failures, str | None]:
-        """Return how this Pod's workers failed before this process, and what is wrong with the memory."""
-
-
 class EpochFile:
     """Small files beside `path`: two hold one decimal epoch each, one holds two decimal numbers.
 
@@ -64,15 +48,15 @@ class EpochFile:
         self._path = path
 
     def remember(self, epoch: int) -> str | None:
-        """Keep the epoch that is about to be announced."""
+        """Keep the epoch that is about to be announced; return what went wrong, None when it is kept."""
         return self._keep("", str(epoch))
 
     def remember_run(self, epoch: int) -> str | None:
-        """Keep the epoch in which the worker is about to run."""
+        """Keep the epoch in which the worker is about to run; return as `remember`."""
         return self._keep(_RUN, str(epoch))
 
     def remember_failures(self, failures: Failures) -> str | None:
-        """Keep how the worker failed."""
+        """Keep how the worker failed; return as `remember`."""
         step = "-" if failures.best_step is None else str(failures.best_step)
         return self._keep(_FAILURES, f"{min(failures.count, FAILURES_MAX)} {step}")
 

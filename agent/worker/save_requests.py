@@ -12,42 +12,18 @@ from __future__ import annotations
 from _signal import SIGINT  # type: ignore[import-not-found]
 
 from inplace.agent.shared_file import write_shared
-from inplace.common.bare.typed import TYPE_CHECKING, Protocol
+from inplace.common.bare.typed import TYPE_CHECKING
 from inplace.common.wire.stop_signal import signal_name
 
 if TYPE_CHECKING:
     from inplace.agent.report.log import Log
 
 
-class SavePlace(Protocol):
-    """Where a worker finds that it is asked."""
-
-    path: str
-
-    def ask(self, epoch: int) -> str:
-        """Ask the worker of this epoch (>= 1); return what went wrong, "" when it can see it."""
-
-
-class SaveFile:
-    """The file INPLACE_SAVE_FILE; it lies where the worker may write, too, so no link of its is followed."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def ask(self, epoch: int) -> str:
-        """Replace the file in one step; what an older epoch was asked means nothing to this one."""
-        try:
-            write_shared(self.path, b"%d\n" % epoch)
-        except OSError as error:
-            return f"cannot write {self.path}: {error.strerror}"
-        return ""
-
-
 class SaveRequests:
     """One Pod's requests, each epoch's once, and the signal that is held back while its worker saves.
 
     Args:
-        place: where the worker looks.
+        path: the file INPLACE_SAVE_FILE; it lies where the worker may write, too, so no link of its is followed.
         within_s: how long the signal by which the Pod ends is held back from a worker that saves.
 
     Attributes:
@@ -55,29 +31,32 @@ class SaveRequests:
         held: the signal that was held back last.
     """
 
-    def __init__(self, place: SavePlace, within_s: float, log: Log) -> None:
-        self._place = place
+    def __init__(self, path: str, within_s: float, log: Log) -> None:
+        self.path = path
         self.within_s = within_s
         self._log = log
         self._asked = 0  # the newest epoch
         self.by_s: float | None = None
         self.held = 0
 
-    @property
-    def path(self) -> str:
-        """Return what the worker is told as INPLACE_SAVE_FILE."""
-        return self._place.path
-
     def ask(self, epoch: int) -> bool:
         """Ask the worker of this epoch, unless it was asked; say whether it knows."""
         if epoch == self._asked:
             return True
-        if problem := self._place.ask(epoch):
+        if problem := self.write(epoch):
             self._log.warning("save_not_requested", epoch=epoch, message=problem, then="the worker is stopped unsaved")
             return False
         self._asked = epoch
         self._log.info("save_requested", epoch=epoch)
         return True
+
+    def write(self, epoch: int) -> str:
+        """Replace the file in one step: an older epoch's request is over. Return what went wrong, "" if nothing did."""
+        try:
+            write_shared(self.path, b"%d\n" % epoch)
+        except OSError as error:
+            return f"cannot write {self.path}: {error.strerror}"
+        return ""
 
     def hold(self, number: int, epoch: int, now_s: float) -> bool:
         """Ask the worker of this epoch to save because its Pod ends by this signal; say whether that is held back.

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import Failures
+from inplace.agent.start.epoch_file import EpochFile, Failures
 from inplace.common.bare.record import replace
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.judge import Judge
@@ -26,7 +26,7 @@ QUIET = QuietLog()
 
 
 @dataclass
-class Disk:
+class Disk(EpochFile):
     """A Pod's emptyDir: it outlives its containers."""
 
     epoch: int | None = None

@@ -26,16 +26,16 @@ SAVE_S: Final = (0.1, 8.0)
 END_S_MAX: Final = 0.1  # from the end of the barrier after the save to a process's end
 
 
-@dataclass(slots=True)
-class SaveMark:
-    """Where one Pod's worker sees that it is asked; it outlives the worker as a file does."""
+class MarkedRequests(SaveRequests):
+    """One Pod's requests, which its worker sees in `marks`; they outlive it as a file does."""
 
-    path: str = "/run/inplace/save"
-    epoch: int = 0
+    def __init__(self, marks: dict[str, int], uid: str, within_s: float, log: Log) -> None:
+        super().__init__("/run/inplace/save", within_s, log)
+        self._marks, self._uid = marks, uid
 
-    def ask(self, epoch: int) -> str:
+    def write(self, epoch: int) -> str:
         """Keep the epoch."""
-        self.epoch = epoch
+        self._marks[self._uid] = epoch
         return ""
 
 
@@ -61,7 +61,7 @@ class Lockstep:
     stuck: set[str] = field(default_factory=set)
     checkpoint: int = 0
     runs: dict[int, TrainedRun] = field(default_factory=dict)  # by epoch
-    _marks: dict[str, SaveMark] = field(default_factory=dict)  # by Pod's uid
+    _marks: dict[str, int] = field(default_factory=dict)  # by Pod's uid, the epoch that is asked to save
     _workers: dict[int, dict[str, WorkerRun]] = field(default_factory=dict)  # by epoch, and Pod's uid
 
     @property
@@ -72,7 +72,7 @@ class Lockstep:
 
     def requests(self, uid: str, config: AgentConfig, log: Log) -> SaveRequests:
         """Return what the agent of a Pod asks its worker with."""
-        return SaveRequests(self._marks.setdefault(uid, SaveMark()), config.save_within_s, log)
+        return MarkedRequests(self._marks, uid, config.save_within_s, log)
 
     def joined(self, uid: str, worker: WorkerRun, epoch: int) -> None:
         """Take in a worker that starts; the last one begins the run."""
@@ -88,7 +88,7 @@ class Lockstep:
             return
         run, workers = self.runs[epoch], self._workers[epoch]
         run.last += 1
-        if any(uid in self._marks and self._marks[uid].epoch == epoch for uid in workers):
+        if any(self._marks.get(uid) == epoch for uid in workers):
             if not self.stuck & workers.keys():
                 saved_s = max(self.rng.uniform(*SAVE_S) for _ in workers)
                 self._loop.call_later(saved_s, self._end, epoch, context=outside())

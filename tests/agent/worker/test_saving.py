@@ -12,7 +12,7 @@ import pytest
 
 from inplace.agent.report.log import LazyLog
 from inplace.agent.start.config import AgentConfig, ConfigError
-from inplace.agent.worker.save_requests import SaveFile, SaveRequests
+from inplace.agent.worker.save_requests import SaveRequests
 from tests.agent.supervisor_rig import running, through_the_barrier, until
 from tests.agent.test_guard import working
 from tests.agent.test_process_depth import pod
@@ -156,18 +156,18 @@ def test_a_file_of_a_stranger_is_replaced_and_not_followed(tmp_path: Path) -> No
     victim.write_text("secret")
     (tmp_path / "save").symlink_to(victim)
     (tmp_path / "save.new").symlink_to(victim)
-    assert SaveFile(f"{tmp_path}/save").ask(3) == ""
+    assert saves_at(f"{tmp_path}/save").write(3) == ""
     assert (victim.read_text(), (tmp_path / "save").read_text()) == ("secret", "3\n")
     (tmp_path / "folder").mkdir()
-    assert "cannot write" in SaveFile(f"{tmp_path}/folder").ask(3)
-    assert "cannot write" in SaveFile(f"{tmp_path}/gone/save").ask(3)
+    assert "cannot write" in saves_at(f"{tmp_path}/folder").write(3)
+    assert "cannot write" in saves_at(f"{tmp_path}/gone/save").write(3)
 
 
 def test_the_file_can_be_read_by_another_user(tmp_path: Path) -> None:
     """Whatever the umask of the agent is."""
     before = os.umask(0o077)
     try:
-        assert SaveFile(f"{tmp_path}/save").ask(3) == ""
+        assert saves_at(f"{tmp_path}/save").write(3) == ""
     finally:
         os.umask(before)
     assert (tmp_path / "save").stat().st_mode & 0o777 == 0o644
@@ -175,21 +175,20 @@ def test_the_file_can_be_read_by_another_user(tmp_path: Path) -> None:
 
 def test_each_epoch_is_asked_once(tmp_path: Path) -> None:
     """A worker that could not be asked may be asked again."""
-    place = SaveFile(f"{tmp_path}/folder/save")
-    requests = SaveRequests(place, 60.0, LazyLog("json", "info", io.StringIO()))
+    requests = saves_at(f"{tmp_path}/folder/save")
     assert not requests.ask(3)
     (tmp_path / "folder").mkdir()
     assert requests.ask(3)
-    Path(place.path).unlink()
+    Path(requests.path).unlink()
     assert requests.ask(3)
-    assert not Path(place.path).exists()
+    assert not Path(requests.path).exists()
     assert requests.ask(4)
-    assert Path(place.path).read_text() == "4\n"
+    assert Path(requests.path).read_text() == "4\n"
 
 
-def saves_at(path: str, within_s: float) -> SaveRequests:
+def saves_at(path: str, within_s: float = 60.0) -> SaveRequests:
     """Return the requests of a worker's parent."""
-    return SaveRequests(SaveFile(path), within_s, LazyLog("json", "info", io.StringIO()))
+    return SaveRequests(path, within_s, LazyLog("json", "info", io.StringIO()))
 
 
 def test_one_sigterm_is_held_back(tmp_path: Path) -> None:
