@@ -12,7 +12,6 @@ it reads no environment and never exits, so that thousands of agents can run in 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from inplace.agent.announce.announcer import Announcer
@@ -99,13 +98,13 @@ class Agent:
         )
         self._problems: dict[str, str] = {}
         self._started_s = self._since_s = 0.0
-        self._tasks: asyncio.TaskGroup  # both exist while `run` does
-        self._exit: asyncio.Future[int]
+        self._tasks = deps.tasks
+        self._exit: asyncio.Future[int]  # it exists while `run` does
         self._announcing: asyncio.Task[None] | None = None
         self._reminder: asyncio.Task[None] | None = None
         self._ordered_s: float | None = None  # when a view made the whole group announce again
         self._worker = worker
-        self._notices = NoticeSender(config, deps, epoch=lambda: self.state.epoch, start_task=self.start_task)
+        self._notices = NoticeSender(config, deps, epoch=lambda: self.state.epoch)
         self.keeper = WorkerKeeper(
             deps,
             worker,
@@ -114,16 +113,10 @@ class Agent:
             phases=self._phases,
             state=lambda: self._machine,
             take=self.take,
-            start_task=self.start_task,
             end=self.end,
             on_look=self._notices.take_look,
         )
         self._machine = _first_state(config, options, self.keeper.failures)
-        self._lease_keeper: LeaseKeeper | None = None
-        if config.fence_after_s:
-            from inplace.agent.announce.lease_keeper import LeaseKeeper
-
-            self._lease_keeper = LeaseKeeper(config, deps, self, worker.grace_s)
         budget = RetryBudget(deps.rng, config.herd.spread_s)
         self._watch = JobSetWatch(
             config,
@@ -143,15 +136,15 @@ class Agent:
             budget=budget,
             phases=self._phases,
             on_problem=lambda problem: self._note_problem("patch", problem),
-            last_line=lambda: self.keeper.last_line,
         )
-        self._reporter = FailureReporter(
-            config,
-            deps,
-            take=self.take,
-            start_task=self.start_task,
-            last_line=lambda: self.keeper.last_line,
-        )
+        self._reporter = FailureReporter(config, deps, take=self.take)
+        self._lease_keeper: LeaseKeeper | None = None
+        if config.fence_after_s:
+            from inplace.agent.announce.lease_keeper import LeaseKeeper
+
+            self._lease_keeper = LeaseKeeper(
+                config, deps, take=self.take, state=lambda: self.state, look=self._watch.look, grace_s=worker.grace_s
+            )
 
     @property
     def state(self) -> AgentState:
@@ -174,14 +167,6 @@ class Agent:
             await self._worker.close()  # guards end their workers NOW: kubelet restarts what has ended together
             await self._barrier.stop()
 
-    async def look(self, timeout_s: float) -> View:
-        """Read the JobSet consistently, beside the watch.
-
-        Raises:
-            ApiError, TransportError, RemoteProtocolError: there is no such view.
-        """
-        return await self._watch.look(timeout_s)
-
     def end(self, code: int) -> None:
         """End the agent with this exit code, unless it has an end. What still would be told, kubelet shows."""
         self._reporter.drop()
@@ -191,14 +176,10 @@ class Agent:
             self._exit.set_result(code)
             self._on_end(code)
 
-    def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that the agent's end waits for."""
-        return self._tasks.create_task(work)
-
     async def _follow(self) -> int:
         """Follow the JobSet until an action ends the process."""
         self._send_report()
-        async with asyncio.TaskGroup() as self._tasks:
+        async with self._tasks:
             watching = self._tasks.create_task(self._watch.run())
             of_lease = self._lease_keeper.work() if self._lease_keeper is not None else ()
             keeping = [self._tasks.create_task(work) for work in of_lease]

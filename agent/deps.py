@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
@@ -39,6 +40,7 @@ class AgentDeps:
         now_s: seconds on the clock of leases, which goes on while the machine sleeps; None is `clock`'s.
         on_end: told the exit code as soon as it stands; tasks and connections are still to be closed.
         patches: sends the PATCHes of this agent's Pod.
+        tasks: those that the agent's end waits for; entered by `Agent.run`.
     """
 
     transport: Transport
@@ -54,6 +56,7 @@ class AgentDeps:
     now_s: Callable[[], float] | None = None
     on_end: Callable[[int], object] = lambda _code: None
     patches: PodPatches = field(init=False)
+    tasks: asyncio.TaskGroup = field(init=False, default_factory=asyncio.TaskGroup)
 
     def __post_init__(self) -> None:
         """Let all PATCHes go one way."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.address import PROGRESS_DIR, SAVE_FILE
@@ -52,7 +52,6 @@ class WorkerKeeper:
         phases: told when the worker starts and ends.
         state: returns where the Pod's machine stands.
         take: advances the machine by an event.
-        start_task: starts a task that the agent's end waits for.
         end: ends the agent with an exit code.
         on_look: told what is known of the worker's ranks after each look at them.
     """
@@ -67,7 +66,6 @@ class WorkerKeeper:
         phases: RestartPhases,
         state: Callable[[], PodState],
         take: Callable[[Event], None],
-        start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         end: Callable[[int], None],
         on_look: Callable[[StallState], object],
     ) -> None:
@@ -82,12 +80,12 @@ class WorkerKeeper:
         self._phases = phases
         self._state = state
         self._take = take
-        self._start_task = start_task
+        self._tasks = deps.tasks
+        self._patches = deps.patches
         self._end = end
         self._on_look = on_look
         failures = self._recall_failures()
         self.failures = failures.count
-        self.last_line = ""  # the annotation's value, once a worker ended by itself with a code other than 0
         self._progress = WorkerProgress(failures.best_step)
         self._began_s = 0.0  # when the newest worker started
         self._is_counted = True  # how far that worker got was noted
@@ -115,7 +113,7 @@ class WorkerKeeper:
     def start(self, epoch: int | None) -> bool:
         """Start the worker BEFORE anything else is done, then watch over it; say whether it could be started."""
         env = epoch_variables(epoch)
-        self._is_fit, self.last_line = False, ""
+        self._is_fit, self._patches.last_line = False, ""
         if self._stalls is not None:
             self._stalls.begin(epoch)
             if self._stalls.folder:
@@ -133,9 +131,9 @@ class WorkerKeeper:
         self._is_counted = False
         if not self._state().ends_with_guards:  # a guard in depth `containers` starts the worker later
             self._phases.worker_runs(self._clock.monotonic_s() - began_s)
-        self._seeing_off = self._start_task(self._see_off())
+        self._seeing_off = self._tasks.create_task(self._see_off())
         if self._stalls is not None:
-            self._watching = self._start_task(self._stalls.watch(self._worker, self._take, self._on_look))
+            self._watching = self._tasks.create_task(self._stalls.watch(self._worker, self._take, self._on_look))
         return True
 
     def stop(self, action: StopWorker) -> None:
@@ -157,7 +155,7 @@ class WorkerKeeper:
         self._worker.signal(number)
         if self._patience is not None:
             self._patience.cancel()
-        self._patience = self._start_task(self._kill_after(grace_s))
+        self._patience = self._tasks.create_task(self._kill_after(grace_s))
         self._log.info("worker_stopping", why=why, signal=signal_name(number), grace_s=grace_s)
 
     def runs(self) -> bool:
@@ -171,7 +169,7 @@ class WorkerKeeper:
         epoch = state.agent.epoch if runs and not state.ends_with_guards else 0
         if self._saves is not None and self._saves.hold(number, epoch, self._clock.monotonic_s()):
             self._stop_signal = number
-            self._saving = self._start_task(self._end_saving(self._saves))
+            self._saving = self._tasks.create_task(self._end_saving(self._saves))
             return
         if self._saving is not None:
             self._saving.cancel()
@@ -249,7 +247,7 @@ class WorkerKeeper:
             self._terminate(number)  # likewise
         elif code is not None and self._patience is None:
             self._phases.worker_ended(code)
-            self.last_line = self._last_words() if code else ""
+            self._patches.last_line = self._last_words() if code else ""
         ended_s = self._clock.monotonic_s()
         if self._patience is not None:
             self._patience.cancel()

@@ -36,7 +36,6 @@ class Announcer:
     Args:
         budget: shared with the watch.
         on_problem: called with the words of what is wrong, None when it works again.
-        last_line: returns what the worker that failed wrote last, as the annotation has it; "" for nothing.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class Announcer:
         budget: RetryBudget,
         phases: RestartPhases,
         on_problem: Callable[[str | None], None],
-        last_line: Callable[[], str],
     ) -> None:
         self._config = config
         self._clock = deps.clock
@@ -56,7 +54,6 @@ class Announcer:
         self._patches = deps.patches
         self._phases = phases
         self._on_problem = on_problem
-        self._last_line = last_line
         self._budget = budget
         self._answered = asyncio.Event()
 
@@ -96,7 +93,7 @@ class Announcer:
     async def _send(self, make: Callable[[str], Request]) -> Response:
         self._answered.clear()
         try:
-            return await self._patches.send_with_line(make, self._last_line(), ANNOUNCEMENT_TIMEOUT_S)
+            return await self._patches.send_with_line(make, ANNOUNCEMENT_TIMEOUT_S)
         finally:
             self._answered.set()
 

@@ -8,9 +8,9 @@ of the failure later by itself: from kubelet, or from the next announcement.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from inplace.agent.announce.jobset_requests import failure_request
 from inplace.agent.announce.report_delay import report_delay_s
@@ -38,8 +38,6 @@ class FailureReporter:
 
     Args:
         take: advances the machine by an event.
-        start_task: starts a task that the agent's end waits for.
-        last_line: returns what the worker that failed wrote last, as the annotation has it; "" for nothing.
     """
 
     def __init__(
@@ -48,8 +46,6 @@ class FailureReporter:
         deps: AgentDeps,
         *,
         take: Callable[[ReportDue | ReportSent], None],
-        start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        last_line: Callable[[], str],
     ) -> None:
         self._config = config
         self._clock = deps.clock
@@ -57,9 +53,8 @@ class FailureReporter:
         self._log = deps.log
         self._metrics = deps.metrics
         self._take = take
-        self._start_task = start_task
+        self._tasks = deps.tasks
         self._patches = deps.patches
-        self._last_line = last_line
         self._task: asyncio.Task[None] | None = None
         self._sends = False
 
@@ -68,7 +63,7 @@ class FailureReporter:
         self.drop()
         self._sends = isinstance(action, SendReport)
         work = self._tell(action.failure) if isinstance(action, SendReport) else self._wait()
-        self._task = self._start_task(work)
+        self._task = self._tasks.create_task(work)
 
     def keep_silent(self) -> None:
         """Wait no longer: the group restarts anyway. A PATCH that is out keeps its connection until it is answered."""
@@ -90,11 +85,10 @@ class FailureReporter:
     async def _tell(self, failure: WorkerFailed | WorkerStalled) -> None:
         """Send the one PATCH."""
         text = failure_text(_written(failure, self._clock.wall_s()))
-        line = self._last_line() if isinstance(failure, WorkerFailed) else ""
         try:
             if (left_s := self._patches.left_s) > 0:
                 await self._until_wanted(left_s)
-            await self._patches.send_with_line(partial(failure_request, self._config, text), line, REPORT_S_MAX)
+            await self._patches.send_with_line(partial(failure_request, self._config, text), REPORT_S_MAX)
             self._metrics.requests["patch", "ok"] += 1
         except (ApiError, TransportError) as error:
             then = "the group learns of it later, from kubelet or the next announcement"

@@ -12,8 +12,8 @@ cannot answer them, so `docs/nodes.md` says when not to ask for a lease.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
 
 from inplace.agent.announce.retry_causes import cause_of, words_of
 from inplace.agent.deps import AgentDeps
@@ -31,41 +31,34 @@ RETRY: Final = (1 / 12, 1 / 6)  # of the length, after a read that failed: three
 PATIENCE: Final = 1 / 6  # of the length, for one answer
 
 
-class LeaseHolder(Protocol):
-    """The agent of a worker that has a lease."""
-
-    @property
-    def state(self) -> AgentState:
-        """Return where the agent's own machine stands."""
-
-    def take(self, event: Any) -> None:
-        """Advance the machine."""
-
-    async def look(self, timeout_s: float) -> View:
-        """Read the JobSet consistently.
-
-        Raises:
-            ApiError, TransportError, RemoteProtocolError: there is no such view.
-        """
-
-
 class LeaseKeeper:
     """Keep one worker's lease.
 
     Args:
-        agent: told when the lease begins, and when it is over.
+        take: advances the machine by an event: the lease begins or is over, or a view.
+        state: returns where the agent's own machine stands.
+        look: reads the JobSet consistently, see `JobSetWatch.look`.
         grace_s: returns how long a guard lets its worker live when its agent is gone; None where no guard is.
     """
 
     def __init__(
-        self, config: AgentConfig, deps: AgentDeps, agent: LeaseHolder, grace_s: Callable[[], float | None]
+        self,
+        config: AgentConfig,
+        deps: AgentDeps,
+        *,
+        take: Callable[[Lease | View], None],
+        state: Callable[[], AgentState],
+        look: Callable[[float], Awaitable[View]],
+        grace_s: Callable[[], float | None],
     ) -> None:
         self._length_s = config.fence_after_s
         self._start_slot_s = config.start_slot_s
         self._clock = deps.clock
         self._rng = deps.rng
         self._log = deps.log
-        self._agent = agent
+        self._take = take
+        self._state = state
+        self._look = look
         self._grace_s = grace_s
         self._now_s = deps.now_s or deps.clock.monotonic_s
         self._until_s = float("-inf")
@@ -78,7 +71,7 @@ class LeaseKeeper:
     def check(self) -> None:
         """Tell the machine when the lease has begun or is over."""
         held = self._now_s() < self._until_s and (self._grace_s() or 0.0) <= END_S
-        if held == self._agent.state.leased:
+        if held == self._state().leased:
             return
         if not held:
             why = f"no consistent read of the JobSet was answered for {self._length_s} s: {self._problem or 'too late'}"
@@ -87,14 +80,14 @@ class LeaseKeeper:
             self._log.error(
                 "lease_over", message=why, then="the worker is killed; none starts until a read is answered"
             )
-        self._agent.take(Lease(held))
+        self._take(Lease(held))
 
     async def _renew(self) -> None:
         await self._clock.sleep(self._start_slot_s)
         while True:
             sent_s, least_s = self._now_s(), 0.0
             try:
-                view = await self._agent.look(self._length_s * PATIENCE)
+                view = await self._look(self._length_s * PATIENCE)
             except (ApiError, TransportError) as error:
                 ending = ending_of(error)
                 least_s = ending.after_s if isinstance(ending, Busy) else 0.0
@@ -103,8 +96,8 @@ class LeaseKeeper:
                 self._note(str(error))
             else:
                 self._problem = ""
-                self._agent.take(view)
-                self._until_s = renewed_until_s(self._until_s, sent_s, self._length_s, self._agent.state)
+                self._take(view)
+                self._until_s = renewed_until_s(self._until_s, sent_s, self._length_s, self._state())
                 self.check()
             least, most = RETRY if self._problem else RENEW
             await self._clock.sleep(max(least_s, self._length_s * self._rng.uniform(least, most)))

@@ -10,7 +10,7 @@ and whatever becomes of it, training goes on. docs/adr/0104
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from inplace.agent.announce.jobset_requests import notice_request
@@ -38,7 +38,6 @@ class NoticeSender:
 
     Args:
         epoch: returns the epoch that this Pod announced last.
-        start_task: starts a task that the agent's end waits for.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class NoticeSender:
         deps: AgentDeps,
         *,
         epoch: Callable[[], int],
-        start_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._config = config
         self._clock = deps.clock
@@ -57,7 +55,7 @@ class NoticeSender:
         self._stalls = deps.stalls
         self._patches = deps.patches
         self._epoch = epoch
-        self._start_task = start_task
+        self._tasks = deps.tasks
         self._listed: list[Mapping[str, Any]] = []  # status.notices, this Pod's scope alone
         self._obeyed: set[str] = set()  # the busy entries of `_listed`
         self._excused_until_s = 0.0
@@ -90,7 +88,7 @@ class NoticeSender:
         now_s = self._clock.monotonic_s()
         for notice in notices_of(state, self._clock.wall_s()):
             if now_s >= self._not_before_s.get((notice.epoch, notice.kind), 0.0) and not self._is_known(notice):
-                self._task = self._start_task(self._tell(notice))
+                self._task = self._tasks.create_task(self._tell(notice))
                 return
 
     def drop(self) -> None:

@@ -19,7 +19,11 @@ from inplace.common.kube.watch import Busy, ending_of
 
 
 class PodPatches:
-    """Sends one agent's PATCHes, and counts those that fail."""
+    """Sends one agent's PATCHes, and counts those that fail.
+
+    Attributes:
+        last_line: of the worker, once it ended by itself with a code other than 0; a text of `common.wire.last_line`.
+    """
 
     def __init__(self, transport: Transport, clock: Clock, log: Log, metrics: AgentMetrics) -> None:
         self._transport = transport
@@ -27,6 +31,7 @@ class PodPatches:
         self._log = log
         self._metrics = metrics
         self._until_s = float("-inf")
+        self.last_line = ""
         self._is_line_refused = False
 
     @property
@@ -55,20 +60,19 @@ class PodPatches:
             raise
         return response
 
-    async def send_with_line(self, make: Callable[[str], Request], line: str, timeout_s: float) -> Response:
-        """Send a PATCH with the last line of the worker that failed, "" for none, or without it if it is refused.
+    async def send_with_line(self, make: Callable[[str], Request], timeout_s: float) -> Response:
+        """Send a PATCH with the last line of the worker that failed, or without it if there is none or it is refused.
 
         Args:
             make: makes the request with a line.
-            line: a text of `common.wire.last_line`.
             timeout_s: for each of the two.
 
         Raises:
             ApiError, TransportError: the server does not take it either way.
         """
-        if line and not self._is_line_refused:
+        if self.last_line and not self._is_line_refused:
             try:
-                return await self.send(make(line), timeout_s)
+                return await self.send(make(self.last_line), timeout_s)
             except (Forbidden, Invalid):
                 self._is_line_refused = True
                 self._log.warning("last_line_refused", then="no PATCH of this process has it")

@@ -91,7 +91,14 @@ async def followed(driven: Driven, grace_s: float | None = None) -> tuple[LeaseK
     """Start a fence."""
     barrier: Barrier = ModelBarrier()
     deps = AgentDeps(transport=None, clock=driven.clock, rng=Random(1), barrier=barrier, log=QUIET)  # type: ignore[arg-type]
-    fence = LeaseKeeper(replace(config(str(LENGTH_S)), start_slot_s=0.0), deps, driven, lambda: grace_s)
+    fence = LeaseKeeper(
+        replace(config(str(LENGTH_S)), start_slot_s=0.0),
+        deps,
+        take=driven.take,
+        state=lambda: driven.state,
+        look=driven.look,
+        grace_s=lambda: grace_s,
+    )
     return fence, [asyncio.create_task(work) for work in fence.work()]
 
 

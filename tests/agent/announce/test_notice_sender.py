@@ -78,8 +78,8 @@ class Scene:
             stalls=self.stalls,  # type: ignore[arg-type]
         )
         self.patches = deps.patches
-        start = asyncio.get_running_loop().create_task
-        self.sender = NoticeSender(config, deps, epoch=lambda: self.epoch, start_task=start)
+        deps.tasks = asyncio.get_running_loop()  # type: ignore[assignment]
+        self.sender = NoticeSender(config, deps, epoch=lambda: self.epoch)
 
     def look(self, numbers: RankNumbers | None = None, *, busy_for_s: float = 0.0) -> None:
         """Take a look at one rank."""
