@@ -18,10 +18,9 @@ from _signal import SIGCHLD, SIGINT, SIGKILL, SIGTERM, set_wakeup_fd, signal  # 
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 from inplace.agent.link.address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
-from inplace.agent.progress.rank_files import ELASTIC_FILE
 from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S, Patience
 from inplace.agent.start.arguments import WorkerOptions
-from inplace.agent.worker.command import ELASTIC_ERROR_FILE, NOT_EXECUTABLE, epoch_variables
+from inplace.agent.worker.command import ELASTIC_ERROR_FILE, ELASTIC_FILE, NOT_EXECUTABLE, epoch_variables
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.outside_signals import OutsideSignals
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping

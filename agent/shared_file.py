@@ -4,8 +4,8 @@ Open files where somebody else may write: in the folder that the containers of a
 A worker may put anything in a file's place: a link to a file of the agent's, a pipe that no open returns from, a
 device, a file that never ends, a file of its own. So nothing is followed, nothing is waited for, little is read, and
 only a regular file of this process's own user counts. A worker that runs as the agent's user can still write one: what
-is read is checked again by its reader. On the agent's start path. `agent.progress.entries` does the same for files of
-strangers.
+is read is checked again by its reader. On the agent's start path. `agent.progress.rank_files` does the same for files
+of strangers.
 """
 
 from __future__ import annotations

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.address import PROGRESS_DIR, SAVE_FILE
-from inplace.agent.progress.rank_files import ELASTIC_FILE
 from inplace.agent.progress.worker_progress import WorkerProgress
 from inplace.agent.report.phases import RestartPhases
 from inplace.agent.start.epoch_file import Failures
 from inplace.agent.start.exit_code import ExitCode, UnfitError
-from inplace.agent.worker.command import ELASTIC_ERROR_FILE, epoch_variables
+from inplace.agent.worker.command import ELASTIC_ERROR_FILE, ELASTIC_FILE, epoch_variables
 from inplace.agent.worker.outside_signals import HARMLESS
 from inplace.agent.worker.worker import STUCK_S, Worker, WorkerLostError, WorkerStartError, WorkerStuckError
 from inplace.common.protocol.agent import AgentPhase, Verdict

@@ -1,5 +1,5 @@
 """
-Stat and read files that strangers made, at a bounded cost: no link is followed, no pipe waited for, nothing read whole.
+Find files that strangers made, at a bounded cost: no link is followed, and no folder read whole.
 
 Names are found below a folder by parts with wildcards, as a shell's are: `*`, `?` and `[...]` match within one name,
 and not a dot that begins it. Only a hung file system makes this wait.
@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Final
 
-from inplace.agent.progress.rank_files import FILE_FLAGS, FOLDER_FLAGS, NAMES_MAX
+from inplace.agent.progress.rank_files import NAMES_MAX, open_folder
 
 ENTRIES_MAX: Final = NAMES_MAX  # some 10 ms a look on a busy machine
 FOLDERS_MAX: Final = 256  # opened for one look, where folders have wildcards
@@ -80,49 +80,6 @@ class Entries:
 def has_wildcard(part: str) -> bool:
     """Say whether a part of a path stands for many names."""
     return any(character in part for character in "*?[")
-
-
-@contextmanager
-def open_folder(path: str, above: int | None = None) -> Iterator[int]:
-    """Give a descriptor of a folder that is no link.
-
-    Raises:
-        OSError: there is none, or it is a link or no folder.
-    """
-    folder = os.open(path, FOLDER_FLAGS, dir_fd=above)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
-
-
-def read_start(folder: int, path: str, size: int) -> bytes:
-    """Return the first `size` bytes of a regular file below an open folder; b"" for one that may not be read.
-
-    Raises:
-        OSError: it is gone, or no regular file any more.
-    """
-    *above, name = path.split("/", 1)
-    if above:
-        with open_folder(above[0], folder) as below:
-            return read_start(below, name, size)
-    try:
-        file = os.open(name, FILE_FLAGS, dir_fd=folder)
-    except (PermissionError, BlockingIOError):  # another user's; somebody holds a lease on it
-        return b""
-    try:
-        return os.read(file, size) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-    finally:
-        os.close(file)
-
-
-def modified_s(folder: int, path: str) -> float:
-    """Return when a file below an open folder changed last, by the file system's clock.
-
-    Raises:
-        OSError: it is gone.
-    """
-    return os.stat(path, dir_fd=folder, follow_symlinks=False).st_mtime_ns / 1e9
 
 
 def _matches(name: str, part: str) -> bool:

@@ -2,8 +2,8 @@
 Look at the files in which the worker's ranks say how far they are.
 
 The training container writes them, and may put anything in their place: links, pipes, 100,000 files, files that never
-end. One look stats at most ENTRIES_MAX entries and reads 64 bytes of at most RANKS_MAX files; agent/progress/entries.py
-keeps it from waiting, but for a hung file system: the caller looks from a thread of its own.
+end. One look stats at most ENTRIES_MAX entries and reads 64 bytes of at most RANKS_MAX files; rank_files.py keeps it
+from waiting, but for a hung file system: the caller looks from a thread of its own.
 
 Progress belongs to an epoch. `begin` is called BEFORE the worker starts: it removes the files of `inplace.progress` and
 keeps a mark of every other one. A file counts when it changed since, and names the epoch that began, or none. Its
@@ -27,9 +27,6 @@ from inplace.agent.progress.entries import (
     Entries,
     Mark,
     has_wildcard,
-    modified_s,
-    open_folder,
-    read_start,
 )
 from inplace.agent.progress.rank_files import (
     NUMBERS_SUFFIX,
@@ -37,6 +34,9 @@ from inplace.agent.progress.rank_files import (
     forget_steps,
     is_rank_file,
     make_folder,
+    modified_s,
+    open_folder,
+    read_start,
 )
 from inplace.common.protocol.rank import RankLook, RankNumbers
 from inplace.common.protocol.stall import RANKS_MAX, Look

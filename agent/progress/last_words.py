@@ -2,24 +2,23 @@
 Read what the worker that failed wrote last: the exception that ended a rank, or torchelastic's error file.
 
 Both lie in the ranks' progress folder, which strangers may write into. One reading looks at NAMES_MAX names and
-FILES_MAX files, and follows no link and waits for no pipe. It is done once, when a worker ended by itself with a code
-other than 0. This module imports nothing but os until there is a file.
+FILES_MAX files. It is done once, when a worker ended by itself with a code other than 0.
 """
 
 from __future__ import annotations
 
-import os
-import stat
 import threading
+from contextlib import suppress
 
 from inplace.agent.progress.rank_files import (
-    ELASTIC_FILE,
     ERROR_SUFFIX,
-    FILE_FLAGS,
-    FOLDER_FLAGS,
     first_names,
     is_rank_file,
+    modified_s,
+    open_folder,
+    read_start,
 )
+from inplace.agent.worker.command import ELASTIC_FILE
 from inplace.common.bare.typed import Final
 
 FILES_MAX: Final = 256  # ranks of one Pod
@@ -45,27 +44,21 @@ def last_words(folder: str, epoch: int) -> str:
 
 
 def _read_words(folder: str, epoch: int) -> str:
-    try:
-        opened = os.open(folder.rstrip("/") or "/", FOLDER_FLAGS)
-    except OSError:
-        return ""
-    try:
+    with suppress(OSError), open_folder(folder.rstrip("/") or "/") as opened:  # there is none, or it is gone meanwhile
         return _of_ranks(opened, epoch) or _of_elastic(opened)
-    except OSError:  # the folder is gone meanwhile
-        return ""
-    finally:
-        os.close(opened)
+    return ""
 
 
 def _of_ranks(folder: int, epoch: int) -> str:
     names = [name for name in first_names(folder) if name.endswith(ERROR_SUFFIX) and is_rank_file(name)][:FILES_MAX]
     first = None
     for name in names:
-        changed_ns, content = _read(folder, name, LINE_BYTES_MAX)
-        version, _, rest = content.decode(errors="replace").partition(" ")
-        of_epoch, _, text = rest.partition(" ")
-        if version == "v1" and of_epoch in ("-", str(epoch)) and (first is None or changed_ns < first[0]):
-            first = changed_ns, text.partition("\n")[0]
+        with suppress(OSError):  # it is gone meanwhile, or a link
+            changed_s, content = modified_s(folder, name), read_start(folder, name, LINE_BYTES_MAX)
+            version, _, rest = content.decode(errors="replace").partition(" ")
+            of_epoch, _, text = rest.partition(" ")
+            if version == "v1" and of_epoch in ("-", str(epoch)) and (first is None or changed_s < first[0]):
+                first = changed_s, text.partition("\n")[0]
     return first[1] if first is not None else ""
 
 
@@ -74,8 +67,11 @@ def _of_elastic(folder: int) -> str:
 
     Source: torch/distributed/elastic/multiprocessing/errors: {"message": {"message": TEXT, "extraInfo": {...}}}, or
     {"message": TEXT}.
+
+    Raises:
+        OSError: there is none, or it is a link.
     """
-    _, content = _read(folder, ELASTIC_FILE, ELASTIC_BYTES_MAX + 1)
+    content = read_start(folder, ELASTIC_FILE, ELASTIC_BYTES_MAX + 1)
     if not content or len(content) > ELASTIC_BYTES_MAX:
         return ""
     import json
@@ -87,18 +83,3 @@ def _of_elastic(folder: int) -> str:
         return ""
     lines = text.splitlines() if isinstance(text, str) else []
     return next((line.strip() for line in lines if line.strip()), "")
-
-
-def _read(folder: int, name: str, size: int) -> tuple[int, bytes]:
-    """Return when a regular file was written, and its first bytes; b"" for one that may not be read."""
-    try:
-        file = os.open(name, FILE_FLAGS, dir_fd=folder)
-    except OSError:
-        return 0, b""
-    try:
-        found = os.fstat(file)
-        return (found.st_mtime_ns, os.read(file, size)) if stat.S_ISREG(found.st_mode) else (0, b"")
-    except OSError:
-        return 0, b""
-    finally:
-        os.close(file)

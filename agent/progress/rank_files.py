@@ -1,23 +1,28 @@
 """
 The folder of the ranks' progress files, made ready BEFORE each worker starts, be there a limit or not.
 
-So a limit that somebody sets later finds the steps of the worker that runs. This module imports nothing but os: an
-agent without a limit loads no other part of the watchdog (docs/adr/0060).
+So a limit that somebody sets later finds the steps of the worker that runs. Strangers write there, too: no link is
+followed, no pipe waited for, nothing read whole. An agent without a limit loads no other part of the watchdog
+(docs/adr/0060).
 """
 
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from inplace.agent.worker.command import ELASTIC_FILE
 
 NAMES_MAX = 1_024  # that one look reads; a folder with more is somebody's mistake, and the rest is left out
 ERROR_SUFFIX = ".error"  # of what inplace/last_words.py leaves
 NUMBERS_SUFFIX = ".numbers"  # of what inplace/rank_numbers.py counts
-ELASTIC_FILE = ".torchelastic.error"
 _KINDS = ("rank", "local", "jax", "pid")  # inplace/rank_file.py
 _DIGITS_MAX = 10
 _SHARED_MODE = 0o1777  # as /tmp: the worker may be any user
-FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def is_rank_file(name: str) -> bool:
@@ -39,12 +44,9 @@ def make_folder(path: str) -> str:
     """
     try:
         is_new = _make(path)
-        folder = os.open(path, FOLDER_FLAGS)
-        try:
+        with open_folder(path) as folder:
             if is_new:
                 os.fchmod(folder, _SHARED_MODE)
-        finally:
-            os.close(folder)
     except OSError as error:
         return folder_problem(path, error)
     return ""
@@ -52,18 +54,54 @@ def make_folder(path: str) -> str:
 
 def forget_steps(path: str) -> None:
     """Remove the files of `inplace.progress`; whatever else is there stays, and so does another user's file."""
-    try:
-        folder = os.open(path, FOLDER_FLAGS)
-    except OSError:
-        return
-    try:
+    with suppress(OSError), open_folder(path) as folder:  # there is none, or it is gone meanwhile
         for name in first_names(folder):
             if is_rank_file(name) or name == ELASTIC_FILE:
-                _unlink(name, folder)
-    except OSError:  # the folder is gone meanwhile
-        pass
+                with suppress(OSError):  # another user's
+                    os.unlink(name, dir_fd=folder)
+
+
+@contextmanager
+def open_folder(path: str, above: int | None = None) -> Iterator[int]:
+    """Give a descriptor of a folder that is no link.
+
+    Raises:
+        OSError: there is none, or it is a link or no folder.
+    """
+    folder = os.open(path, _FOLDER_FLAGS, dir_fd=above)
+    try:
+        yield folder
     finally:
         os.close(folder)
+
+
+def read_start(folder: int, path: str, size: int) -> bytes:
+    """Return the first `size` bytes of a regular file below an open folder; b"" for one that may not be read.
+
+    Raises:
+        OSError: it is gone, or no regular file any more.
+    """
+    *above, name = path.split("/", 1)
+    if above:
+        with open_folder(above[0], folder) as below:
+            return read_start(below, name, size)
+    try:
+        file = os.open(name, _FILE_FLAGS, dir_fd=folder)
+    except (PermissionError, BlockingIOError):  # another user's; somebody holds a lease on it
+        return b""
+    try:
+        return os.read(file, size) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+    finally:
+        os.close(file)
+
+
+def modified_s(folder: int, path: str) -> float:
+    """Return when a file below an open folder changed last, by the file system's clock.
+
+    Raises:
+        OSError: it is gone.
+    """
+    return os.stat(path, dir_fd=folder, follow_symlinks=False).st_mtime_ns / 1e9
 
 
 def first_names(folder: int) -> list[str]:
@@ -87,10 +125,3 @@ def _make(path: str) -> bool:
     except FileExistsError:
         return False
     return True
-
-
-def _unlink(name: str, folder: int) -> None:
-    try:  # noqa: SIM105 - contextlib is more than os
-        os.unlink(name, dir_fd=folder)
-    except OSError:  # another user's
-        pass

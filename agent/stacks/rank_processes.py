@@ -15,8 +15,7 @@ from contextlib import suppress
 from signal import SIGURG
 from typing import Final, NamedTuple
 
-from inplace.agent.progress.entries import open_folder, read_start
-from inplace.agent.progress.rank_files import first_names, is_rank_name
+from inplace.agent.progress.rank_files import first_names, is_rank_name, open_folder, read_start
 from inplace.agent.worker.process_tree import descendants
 from inplace.common.wire.progress import LINE_BYTES_MAX, parse_progress
 

@@ -16,6 +16,7 @@ LOCALE: Final = "LC_CTYPE"
 ELASTIC_ERROR_FILE: Final = (
     "TORCHELASTIC_ERROR_FILE"  # torchelastic's: where a program leaves the exception that ends it
 )
+ELASTIC_FILE: Final = ".torchelastic.error"  # its name, in the folder of the ranks' progress files
 NOT_EXECUTABLE: Final = 126  # exit codes, as a shell has them
 NOT_FOUND: Final = 127
 

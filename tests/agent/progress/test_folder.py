@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.progress.entries import ENTRIES_MAX, FOLDERS_MAX, open_folder, read_start
+from inplace.agent.progress.entries import ENTRIES_MAX, FOLDERS_MAX
 from inplace.agent.progress.folder import (
     NAME_CHARACTERS_MAX,
     PATTERN_RANK,
@@ -19,6 +19,7 @@ from inplace.agent.progress.folder import (
     problem_of_pattern,
     rank_name,
 )
+from inplace.agent.progress.rank_files import open_folder, read_start
 from inplace.common.bare.record import replace
 from inplace.common.protocol.rank import RankLook
 from inplace.common.protocol.stall import RANKS_MAX, Look

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.progress.last_words import ELASTIC_BYTES_MAX, last_words
-from inplace.agent.progress.rank_files import ELASTIC_FILE, forget_steps
+from inplace.agent.progress.rank_files import forget_steps
+from inplace.agent.worker.command import ELASTIC_FILE
 
 FIRST = "RuntimeError: CUDA error"
 
