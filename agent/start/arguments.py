@@ -18,6 +18,7 @@ GRACE_S: Final = 2.0  # what kubelet gives a container when it restarts all of a
 TERMINATION_GRACE_S: Final = 3600.0  # kubelet's own SIGKILL, after terminationGracePeriodSeconds, comes first
 GRACE_S_MAX: Final = 86_400.0
 CHECK_S: Final = 30.0  # a check of memory and links takes a few seconds; the whole group waits for it
+CHECK_S_MIN: Final = 0.001  # the link to the agent tells milliseconds
 CHECK_S_MAX: Final = 3600.0
 
 USAGE: Final = f"""\
@@ -143,7 +144,7 @@ def parse(arguments: Sequence[str], env: Mapping[str, str]) -> WorkerOptions | N
     if not command:
         raise ArgumentsError(f"expected a worker's command, as in 'inplace-agent {verb} -- python train.py', saw none")
     if verb == "guard":
-        values["save_within_s"] = seconds("SAVE_WITHIN_S", env.get("SAVE_WITHIN_S") or "0")
+        values["save_within_s"] = _GRACE_S("SAVE_WITHIN_S", env.get("SAVE_WITHIN_S") or "0")
     elif env.get("WORKER_COMMAND"):
         raise ArgumentsError("expected a command or WORKER_COMMAND, saw both")
     return WorkerOptions(command=command, **values)  # type: ignore[arg-type]  # each reader gives its field's type
@@ -166,21 +167,6 @@ def exit_codes(name: str, text: str) -> frozenset[int]:
             raise ArgumentsError(f"{name}: expected codes from 1 to 255 (0 always completes the Pod), saw {word!r}")
         codes.update(range(low, high + 1))
     return frozenset(codes)
-
-
-def seconds(name: str, text: str) -> float:
-    """Read seconds.
-
-    Raises:
-        ArgumentsError: no number, or one out of range.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= GRACE_S_MAX:
-        raise ArgumentsError(f"{name}: expected seconds from 0 to {GRACE_S_MAX:g}, saw {text!r}")
-    return value
 
 
 def clean_words(name: str, text: str) -> tuple[str, ...]:
@@ -213,19 +199,19 @@ def stop_signal(name: str, text: str) -> int:
     return number
 
 
-def check_seconds(name: str, text: str) -> float:
-    """Read how long a check may take.
+def _seconds(least: float, most: float) -> Callable[[str, str], float]:
+    """Return a reader of seconds, which raises ArgumentsError at no number, or one out of range."""
 
-    Raises:
-        ArgumentsError: no number, or one out of range.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0.0 < value <= CHECK_S_MAX:
-        raise ArgumentsError(f"{name}: expected seconds, more than 0 and at most {CHECK_S_MAX:g}, saw {text!r}")
-    return value
+    def read(name: str, text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not least <= value <= most:
+            raise ArgumentsError(f"{name}: expected seconds from {least:g} to {most:g}, saw {text!r}")
+        return value
+
+    return read
 
 
 def _either(yes: str, no: str) -> Callable[[str, str], bool]:
@@ -241,16 +227,17 @@ def _either(yes: str, no: str) -> Callable[[str, str], bool]:
 
 if TYPE_CHECKING:
     _Option = tuple[str, str, Callable[[str, str], object]]  # field, variable, reader
+_GRACE_S: Final = _seconds(0.0, GRACE_S_MAX)
 _RUN: Final[Mapping[str, _Option]] = {
-    "--grace": ("grace_s", "WORKER_GRACE_S", seconds),
-    "--termination-grace": ("termination_grace_s", "WORKER_TERMINATION_GRACE_S", seconds),
+    "--grace": ("grace_s", "WORKER_GRACE_S", _GRACE_S),
+    "--termination-grace": ("termination_grace_s", "WORKER_TERMINATION_GRACE_S", _GRACE_S),
     "--fail-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
     "--no-restart-on": ("final_codes", "WORKER_FAIL_ON", exit_codes),
     "--clean": ("clean", "WORKER_CLEAN", clean_words),
     "--stop-signal": ("stop_signal", "WORKER_STOP_SIGNAL", stop_signal),
     "--on-stall": ("on_stall", "ON_STALL", lambda _, text: text),
     "--before-announce": ("before_announce", "BEFORE_ANNOUNCE", lambda _, text: text),
-    "--before-announce-timeout": ("check_timeout_s", "BEFORE_ANNOUNCE_TIMEOUT_S", check_seconds),
+    "--before-announce-timeout": ("check_timeout_s", "BEFORE_ANNOUNCE_TIMEOUT_S", _seconds(CHECK_S_MIN, CHECK_S_MAX)),
     "--before-announce-unanswered": ("joins_unanswered", "BEFORE_ANNOUNCE_UNANSWERED", _either("join", "leave")),
     "--standby": ("standby", "WORKER_STANDBY", _either("on", "off")),
 }
