@@ -20,7 +20,7 @@ from inplace.agent.start.environment import Environment, is_integer, is_object_n
 from inplace.agent.start.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import TYPE_CHECKING, Final
-from inplace.common.kube.http.credentials import service_account_dir
+from inplace.common.kube.http.credentials import is_address, service_account_dir
 from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire.barrier import HEALTH_PATH, METRICS_PATH, OUR_PATH, OUR_PORT, UPSTREAM_PATH, UPSTREAM_PORT
 from inplace.common.wire.names import DEPTH_CONTAINERS, DEPTH_PROCESS
@@ -267,13 +267,7 @@ def _is_first(read: Environment) -> bool:
 def _address(read: Environment) -> str:
     """Return BARRIER_ADDRESS when it is an IP literal or unset."""
     text = read.get("BARRIER_ADDRESS")
-    if not text:
-        return ""
-    import socket  # asyncio loads it anyway; kept out of the config's own import
-
-    try:
-        socket.inet_pton(socket.AF_INET6 if ":" in text else socket.AF_INET, text)
-    except (OSError, ValueError):
+    if text and not is_address(text):
         read.refuse("BARRIER_ADDRESS", "an IPv4 or IPv6 address without brackets")
     return text
 

@@ -164,7 +164,7 @@ def is_address(host: str) -> bool:
 
     try:
         socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: of characters that are none, or a NUL
         return False
     return True
 
