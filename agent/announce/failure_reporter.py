@@ -86,24 +86,16 @@ class FailureReporter:
         """Send the one PATCH."""
         text = failure_text(_written(failure, self._clock.wall_s()))
         try:
-            if (left_s := self._patches.left_s) > 0:
-                await self._until_wanted(left_s)
+            if (left_s := self._patches.left_s) > REPORT_S_MAX:
+                raise TransportError(f"the server wants no request of this Pod for {left_s:.1f} s", sent=False)
+            if left_s > 0:
+                await self._clock.sleep(left_s)
             await self._patches.send_with_line(partial(failure_request, self._config, text), REPORT_S_MAX)
             self._metrics.requests["patch", "ok"] += 1
         except (ApiError, TransportError) as error:
             then = "the group learns of it later, from kubelet or the next announcement"
             self._log.warning("failure_not_told", message=words_of(ending_of(error)), then=then)
         self._take(ReportSent())
-
-    async def _until_wanted(self, left_s: float) -> None:
-        """Wait for the moment from which on the server wants a PATCH again.
-
-        Raises:
-            TransportError: it comes too late; kubelet tells earlier.
-        """
-        if left_s > REPORT_S_MAX:
-            raise TransportError(f"the server wants no request of this Pod for {left_s:.1f} s", sent=False)
-        await self._clock.sleep(left_s)
 
 
 def _written(failure: WorkerFailed | WorkerStalled, now_s: float) -> WorkerFailure:

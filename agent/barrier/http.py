@@ -207,7 +207,7 @@ class HttpBarrier(Barrier):
     async def _hold(self, head: bytes, reader: asyncio.StreamReader) -> None:
         """Wait for the lift as long as the peer prefers to, and listens."""
         hold_s = min(preferred_wait_s(_header(head, b"prefer")), HOLD_S_MAX)
-        if self._is_up(head) or hold_s == 0 or _path(head) not in self._paths:
+        if self._is_up(head) or hold_s == 0 or _target(head)[0] not in self._paths:
             return
         ends = [asyncio.ensure_future(end) for end in (self._until_up(head), reader.read(1))]
         try:
@@ -227,14 +227,15 @@ class HttpBarrier(Barrier):
         """Say whether the barrier is lifted, and whether the worker runs where the request asks that."""
         if not self._lifted.is_set():
             return False
-        return _query(head) != WORKER_QUERY or self._is_bypassed or self.runs is None or self.runs()
+        _, query = _target(head)
+        return query != WORKER_QUERY or self._is_bypassed or self.runs is None or self.runs()
 
     def _answer(self, head: bytes) -> bytes:
         """Return the whole answer to a request's head."""
         line = head.split(b"\r\n", 1)[0].split(b" ")
         if len(line) != 3 or not line[2].startswith(b"HTTP/1."):
             return _response(400, _JSON, b'{"error":"expected an HTTP/1.1 request"}')
-        method, path = line[0].decode("latin-1"), _path(head)
+        method, (path, _) = line[0].decode("latin-1"), _target(head)
         if method not in ("GET", "HEAD"):
             return _response(405, _JSON, b'{"error":"expected GET or HEAD"}')
         status, media_type, body = self._metrics(head) if path == METRICS_PATH else self._resource(path, head)
@@ -293,17 +294,8 @@ def renderer(metrics: AgentMetrics, log: LazyLog, clock: Clock) -> Callable[[str
     return render_metrics
 
 
-def _path(head: bytes) -> str:
-    """Return the path that a request names, "" when it names none."""
-    return _target(head)[0]
-
-
-def _query(head: bytes) -> str:
-    """Return the query of a request, "" for none."""
-    return _target(head)[1]
-
-
 def _target(head: bytes) -> tuple[str, str]:
+    """Return the path and the query that a request names, "" for what it does not name."""
     _, _, target = head.split(b"\r\n", 1)[0].partition(b" ")
     path, _, query = target.partition(b" ")[0].decode("latin-1").partition("?")
     return path, query
