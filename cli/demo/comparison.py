@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from inplace.cli.demo.adaptation import DemoError
-from inplace.cli.demo.group import GROUP_S_MAX, DemoGroup
+from inplace.cli.demo.group import DemoGroup
 from inplace.cli.demo.manifest import DemoManifest, described, read_demo_manifest
 from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
@@ -72,28 +72,12 @@ async def compare(cluster: Cluster, example: DemoManifest, view: DemoView, seed:
         group = DemoGroup(cluster, manifest)
         view.scene = Scene(title, group)
         await cluster.apply(manifest.documents)
-        if manifest.agents:
-            await _restart_in_place(group, Random(seed))
-        else:
-            await _recreate(group, Random(seed))
+        await group.complete(-1)
+        await cluster.clock.sleep(TRAIN_S)
+        group.strike(Random(seed), signal.SIGKILL)
+        await group.complete(0)
         group.timeline.close()
         view.compared.append(group.record.row(title, group.timeline.current.seconds))
-
-
-async def _restart_in_place(group: DemoGroup, rng: Random) -> None:
-    """Restart a group in place once."""
-    await group.complete(-1)
-    await group.cluster.clock.sleep(TRAIN_S)
-    group.strike(rng, signal.SIGKILL)
-    await group.complete(0)
-
-
-async def _recreate(group: DemoGroup, rng: Random) -> None:
-    """Restart a group without agents once, with new Pods; the JobSet's status has no seconds of that."""
-    await _until_trains(group)
-    await group.cluster.clock.sleep(TRAIN_S)
-    group.strike(rng, signal.SIGKILL)
-    await _until_trains(group)
 
 
 async def _delete(cluster: Cluster, manifest: DemoManifest) -> None:
@@ -110,13 +94,3 @@ async def _delete(cluster: Cluster, manifest: DemoManifest) -> None:
         )
     except TimeoutError as error:
         raise DemoError(f"expected the Pods of {manifest.name} to be gone within {GONE_S_MAX:g} s") from error
-
-
-async def _until_trains(group: DemoGroup) -> None:
-    try:
-        await group.cluster.until(lambda: group.record.trains, timeout_s=GROUP_S_MAX)
-    except TimeoutError as error:
-        raise DemoError(
-            f"expected {group.manifest.pods} workers to take their first step within {GROUP_S_MAX:g} s, "
-            f"saw {len(group.record.stepped)}"
-        ) from error

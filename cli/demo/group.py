@@ -61,6 +61,8 @@ class DemoGroup:
     async def complete(self, after: int) -> None:
         """Wait until every worker has stepped in a restart later than number `after`; -1: in the first start.
 
+        Without agents: since the last kill.
+
         Raises:
             DemoError: it cannot go on, it takes too long, or the JobSet ended.
         """
@@ -106,6 +108,8 @@ class DemoGroup:
         )
 
     def _is_complete(self, after: int) -> bool:
+        if not self.manifest.agents:  # the timeline follows epochs, and new Pods have none
+            return self.record.trains
         return self.timeline.current.number > after and self.timeline.current.complete
 
     def _has_ended(self) -> bool:
