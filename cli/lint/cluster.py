@@ -6,22 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from inplace.agent.announce.herd import GROUP_FREE
-from inplace.cli.lint.added_agent import check_added_agent
 from inplace.cli.lint.admission import ask_about_jobset
 from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts, ask, ask_about_cluster
 from inplace.cli.lint.kubelet_bugs import version_of
 from inplace.cli.lint.nodes import check_nodes
+from inplace.cli.lint.rights import is_object
 from inplace.common.kube.client import KubeClient
-from inplace.common.kube.resources import KubeObject
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.resources import NAMESPACES, KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.injection.as_made import as_made
 from inplace.controller.injection.finding import Finding, shown
 from inplace.controller.injection.pod_roles import Member, group_of, is_in_place
+from inplace.controller.plan.agent import asks_for_agent
 
 SIDECAR_SINCE: Final = (1, 35)  # behind feature gates that are off; on by default in 1.36 (KEP-5532)
 SINCE: Final = (1, 30)  # ValidatingAdmissionPolicy, and the rules of deploy/crd
 POLICIES: Final = ("jobsets.jobset.x-k8s.io", "immutable.jobset.x-k8s.io", "agents.inplace.dev")
 FLOW_SCHEMA: Final = "inplace-agents"
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+CONTROLLER_SELECTOR: Final = "app.kubernetes.io/name=inplace-controller"  # as deploy/controller and the chart have it
+CONTROLLER_CONTAINER: Final = "controller"
 _COLUMNS: Final = (
     wire.COLUMN_SYNCED,
     wire.COLUMN_DEPRECATED,
@@ -58,7 +63,7 @@ async def lint_cluster(
         findings += [finding async for finding in ask_about_jobset(client, placed, group, objects)]
         findings += check_nodes(facts, group)
         if made.is_added:
-            question = check_added_agent(client, placed, objects)
+            question = _added_agent(client, placed, objects)
             findings += await ask("the controller's Deployment and the Namespace", question, findings) or []
         found.append(findings)
     return found
@@ -154,3 +159,54 @@ def _is_in_the_way(webhook: Mapping[str, Any]) -> bool:
         all({wanted, "*"} & set(rule.get(field) or ()) for field, wanted in about)
         for rule in webhook.get("rules") or ()
     )
+
+
+async def _added_agent(client: KubeClient, jobset: KubeObject, objects: Sequence[KubeObject]) -> list[Finding]:
+    """Return why the controller, as it was started, adds no agent, by its own rule.
+
+    Args:
+        client: of the cluster.
+        jobset: one without an agent that restarts in place, with its namespace.
+        objects: all of the manifest, which may bring the namespace along.
+
+    Raises:
+        Forbidden: the Deployment or the Namespace may not be read.
+    """
+    args = await _controller_args(client)
+    if args is None:
+        return []
+    if not any(arg.startswith("--agent-image") for arg in args):
+        fix = "let the Deployment name it, or write the agent with `inplace inject`"
+        where = "the controller's Deployment"
+        return [Finding("agent-by-controller", where, "no --agent-image", "--agent-image=IMAGE", fix)]
+    metadata = jobset["metadata"]
+    namespace, annotations = str(metadata["namespace"]), metadata.get("annotations") or {}
+    by_default = "--agent-opt-in" not in args or await _label(client, namespace, objects) == wire.AGENT_ON
+    if asks_for_agent(annotations, by_default=by_default):
+        return []
+    path = f'metadata.annotations["{wire.AGENT}"]'
+    fix = f"set it, or label its namespace: kubectl label namespace {namespace} {wire.AGENT}={wire.AGENT_ON}"
+    needed = f'"{wire.AGENT_ON}": the controller runs with --agent-opt-in'
+    return [Finding("agent-by-controller", path, "nothing, here and on the Namespace", needed, fix)]
+
+
+async def _controller_args(client: KubeClient) -> tuple[str, ...] | None:
+    """Return the arguments of our controller's container; None where no Deployment of it is found."""
+    found = await client.list(DEPLOYMENTS, query={"labelSelector": CONTROLLER_SELECTOR, "limit": "1"})
+    for deployment in found["items"]:
+        for container in deployment["spec"]["template"]["spec"]["containers"]:
+            if container["name"] == CONTROLLER_CONTAINER:
+                return tuple(str(arg) for arg in container.get("args") or ())
+    return None
+
+
+async def _label(client: KubeClient, namespace: str, objects: Sequence[KubeObject]) -> str | None:
+    """Return what a Namespace says, in the manifest or else in the cluster; None for nothing."""
+    for brought in objects:
+        if is_object(brought, NAMESPACES.kind, namespace):
+            return (brought["metadata"].get("labels") or {}).get(wire.AGENT)
+    try:
+        found = await client.get(NAMESPACES, None, namespace)
+    except NotFound:
+        return None
+    return (found["metadata"].get("labels") or {}).get(wire.AGENT)

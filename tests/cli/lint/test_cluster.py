@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from inplace.cli.lint.added_agent import DEPLOYMENTS
-from inplace.cli.lint.cluster import check_cluster, lint_cluster
+from inplace.cli.lint.cluster import DEPLOYMENTS, check_cluster, lint_cluster
 from inplace.cli.lint.facts import PAGE, PAGES_MAX, ClusterFacts, Node, ask_about_cluster
 from inplace.cli.lint.kubelet_bugs import version_of
 from inplace.cli.lint.nodes import FEATURE, check_nodes
