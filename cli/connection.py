@@ -13,8 +13,9 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import Final
+from typing import Concatenate, Final, ParamSpec
 
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.kube.client import KubeClient
@@ -28,6 +29,7 @@ from inplace.controller.api.credentials import load_credentials
 
 USER_AGENT = "inplace-cli"
 WHOLE_MAX: Final = 300  # Pods that are read whole: 4 MB, and every reason in detail
+Options = ParamSpec("Options")  # what a command takes beside its connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +79,32 @@ class Connection:
         return f"namespace {self.namespace}" + (f" of context {self.context}" if self.context else "")
 
 
-def run_command(name: str, target: Target, work: Callable[[Connection], Awaitable[int | None]]) -> int:
-    """Connect, and run a command to its end; return its exit code, which is 0 where the command returns none."""
+def command(
+    work: Callable[Concatenate[Connection, Options], Awaitable[int | None]],
+) -> Callable[Concatenate[Target, Options], int]:
+    """Make a command of a coroutine function named run_NAME: it connects to a target, and returns the exit code.
 
-    async def run() -> int:
+    That is 0 where the coroutine returns None.
+    """
+
+    async def connect(target: Target, *args: Options.args, **kwargs: Options.kwargs) -> int:
         async with connected(target) as connection:
-            return await work(connection) or CliExit.DONE
+            return await work(connection, *args, **kwargs) or CliExit.DONE
 
-    try:
-        return asyncio.run(run())
-    except RefusalError as refusal:
-        print(f"inplace {name}: {refusal}", file=sys.stderr)
-        return refusal.code
-    except KeyboardInterrupt:
-        return CliExit.INTERRUPTED
-    except BrokenPipeError:  # `inplace status | head`
-        sys.stderr.close()
-        return CliExit.DONE
+    @wraps(work)
+    def run(target: Target, /, *args: Options.args, **kwargs: Options.kwargs) -> int:
+        try:
+            return asyncio.run(connect(target, *args, **kwargs))
+        except RefusalError as refusal:
+            print(f"inplace {work.__name__.removeprefix('run_')}: {refusal}", file=sys.stderr)
+            return refusal.code
+        except KeyboardInterrupt:
+            return CliExit.INTERRUPTED
+        except BrokenPipeError:  # `inplace status | head`
+            sys.stderr.close()
+            return CliExit.DONE
+
+    return run
 
 
 @asynccontextmanager

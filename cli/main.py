@@ -87,7 +87,7 @@ def status(
 
     target = target_of(context, kubeconfig, namespace)
     raise typer.Exit(
-        run_status(jobset, target, output=format_of(output, as_json), watch=watch, everywhere=all_namespaces)
+        run_status(target, jobset, output=format_of(output, as_json), watch=watch, everywhere=all_namespaces)
     )
 
 
@@ -106,7 +106,7 @@ def explain(
     """
     from inplace.cli.status.explain import run_explain
 
-    raise typer.Exit(run_explain(jobset, target_of(context, kubeconfig, namespace), output=format_of(output, as_json)))
+    raise typer.Exit(run_explain(target_of(context, kubeconfig, namespace), jobset, output=format_of(output, as_json)))
 
 
 @app.command()
@@ -157,7 +157,7 @@ def logs(
         everything=everything,
         as_json=as_json,
     )
-    raise typer.Exit(run_logs(jobset, target_of(context, kubeconfig, namespace), options))
+    raise typer.Exit(run_logs(target_of(context, kubeconfig, namespace), jobset, options))
 
 
 @app.command()
@@ -187,7 +187,7 @@ def stacks(
     from inplace.cli.stacks.stacks import StacksOptions, run_stacks
 
     options = StacksOptions(parse_ranks(rank or ()), timeout, last, as_json)
-    raise typer.Exit(run_stacks(jobset, target_of(context, kubeconfig, namespace), options))
+    raise typer.Exit(run_stacks(target_of(context, kubeconfig, namespace), jobset, options))
 
 
 @app.command()
@@ -205,7 +205,7 @@ def nodes(
     """
     from inplace.cli.status.nodes import run_nodes
 
-    raise typer.Exit(run_nodes(jobset, target_of(context, kubeconfig, namespace), output=format_of(output, as_json)))
+    raise typer.Exit(run_nodes(target_of(context, kubeconfig, namespace), jobset, output=format_of(output, as_json)))
 
 
 @app.command()
@@ -223,7 +223,7 @@ def history(
     """
     from inplace.cli.status.history import run_history
 
-    raise typer.Exit(run_history(jobset, target_of(context, kubeconfig, namespace), output=format_of(output, as_json)))
+    raise typer.Exit(run_history(target_of(context, kubeconfig, namespace), jobset, output=format_of(output, as_json)))
 
 
 @app.command()
@@ -249,7 +249,7 @@ def timeline(
     from inplace.cli.status.timeline import run_timeline
 
     target = target_of(context, kubeconfig, namespace)
-    raise typer.Exit(run_timeline(jobset, target, svg=svg, output=format_of(output, as_json), epoch=restart))
+    raise typer.Exit(run_timeline(target, jobset, svg=svg, output=format_of(output, as_json), epoch=restart))
 
 
 @app.command()
@@ -277,7 +277,7 @@ def restart(
     from inplace.cli.status.restart import run_restart
 
     target = target_of(context, kubeconfig, namespace)
-    raise typer.Exit(run_restart(jobset, target, wait=wait, timeout_s=timeout, save_s=save or 0))
+    raise typer.Exit(run_restart(target, jobset, wait=wait, timeout_s=timeout, save_s=save or 0))
 
 
 @app.command()

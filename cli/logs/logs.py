@@ -10,7 +10,7 @@ from typing import Final
 
 from typer import BadParameter
 
-from inplace.cli.connection import Connection, Target, run_command
+from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.logs.first_failed import failure_of_status, print_first_failed
 from inplace.cli.logs.instances import Instance, instances_of, ranks_of
@@ -87,9 +87,10 @@ def log_options(
     return options
 
 
-def run_logs(name: str, target: Target, options: LogOptions) -> int:
-    """Run the command; return the exit code."""
-    return run_command("logs", target, lambda there: print_logs(there, name, options, now_s=time.time()))
+@command
+async def run_logs(connection: Connection, name: str, options: LogOptions) -> int:
+    """Print logs as of now; return the exit code."""
+    return await print_logs(connection, name, options, now_s=time.time())
 
 
 async def print_logs(connection: Connection, name: str, options: LogOptions, *, now_s: float) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from inplace.cli.connection import Connection, Target, run_command
+from inplace.cli.connection import Connection, command
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.state import GroupPhase, last_restart, state_of_status
@@ -70,9 +70,10 @@ class StacksOptions:
     as_json: bool = False
 
 
-def run_stacks(name: str, target: Target, options: StacksOptions) -> int:
-    """Run the command; return the exit code."""
-    return run_command("stacks", target, lambda there: print_stacks(there, name, options, now_s=time.time()))
+@command
+async def run_stacks(connection: Connection, name: str, options: StacksOptions) -> int:
+    """Print where the ranks are as of now; return the exit code."""
+    return await print_stacks(connection, name, options, now_s=time.time())
 
 
 async def print_stacks(connection: Connection, name: str, options: StacksOptions, *, now_s: float) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from inplace.cli.connection import Connection, Target, run_command
+from inplace.cli.connection import Connection, command
 from inplace.cli.group.avoided_nodes import AvoidedNode
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact
 from inplace.cli.group.read import read_group, read_pods
@@ -36,19 +36,16 @@ PODS_SHOWN: Final = 10
 NODES_SHOWN: Final = 3
 
 
-def run_explain(name: str, target: Target, *, output: Output) -> int:
-    """Run the command; return the exit code."""
+@command
+async def run_explain(connection: Connection, name: str, *, output: Output) -> None:
+    """Print why a JobSet waits or failed."""
+    explanation = explain(await read_facts(connection, name), now_s=time.time())
+    if output != "table":
+        print_data(explanation_data(explanation), output)
+        return
+    from rich.text import Text
 
-    async def work(connection: Connection) -> None:
-        explanation = explain(await read_facts(connection, name), now_s=time.time())
-        if output != "table":
-            print_data(explanation_data(explanation), output)
-            return
-        from rich.text import Text
-
-        show(*(Text(text, style) for text, style in explanation_lines(explanation)))
-
-    return run_command("explain", target, work)
+    show(*(Text(text, style) for text, style in explanation_lines(explanation)))
 
 
 async def read_facts(connection: Connection, name: str) -> Facts:

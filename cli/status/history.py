@@ -6,7 +6,7 @@ import sys
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from inplace.cli.connection import Connection, Target, run_command
+from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.state import state_of_status
 from inplace.cli.status.document import TRIGGERS, failure_text
@@ -30,22 +30,19 @@ COLUMNS: Final = ("EPOCH", "BEGAN (UTC)", "TOOK", "AT STEP", "COST")
 INDENT: Final = 7  # of the reason
 
 
-def run_history(name: str, target: Target, *, output: Output) -> int:
-    """Run the command; return the exit code."""
-
-    async def work(connection: Connection) -> None:
-        raw = await read_jobset(connection, name)
-        data, lines = history_data(raw), why_empty(raw)
-        if output != "table":
-            print_data(data, output)
-        elif data["restarts"]:
-            print(*history_lines(data["restarts"]), sep="\n")
-            if words := repeats_text(history_of(raw.get("status") or {})):
-                print(words)
-        if lines:
-            print(f"inplace history: JobSet {name} {lines}", file=sys.stderr)
-
-    return run_command("history", target, work)
+@command
+async def run_history(connection: Connection, name: str, *, output: Output) -> None:
+    """Print the last restarts of a JobSet."""
+    raw = await read_jobset(connection, name)
+    data, lines = history_data(raw), why_empty(raw)
+    if output != "table":
+        print_data(data, output)
+    elif data["restarts"]:
+        print(*history_lines(data["restarts"]), sep="\n")
+        if words := repeats_text(history_of(raw.get("status") or {})):
+            print(words)
+    if lines:
+        print(f"inplace history: JobSet {name} {lines}", file=sys.stderr)
 
 
 def why_empty(raw: KubeObject) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from inplace.cli.connection import Connection, Target, run_command
+from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import Output, plain_table, print_data, show
@@ -24,19 +24,16 @@ if TYPE_CHECKING:
     from inplace.cli.documents import NodeRow, NodesDocument
 
 
-def run_nodes(name: str, target: Target, *, output: Output) -> int:
-    """Run the command; return the exit code."""
-
-    async def work(connection: Connection) -> None:
-        data = nodes_data(await read_jobset(connection, name), time.time())
-        if output != "table":
-            print_data(data, output)
-            return
-        print(data["policy"], file=sys.stderr)
-        if data["nodes"]:
-            show(nodes_picture(data["nodes"]))
-
-    return run_command("nodes", target, work)
+@command
+async def run_nodes(connection: Connection, name: str, *, output: Output) -> None:
+    """Print the nodes on which a JobSet's workers failed first."""
+    data = nodes_data(await read_jobset(connection, name), time.time())
+    if output != "table":
+        print_data(data, output)
+        return
+    print(data["policy"], file=sys.stderr)
+    if data["nodes"]:
+        show(nodes_picture(data["nodes"]))
 
 
 def nodes_data(raw: KubeObject, now_s: float) -> NodesDocument:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.table import Table
 
-from inplace.cli.connection import Connection, Target, run_command
+from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobsets
 from inplace.cli.group.state import GroupState, state_of_status
 from inplace.cli.status.document import TRIGGERS
@@ -106,22 +106,21 @@ class Report:
         return sum(one.pod_hours for one in self.jobsets)
 
 
-def run_report(target: Target, *, selector: str | None, everywhere: bool, price: float | None, output: Output) -> int:
-    """Run the command; return the exit code."""
-
-    async def work(connection: Connection) -> None:
-        found = report(await read_jobsets(connection, everywhere=everywhere, selector=selector))
-        if output != "table":
-            print_data(report_data(found, price), output)
-        elif found.jobsets:
-            show(*report_picture(found, price))
-            print(KEPT, file=sys.stderr)
-        else:
-            which = f" with labels {selector}" if selector else ""
-            place = "any namespace" if everywhere else connection.place
-            print(f"no JobSets that restart in place{which} in {place}", file=sys.stderr)
-
-    return run_command("report", target, work)
+@command
+async def run_report(
+    connection: Connection, *, selector: str | None, everywhere: bool, price: float | None, output: Output
+) -> None:
+    """Print the sum of many JobSets' restarts."""
+    found = report(await read_jobsets(connection, everywhere=everywhere, selector=selector))
+    if output != "table":
+        print_data(report_data(found, price), output)
+    elif found.jobsets:
+        show(*report_picture(found, price))
+        print(KEPT, file=sys.stderr)
+    else:
+        which = f" with labels {selector}" if selector else ""
+        place = "any namespace" if everywhere else connection.place
+        print(f"no JobSets that restart in place{which} in {place}", file=sys.stderr)
 
 
 def report(jobsets: Iterable[KubeObject]) -> Report:

@@ -8,7 +8,7 @@ from secrets import token_hex
 from typing import Final
 
 from inplace.cli.beside import beside
-from inplace.cli.connection import Connection, Target, run_command
+from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.state import ENDED, NOT_RUNNING, GroupPhase, state_of_status
 from inplace.cli.lint.saving import save_within_s
@@ -26,17 +26,14 @@ CANNOT: Final = NOT_RUNNING | {
 }
 
 
-def run_restart(name: str, target: Target, *, wait: bool, timeout_s: float, save_s: int = 0) -> int:
-    """Run the command; return the exit code."""
-
-    async def work(connection: Connection) -> None:
-        request = await request_restart(connection, name, save_s)
-        saving = f"; its workers have {save_s} s to save first" if save_s else ""
-        print(f"restart {request} of JobSet {name} requested{saving}", flush=True)
-        if wait:
-            await _wait(connection, name, request, timeout_s)
-
-    return run_command("restart", target, work)
+@command
+async def run_restart(connection: Connection, name: str, *, wait: bool, timeout_s: float, save_s: int = 0) -> None:
+    """Request a restart of a JobSet; with `wait` return when it is done."""
+    request = await request_restart(connection, name, save_s)
+    saving = f"; its workers have {save_s} s to save first" if save_s else ""
+    print(f"restart {request} of JobSet {name} requested{saving}", flush=True)
+    if wait:
+        await _wait(connection, name, request, timeout_s)
 
 
 async def request_restart(connection: Connection, name: str, save_s: int = 0) -> str:

@@ -5,39 +5,38 @@ from __future__ import annotations
 import sys
 import time
 
-from inplace.cli.connection import Connection, Target, run_command
+from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_group, read_jobsets
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.terminal.screen import Output, console, print_data, show
 from inplace.controller.spec.causes import unix_time
 
 
-def run_status(name: str | None, target: Target, *, output: Output, watch: bool, everywhere: bool = False) -> int:
-    """Run the command; return the exit code.
+@command
+async def run_status(
+    connection: Connection, name: str | None, *, output: Output, watch: bool, everywhere: bool = False
+) -> None:
+    """Show one JobSet or a list of them.
 
     Args:
+        connection: to the cluster, with the namespace.
         name: of the JobSet; None for a list.
-        target: the cluster and the namespace.
         output: the format.
         watch: go on with every change.
         everywhere: list the JobSets of all namespaces.
     """
+    if name is None and watch:
+        from inplace.cli.status.watch_list import watch_list
 
-    async def work(connection: Connection) -> None:
-        if name is None and watch:
-            from inplace.cli.status.watch_list import watch_list
+        await watch_list(connection, output, everywhere=everywhere)
+    elif name is None:
+        await _show_all(connection, output, everywhere=everywhere)
+    elif watch:
+        from inplace.cli.status.watch import watch_status
 
-            await watch_list(connection, output, everywhere=everywhere)
-        elif name is None:
-            await _show_all(connection, output, everywhere=everywhere)
-        elif watch:
-            from inplace.cli.status.watch import watch_status
-
-            await watch_status(connection, name, output)
-        else:
-            await _show_one(connection, name, output)
-
-    return run_command("status", target, work)
+        await watch_status(connection, name, output)
+    else:
+        await _show_one(connection, name, output)
 
 
 async def _show_one(connection: Connection, name: str, output: Output) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from inplace.cli.connection import Connection, Target, run_command
+from inplace.cli.connection import Connection, command
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
@@ -62,25 +62,24 @@ def _why_nothing(state: GroupState) -> str:
     return f"has restarted in place ({when}), and no Pod of it that is there now remembers that"
 
 
-def run_timeline(name: str, target: Target, *, svg: Path | None, output: Output, epoch: int | None = None) -> int:
-    """Run the command for the restart to an epoch, None for the last one; return the exit code."""
-
-    async def work(connection: Connection) -> None:
-        state, pods = await read_restart(connection, name)
-        rows_max = ROWS_MAX if svg is not None or output != "table" else TERMINAL_ROWS_MAX
-        timeline = restart_timeline(pods, state.last, now_s=time.time(), rows_max=rows_max)
-        if epoch is not None and (timeline is None or timeline.epoch != epoch):
-            timeline = past_timeline(state, epoch)
-        if timeline is None:
-            raise RefusalError(f"JobSet {name} {_why_nothing(state)}: nothing to draw")
-        if output != "table":
-            print_data(timeline_data(timeline), output)
-        elif svg is None:
-            show(*timeline_lines(timeline, timeline_title(state, timeline, pods), console().width))
-        if svg is not None:
-            _write(svg, timeline_svg(timeline, timeline_title(state, timeline, pods)))
-
-    return run_command("timeline", target, work)
+@command
+async def run_timeline(
+    connection: Connection, name: str, *, svg: Path | None, output: Output, epoch: int | None = None
+) -> None:
+    """Draw the restart to an epoch, None for the last one."""
+    state, pods = await read_restart(connection, name)
+    rows_max = ROWS_MAX if svg is not None or output != "table" else TERMINAL_ROWS_MAX
+    timeline = restart_timeline(pods, state.last, now_s=time.time(), rows_max=rows_max)
+    if epoch is not None and (timeline is None or timeline.epoch != epoch):
+        timeline = past_timeline(state, epoch)
+    if timeline is None:
+        raise RefusalError(f"JobSet {name} {_why_nothing(state)}: nothing to draw")
+    if output != "table":
+        print_data(timeline_data(timeline), output)
+    elif svg is None:
+        show(*timeline_lines(timeline, timeline_title(state, timeline, pods), console().width))
+    if svg is not None:
+        _write(svg, timeline_svg(timeline, timeline_title(state, timeline, pods)))
 
 
 def past_timeline(state: GroupState, epoch: int) -> RestartTimeline:

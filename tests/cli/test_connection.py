@@ -44,17 +44,17 @@ def kubeconfig(path: Path, server: str, *contexts: str, namespace: str = "") -> 
 
 
 COMMANDS: dict[str, Callable[[str], int]] = {
-    "status": lambda path: run_status(None, Target(kubeconfig=path), output="table", watch=False),
-    "status NAME": lambda path: run_status("train", Target(kubeconfig=path), output="table", watch=False),
-    "status --watch": lambda path: run_status("train", Target(kubeconfig=path), output="table", watch=True),
-    "explain": lambda path: run_explain("train", Target(kubeconfig=path), output="table"),
-    "nodes": lambda path: run_nodes("train", Target(kubeconfig=path), output="table"),
-    "history": lambda path: run_history("train", Target(kubeconfig=path), output="table"),
+    "status": lambda path: run_status(Target(kubeconfig=path), None, output="table", watch=False),
+    "status NAME": lambda path: run_status(Target(kubeconfig=path), "train", output="table", watch=False),
+    "status --watch": lambda path: run_status(Target(kubeconfig=path), "train", output="table", watch=True),
+    "explain": lambda path: run_explain(Target(kubeconfig=path), "train", output="table"),
+    "nodes": lambda path: run_nodes(Target(kubeconfig=path), "train", output="table"),
+    "history": lambda path: run_history(Target(kubeconfig=path), "train", output="table"),
     "report": lambda path: run_report(
         Target(kubeconfig=path), selector=None, everywhere=False, price=None, output="table"
     ),
-    "timeline": lambda path: run_timeline("train", Target(kubeconfig=path), svg=None, output="table"),
-    "restart": lambda path: run_restart("train", Target(kubeconfig=path), wait=True, timeout_s=5.0),
+    "timeline": lambda path: run_timeline(Target(kubeconfig=path), "train", svg=None, output="table"),
+    "restart": lambda path: run_restart(Target(kubeconfig=path), "train", wait=True, timeout_s=5.0),
     "lint": lambda path: run_lint(str(EXAMPLES / "train.yaml"), LintOptions(kubeconfig=path, cluster=True)),
 }
 ALIKE = [name for name in COMMANDS if name != "lint"]  # their words and codes are the same
@@ -130,7 +130,7 @@ def test_no_kubeconfig(
         file.write_text(content)
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(file))
-    assert run_status("train", Target(), output="table", watch=False) == CliExit.NO_CLUSTER
+    assert run_status(Target(), "train", output="table", watch=False) == CliExit.NO_CLUSTER
     assert said in capsys.readouterr().err
 
 
@@ -138,7 +138,7 @@ def test_a_wrong_context_is_told_with_the_right_ones(tmp_path: Path, capsys: pyt
     """An unknown context is refused with the known ones."""
     file = kubeconfig(tmp_path / "config", "http://127.0.0.1:1", "production", "staging")
     target = Target(kubeconfig=file, context="prodution")
-    assert run_status("train", target, output="table", watch=False) == CliExit.NO_CLUSTER
+    assert run_status(target, "train", output="table", watch=False) == CliExit.NO_CLUSTER
     assert "did you mean production?" in capsys.readouterr().err
 
 

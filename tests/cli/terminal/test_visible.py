@@ -152,7 +152,7 @@ def test_refusals_and_prints_pass_the_guard(
         guard_streams()
         guard_streams()
         assert not isinstance(raw_of(sys.stdout), VisibleText)
-        assert run_explain("train", Target(kubeconfig=file), output="table") == CliExit.NO_CLUSTER
+        assert run_explain(Target(kubeconfig=file), "train", output="table") == CliExit.NO_CLUSTER
         print(EVIL)
         show(EVIL)
     printed = capsys.readouterr()
