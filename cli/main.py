@@ -145,18 +145,10 @@ def logs(
     In one stream, ordered by time, each line with its Pod and the Pod's rank. It reads at most 32 logs at once, and
     keeps at most 64 MiB of lines in memory, and one line of each log. A line is cut at 16 KiB.
     """
-    from inplace.cli.logs.logs import log_options, run_logs
+    from inplace.cli.logs.logs import LogOptions, parse_duration, parse_pattern, parse_ranks, run_logs
 
-    options = log_options(
-        epoch=epoch,
-        ranks=rank or (),
-        grep=grep,
-        since=since,
-        follow=follow,
-        first_failed=first_failed,
-        everything=everything,
-        as_json=as_json,
-    )
+    lines = (epoch, parse_ranks(rank or ()), parse_pattern(grep), parse_duration(since))
+    options = LogOptions(*lines, follow, first_failed, everything, as_json).check()
     raise typer.Exit(run_logs(target_of(context, kubeconfig, namespace), jobset, options))
 
 

@@ -56,35 +56,18 @@ class LogOptions:
         chosen = (self.epoch is not None, self.ranks, self.pattern, self.since_s is not None)
         return any(chosen) or self.follow or self.everything
 
+    def check(self) -> LogOptions:
+        """Return the same options.
 
-def log_options(
-    *,
-    epoch: int | None,
-    ranks: Sequence[str],
-    grep: str | None,
-    since: str | None,
-    follow: bool,
-    first_failed: bool,
-    everything: bool,
-    as_json: bool,
-) -> LogOptions:
-    """Return the options as typed.
-
-    Raises:
-        BadParameter: one cannot be used, or two exclude each other.
-    """
-    try:
-        pattern = re.compile(grep) if grep is not None else None
-    except re.error as error:
-        raise BadParameter(f"expected a regular expression, saw {grep!r}: {error}", param_hint="--grep") from error
-    since_s = parse_duration(since) if since is not None else None
-    options = LogOptions(epoch, parse_ranks(ranks), pattern, since_s, follow, first_failed, everything, as_json)
-    if first_failed and options.chooses:
-        others = "--all, --epoch, --rank, --grep, --since or --follow"
-        raise BadParameter(f"expected it alone, saw one of {others} as well", param_hint="--first-failed")
-    if follow and epoch is not None:
-        raise BadParameter("expected one of --epoch and --follow, saw both", param_hint="--epoch")
-    return options
+        Raises:
+            BadParameter: two of them exclude each other.
+        """
+        if self.first_failed and self.chooses:
+            others = "--all, --epoch, --rank, --grep, --since or --follow"
+            raise BadParameter(f"expected it alone, saw one of {others} as well", param_hint="--first-failed")
+        if self.follow and self.epoch is not None:
+            raise BadParameter("expected one of --epoch and --follow, saw both", param_hint="--epoch")
+        return self
 
 
 @command
@@ -135,6 +118,18 @@ async def _print_merged(instances: Sequence[Instance], wanted: Wanted, reader: R
     printer.lines(lines)
 
 
+def parse_pattern(text: str | None) -> re.Pattern[str] | None:
+    """Read --grep.
+
+    Raises:
+        BadParameter: it is no regular expression.
+    """
+    try:
+        return re.compile(text) if text is not None else None
+    except re.error as error:
+        raise BadParameter(f"expected a regular expression, saw {text!r}: {error}", param_hint="--grep") from error
+
+
 def parse_ranks(texts: Sequence[str]) -> tuple[range, ...]:
     """Read --rank: `3`, `0-7` or several of them with commas between.
 
@@ -151,12 +146,14 @@ def parse_ranks(texts: Sequence[str]) -> tuple[range, ...]:
     return tuple(ranges)
 
 
-def parse_duration(text: str) -> float:
+def parse_duration(text: str | None) -> float | None:
     """Read --since, a duration as kubectl writes it: `30s`, `10m`, `1h30m`, `2d`; return seconds.
 
     Raises:
         BadParameter: it is none; the message says what was expected.
     """
+    if text is None:
+        return None
     found = re.fullmatch(r"(?:\d{1,6}[dhms])+", text, re.ASCII)
     if found is None:
         raise BadParameter(f"expected a duration such as 30s, 10m or 1h30m, saw {text!r}", param_hint="--since")
