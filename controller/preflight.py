@@ -8,8 +8,8 @@ nothing is missing. The check blocks nothing: work begins meanwhile, and what ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_not_result, wait_fixed
@@ -47,6 +47,9 @@ NEEDED: Final = {
 FOR_AGENTS: Final = {"rbac.authorization.k8s.io/rolebindings": ("create",)}
 """What a controller that adds agents does beside that; without it, agents need rights that somebody gave by hand."""
 
+FOR_BINDING: Final = {"rbac.authorization.k8s.io/clusterroles": ("bind",)}
+"""And this to their role alone: the server lets us give agents their rights only where we may bind it."""
+
 FOR_REFUSALS: Final = {"/events": ("list",)}
 """And this; without it, no Event of the JobSet says that its Pods are refused."""
 
@@ -56,7 +59,7 @@ FOR_OPT_IN: Final = {"/namespaces": ("list", "watch")}
 FOR_TAINTS: Final = {"/nodes": ("list", "patch")}
 """And under --taint-bad-nodes; without it, bad nodes are not tainted."""
 
-LEASE_VERBS: Final = ("create", "get", "update")
+FOR_LEASE: Final = {f"{LEASES.group}/{LEASES.plural}": ("create", "get", "update")}
 POLICIES: Final = {
     "jobsets.jobset.x-k8s.io": "JobSets are not checked for what their CRD cannot check",
     "immutable.jobset.x-k8s.io": "the templates of a JobSet that runs may change, and Jobs created later differ",
@@ -195,19 +198,24 @@ class Preflight:
 
     async def _look_at_rights(self) -> list[Problem]:
         """Find out what the API server would refuse us."""
-        problems = await self._denied(self._attributes(), Problem("", RIGHTS_CURE))
-        if self._config.job_settings.agent is not None:
-            problems += await self._denied(self._agents_attributes(), Problem("", AGENTS_CURE, is_fatal=False))
-            for what, verbs in FOR_REFUSALS.items():
-                asked = self._attributes_of(what, verbs)
-                problems += await self._denied(asked, Problem("", RIGHTS_CURE, is_fatal=False))
-        if self._config.taint_limits is not None:
-            on_nodes = ({"group": "", "resource": "nodes", "verb": verb} for verb in FOR_TAINTS["/nodes"])
-            problems += await self._denied(on_nodes, Problem("", TAINTS_CURE, is_fatal=False))
+        config, namespace = self._config, self._config.namespace
+        needed = NEEDED | (FOR_OPT_IN if config.watches_namespaces else {})
+        if namespace:
+            del needed["/nodes"]  # a Role cannot grant it, and only exclusive placement asks for it
+        asked = _asked(needed, namespace)
+        if config.leader_elect:
+            asked += _asked(FOR_LEASE, config.lease_namespace, "inplace-controller")
+        problems = await self._denied(asked, RIGHTS_CURE)
+        if config.job_settings.agent is not None:
+            asked = _asked(FOR_AGENTS, namespace) + _asked(FOR_BINDING, namespace, ROLE)
+            problems += await self._denied(asked, AGENTS_CURE, is_fatal=False)
+            problems += await self._denied(_asked(FOR_REFUSALS, namespace), RIGHTS_CURE, is_fatal=False)
+        if config.taint_limits is not None:
+            problems += await self._denied(_asked(FOR_TAINTS, None), TAINTS_CURE, is_fatal=False)
         return problems
 
-    async def _denied(self, asked: Iterable[dict[str, str]], problem: Problem) -> list[Problem]:
-        """Return the problem, and what was seen, where the API server denies something; nothing where it does not."""
+    async def _denied(self, asked: Sequence[Mapping[str, str]], cure: str, *, is_fatal: bool = True) -> list[Problem]:
+        """Return a problem with this cure where the API server denies something; nothing where it does not."""
         denied = []
         for attributes in asked:
             try:
@@ -220,7 +228,7 @@ class Preflight:
             return []
         who = await self._who()
         seen = f"expected {who} to be allowed to {', '.join(denied)}; the API server says no"
-        return [replace(problem, seen=seen)]
+        return [Problem(seen, cure, is_fatal=is_fatal)]
 
     async def _look_at_policies(self) -> list[Problem]:
         """Find out whether what guards JobSets and Pods is installed."""
@@ -230,31 +238,6 @@ class Preflight:
                 seen = f"expected the {_BINDINGS.kind} {name}, found none: {consequence}"
                 problems.append(Problem(seen, POLICIES_CURE, is_fatal=False))
         return problems
-
-    def _attributes(self) -> Iterator[dict[str, str]]:
-        """Yield what a SelfSubjectAccessReview asks, for each thing we do."""
-        for what, verbs in (NEEDED | (FOR_OPT_IN if self._config.watches_namespaces else {})).items():
-            if self._config.namespace and what == "/nodes":
-                continue  # a Role cannot grant it, and only exclusive placement asks for it
-            yield from self._attributes_of(what, verbs)
-        if self._config.leader_elect:
-            for verb in LEASE_VERBS:
-                found = {"group": LEASES.group, "resource": LEASES.plural, "verb": verb}
-                found["namespace"] = self._config.lease_namespace
-                yield found | ({} if verb == "create" else {"name": "inplace-controller"})
-
-    def _agents_attributes(self) -> Iterator[dict[str, str]]:
-        """Yield the same for the rights of agents, which the server lets us give only where we may bind their role."""
-        for what, verbs in FOR_AGENTS.items():
-            yield from self._attributes_of(what, verbs)
-        for bind in self._attributes_of("rbac.authorization.k8s.io/clusterroles", ("bind",)):
-            yield bind | {"name": ROLE}
-
-    def _attributes_of(self, what: str, verbs: Sequence[str]) -> Iterator[dict[str, str]]:
-        group, resource, *sub = what.split("/")
-        for verb in verbs:
-            found = {"group": group, "resource": resource, "subresource": "".join(sub), "verb": verb}
-            yield found | ({"namespace": self._config.namespace} if self._config.namespace else {})
 
     async def _who(self) -> str:
         """Return our user's name."""
@@ -287,8 +270,18 @@ def _absent_fields(crd: KubeObject) -> list[str]:
     return [*sorted(absent["status"]), *sorted(f"spec.{name}" for name in absent["spec"])]
 
 
-def _words(attributes: dict[str, str]) -> str:
+def _asked(rights: Mapping[str, Sequence[str]], namespace: str | None, name: str = "") -> list[dict[str, str]]:
+    """Return what a SelfSubjectAccessReview asks, for each verb; what is created has no name yet."""
+    asked = []
+    for what, verbs in rights.items():
+        group, resource, *sub = what.split("/")
+        one = {"group": group, "resource": resource, "subresource": "".join(sub), "namespace": namespace or ""}
+        asked += [one | {"verb": verb, "name": "" if verb == "create" else name} for verb in verbs]
+    return asked
+
+
+def _words(attributes: Mapping[str, str]) -> str:
     """Return `verb resource`, and where."""
-    resource = "/".join(filter(None, (attributes["resource"], attributes.get("subresource"))))
-    where = f" in namespace {attributes['namespace']}" if "namespace" in attributes else ""
+    resource = "/".join(filter(None, (attributes["resource"], attributes["subresource"])))
+    where = f" in namespace {attributes['namespace']}" if attributes["namespace"] else ""
     return f"{attributes['verb']} {resource}{where}"

@@ -8,7 +8,7 @@ import yaml
 
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.plan.binding import ROLE
-from inplace.controller.preflight import FOR_AGENTS, FOR_OPT_IN, FOR_REFUSALS, LEASE_VERBS, NEEDED, POLICIES
+from inplace.controller.preflight import FOR_AGENTS, FOR_LEASE, FOR_OPT_IN, FOR_REFUSALS, NEEDED, POLICIES
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
 
@@ -38,7 +38,7 @@ def test_the_controller_asks_for_what_it_is_given() -> None:
 def test_the_lease_is_checked_too() -> None:
     """The preflight checks exactly the rights of the Role of leader election."""
     rules = role("Role", "inplace-controller")["rules"]
-    assert {verb for rule in rules for verb in rule["verbs"]} == set(LEASE_VERBS)
+    assert {verb for rule in rules for verb in rule["verbs"]} == set(*FOR_LEASE.values())
 
 
 def test_the_preflight_may_read_what_it_looks_for() -> None:
