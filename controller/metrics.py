@@ -10,6 +10,7 @@ outlive it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import Any, Final, TypeVar
@@ -288,6 +289,7 @@ def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
         yield "inplace_first_silent_seconds", (*names[:2], silent.pods[0]), silent.progress.quiet_s
 
 
+@dataclass(eq=False)
 class LiveCollector(Collector):
     """Reads at scrape time what lives elsewhere: the ledgers, the queue, the watches.
 
@@ -297,15 +299,9 @@ class LiveCollector(Collector):
         silence: kind -> seconds since its watch last heard the server.
     """
 
-    def __init__(
-        self,
-        groups: Callable[[], Iterable[GroupCount]],
-        processing: Callable[[], Iterable[float]],
-        silence: Callable[[], Iterable[tuple[str, float]]],
-    ) -> None:
-        self._groups = groups
-        self._processing = processing
-        self._silence = silence
+    groups: Callable[[], Iterable[GroupCount]]
+    processing: Callable[[], Iterable[float]]
+    silence: Callable[[], Iterable[tuple[str, float]]]
 
     def collect(self) -> Iterable[Metric]:
         """Yield what is true now."""
@@ -314,7 +310,7 @@ class LiveCollector(Collector):
     def steps(self) -> Iterator[Metric | None]:
         """Yield the same, and None wherever the reader may pause: after each group."""
         families = {name: GaugeMetricFamily(name, text, labels=labels) for name, text, labels in LIVE}
-        for count in self._groups():
+        for count in self.groups():
             for name, labels, value in samples_of(count):
                 families[name].add_metric(labels, value)
             yield None
@@ -322,7 +318,7 @@ class LiveCollector(Collector):
         yield from self._collect_process()
 
     def _collect_process(self) -> Iterable[Metric]:
-        seconds = list(self._processing())
+        seconds = list(self.processing())
         for name, text, value in (
             ("unfinished_work_seconds", "Seconds of work in progress, summed.", sum(seconds)),
             ("longest_running_processor_seconds", "Age of the oldest work in progress.", max(seconds, default=0.0)),
@@ -333,6 +329,6 @@ class LiveCollector(Collector):
         silent = GaugeMetricFamily(
             "inplace_watch_staleness_seconds", "Since a watch last heard the server.", labels=("kind",)
         )
-        for kind, value in self._silence():
+        for kind, value in self.silence():
             silent.add_metric([kind], value)
         yield silent

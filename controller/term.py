@@ -119,18 +119,9 @@ class Term:
             settings = replace(settings, is_asked_in=lambda name: asking.get("", name) is not None)
             self._informers = (asking, *self._informers)
         self._marks = NodeMarksReader(
-            client,
-            membership,
-            self.pods,
-            self.recorder,
-            clock=clock,
-            log=log,
-            metrics=metrics,
-            taints_nodes=config.taint_limits is not None,
+            client, membership, self.pods, self.recorder, clock, log, metrics, config.taint_limits is not None
         )
-        self._taints = NodeTaints(
-            client, config.taint_limits, self.recorder, namespace=config.namespace, clock=clock, log=log
-        )
+        self._taints = NodeTaints(client, config.taint_limits, self.recorder, config.namespace, clock, log)
         self._reconciler = Reconciler(
             client=client,
             membership=membership,

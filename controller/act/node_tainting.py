@@ -10,6 +10,7 @@ well.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from inplace.common.kube.client import KubeClient
@@ -41,6 +42,7 @@ class TaintRefusedError(Exception):
     """A node is not tainted, because a limit is reached or the taints that there are could not be read."""
 
 
+@dataclass(slots=True)
 class NodeTaints:
     """Knows the nodes that are tainted; `run` it beside the work.
 
@@ -49,40 +51,30 @@ class NodeTaints:
         namespace: whose taints are ours; None for all.
     """
 
-    def __init__(
-        self,
-        client: KubeClient,
-        limits: TaintLimits | None,
-        recorder: EventRecorder,
-        *,
-        namespace: str | None,
-        clock: Clock,
-        log: Log,
-    ) -> None:
-        self.limits = limits
-        self._client = client
-        self._recorder = recorder
-        self._namespace = namespace
-        self._clock = clock
-        self._log = log
-        self._known: dict[str, NodeTaint] = {}
-        self._unread = "they are not read yet"  # why earlier taints are not known; "" once they are
+    client: KubeClient
+    limits: TaintLimits | None
+    recorder: EventRecorder
+    namespace: str | None
+    clock: Clock
+    log: Log
+    _known: dict[str, NodeTaint] = field(default_factory=dict)
+    _unread: str = "they are not read yet"  # why earlier taints are not known; "" once they are
 
     async def perform(self, group: Group, actions: Sequence[TaintNode]) -> None:
         """Taint the nodes that a plan names, and let their Pods leave; where that is refused they restart in place."""
         for action in actions:
             node, pod = action.pod.spec.node_name or "", action.pod
             try:
-                async with self._clock.timeout(ANSWER_S_MAX):
+                async with self.clock.timeout(ANSWER_S_MAX):
                     limits = await self.place(node, group.jobset, action.nodes_max)
             except (TaintRefusedError, ApiError, TransportError, TimeoutError) as error:
                 why = str(error) or f"no answer within {ANSWER_S_MAX:g} s"
                 cure = "; apply deploy/overlays/taints" if isinstance(error, Forbidden) else ""
                 text = f"node {node} is bad, but was not tainted: {why}{cure}; pod {pod.metadata.name} restarts there"
-                self._recorder.emit(group.jobset.raw, Note(STAYS, text, warning=True))
+                self.recorder.emit(group.jobset.raw, Note(STAYS, text, warning=True))
                 continue
             text = f"node {node} is tainted for {limits.seconds} s at most, so that the queue moves its pod"
-            self._recorder.emit(group.jobset.raw, Note(TAINTED, text, warning=True))
+            self.recorder.emit(group.jobset.raw, Note(TAINTED, text, warning=True))
             marked = MarkedPod(pod, leaves=True, why=f"node {node} is bad, and tainted for the queue to choose another")
             group.ledgers[action.scope].marked.answer(pod.metadata.uid, marked)
 
@@ -100,37 +92,37 @@ class NodeTaints:
             raise TaintRefusedError(f"{len(others)} nodes are tainted, the most that the controller may taint")
         if (own := sum(taint.uid == jobset.uid for taint in others)) >= nodes_max:
             raise TaintRefusedError(f"{own} nodes are tainted for this jobset, the most that it may avoid")
-        until = precise_time(self._clock.wall_s() + limits.seconds)
+        until = precise_time(self.clock.wall_s() + limits.seconds)
         taint = NodeTaint(jobset.namespace, jobset.name, jobset.uid, until)
         self._known[node] = taint  # BEFORE the write, whose outcome may stay unknown
         await self._change(node, lambda stored: tainting(stored, taint))
-        self._log.info("node_tainted", node=node, namespace=jobset.namespace, jobset=jobset.name, until=until)
+        self.log.info("node_tainted", node=node, namespace=jobset.namespace, jobset=jobset.name, until=until)
         return limits
 
     async def run(self, is_wanted: IsWanted) -> None:
         """Find the taints of earlier leaders, and remove each that is not wanted any more, until cancelled."""
         while not await self._find():
-            await self._clock.sleep(RETRY_S)
+            await self.clock.sleep(RETRY_S)
         while self._known or self.limits is not None:
             is_answered = True
             for node, taint in list(self._known.items()):
                 if is_answered and not is_wanted(node, taint):
                     is_answered = await self._remove(node, taint)
-            await self._clock.sleep(CHECK_S if is_answered else RETRY_S)
+            await self.clock.sleep(CHECK_S if is_answered else RETRY_S)
 
     async def _find(self) -> bool:
         """Read which nodes are tainted; say False if that has to be tried again."""
         try:
-            if self.limits is None and not await is_allowed(self._client, {"resource": NODES.plural, "verb": "list"}):
+            if self.limits is None and not await is_allowed(self.client, {"resource": NODES.plural, "verb": "list"}):
                 return True  # as installed by default: this controller has never tainted a node
-            found = await self._client.list(NODES, query={"labelSelector": wire.BAD_NODE})
+            found = await self.client.list(NODES, query={"labelSelector": wire.BAD_NODE})
         except (ApiError, TransportError) as error:
             self._unread = str(error)
-            self._log.warning("tainted_nodes_not_read", message=self._unread, then="no node is tainted")
+            self.log.warning("tainted_nodes_not_read", message=self._unread, then="no node is tainted")
             return False
         for node in found["items"]:
             taint = read_taint(node)
-            if taint is not None and self._namespace in (None, taint.namespace):
+            if taint is not None and self.namespace in (None, taint.namespace):
                 self._known[node["metadata"]["name"]] = taint
         self._unread = ""
         return True
@@ -152,12 +144,12 @@ class NodeTaints:
         except NotFound:
             is_removed = False
         except (ApiError, TransportError) as error:
-            self._log.warning("node_not_untainted", node=node, message=str(error), then="it is tried again")
+            self.log.warning("node_not_untainted", node=node, message=str(error), then="it is tried again")
             return False
         if self._known.get(node) is taint:
             del self._known[node]
         if is_removed:
-            self._log.info("node_untainted", node=node, namespace=taint.namespace, jobset=taint.jobset)
+            self.log.info("node_untainted", node=node, namespace=taint.namespace, jobset=taint.jobset)
         return True
 
     async def _change(self, node: str, change: Callable[[Mapping[str, Any]], KubeObject | None]) -> bool:
@@ -167,11 +159,11 @@ class NodeTaints:
             ApiError, TransportError: the API server refused it, or did not answer.
         """
         for attempt in range(1, TRIES_MAX + 1):
-            patch = change(await self._client.get(NODES, None, node))
+            patch = change(await self.client.get(NODES, None, node))
             if patch is None:
                 return False
             try:
-                await self._client.patch(NODES, None, node, patch)
+                await self.client.patch(NODES, None, node, patch)
             except Conflict:
                 if attempt == TRIES_MAX:
                     raise

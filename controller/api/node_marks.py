@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from inplace.common.kube.client import KubeClient
@@ -61,6 +61,7 @@ class _Question:
     asked_s: float
 
 
+@dataclass(slots=True)
 class NodeMarksReader:
     """Answers questions in the background, one after the other, and takes the answers to their JobSet.
 
@@ -70,35 +71,23 @@ class NodeMarksReader:
         taints_nodes: an administrator says, by the flag, that the queue moves Pods away from tainted nodes.
     """
 
-    def __init__(
-        self,
-        client: KubeClient,
-        membership: Membership,
-        pods: Informer[Pod],
-        recorder: EventRecorder,
-        *,
-        clock: Clock,
-        log: Log,
-        metrics: Metrics,
-        taints_nodes: bool,
-    ) -> None:
-        self._client = client
-        self._membership = membership
-        self._pods = pods
-        self._recorder = recorder
-        self._clock = clock
-        self._log = log
-        self._reads = metrics.node_reads
-        self._taints_nodes = taints_nodes
-        self._queue: asyncio.Queue[_Question] = asyncio.Queue(QUESTIONS_MAX)
-        self._known: OrderedDict[str, tuple[float, NodeMarks | None]] = OrderedDict()
+    client: KubeClient
+    membership: Membership
+    pods: Informer[Pod]
+    recorder: EventRecorder
+    clock: Clock
+    log: Log
+    metrics: Metrics
+    taints_nodes: bool
+    _queue: asyncio.Queue[_Question] = field(default_factory=lambda: asyncio.Queue(QUESTIONS_MAX))
+    _known: OrderedDict[str, tuple[float, NodeMarks | None]] = field(default_factory=OrderedDict)
 
     def ask(self, group: Group, barriers: Mapping[str, WaitingBarrier]) -> None:
         """Ask about the first failure of each scope that restarts, and the Pods that a barrier names as missing."""
         jobset = group.jobset
         if not jobset.leaves_marked_nodes or jobset.suspended or jobset.is_finished or jobset.is_leaving:
             return
-        now_s = self._clock.monotonic_s()
+        now_s = self.clock.monotonic_s()
         for name, scope_ledger in group.ledgers.items():
             for pod in self._suspects(group, scope_ledger, barriers.get(name)):
                 if _may_leave(pod) and scope_ledger.marked.ask(pod.metadata.uid, now_s):
@@ -112,16 +101,16 @@ class NodeMarksReader:
         """Answer until cancelled."""
         while True:
             question = await self._queue.get()
-            if self._clock.monotonic_s() - question.asked_s > ANSWER_S_MAX:
+            if self.clock.monotonic_s() - question.asked_s > ANSWER_S_MAX:
                 self._answer(question, "unanswered")
                 continue
             try:
-                async with self._clock.timeout(ANSWER_S_MAX):
+                async with self.clock.timeout(ANSWER_S_MAX):
                     found = await self._judge(question)
             except (ApiError, TransportError, TimeoutError) as error:
                 why = str(error) or f"no answer within {ANSWER_S_MAX:g} s"
                 node, then = question.pod.spec.node_name, f"pod {question.pod.metadata.name} restarts in place"
-                self._log.warning("node_not_read", node=node, message=why, then=then)
+                self.log.warning("node_not_read", node=node, message=why, then=then)
                 self._answer(question, "unanswered")
             else:
                 self._answer(question, "unmarked" if found is None else "leaves" if found.leaves else "stays", found)
@@ -129,8 +118,8 @@ class NodeMarksReader:
     def _suspects(self, group: Group, scope_ledger: ScopeLedger, barrier: WaitingBarrier | None) -> Iterator[Pod]:
         cause = scope_ledger.cause
         if cause is not None and cause.failure is not None and cause.may_be_of_the_node:
-            pod = self._pods.get(group.jobset.namespace, cause.failure.pod)
-            if pod is not None and self._membership.home_of(pod.metadata.uid) is scope_ledger:
+            pod = self.pods.get(group.jobset.namespace, cause.failure.pod)
+            if pod is not None and self.membership.home_of(pod.metadata.uid) is scope_ledger:
                 yield pod
         for missing in barrier.missing if barrier is not None else ():
             if missing.pod is not None:
@@ -138,16 +127,16 @@ class NodeMarksReader:
 
     def _answer(self, question: _Question, result: str, marked: MarkedPod | None = None) -> None:
         """Let the planner know of a Pod that leaves, unless its group runs again; tell of one that stays."""
-        self._reads.labels(result).inc()
+        self.metrics.node_reads.labels(result).inc()
         group, scope_ledger = question.group, question.scope_ledger
         if scope_ledger.ledger.next_epoch != question.epoch:
             return
         leaves = marked is not None and marked.leaves
         scope_ledger.marked.answer(question.pod.metadata.uid, marked if leaves else None)
         if leaves or scope_ledger.due_since_s is not None:
-            self._membership.wake(group.key, 0.0)
+            self.membership.wake(group.key, 0.0)
         if marked is not None and not leaves:
-            self._recorder.emit(group.jobset.raw, Note(STAYS, marked.why, warning=True))
+            self.recorder.emit(group.jobset.raw, Note(STAYS, marked.why, warning=True))
 
     async def _judge(self, question: _Question) -> MarkedPod | None:
         """Judge a Pod; None if it may simply restart in place.
@@ -161,18 +150,18 @@ class NodeMarksReader:
         # The template's tolerations spare the request for the Pod's own, of which admission makes more.
         if not marks.against(_tolerations(group, pod)) and not unhealthy_devices(pod):
             return None
-        spec = await read_pod_spec(self._client, pod)
+        spec = await read_pod_spec(self.client, pod)
         if spec is None:
             return None
         others = [await self._marks(other) for other in self._nodes_beside(group, pod)]
         known = [other for other in others if other is not None]
-        is_moved = self._taints_nodes and is_moved_by_queue(group.jobset, pod)
+        is_moved = self.taints_nodes and is_moved_by_queue(group.jobset, pod)
         return judge(pod, spec, marks, known, is_moved=is_moved)
 
     def _nodes_beside(self, group: Group, pod: Pod) -> tuple[str, ...]:
         """Return two nodes of other Pods of the group, far apart in its order; fewer where there are none."""
-        jobs = self._membership.jobs_of(group.jobset).values()
-        pods = (other for job in jobs for other in self._membership.pods_of(job) if other.status.phase == "Running")
+        jobs = self.membership.jobs_of(group.jobset).values()
+        pods = (other for job in jobs for other in self.membership.pods_of(job) if other.status.phase == "Running")
         nodes = list(dict.fromkeys(other.spec.node_name for other in pods if other.spec.node_name))
         others = [node for node in nodes if node != pod.spec.node_name]
         return tuple(dict.fromkeys((*others[:1], *others[-1:])))
@@ -180,13 +169,13 @@ class NodeMarksReader:
     async def _marks(self, node: str) -> NodeMarks | None:
         """Return the marks of a node, at most `FRESH_S` old; None if it does not exist."""
         read_s, marks = self._known.get(node, (float("-inf"), None))
-        if self._clock.monotonic_s() - read_s <= FRESH_S:
+        if self.clock.monotonic_s() - read_s <= FRESH_S:
             return marks
         try:
-            marks = read_node(await self._client.get(NODES, None, node))
+            marks = read_node(await self.client.get(NODES, None, node))
         except NotFound:
             marks = None
-        self._known[node] = self._clock.monotonic_s(), marks
+        self._known[node] = self.clock.monotonic_s(), marks
         self._known.move_to_end(node)
         if len(self._known) > NODES_MAX:
             self._known.popitem(last=False)
