@@ -215,7 +215,7 @@ def inject(
     Prints the manifest with all that in-place restart needs. Needs no cluster.
     """
     from inplace.cli.inject.inject import run_inject
-    from inplace.controller.injection.agent_resources import OPTION, amounts_of
+    from inplace.controller.injection.container_resources import OPTION, amounts_of
     from inplace.controller.injection.pod import InjectOptions
     from inplace.controller.injection.policies import PolicyOptions
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from inplace.common.wire import names as wire
 from inplace.controller.injection import index_backoff
-from inplace.controller.injection.agent_resources import amounts_of
+from inplace.controller.injection.container_resources import amounts_of
 from inplace.controller.injection.finding import REFUSED, Finding, refusal
 from inplace.controller.injection.pod import InjectOptions, change_pod
 from inplace.controller.injection.pod_roles import Member

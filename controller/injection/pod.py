@@ -11,8 +11,8 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PORT
 from inplace.controller.injection import agent_pieces
-from inplace.controller.injection.agent_resources import OPTION, agent_resources, check_resources
 from inplace.controller.injection.conflicts import conflicts
+from inplace.controller.injection.container_resources import OPTION, agent_resources, check_resources
 from inplace.controller.injection.finding import Finding, refusal, shown
 from inplace.controller.injection.pod_failure_policy import final_codes
 from inplace.controller.injection.pod_roles import REMOVED, REMOVED_FIX, Container, Member, Mode

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inplace.cli.inject.jobset import Refusal
-from inplace.controller.injection.agent_resources import amounts_of
+from inplace.controller.injection.container_resources import amounts_of
 from tests.cli.command import run_here
 from tests.cli.injecting import example, injected, pod_spec_of
 
