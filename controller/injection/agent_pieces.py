@@ -156,48 +156,16 @@ def holds_token(volume: Mapping[str, Any]) -> bool:
     return any(isinstance(token, Mapping) and not token.get("audience") for token in tokens)
 
 
-def sidecar(
-    image: str,
-    *,
-    exit_code: int | None,
-    port: int,
-    as_root: bool,
-    resources: KubeObject,
-    guarded: bool,
-    awaited: int = 0,
-    on_host: bool = False,
-) -> KubeObject:
-    """Return the agent's container; `as_root` and `on_host` are what the Pod asks for all of its containers.
-
-    Of `awaited` guards nobody knows whether they come, so these workers wait behind a startup probe as well. On the
-    host's network the port is declared, so that the scheduler gives no node two agents that listen on it.
-    """
-    starts_anyway = not guarded or awaited
-    probe = {"startupProbe": startup_probe(port=port)} if starts_anyway else {"readinessProbe": readiness_probe(port)}
-    own = variables(exit_code=exit_code, port=port)
-    own += [dict(LINK)] if guarded else []
-    own += [{"name": GUARDS_AWAITED, "value": str(awaited)}] if awaited else []
-    fields = {
-        "restartPolicy": "Always",
-        "restartPolicyRules": [restarts_all("NotIn", 0), restarts_all("In", 0)],
-        **probe,
-        "env": own,
-        "volumeMounts": [mount()],
-        **({"ports": [{"containerPort": port, "hostPort": port}]} if on_host else {}),
-    }
-    return _container(ACCOUNT, image, ["inplace-agent"], fields, as_root=as_root, resources=resources)
-
-
 def copier(image: str, *, as_root: bool, resources: KubeObject) -> KubeObject:
     """Return the init container that copies the agent's image to a volume; a copy of the same build stays."""
     fields = {"volumeMounts": [{"name": IMAGE_VOLUME, "mountPath": _COPIED}]}
     command = [COPY_PROGRAM, _COPIED]
-    return _container(COPIER, image, command, fields, as_root=as_root, resources=resources)
+    return container(COPIER, image, command, fields, as_root=as_root, resources=resources)
 
 
 def spare_container(image: str, command: Sequence[str], resources: KubeObject) -> KubeObject:
     """Return the container of a spare, which waits to be ended."""
-    return _container("spare", image, [*command], {}, as_root=False, resources=resources)
+    return container("spare", image, [*command], {}, as_root=False, resources=resources)
 
 
 def is_restricted(account: object) -> bool:
@@ -246,7 +214,7 @@ def _binding(name: str, namespace: str, account: str, kind: str) -> KubeObject:
     }
 
 
-def _container(
+def container(
     name: str, image: str, command: list[str], fields: KubeObject, *, as_root: bool, resources: KubeObject
 ) -> KubeObject:
     """Return a container under the Pod Security level `restricted`; the agent needs nothing more."""

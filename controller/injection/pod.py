@@ -70,7 +70,7 @@ class InjectOptions:
 
 def change_pod(member: Member, options: InjectOptions) -> Iterator[Finding]:
     """Bring the agent into the Pod, or complete the one that is there."""
-    pod, mode = member.pod_spec, member.mode or options.mode
+    mode = member.mode or options.mode
     workers = _workers(member, options)
     if not workers or (mode == "supervisor" and len(workers) > 1):
         names = ", ".join(container.name for container in workers or member.workers)
@@ -83,12 +83,11 @@ def change_pod(member: Member, options: InjectOptions) -> Iterator[Finding]:
     present = member.sidecar_agent
     images = [options.agent_image, *([str(present.raw.get("image"))] if present is not None else [])]
     yield from conflicts(member, workers, port, images)
-    as_root = (pod.get("securityContext") or {}).get("runAsUser") == 0
     if mode == "sidecar":
-        yield from _add_sidecar(member, workers, options, port, as_root=as_root)
+        yield from _add_sidecar(member, workers, options, port)
     else:
         yield from _add_supervisor(member, workers[0], options, port)
-    yield from _add_volumes(member, options, as_root=as_root)
+    yield from _add_volumes(member, options)
 
 
 def _workers(member: Member, options: InjectOptions) -> list[Container]:
@@ -105,9 +104,7 @@ def _workers(member: Member, options: InjectOptions) -> list[Container]:
     return ruled if member.agent is not None else [container for container in member.workers if container.has_devices]
 
 
-def _add_sidecar(
-    member: Member, workers: Sequence[Container], options: InjectOptions, port: int, *, as_root: bool
-) -> Iterator[Finding]:
+def _add_sidecar(member: Member, workers: Sequence[Container], options: InjectOptions, port: int) -> Iterator[Finding]:
     """Put the agent behind the other init containers: its barrier is the last thing before the workers."""
     pod, present = member.pod_spec, member.sidecar_agent
     inits = fill(pod, "initContainers", [])
@@ -116,7 +113,7 @@ def _add_sidecar(
     awaited = len(workers) if wants_guards and _may_start_guards(member, workers, options) else 0
     guarded = member.is_guarded or (wants_guards and (has_commands or awaited > 0))
     if present is None:
-        wanted = _sidecar(member, options, port, as_root=as_root, guarded=guarded, awaited=awaited)
+        wanted = _sidecar(member, options, port, guarded=guarded, awaited=awaited)
         inits.append(wanted)
         agent = Container(wanted, f"{member.pod_path}.initContainers[{len(inits) - 1}]", is_init=True)
         yield from check_resources(member, agent)
@@ -186,18 +183,33 @@ def _guard(worker: Container, agent: Container, final: Sequence[int]) -> Iterato
     _mount(worker)
 
 
-def _sidecar(
-    member: Member, options: InjectOptions, port: int, *, as_root: bool, guarded: bool, awaited: int = 0
-) -> KubeObject:
-    return agent_pieces.sidecar(
+def _sidecar(member: Member, options: InjectOptions, port: int, *, guarded: bool, awaited: int = 0) -> KubeObject:
+    """Return the agent's container.
+
+    Of `awaited` guards nobody knows whether they come, so these workers wait behind a startup probe as well. On the
+    host's network the port is declared, so that the scheduler gives no node two agents that listen on it.
+    """
+    own = agent_pieces.variables(exit_code=options.exit_code, port=port)
+    own += [dict(agent_pieces.LINK)] if guarded else []
+    own += [{"name": agent_pieces.GUARDS_AWAITED, "value": str(awaited)}] if awaited else []
+    fields: KubeObject = {
+        "restartPolicy": "Always",
+        "restartPolicyRules": [agent_pieces.restarts_all("NotIn", 0), agent_pieces.restarts_all("In", 0)],
+    }
+    if awaited or not guarded:
+        fields["startupProbe"] = agent_pieces.startup_probe(port=port)
+    else:
+        fields["readinessProbe"] = agent_pieces.readiness_probe(port)
+    fields |= {"env": own, "volumeMounts": [agent_pieces.mount()]}
+    if member.pod_spec.get("hostNetwork") is True:
+        fields["ports"] = [{"containerPort": port, "hostPort": port}]
+    return agent_pieces.container(
+        agent_pieces.ACCOUNT,
         options.agent_image,
-        exit_code=options.exit_code,
-        port=port,
-        as_root=as_root,
+        ["inplace-agent"],
+        fields,
+        as_root=member.runs_as_root,
         resources=agent_resources(member, options.agent_resources),
-        guarded=guarded,
-        awaited=awaited,
-        on_host=member.pod_spec.get("hostNetwork") is True,
     )
 
 
@@ -205,7 +217,7 @@ def _complete_sidecar(
     member: Member, present: Container, options: InjectOptions, port: int, *, guarded: bool
 ) -> Iterator[Finding]:
     """Add to an agent that is there what it lacks; one under upstream's names keeps upstream's defaults."""
-    wanted = _sidecar(member, options, port, as_root=False, guarded=guarded)
+    wanted = _sidecar(member, options, port, guarded=guarded)
     if options.agent_resources:
         if present.raw.get("resources") not in (None, {}, wanted["resources"]):
             fix = f"change it there, or leave {OPTION} out"
@@ -237,7 +249,7 @@ def _add_supervisor(member: Member, worker: Container, options: InjectOptions, p
     _mount(worker)
 
 
-def _add_volumes(member: Member, options: InjectOptions, *, as_root: bool) -> Iterator[Finding]:
+def _add_volumes(member: Member, options: InjectOptions) -> Iterator[Finding]:
     """Mount the agent's programs where a program of them starts, and add the volumes that are mounted by now."""
     pod = member.pod_spec
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
@@ -253,7 +265,7 @@ def _add_volumes(member: Member, options: InjectOptions, *, as_root: bool) -> It
         fill(pod, "volumes", []).append(agent_pieces.image_volume(options.agent_image, copied=options.copies_image))
         if options.copies_image:
             resources = agent_resources(member, options.agent_resources)
-            copier = agent_pieces.copier(options.agent_image, as_root=as_root, resources=resources)
+            copier = agent_pieces.copier(options.agent_image, as_root=member.runs_as_root, resources=resources)
             fill(pod, "initContainers", []).insert(0, copier)
             yield from check_resources(member, Container(copier, f"{member.pod_path}.initContainers[0]", is_init=True))
     if agent_pieces.VOLUME in used:

@@ -236,6 +236,11 @@ class Member:
         return f"{self.job_path}.template.spec"
 
     @property
+    def runs_as_root(self) -> bool:
+        """Say whether the Pod asks for user 0 in all of its containers."""
+        return (self.pod_spec.get("securityContext") or {}).get("runAsUser") == 0
+
+    @property
     def has_opted_out(self) -> bool:
         """Say whether its Pods are no part of the group."""
         return wire.DISABLE in ((self.template.get("metadata") or {}).get("annotations") or {})

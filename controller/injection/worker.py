@@ -92,14 +92,10 @@ def add_variables(container: Container, entries: Sequence[KubeObject]) -> Iterat
     for entry in entries:
         present = next((one for one in container.raw.get("env") or () if one.get("name") == entry["name"]), None)
         if present is None:
-            if container.raw.get("env") is None:
-                container.raw["env"] = []
-            container.raw["env"].append(entry)
+            fill(container.raw, "env", []).append(entry)
         elif "valueFrom" in entry and "valueFrom" not in present and entry["name"] not in _LITERALS:
-            needed, fix = (
-                f"the agent's {entry['valueFrom']['fieldRef']['fieldPath']}",
-                "rename the worker's own variable",
-            )
+            needed = f"the agent's {entry['valueFrom']['fieldRef']['fieldPath']}"
+            fix = "rename the worker's own variable"
             yield refusal(container.path_of(entry["name"]), shown(present.get("value")), needed, fix)
 
 
