@@ -23,11 +23,10 @@ from inplace.controller.api.leader import Elector, LeaderOnlyTransport, Leadersh
 from inplace.controller.api.metered import MeteredTransport
 from inplace.controller.api.pace import PacedTransport
 from inplace.controller.config import ControllerConfig
-from inplace.controller.health import probes
 from inplace.controller.metrics import Metrics
 from inplace.controller.pauses import measure_pauses
 from inplace.controller.preflight import Preflight
-from inplace.controller.serving.pages import Page, PageServer
+from inplace.controller.serving.pages import Page, PageServer, probes
 from inplace.controller.serving.scrapes import Scrapes
 from inplace.controller.term import Term
 

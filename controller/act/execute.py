@@ -37,7 +37,7 @@ from inplace.common.kube.resources import (
     Resource,
 )
 from inplace.common.wire import names as wire
-from inplace.controller.act.job_settings import DEFAULT, JobSettings
+from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.act.refusals import BY_HAND, Refusals
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.pod_specs import read_pod_spec
@@ -64,7 +64,7 @@ from inplace.controller.plan.resume import changes_resources, execution_annotati
 from inplace.controller.spec.bad_nodes import affinity_avoiding
 from inplace.controller.spec.claim import PersistentVolumeClaim
 from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Job, Pod
+from inplace.controller.spec.kinds import JOB_CODEC, Job, Pod
 from inplace.controller.spec.note import Note
 from inplace.controller.spec.service import Service
 
@@ -92,7 +92,13 @@ Created = tuple[str, str, str]  # plural, namespace and name
 
 
 class ForeignObjectError(Exception):
-    """Somebody else's object has a name that we need; only its owner can make room."""
+    """Somebody else's Job has a name that we need; only its owner can make room."""
+
+    def __init__(self, jobset: JobSet, job: str) -> None:
+        super().__init__(
+            f"job {job} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
+            "delete that job, or rename the jobset; it is tried again with growing pauses"
+        )
 
 
 class ResourcesNotPropagatedError(Exception):
@@ -128,7 +134,7 @@ class Executor:
     refusals: Refusals
     clock: Clock
     log: Log
-    settings: JobSettings = DEFAULT
+    settings: JobSettings
     _created_s: dict[Created | None, float] = field(default_factory=dict)
 
     async def perform(self, jobset: JobSet, actions: Sequence[Action]) -> float | None:
@@ -324,13 +330,14 @@ class Executor:
         namespace, name = jobset.namespace, manifest["metadata"]["name"]
         known = self.jobs.get(namespace, name)
         if known is not None and known.owner_uid != jobset.uid:
-            raise _foreign_job(jobset, name)  # unasked: while a namesake's Pods end, each of their events comes by here
+            # Unasked: while a namesake's Pods end, each of their events comes by here.
+            raise ForeignObjectError(jobset, name)
         try:
             created = await self.client.create(JOBS, namespace, manifest)
         except AlreadyExists:
             created = await self.client.get(JOBS, namespace, name)
-            if not _is_owned(created, jobset.uid):
-                raise _foreign_job(jobset, name) from None
+            if JOB_CODEC.convert(created).owner_uid != jobset.uid:
+                raise ForeignObjectError(jobset, name) from None
         self.jobs.absorb(created)
 
     async def _create_shared(
@@ -362,13 +369,6 @@ class Executor:
             self.jobs.absorb(answer)
 
 
-def _foreign_job(jobset: JobSet, name: str) -> ForeignObjectError:
-    return ForeignObjectError(
-        f"job {name} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
-        "delete that job, or rename the jobset; it is tried again with growing pauses"
-    )
-
-
 def _scouts_first(actions: Sequence[Action]) -> tuple[list[Action], list[Action]]:
     """Return the first action of each type, and all others: what is refused to the first is not asked for again."""
     scouts = {type(action): action for action in reversed(actions)}
@@ -387,8 +387,3 @@ def _created_by(namespace: str, action: Action) -> Created | None:
         return None
     name = action.name if isinstance(action, CreateJob | CreateSpares) else str(action.manifest["metadata"]["name"])
     return _CREATES[type(action)].plural, namespace, name
-
-
-def _is_owned(obj: KubeObject, uid: str) -> bool:
-    owners = obj["metadata"].get("ownerReferences") or ()
-    return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)

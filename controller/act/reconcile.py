@@ -20,7 +20,7 @@ from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.kube.timestamps import micro_time, time_text
 from inplace.common.wire import names as wire
 from inplace.controller.act.execute import Executor
-from inplace.controller.act.job_settings import DEFAULT, JobSettings
+from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.act.node_tainting import NodeTaints
 from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.act.status_patch import status_patch
@@ -73,7 +73,7 @@ class Reconciler:
     clock: Clock
     readers: Sequence[Callable[[AcceptedStatus], None]]
     refused_pods: RefusedPods
-    settings: JobSettings = DEFAULT
+    settings: JobSettings
     _known: dict[Key, str] = field(default_factory=dict)  # UID by key, to clean up after a JobSet that is gone
 
     async def reconcile(self, key: Key) -> float | None:
@@ -295,5 +295,4 @@ class Reconciler:
         """Drop what is remembered of a JobSet that is gone."""
         self._known.pop(key, None)
         self.executor.refusals.forget(uid)
-        self.refused_pods.forget(uid)
         self.metrics.forget(*key)

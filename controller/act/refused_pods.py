@@ -53,7 +53,7 @@ class RefusedPods:
     settings: JobSettings
     clock: Clock
     log: Log
-    _asked_s: dict[str, float] = field(default_factory=dict)  # by JobSet UID
+    _asked_s: dict[str, float] = field(default_factory=dict)  # by JobSet UID, of the last `ASK_AGAIN_S`
     _next_s: float = float("-inf")
 
     async def look(self, group: Group, barriers: Iterable[WaitingBarrier]) -> None:
@@ -65,7 +65,8 @@ class RefusedPods:
         asked_s = self._asked_s.get(jobset.uid, float("-inf"))
         if job is None or now_s < max(asked_s + ASK_AGAIN_S, self._next_s):
             return
-        self._asked_s[jobset.uid], self._next_s = now_s, now_s + BETWEEN_S
+        recent = {uid: at_s for uid, at_s in self._asked_s.items() if now_s - at_s < ASK_AGAIN_S}
+        self._asked_s, self._next_s = recent | {jobset.uid: now_s}, now_s + BETWEEN_S
         is_spare = job.metadata.name not in jobset.places
         member = None if is_spare else self._member(jobset, job.metadata.name)
         if member is None and not is_spare:
@@ -92,7 +93,3 @@ class RefusedPods:
             return None
         begun_s = unix_time(spares.status.start_time)
         return spares if begun_s is not None and self.clock.wall_s() - begun_s >= LACKING_S else None
-
-    def forget(self, jobset_uid: str) -> None:
-        """Drop what is remembered of a JobSet that is gone."""
-        self._asked_s.pop(jobset_uid, None)

@@ -140,3 +140,22 @@ async def _request_line(connection: socket.socket) -> list[bytes]:
             raise OSError(f"expected a request of at most {REQUEST_BYTES_MAX} bytes, saw {len(head)}")
         head += more
     return head.split(b"\r\n", 1)[0].split()
+
+
+def probes(is_ready: Callable[[], str | None]) -> Mapping[str, Page]:
+    """Return the pages that kubelet asks for, /healthz and /readyz; `is_ready` says None when ready, else why not.
+
+    Healthy means that the event loop answers. An unreachable API server does not make the controller unhealthy: a
+    restart would not help and would lose the caches. Ready means leading with full caches, or standing by.
+    """
+
+    async def healthz() -> Answer:
+        return Answer(HTTPStatus.OK, b"ok")
+
+    async def readyz() -> Answer:
+        why_not = is_ready()
+        if why_not is None:
+            return Answer(HTTPStatus.OK, b"ok")
+        return Answer(HTTPStatus.SERVICE_UNAVAILABLE, why_not.encode())
+
+    return {"/healthz": healthz, "/readyz": readyz}

@@ -18,9 +18,16 @@ from pathlib import Path
 import pytest
 
 from inplace.common.kube.clock import Clock, LoopClock
-from inplace.controller.health import probes
 from inplace.controller.metrics import Metrics
-from inplace.controller.serving.pages import ACCEPT_MAX, REQUEST_BYTES_MAX, SEATS, SEATS_PER_SOURCE, Page, PageServer
+from inplace.controller.serving.pages import (
+    ACCEPT_MAX,
+    REQUEST_BYTES_MAX,
+    SEATS,
+    SEATS_PER_SOURCE,
+    Page,
+    PageServer,
+    probes,
+)
 from inplace.controller.serving.scrapes import Scrapes
 from tests.controller.background import background
 from tests.controller.serving.filled_metrics import filled
