@@ -84,7 +84,8 @@ async def test_the_last_words_of_a_killed_worker(cluster: Cluster, mode: str) ->
         followed = (await following.communicate())[0].decode()
     says = Counter(re.findall(r"  (says \d)$", followed, re.MULTILINE))
     assert says == {"says 1": SIZE, "says 2": SIZE}, "what is followed is there once, whatever kubelet removes"
-    assert followed.count(" bytes left out]") == 2 * SIZE
+    # A line of the agent, on stderr, may come between two pieces of a long one: kubelet then gives two lines of it.
+    assert followed.count(" bytes left out]") >= 2 * SIZE
     assert victim in failed.stdout.splitlines()[0]
     assert second.stdout.count("  says 2\n") == SIZE
     assert "says 1" not in second.stdout
