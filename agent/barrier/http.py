@@ -295,7 +295,7 @@ def renderer(metrics: AgentMetrics, log: LazyLog, clock: Clock) -> Callable[[str
 
 
 def _target(head: bytes) -> tuple[str, str]:
-    """Return the path and the query that a request names, "" for what it does not name."""
+    """Return the path and the query of a request; a part that is missing is ""."""
     _, _, target = head.split(b"\r\n", 1)[0].partition(b" ")
     path, _, query = target.partition(b" ")[0].decode("latin-1").partition("?")
     return path, query

@@ -110,7 +110,7 @@ class _EpochFiles:
         return ""
 
     def _is_own(self, path: str) -> bool:
-        """Say whether nobody but a worker of this epoch can have written a file."""
+        """Say whether a file can only be from a worker of this epoch."""
         raise NotImplementedError
 
     def _ranks(self, found: Sequence[Rank]) -> tuple[RankLook, ...]:

@@ -134,7 +134,7 @@ def parse_ranks(texts: Sequence[str]) -> tuple[range, ...]:
     """Read --rank: `3`, `0-7` or several of them with commas between.
 
     Raises:
-        BadParameter: it is neither; the message says what was expected.
+        BadParameter: a text is neither a rank nor a range; the message says what was expected.
     """
     ranges = []
     for text in (part.strip() for one in texts for part in one.split(",")):
@@ -150,7 +150,7 @@ def parse_duration(text: str | None) -> float | None:
     """Read --since, a duration as kubectl writes it: `30s`, `10m`, `1h30m`, `2d`; return seconds.
 
     Raises:
-        BadParameter: it is none; the message says what was expected.
+        BadParameter: the text is no duration; the message says what was expected.
     """
     if text is None:
         return None

@@ -1,11 +1,11 @@
 """
 Leader election by Lease: at most one controller writes.
 
-Guarantees: a leader stops writing `RENEW_DEADLINE_S` after it SENT the last renewal that was accepted, and
-nobody takes the Lease over before `DURATION_S` after the server stored that renewal, so there is a gap
-between two leaders, not an overlap. Only the monotonic clock counts: another holder's times are never
-compared with ours, only whether its record changed. Every request has a bound, so one that hangs cannot
-outlive the deadline. Source: k8s.io/client-go/tools/leaderelection; its defaults, 15 s / 10 s / 2 s.
+Guarantees: a leader stops writing `RENEW_DEADLINE_S` after it SENT the last renewal that was accepted. Nobody takes the
+Lease over before `DURATION_S` have passed since the server stored that renewal. So there is time between two leaders,
+and no overlap. Only the monotonic clock counts: another holder's times are never compared with ours, only whether its
+record changed. Every request has a bound, so one that hangs cannot outlive the deadline. Source:
+k8s.io/client-go/tools/leaderelection; its defaults, 15 s / 10 s / 2 s.
 """
 
 from __future__ import annotations
