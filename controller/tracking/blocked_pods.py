@@ -15,13 +15,13 @@ class BlockedPods:
         self._why: dict[str, Blocked] = {}
         self._since_s = 0.0
 
-    def note(self, pod: Pod, now_s: float) -> bool:
-        """Take in a Pod; say whether it brings news."""
+    def note(self, pod: Pod, now_s: Callable[[], float]) -> bool:
+        """Take in a Pod; say whether it brings news. The clock is asked only of the first one that is blocked."""
         name, why = pod.metadata.name, _blocked(pod)
         if why is None:
             return self._why.pop(name, None) is not None
         if not self._why:
-            self._since_s = now_s
+            self._since_s = now_s()
         is_news = name not in self._why
         self._why[name] = why
         return is_news

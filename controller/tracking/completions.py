@@ -75,9 +75,9 @@ def _has_told(pod: Pod, synced: int) -> bool:
 
 def _shows_completion(pod: Pod, cause: Cause, jobset: JobSet, replicated_job: str) -> bool:
     """Say whether kubelet shows that a Pod completed before the failure."""
-    if not _ended_before(pod, cause):
+    if pod.status.phase != "Succeeded" and not (_has_ended_well(pod) and _has_guard(jobset, replicated_job)):
         return False
-    return pod.status.phase == "Succeeded" or (_has_ended_well(pod) and _has_guard(jobset, replicated_job))
+    return _ended_before(pod, cause)
 
 
 def _has_ended_well(pod: Pod) -> bool:

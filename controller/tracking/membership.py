@@ -239,7 +239,7 @@ class Membership:
         Return its group, that ledger, the Pod's broken fields, and whether the ledger may decide otherwise now.
         """
         group, scope_ledger, reading = self._assign(pod, job_uid)
-        if group is not None and group.blocked.note(pod, self.clock.monotonic_s()):
+        if group is not None and group.blocked.note(pod, self.clock.monotonic_s):
             self.wake(group.key, COUNTERS_HOLD_S)
         uid = pod.metadata.uid
         home = self._home_of.get(uid)

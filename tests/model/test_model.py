@@ -88,7 +88,11 @@ def test_planted_bug_is_caught(bug: Bug) -> None:
 
 @pytest.mark.parametrize(
     "explore_pod",
-    [explore_containers_pod, explore_process_pod, pytest.param(explore_entrypoint_pod, marks=pytest.mark.slow)],
+    [
+        explore_containers_pod,
+        pytest.param(explore_process_pod, marks=pytest.mark.slow),
+        pytest.param(explore_entrypoint_pod, marks=pytest.mark.slow),
+    ],
 )
 def test_no_reachable_state_of_a_guarded_pod_breaks_a_rule(explore_pod: Callable[[], Result]) -> None:
     """The link's two machines in both depths, explored together with everything between them."""
