@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 from inplace.cli.manifests.trainer import is_runtime, is_train_job, jobset_in
-from inplace.cli.manifests.yaml_loader import parse
+from inplace.cli.manifests.yaml_loader import parse, with_whole_characters
 from inplace.common.kube.bounded_read import read_bounded
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
@@ -65,7 +65,7 @@ def read_stream(file: str, *, of_trainer: bool = False) -> Stream:
     """
     source = "standard input" if file == STANDARD_INPUT else file
     whole = _read(file, source)
-    text = whole.replace("\r\n", "\n")
+    text = with_whole_characters(whole.replace("\r\n", "\n"))
     newline = "\r\n" if 2 * (len(whole) - len(text)) > whole.count("\n") else "\n"
     try:
         documents = parse(text)

@@ -9,6 +9,7 @@ written anew: the objects are then right, but comments are lost.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
@@ -44,17 +45,16 @@ def with_documents(stream: Stream, documents: Sequence[Any], first: Sequence[Any
         first: whole new documents.
     """
     wanted = [*first, *documents]
-    text = _edited(stream, documents)
-    if first:
-        opened = next((line for line in text.splitlines() if line and not line.startswith("#")), "") == "---"
-        text = dump(first) + ("" if opened else "---\n") + text
-    if text is not stream.text:
-        try:
-            if list(parse(text)) != wanted:
-                return Edited(dump(wanted), keeps_comments=False)
-        except yaml.YAMLError:
-            return Edited(dump(wanted), keeps_comments=False)
-    return Edited(text, keeps_comments=True)
+    if wanted == list(stream.documents):
+        return Edited(stream.text, keeps_comments=True)
+    with suppress(yaml.YAMLError):
+        text = _edited(stream, documents)
+        if first:
+            opened = next((line for line in text.splitlines() if line and not line.startswith("#")), "") == "---"
+            text = dump(first) + ("" if opened else "---\n") + text
+        if list(parse(text)) == wanted:
+            return Edited(text, keeps_comments=True)
+    return Edited(dump(wanted), keeps_comments=False)
 
 
 def dump(documents: Sequence[Any]) -> str:
@@ -64,7 +64,7 @@ def dump(documents: Sequence[Any]) -> str:
 
 def _edited(stream: Stream, documents: Sequence[Any]) -> str:
     """Return the text after the smallest edits; whether they say what was wanted is for the caller to see."""
-    nodes = list(yaml.compose_all(stream.text, yaml.SafeLoader))
+    nodes = list(yaml.compose_all(stream.text, yaml.CSafeLoader))
     edits: list[tuple[int, int, str]] = []
     for node, old, new in zip(nodes, stream.documents, documents, strict=True):
         edits += _edits(node, old, new, stream.text)
@@ -102,7 +102,7 @@ def _edits(node: yaml.Node, old: Any, new: Any, text: str) -> Iterator[tuple[int
             yield from _edits(value, was, becomes, text)
         yield from _insertion(_line_after(node, text), _items(new[len(old) :]), node.start_mark.column, text)
     else:
-        start, end = node.start_mark.index, node.end_mark.index
+        start, end = node.start_mark.index, _end(node)
         yield start, end, (" " if start == end else "") + _flow(new)
 
 
@@ -127,15 +127,20 @@ def _insertion(place: int, block: str, column: int, text: str) -> Iterator[tuple
 
 
 def _line_after(node: yaml.Node, text: str) -> int:
-    """Return where the line after a node's last character begins; a block's own end mark is behind what follows it."""
+    """Return where the line after a node's last character begins."""
+    end = _end(node)
+    if end and text[end - 1] == "\n":  # a literal block's end mark is behind its last line
+        return end
+    newline = text.find("\n", end)
+    return len(text) if newline < 0 else newline + 1
+
+
+def _end(node: yaml.Node) -> int:
+    """Return where a node ends; the end mark of a block's own is behind what follows it."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last
-    end = node.end_mark.index
-    if end and text[end - 1] == "\n":  # a literal block's end mark is behind its last line
-        return int(end)
-    newline = text.find("\n", end)
-    return len(text) if newline < 0 else newline + 1
+    return int(node.end_mark.index)
 
 
 def _block(value: Any) -> str:

@@ -4,6 +4,8 @@ Read YAML as the API server's clients do: only JSON's types, and only as much as
 Guarantees: a text that is not such YAML raises a `yaml.YAMLError` that says what was seen and where. The time is
 bounded by the text's length and by VALUES_MAX, although some hundred bytes of anchors and merge keys can stand for any
 number of values. Dates, `12:30` and `=` stay text, as in Kubernetes. A repeated key is refused.
+
+libyaml reads the text, five times as fast as PyYAML's own reader; kubectl's reader descends from it. docs/adr/0002
 """
 
 from __future__ import annotations
@@ -14,9 +16,16 @@ from contextlib import suppress
 from math import isfinite
 from typing import Any, Final
 
+import msgspec
 import yaml
+from yaml.composer import Composer
 
-VALUES_MAX: Final = 100_000  # 1,000 JobSets, or an object of etcd's limit (1.5 MiB); PyYAML reads 25,000 a second
+from inplace.common.kube.answers import UNREADABLE
+
+if not yaml.__with_libyaml__:
+    raise ImportError("expected PyYAML with libyaml, as all wheels of PyPI have it, saw one that was built without")
+
+VALUES_MAX: Final = 100_000  # 1,000 JobSets, or an object of etcd's limit (1.5 MiB); a second of CPU time
 # Of them by aliases and merge keys: 50 Pod templates. Each costs as much as a written one; three bytes can make 1,000.
 REPEATED_MAX: Final = 10_000
 DEPTH_MAX: Final = 100  # a Pod template nests 15 deep; what reads the objects after this recurses
@@ -32,6 +41,8 @@ _FLOAT: Final = re.compile(
     r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
+# JSON's escapes of a character beyond 16 bits, behind what a backslash escapes.
+_PAIR: Final = re.compile(r"\\\\|\\u([dD][89abAB]..)\\u([dD][c-fC-F]..)", re.ASCII)
 
 
 def parse(text: str) -> tuple[Any, ...]:
@@ -42,6 +53,17 @@ def parse(text: str) -> tuple[Any, ...]:
     """
     copier = _Copier()
     return tuple(copier.copy(document) for document in _documents(text))
+
+
+def with_whole_characters(text: str) -> str:
+    """Return a text; JSON has a character where two escapes stood for it, which libyaml and kubectl refuse in YAML."""
+    if not any(pair[1] for pair in _PAIR.finditer(text)):
+        return text
+    try:
+        msgspec.json.decode(text)
+    except UNREADABLE:
+        return text
+    return _PAIR.sub(lambda pair: str(msgspec.json.decode(f'"{pair[0]}"')) if pair[1] else pair[0], text)
 
 
 def _documents(text: str) -> Iterator[Any]:
@@ -92,11 +114,12 @@ def _too_many_repeated() -> yaml.YAMLError:
     )
 
 
-class YamlLoader(yaml.SafeLoader):
+class YamlLoader(Composer, yaml.CSafeLoader):
     """One text; it has a budget of values, which merge keys pay from too."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
+        yaml.CSafeLoader.__init__(self, text)
+        Composer.__init__(self)
         self._left = VALUES_MAX
         self._merged = 0
         self._depth = 0
@@ -114,8 +137,6 @@ class YamlLoader(yaml.SafeLoader):
     def compose_scalar_node(self, anchor: dict[Any, yaml.Node]) -> yaml.ScalarNode:
         """Read a scalar; a tag in front of it must be what it would be without one, or text."""
         node = super().compose_scalar_node(anchor)
-        if not node.value.isascii():  # JSON writes what is beyond 16 bits as two escapes
-            node.value = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         plain = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
         if node.tag not in (_TEXT, _MERGE) and (node.tag != plain or node.tag not in _SCALARS):
             raise _refused(node, f"a text, or a value that is a {node.tag.removeprefix(_PREFIX)}")

@@ -477,6 +477,12 @@ def test_what_is_only_added_keeps_the_comments(old: KubeObject, added: KubeObjec
         assert (list(parse(edited.text)), edited.keeps_comments) == ([new], True)
 
 
+def test_a_tab_in_front_of_a_comment_is_kept() -> None:
+    """YAML has it and kubectl reads it; PyYAML's reader in Python refuses it."""
+    line = "  name: plain\t# mine\n"
+    assert line in injected(PLAIN.replace("  name: plain\n", line, 1))
+
+
 def test_what_outgrows_its_braces_goes_below_its_key() -> None:
     """A value that is too long for its braces moves below its key; the comments around it stay."""
     text = injected("# mine\n" + example("minimal.yaml"))
