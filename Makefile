@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamp
+SOURCE := agent benchmarks cli common controller docs examples grafana inplace simulator testbed tests
 PODS   ?= 1000
 SEED   ?= 0
 SEEDS  ?= 20000
@@ -41,6 +42,8 @@ $(STAMP): requirements.lock pyproject.toml
 	# compat mode is a plain .pth line; the default finder would cost every agent process of the demo some 10 ms.
 	PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation \
 		--config-settings editable_mode=compat -e .
+	# Else each process of the tests or the demo would compile what it imports; pytest compiles test_*.py itself.
+	$(BIN)/python -m compileall -q -j 0 -x /test_ $(SOURCE)
 	@touch $(STAMP)
 
 setup: $(STAMP)  ## make .venv with the locked dependencies
