@@ -1,0 +1,42 @@
+"""
+Print a digest of the source that `python -m tests.model` loads: what it proved holds for as long as this is the same.
+
+    python -m tests.source.explored [--files]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import tests.model.__main__  # noqa: F401 - for what it loads
+
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+
+
+def explored() -> Sequence[str]:
+    """Return the files of the modules that are loaded here and are the repository's, sorted."""
+    files = {Path(file).resolve() for module in sys.modules.values() if (file := getattr(module, "__file__", None))}
+    ours = [file.relative_to(REPOSITORY) for file in files if file.is_relative_to(REPOSITORY)]
+    return sorted(str(file) for file in ours if ".venv" not in file.parts)
+
+
+def main() -> None:
+    """Print the digest, or the files."""
+    parser = argparse.ArgumentParser(prog="python -m tests.source.explored", description=__doc__)
+    parser.add_argument("--files", action="store_true", help="print the files instead")
+    if parser.parse_args().files:
+        print(*explored(), sep="\n")
+        return
+    digest = hashlib.sha256()
+    for file in explored():
+        digest.update(f"{file} {hashlib.sha256((REPOSITORY / file).read_bytes()).hexdigest()}\n".encode())
+    print(digest.hexdigest()[:16])
+
+
+if __name__ == "__main__":
+    main()
