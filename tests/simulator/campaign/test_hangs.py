@@ -48,7 +48,7 @@ def hung(mode: Mode, hung_pods: int) -> tuple[Collective, Outcome]:
 
 
 @pytest.mark.parametrize("mode", ["guarded", "process", "supervisor"])
-@pytest.mark.parametrize("hung_pods", [1, PODS])
+@pytest.mark.parametrize("hung_pods", [pytest.param(1, marks=pytest.mark.slow), PODS])
 def test_a_hang_is_one_restart(mode: Mode, hung_pods: int) -> None:
     """Whoever hangs: one epoch further, with the trigger `stalled`."""
     strike, outcome = hung(mode, hung_pods)
