@@ -17,22 +17,18 @@ else:
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - the stand-in for the imports above
         if name in ("busy", "progress"):
-            from inplace import rank_file
-
-            globals().update(busy=rank_file.busy, progress=rank_file.progress)
+            from inplace import rank_file as home
         elif name == "ready":
-            from inplace import rank_file, standby  # rank_file: a standby loads all that it uses BEFORE it waits
-
-            globals().update(busy=rank_file.busy, progress=rank_file.progress, ready=standby.ready)
+            from inplace import rank_file  # noqa: F401 - a standby loads all that it uses BEFORE it waits
+            from inplace import standby as home
         elif name == "save_requested":
-            from inplace import saving
-
-            globals().update(save_requested=saving.save_requested)
+            from inplace import saving as home
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from inplace import last_words
 
         last_words.install()
+        globals()[name] = getattr(home, name)  # this name alone: a script may have put its own in another's place
         return globals()[name]
 
 

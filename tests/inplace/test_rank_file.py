@@ -323,3 +323,10 @@ def test_the_package_knows_no_other_name() -> None:
     assert inplace.busy is rank_file.busy
     with pytest.raises(AttributeError, match="progres"):
         inplace.progres  # type: ignore[attr-defined] # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["busy", "ready", "save_requested"])
+def test_what_a_script_puts_in_a_name_s_place_stays(name: str) -> None:
+    """A wrapper around `progress`, say, whichever other name is used first afterwards."""
+    code = f"import inplace; inplace.progress = print; inplace.{name}; inplace.progress('mine')"
+    assert run(code).stdout == "mine\n"
