@@ -19,10 +19,10 @@ REPOSITORY: Final = Path(__file__).resolve().parents[2]
 
 
 def explored() -> Sequence[str]:
-    """Return the files of the modules that are loaded here and are the repository's, sorted."""
+    """Return the repository's files that are loaded here, sorted, without what only training scripts use."""
     files = {Path(file).resolve() for module in sys.modules.values() if (file := getattr(module, "__file__", None))}
     ours = [file.relative_to(REPOSITORY) for file in files if file.is_relative_to(REPOSITORY)]
-    return sorted(str(file) for file in ours if ".venv" not in file.parts)
+    return sorted(str(file) for file in ours if ".venv" not in file.parts and file.parts[0] != "inplace")
 
 
 def main() -> None:
