@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.start.arguments import WorkerOptions
 from inplace.agent.worker import stacks_command
+from inplace.agent.worker.stacks_command import StacksCommand
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Examine, Examines, TakesStacks, TakeStacks, line_of
 from inplace.common.wire.stacks import SILENCE
@@ -115,14 +117,15 @@ def _has_heard(owner: Owner, words: int) -> bool:
 
 
 def times_that_it_looks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
-    """Return what becomes the times at which somebody looks, and for which request; nobody does."""
-    began = list[tuple[float, str]]()
+    """Return what becomes the times by which it is decided to look, and for which request; nobody looks."""
+    began, begin = list[tuple[float, str]](), StacksCommand._begin
 
-    def spawn(command: list[str], _env: object) -> int:
-        began.append((time.monotonic(), command[-1]))
-        return os.posix_spawn("/bin/true", ["true"], {})
+    def noted(command: StacksCommand, now_s: float, main: int, own: Mapping[str, str]) -> None:
+        began.append((now_s, str(command._request)))
+        begin(command, now_s, main, own)
 
-    monkeypatch.setattr(stacks_command, "spawn", spawn)
+    monkeypatch.setattr(StacksCommand, "_begin", noted)
+    monkeypatch.setattr(stacks_command, "spawn", lambda _command, _env: os.posix_spawn("/bin/true", ["true"], {}))
     return began
 
 
@@ -132,7 +135,6 @@ def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.
     began = times_that_it_looks(monkeypatch)
     owner = Owner(WorkerOptions(("/bin/sh", "-c", "exec sleep 1263")))
     owner.host.start({})
-    asked_s = time.monotonic()
     for number in range(1, 7):
         owner.host.take_stacks(number)
         owner.host.take_stacks(SILENCE)
@@ -140,7 +142,7 @@ def test_two_persons_who_ask_twice_a_second_share_an_answer(monkeypatch: pytest.
         owner.until(partial(_is_past, until_s))
     owner.until(lambda: len(began) == 2)
     assert [request for _, request in began] == ["1", "6"]
-    assert began[1][0] - asked_s >= 1.5
+    assert began[1][0] - began[0][0] >= 1.5
     owner.host.signal(signal.SIGKILL)
     owner.until(lambda: len(owner.heard) == 2)
 
