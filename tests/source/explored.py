@@ -1,5 +1,7 @@
 """
-Print a digest of the source that `python -m tests.model` loads: what it proved holds for as long as this is the same.
+Print a digest of the source files that the model checker (`python -m tests.model`) loads.
+
+What the checker proved holds for every tree with the same digest.
 
     python -m tests.source.explored [--files]
 """
@@ -13,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import tests.model.__main__  # noqa: F401 - for what it loads
+import tests.model.__main__  # noqa: F401 - it loads the files that are to be listed
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 

@@ -117,7 +117,7 @@ def _has_heard(owner: Owner, words: int) -> bool:
 
 
 def times_that_it_looks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
-    """Return what becomes the times by which it is decided to look, and for which request; nobody looks."""
+    """Return a list. Each decision to look adds its time and its request; instead of what looks, /bin/true runs."""
     began, begin = list[tuple[float, str]](), StacksCommand._begin
 
     def noted(command: StacksCommand, now_s: float, main: int, own: Mapping[str, str]) -> None:
