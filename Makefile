@@ -14,6 +14,8 @@ NODE_TESTS ?= tests/cluster/node
 SIM_TESTS ?= tests
 # CI leaves out the properties here: `make test-sim` draws 200 examples of each, where `make test` draws 25.
 QUICK ?= not slow
+# CI leaves out the attacks here: each ran where it stands.
+ATTACKS ?= tests
 # Measures how long a restart takes beside hostile objects, so nothing else may run beside it.
 ALONE := tests/cluster/test_hostile_real.py
 # The whole suite spreads over the cores, with one process more: some tests wait more than they work.
@@ -25,7 +27,7 @@ export PYTHONDONTWRITEBYTECODE :=
 FRAMEWORKS ?= jax torch
 LOCK = $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-find-links --no-emit-index-url --no-header -q --upgrade
 # What `make soak` runs: each is a target of its own, prints what replays a failure, and does not stop the others.
-SEARCHES := soak-seeds soak-plans soak-properties soak-http
+SEARCHES := soak-seeds soak-plans soak-properties soak-http soak-types
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock fmt lint type test test-sim model cluster test-cluster test-hostile node test-node first-cluster test-frameworks docs dashboards-test docs-images
@@ -74,16 +76,17 @@ test-sim: $(STAMP)  ## run the longer tests without a cluster: seeds of faults, 
 model: $(STAMP)  ## explore the protocol's states and prove that planted bugs are caught
 	$(BIN)/python -m tests.model
 
-cluster: $(STAMP)  ## build the real control plane, Helm, upstream's programs, Kueue and Trainer for the tests (needs Go), once
+cluster: $(STAMP)  ## build the real control plane, Helm, upstream's programs, Kueue and Trainer for the tests (needs Go), once; WORLD=1.36: older ones
 	$(BIN)/python -m testbed.kubelab.build
-	$(BIN)/python -m testbed.helm
+	$(BIN)/python -m testbed.go_programs
 	$(BIN)/python -m testbed.upstream.build
 	$(BIN)/python -m testbed.clients.build
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
 	$(PYTEST) tests/cluster --ignore=tests/cluster/node --ignore=$(ALONE)
 
-test-hostile: cluster  ## time a restart beside hostile objects on a real kube-apiserver; nothing else may run
+test-hostile: cluster  ## run the attacks on a real kube-apiserver, then time a restart beside hostile objects; nothing else may run
+	$(if $(ATTACKS),$(PYTEST) $(ATTACKS) --ignore=tests/cluster/node --ignore=tests/frameworks --ignore=$(ALONE) -m attack)
 	$(BIN)/python -m pytest -q $(ALONE)
 
 node: cluster  ## build containerd, runc and the images for the tests on a real node, and install PyTorch (needs root, Go, Debian packages), once
@@ -128,6 +131,9 @@ soak-properties: $(STAMP)
 soak-http: $(STAMP)
 	$(BIN)/python -m tests.common.kube.http.fuzz_http1 --cases 450000
 
+soak-types: $(STAMP)
+	$(BIN)/python -m tests.cli.fuzz_types --cases 20000 $(if $(FIRST),--first $(FIRST))
+
 mutants: $(STAMP)  ## plant bugs and prove that the campaign of faults catches them
 	$(BIN)/python -m tests.mutants
 
@@ -137,6 +143,7 @@ bench: $(STAMP)  ## print the figures of docs/numbers.md
 	$(BIN)/python -m benchmarks.supervisor
 	$(BIN)/python -m benchmarks.standby
 	$(BIN)/python -m benchmarks.guard_start
+	$(BIN)/python -m benchmarks.worker_output
 	$(BIN)/python -m benchmarks.progress
 	$(BIN)/python -m benchmarks.goodput
 	$(BIN)/python -m benchmarks.herd --rounds 3
@@ -170,6 +177,7 @@ rewrite: $(STAMP)  ## regenerate script outputs, generated pages, dashboards and
 	$(BIN)/python -m tests.docs.decisions_page
 	$(BIN)/python -m tests.docs.metrics_page
 	$(BIN)/python -m tests.docs.logs_page
+	$(BIN)/python -m tests.docs.states_page
 	$(BIN)/python -m tests.docs.schemas
 	$(BIN)/python -m release.man_page
 	$(BIN)/python -m grafana.build

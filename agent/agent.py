@@ -22,8 +22,8 @@ from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.barrier.http import BarrierState
 from inplace.agent.deps import AgentDeps
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.exit_code import ExitCode
 from inplace.agent.worker.worker import Worker
 from inplace.agent.worker_keeper import WorkerKeeper
 from inplace.common.bare.typed import Final
@@ -53,9 +53,10 @@ from inplace.common.wire.names import DEPTH_CONTAINERS
 
 if TYPE_CHECKING:
     from inplace.agent.announce.lease_keeper import LeaseKeeper
-    from inplace.agent.start.arguments import WorkerOptions
+    from inplace.agent.settings.arguments import WorkerOptions
     from inplace.agent.worker.outside_signals import OutsideSignals
 
+UNANSWERED_S: Final = 2.0  # then what earlier runs wrote is told, be the announcement answered or not
 REMINDER: Final = "reminder"  # its task's name
 REMINDER_S: Final = (200.0, 300.0)
 """After so long at the barrier an agent announces again. 5,000 of them then send 20 requests a second, a twenty-fifth
@@ -88,6 +89,8 @@ class Agent:
         self._log = deps.log
         self._metrics = deps.metrics
         self._memory = deps.memory
+        self._tails = deps.tails
+        self._telling: asyncio.Task[None] | None = None
         self._saves = deps.saves
         self._on_end = deps.on_end
         self._phases = deps.phases or RestartPhases(
@@ -183,9 +186,11 @@ class Agent:
             watching = self._tasks.create_task(self._watch.run())
             of_lease = self._lease_keeper.work() if self._lease_keeper is not None else ()
             keeping = [self._tasks.create_task(work) for work in of_lease]
+            if self._tails is not None:
+                keeping.append(self._tasks.create_task(self._keep_tails_anyway()))
             code = await self._exit
             watching.cancel()
-            for task in (self._announcing, self._reminder, *keeping):
+            for task in (self._announcing, self._reminder, self._telling, *keeping):
                 if task is not None:
                     task.cancel()
         return code
@@ -199,6 +204,9 @@ class Agent:
         is_end = isinstance(event, WorkerExited | WorkerLost)
         if is_end:
             self._started_s = self._clock.monotonic_s()  # the wait at the barrier counts from here
+        if isinstance(event, WorkerExited):
+            # The next announcement says more. A guard that is lost AFTER its worker ended changes nothing: the machine
+            # waits for ReportDue then.
             self._reporter.keep_silent()
         before = self.state
         self._machine, actions = step(self._machine, event)
@@ -228,8 +236,8 @@ class Agent:
                 self._reporter.perform(action)
             case StartWorker(epoch):
                 self._remember_run(epoch)
-                if self.keeper.start(epoch):
-                    self._lift(epoch)
+                self.keeper.start(epoch)
+                self._lift(epoch)
             case StopWorker():
                 self._reporter.keep_silent()
                 self.keeper.stop(action)
@@ -262,7 +270,21 @@ class Agent:
         if self._ordered_s is not None:
             due_s, self._ordered_s = self._ordered_s + self._config.herd.restart_slot_s, None
             await self._clock.sleep(max(0.0, due_s - self._clock.monotonic_s()))
-        self.take(await self._announcer.announce(epoch))
+        answer = await self._announcer.announce(epoch)
+        self._keep_tails(epoch)  # BEFORE the lift, with which the next run begins
+        self.take(answer)
+
+    def _keep_tails(self, epoch: int) -> None:
+        """Keep what the runs before an epoch wrote last, and tell what is to be told."""
+        if self._tails is not None:
+            self._tails.collect(epoch, failed=self.keeper.run_failed)
+            if self._telling is None or self._telling.done():
+                self._telling = self._tasks.create_task(self._tails.tell())
+
+    async def _keep_tails_anyway(self) -> None:
+        """Do so for the runs before this process also where no announcement is answered."""
+        await self._clock.sleep(UNANSWERED_S)
+        self._keep_tails((self._config.previous_epoch or 0) + 1)
 
     def _set_reminder(self) -> None:
         """Remind the machine after a long wait at the barrier; any other event makes the reminder idle."""

@@ -13,11 +13,12 @@ from inplace.agent.barrier.http import Barrier
 from inplace.agent.report.log import Log
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.start.epoch_file import EpochFile
+from inplace.agent.settings.epoch_file import EpochFile
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
 
 if TYPE_CHECKING:
+    from inplace.agent.progress.kept_tails import KeptTails
     from inplace.agent.progress.stall_watch import StallWatch
     from inplace.agent.worker.save_requests import SaveRequests
 
@@ -35,6 +36,7 @@ class AgentDeps:
         metrics: counted into.
         memory: keeps each epoch BEFORE it is announced.
         stalls: finds a worker that hangs; None where no worker can be watched.
+        tails: keeps what each run of the worker wrote last; None keeps nothing.
         saves: asks the worker to save before a planned stop; None where nobody wants that.
         phases: times the restart; None times it from now, by `clock`.
         now_s: seconds on the clock of leases, which goes on while the machine sleeps; None is `clock`'s.
@@ -51,6 +53,7 @@ class AgentDeps:
     metrics: AgentMetrics = field(default_factory=AgentMetrics)
     memory: EpochFile = field(default_factory=EpochFile)
     stalls: StallWatch | None = None
+    tails: KeptTails | None = None
     saves: SaveRequests | None = None
     phases: RestartPhases | None = None
     now_s: Callable[[], float] | None = None

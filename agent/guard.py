@@ -17,10 +17,10 @@ import time
 from _signal import SIGCHLD, SIGINT, SIGKILL, SIGTERM, set_wakeup_fd, signal  # type: ignore[import-not-found]
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
-from inplace.agent.link.address import LINK_FILE, PROGRESS_DIR, SAVE_FILE, progress_dir, reachable, save_file
 from inplace.agent.report.guard_log import GUARD_LOG, PATIENCE_S, Patience
-from inplace.agent.start.arguments import WorkerOptions
-from inplace.agent.worker.command import ELASTIC_ERROR_FILE, ELASTIC_FILE, NOT_EXECUTABLE, epoch_variables
+from inplace.agent.settings.address import LINK_FILE, SAVE_FILE, reachable, save_file, tail_folder
+from inplace.agent.settings.arguments import WorkerOptions
+from inplace.agent.settings.command import ELASTIC_ERROR_FILE, ELASTIC_FILE, PROGRESS_DIR, epoch_variables
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.outside_signals import OutsideSignals
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
@@ -47,7 +47,6 @@ from inplace.common.protocol.guard import (
     step,
 )
 from inplace.common.protocol.link import (
-    LINK_CONTAINERS,
     LINK_PROCESS,
     Absent,
     Checking,
@@ -63,7 +62,6 @@ from inplace.common.protocol.link import (
     LineReader,
     Signal,
     Started,
-    TakesStacks,
     TakeStacks,
     Unfit,
     line_of,
@@ -86,20 +84,23 @@ class Guard:
 
     Args:
         cleaning: cleans after a worker.
+        progress: the folder of the ranks' progress.
     """
 
-    def __init__(self, options: WorkerOptions, env: Mapping[str, str], cleaning: Cleaning) -> None:
+    def __init__(self, options: WorkerOptions, env: Mapping[str, str], cleaning: Cleaning, progress: str) -> None:
         self._cleaning = cleaning
         self._options = options
         self._env = env
         self._path = env.get("LINK_FILE") or LINK_FILE
+        self._progress = progress
         self._callbacks: dict[int, Callable[[], object]] = {}  # by descriptor
-        self._host = WorkerHost(options, env, owner=self, readers=self, log=GUARD_LOG)
+        folder = tail_folder(self._path, "")
+        self._host = WorkerHost(options, env, owner=self, readers=self, log=GUARD_LOG, tail_folder=folder)
         self._saves: SaveRequests | None = None
         if options.save_within_s > 0:
             from inplace.agent.worker.save_requests import SaveRequests
 
-            self._saves = SaveRequests(save_file(self._path), options.save_within_s, GUARD_LOG)
+            self._saves = SaveRequests(save_file(progress), options.save_within_s, GUARD_LOG)
         self._state = GuardState(final_codes=options.final_codes)
         self._link: socket | None = None
         self._lines = LineReader()
@@ -213,23 +214,16 @@ class Guard:
         """Execute the worker."""
         self._cleaning.begin()
         own = epoch_variables(epoch)
-        progress = progress_dir(self._env.get(PROGRESS_DIR, ""), self._path)
-        if os.path.isdir(progress):  # noqa: PTH112 - the agent made it BEFORE the lift
-            own[PROGRESS_DIR] = progress
-            own[ELASTIC_ERROR_FILE] = f"{progress}/{ELASTIC_FILE}"
+        if os.path.isdir(self._progress):  # noqa: PTH112
+            own[PROGRESS_DIR] = self._progress
+            own[ELASTIC_ERROR_FILE] = f"{self._progress}/{ELASTIC_FILE}"
         if self._saves is not None:
             own[SAVE_FILE] = self._saves.path
         stays, wants = self._state.stays, self._options.standby
         if wants and not stays:
             message = "it needs inplace.dev/restart: process on the JobSet"
             GUARD_LOG.warning("standby_unavailable", message=message, then="every start is an ordinary one")
-        try:
-            self._host.start(own, outlives=stays, holds_next=wants and stays and epoch > 0)
-        except OSError as error:
-            message = f"cannot execute {self._options.command[0]!r}: {error.strerror}"
-            GUARD_LOG.error("worker_not_started", message=message, then=f"exit {NOT_EXECUTABLE}")
-            self._code = NOT_EXECUTABLE
-            return
+        self._host.start(own, outlives=stays, holds_next=wants and stays and epoch > 0)
         self._tell(Started(epoch))
         GUARD_LOG.info(STARTED, epoch=epoch or None)
 
@@ -313,7 +307,7 @@ class Guard:
             self._patience.note(f"no agent there yet ({error.strerror})")
             return
         link.setblocking(False)
-        self._link, self._lines = link, LineReader((LINK_CONTAINERS, LINK_PROCESS))
+        self._link, self._lines = link, LineReader()
         self.add_reader(link.fileno(), self._read)
 
     def _read(self) -> None:
@@ -342,7 +336,7 @@ class Guard:
                 self._examine(message)
             elif isinstance(message, TakeStacks):
                 self._host.take_stacks(message.request)
-            elif isinstance(message, Hello) and message.version == LINK_PROCESS:
+            elif isinstance(message, Hello) and message.depth == LINK_PROCESS:
                 self._take(StayOn())
             elif isinstance(message, Leaving):
                 self._take(LinkEnded())
@@ -354,12 +348,10 @@ class Guard:
             self._take(LinkEnded())
 
     def _examine(self, asked: Examine) -> None:
-        """Look at a worker that hangs; the agent waits for the end of that. Its first question is another one."""
-        if asked == Examine(0, 0):
-            self._tell(TakesStacks())
-        elif not self._options.on_stall:
+        """Look at a worker that hangs; the agent waits for the end of that."""
+        if not self._options.on_stall:
             return
-        elif self._state.phase == RUNNING:
+        if self._state.phase == RUNNING:
             self._host.examine(asked.pid, asked.silent_s)
         else:
             self._tell(Examines())

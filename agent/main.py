@@ -29,7 +29,7 @@ def main() -> int:
 
 def _follow(arguments: list[str]) -> int:
     """Run the command line; return the exit code."""
-    from inplace.agent.start.arguments import USAGE, ArgumentsError, parse
+    from inplace.agent.settings.arguments import USAGE, ArgumentsError, parse
 
     if arguments == ["--version"]:
         from inplace.agent.version import VERSION
@@ -41,16 +41,17 @@ def _follow(arguments: list[str]) -> int:
     try:
         options = parse(arguments, os.environ)
     except ArgumentsError as error:
-        from inplace.agent.start.exit_code import ExitCode  # enum is dear, and a guard starts beside each worker
+        from inplace.agent.settings.exit_code import ExitCode  # enum is dear, and a guard starts beside each worker
 
         print(f"inplace-agent: {error}\nTry 'inplace-agent --help'.", file=sys.stderr)
         return ExitCode.CONFIG
     if options is None:
         print(USAGE, end="")
         return 0
-    from inplace.agent.worker.command import restore_locale
+    from inplace.agent.settings.command import hide_command, restore_locale
 
     restore_locale()  # the worker gets what is in os.environ
+    hide_command(options.command)
     if arguments[:1] == ["guard"]:
         from inplace.agent.start.guard_main import run_guard
 

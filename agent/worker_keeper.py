@@ -12,15 +12,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from inplace.agent.deps import AgentDeps
-from inplace.agent.link.address import PROGRESS_DIR, SAVE_FILE
 from inplace.agent.progress.worker_progress import WorkerProgress
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.start.epoch_file import Failures
-from inplace.agent.start.exit_code import ExitCode, UnfitError
-from inplace.agent.worker.command import ELASTIC_ERROR_FILE, ELASTIC_FILE, epoch_variables
+from inplace.agent.settings.address import SAVE_FILE
+from inplace.agent.settings.command import ELASTIC_ERROR_FILE, ELASTIC_FILE, PROGRESS_DIR, epoch_variables
+from inplace.agent.settings.epoch_file import Failures
+from inplace.agent.settings.exit_code import ExitCode, UnfitError
 from inplace.agent.worker.outside_signals import HARMLESS
-from inplace.agent.worker.worker import STUCK_S, Worker, WorkerLostError, WorkerStartError, WorkerStuckError
+from inplace.agent.worker.worker import STUCK_S, Worker, WorkerLostError, WorkerStuckError
+from inplace.common.bare.typed import Final
 from inplace.common.protocol.agent import AgentPhase, Verdict
+from inplace.common.protocol.failure_report import WorkerRaised
 from inplace.common.protocol.pod import (
     Event,
     PodState,
@@ -30,15 +32,18 @@ from inplace.common.protocol.pod import (
     WorkerGone,
     WorkerLife,
     WorkerLost,
-    WorkerNotStarted,
 )
 from inplace.common.wire.stop_signal import signal_name
 
 if TYPE_CHECKING:
-    from inplace.agent.start.arguments import WorkerOptions
+    from inplace.agent.progress.last_words import LastWords
+    from inplace.agent.settings.arguments import WorkerOptions
     from inplace.agent.worker.outside_signals import OutsideSignals
     from inplace.agent.worker.save_requests import SaveRequests
     from inplace.common.protocol.stall import StallState
+
+EXIT_S: Final = 5.0  # exit handlers of a rank that failed: to flush logs takes some seconds, to wait for peers for ever
+_KILLED: Final = (128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
 
 class WorkerKeeper:
@@ -76,6 +81,7 @@ class WorkerKeeper:
         self._memory = deps.memory
         self._stalls = deps.stalls
         self._saves = deps.saves
+        self._tails = deps.tails
         self._phases = phases
         self._state = state
         self._take = take
@@ -85,6 +91,7 @@ class WorkerKeeper:
         self._on_look = on_look
         failures = self._recall_failures()
         self.failures = failures.count
+        self.run_failed = True  # the newest run was not told to end, or it was before this process
         self._progress = WorkerProgress(failures.best_step)
         self._began_s = 0.0  # when the newest worker started
         self._is_counted = True  # how far that worker got was noted
@@ -94,6 +101,8 @@ class WorkerKeeper:
         self._patience: asyncio.Task[None] | None = None  # while the worker is being stopped
         self._seeing_off: asyncio.Task[None] | None = None  # the newest worker
         self._watching: asyncio.Task[None] | None = None  # for a stall of it
+        self._listening: asyncio.Task[None] | None = None  # for an exception that ends a rank of it
+        self._words: LastWords | None = None  # what that was
 
     async def until_fit(self, epoch: int) -> None:
         """Check this Pod, once before each start, or end the agent."""
@@ -109,10 +118,11 @@ class WorkerKeeper:
         else:
             self._is_fit = True
 
-    def start(self, epoch: int | None) -> bool:
-        """Start the worker BEFORE anything else is done, then watch over it; say whether it could be started."""
+    def start(self, epoch: int | None) -> None:
+        """Start the worker BEFORE anything else is done, then watch over it."""
         env = epoch_variables(epoch)
-        self._is_fit, self._patches.last_line = False, ""
+        self._is_fit, self._words = False, None
+        self._patches.forget_end()
         if self._stalls is not None:
             self._stalls.begin(epoch)
             if self._stalls.folder:
@@ -121,19 +131,15 @@ class WorkerKeeper:
         if self._saves is not None:
             env[SAVE_FILE] = self._saves.path
         began_s = self._began_s = self._clock.monotonic_s()
-        try:
-            self._worker.start(env)
-        except WorkerStartError as error:
-            self._log.error("worker_not_started", message=str(error), then=f"exit {error.code}")
-            asyncio.get_running_loop().call_soon(self._take, WorkerNotStarted(error.code))
-            return False
+        self._worker.start(env)
         self._is_counted = False
         if not self._state().ends_with_guards:  # a guard in depth `containers` starts the worker later
             self._phases.worker_runs(self._clock.monotonic_s() - began_s)
         self._seeing_off = self._tasks.create_task(self._see_off())
+        if self._stalls is not None and self._stalls.words_folder and epoch:
+            self._listening = self._tasks.create_task(self._hear_end(self._stalls.words_folder, epoch))
         if self._stalls is not None:
             self._watching = self._tasks.create_task(self._stalls.watch(self._worker, self._take, self._on_look))
-        return True
 
     def stop(self, action: StopWorker) -> None:
         """Tell the worker to end, and be patient for a while, or not."""
@@ -146,12 +152,17 @@ class WorkerKeeper:
             number, why = signal.SIGKILL, "its lease is over"
         elif action.at_once:
             number, why = signal.SIGKILL, "told twice to end"
+        elif action.raised or (action.verdict is not None and self._has_failed()):
+            number, why = signal.SIGCONT, "a rank of it has failed, and may run exit handlers"  # ends nobody
         elif action.verdict is None:
             number, why = self._stop_signal, "the Pod ends"
         else:
             number, why = signal.SIGTERM, action.verdict.value
-        grace_s = 0.0 if number == signal.SIGKILL else self._grace_s(pod_ends=action.verdict is None)
-        self._worker.signal(number)
+        if number == signal.SIGCONT:
+            grace_s = EXIT_S
+        else:
+            grace_s = 0.0 if number == signal.SIGKILL else self._grace_s(pod_ends=action.verdict is None)
+        self._worker.signal(number)  # guards learn from any that no worker starts in this epoch any more
         if self._patience is not None:
             self._patience.cancel()
         self._patience = self._tasks.create_task(self._kill_after(grace_s))
@@ -186,7 +197,7 @@ class WorkerKeeper:
 
     def leave(self) -> None:
         """End every task, as this process ends, and note for the next one how far the worker got."""
-        for task in (self._patience, self._seeing_off, self._saving, self._watching):
+        for task in (self._patience, self._seeing_off, self._saving, self._watching, self._listening):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
         if not self._is_counted:
@@ -214,8 +225,24 @@ class WorkerKeeper:
 
     def _stop_watching(self) -> None:
         """Judge this worker no longer: it ends."""
-        if self._watching is not None and self._watching is not asyncio.current_task():
-            self._watching.cancel()
+        for task in (self._watching, self._listening):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+
+    async def _hear_end(self, folder: str, epoch: int) -> None:
+        """Tell at once that a rank's main thread has ended by an exception: its process may hang for ever."""
+        from inplace.agent.progress.last_words import first_end
+        from inplace.common.wire.last_line import clean_line
+
+        while True:
+            words = await first_end(folder, epoch, self._clock)
+            if self._worker.runs() and not (self._options is not None and words.code in self._options.final_codes):
+                break  # else this Pod ends, or its own end is what the code is for
+        assert words.code is not None
+        self._words = words
+        self._patches.note_end(epoch, words.at_s, words.line)
+        self._log.warning("rank_failed", epoch=epoch, exit_code=words.code, message=clean_line(words.line))
+        self._take(WorkerRaised(epoch, words.code))
 
     async def _kill_after(self, grace_s: float) -> None:
         """Kill the worker's main process after its grace; cancelled when it ends by itself."""
@@ -244,9 +271,9 @@ class WorkerKeeper:
             self._terminate(self._saves.held)  # BEFORE its end, which is no completion then, and no failure
         elif self._outside is not None and (number := self._outside.ended_worker()):
             self._terminate(number)  # likewise
-        elif code is not None and self._patience is None:
-            self._phases.worker_ended(code)
-            self._patches.last_line = self._last_words() if code else ""
+        elif code is not None:
+            self._note_end(code)
+        self.run_failed = self._patience is None or self._words is not None
         ended_s = self._clock.monotonic_s()
         if self._patience is not None:
             self._patience.cancel()
@@ -269,14 +296,39 @@ class WorkerKeeper:
         await asyncio.sleep(0)  # the announcement goes first
         self._log.info("worker_exited", exit_code=code, leftovers_s=round(gone_s - ended_s, 4))
 
-    def _last_words(self) -> str:
-        """Return what the worker that failed wrote last; "" where it left nothing, or its epoch is nobody's."""
-        epoch = self._state().agent.epoch
-        if self._stalls is None or not self._stalls.folder or not epoch:
-            return ""
+    def _note_end(self, code: int) -> None:
+        """Hand on how the worker ended by itself: also one that was told to end when a rank had failed already.
+
+        The exception of a rank that uses `inplace` comes first, then the last line of the output. One that was killed
+        had no time for last words.
+        """
+        now_s, epoch = self._clock.wall_s(), self._state().agent.epoch
+        words = self._words if self._patience is not None or not code else self._last_words(epoch)
+        if self._patience is not None:
+            if words is None or words.code is None:
+                return
+            code = words.code
+        self._phases.worker_ended(code)
+        if not code or not epoch:
+            return
+        line = words.line if words is not None else ""
+        if not line and self._tails is not None and code not in _KILLED:
+            line = self._tails.last_line(epoch)
+        self._patches.note_end(epoch, min(words.at_s, now_s) if words is not None else now_s, line)
+
+    def _has_failed(self) -> bool:
+        """Say whether a rank had failed BEFORE the worker is told to end: that may end ranks by an exception, too."""
+        words = self._last_words(self._state().agent.epoch)
+        self._words = words if words is not None and words.code is not None else None
+        return self._words is not None
+
+    def _last_words(self, epoch: int) -> LastWords | None:
+        """Return what ended the worker of an epoch; None where it left nothing, or its epoch is nobody's."""
+        if self._words is not None or self._stalls is None or not self._stalls.words_folder or not epoch:
+            return self._words
         from inplace.agent.progress.last_words import last_words
 
-        return last_words(self._stalls.folder, epoch)
+        return last_words(self._stalls.words_folder, epoch)
 
     def _count_steps(self) -> str:
         """Note how far the worker got, for the next announcement; return that text, "" where nobody watched it."""

@@ -16,24 +16,22 @@ API server's CPU time is then measured for every kind.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
-import statistics
+import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.request import urlopen
 
 from benchmarks.api_backend import Backend, open_backend
-from benchmarks.fixed_account import service_account_folder
+from benchmarks.figures import Figures, flags
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.kubeconfig import read_kubeconfig
@@ -55,18 +53,19 @@ AGENTS = {
     "baseline": ["-m", "benchmarks.baseline_agent"],
 }
 UPSTREAM = "upstream"
+VARIABLE: Final = "INPLACE_BENCHMARK_HAS_MOUNTS"
+ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 IDLE_S = 5.0  # in which the API server's own CPU time is measured
 
 
-@dataclass(slots=True)
-class Samples:
-    """What the runs of one kind of agent took."""
-
-    ms: list[float] = field(default_factory=list)
-    rss_mb: list[float] = field(default_factory=list)
-    rss_scraped_mb: list[float] = field(default_factory=list)
-    requests: list[int] = field(default_factory=list)
-    server_cpu_ms: list[float] = field(default_factory=list)
+def figures_of(backend: str, runs: int) -> Figures:
+    """Return the report of no starts yet."""
+    return Figures(
+        f"exec to visible annotation, {backend} API server, {runs} starts; upstream is {version()}",
+        compared=[("agent", "baseline"), ("agent", UPSTREAM)],
+        most={("agent / baseline", "ms"): 0.35, (f"agent / {UPSTREAM}", "ms"): 1.0},
+        means=("server_cpu_ms",),
+    )
 
 
 def command(kind: str) -> list[str]:
@@ -159,10 +158,8 @@ def mount_account(backend: Backend, account: Path) -> Path | None:
     return account
 
 
-async def measure_start(
-    backend: Backend, account: Path | None, kind: str, name: str, samples: Samples, idle: float
-) -> None:
-    """Start one agent for Pod `name` and wait until the watch of this process shows epoch 2 on it.
+async def measure_start(backend: Backend, account: Path | None, kind: str, name: str, idle: float) -> dict[str, float]:
+    """Start one agent for Pod `name`, wait until the watch of this process shows epoch 2 on it, and return figures.
 
     `idle` is the API server's CPU time for a second in which nothing happens.
     """
@@ -182,15 +179,16 @@ async def measure_start(
             async with asyncio.timeout(VISIBLE_S_MAX):
                 while await anext(seen) != 2:
                     pass
-            samples.ms.append((time.perf_counter() - began) * 1e3)
+            found = {"ms": (time.perf_counter() - began) * 1e3}
             await asyncio.sleep(SETTLE_S)
-            samples.rss_mb.append(rss_mb(process.pid))
+            found["rss_mb"] = rss_mb(process.pid)
             spent_s = backend.server_cpu_s() - server_cpu_s - idle * (time.perf_counter() - began)
-            samples.server_cpu_ms.append(spent_s * 1e3)
-            samples.requests.append(await backend.agent_requests() - requests_before)
+            found["server_cpu_ms"] = spent_s * 1e3
+            found["requests"] = await backend.agent_requests() - requests_before
             if kind == "agent":
                 await asyncio.to_thread(scrape, port)
-                samples.rss_scraped_mb.append(rss_mb(process.pid))
+                found["rss_scraped_mb"] = rss_mb(process.pid)
+            return found
         finally:
             process.kill()
             await process.wait()
@@ -224,11 +222,11 @@ async def idle_cpu(backend: Backend) -> float:
     return (backend.server_cpu_s() - began_s) / IDLE_S
 
 
-async def run(backend_name: str, runs: int, account_folder: Path | None) -> dict[str, Any]:
+async def run(backend_name: str, runs: int, account_folder: Path | None) -> Figures:
     """Measure `runs` starts of each kind, in turns, after one warm-up each; upstream's with its folder only."""
     kinds = [*AGENTS, *([UPSTREAM] if account_folder is not None else [])]
     names = {kind: [f"{kind}-{i}" for i in range(runs + 1)] for kind in kinds}
-    samples = {kind: Samples() for kind in kinds}
+    figures = figures_of(backend_name, runs)
     async with open_backend(backend_name, NAMESPACE) as backend:
         await prepare(backend, [name for group in names.values() for name in group])
         with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
@@ -236,97 +234,38 @@ async def run(backend_name: str, runs: int, account_folder: Path | None) -> dict
             idle = await idle_cpu(backend)
             for i in range(runs + 1):
                 for kind in kinds:
-                    into = samples[kind] if i else Samples()
-                    await measure_start(backend, account, kind, names[kind][i], into, idle)
-    return report(backend_name, runs, samples)
+                    measured = await measure_start(backend, account, kind, names[kind][i], idle)
+                    if i:
+                        figures.add(kind, measured)
+    return figures
 
 
-def report(backend_name: str, runs: int, samples: Mapping[str, Samples]) -> dict[str, Any]:
-    """Return the keys that scripts read."""
-    ours, baseline = samples["agent"], samples["baseline"]
-    result = {
-        "backend": backend_name,
-        "runs": runs,
-        **times("", ours),
-        **times("baseline_", baseline),
-        "ratio": ratio(ours, baseline),
-        "rss_mb": round(statistics.median(ours.rss_mb), 1),
-        "rss_scraped_mb": round(statistics.median(ours.rss_scraped_mb), 1),
-        "baseline_rss_mb": round(statistics.median(baseline.rss_mb), 1),
-        "rss_ratio": round(statistics.median(ours.rss_mb) / statistics.median(baseline.rss_mb), 3),
-        "requests": statistics.median(ours.requests),
-        "baseline_requests": statistics.median(baseline.requests),
-    }
-    if UPSTREAM in samples:
-        result |= beside_upstream(ours, samples[UPSTREAM])
-    return result
+def service_account_folder(module: str) -> Path:
+    """Return the one folder at which upstream's agent looks for its account, empty.
 
-
-def beside_upstream(ours: Samples, upstream: Samples) -> dict[str, Any]:
-    """Return upstream's figures, and ours divided by them; CPU times are means, because the kernel counts in 10 ms."""
-    server_cpu_ms = [statistics.mean(each.server_cpu_ms) for each in (ours, upstream)]
-    rss_mb = [statistics.median(each.rss_mb) for each in (ours, upstream)]
-    return times("upstream_", upstream) | {
-        "upstream": version(),
-        "upstream_ratio": ratio(ours, upstream),
-        "upstream_rss_mb": round(rss_mb[1], 1),
-        "upstream_rss_ratio": round(rss_mb[0] / rss_mb[1], 3),
-        "upstream_requests": statistics.median(upstream.requests),
-        "server_cpu_ms": round(server_cpu_ms[0], 1),
-        "upstream_server_cpu_ms": round(server_cpu_ms[1], 1),
-        "upstream_server_cpu_ratio": round(server_cpu_ms[0] / server_cpu_ms[1], 3),
-    }
-
-
-def times(prefix: str, samples: Samples) -> dict[str, float]:
-    """Return median and spread in milliseconds."""
-    chosen = {"median_ms": statistics.median(samples.ms), "min_ms": min(samples.ms), "max_ms": max(samples.ms)}
-    return {f"{prefix}{name}": round(value, 1) for name, value in chosen.items()}
-
-
-def ratio(ours: Samples, theirs: Samples) -> float:
-    """Return the median of the ratios of neighbours in time: what disturbs the machine disturbs both."""
-    return round(statistics.median([a / b for a, b in zip(ours.ms, theirs.ms, strict=True)]), 3)
+    Outside of a mount namespace of its own, begin again with this module and these arguments in one, with an empty file
+    system where the machine has /run. Nobody outside sees that, and it ends with the process.
+    """
+    if VARIABLE not in os.environ:
+        user = () if os.geteuid() == 0 else ("--map-root-user",)
+        words = ("unshare", "--mount", *user, "--", sys.executable, "-m", module, *sys.argv[1:])
+        os.execvpe(words[0], words, os.environ | {VARIABLE: "1"})  # noqa: S606 - no shell is wanted
+    run = ACCOUNT.parents[2].resolve()
+    subprocess.run(("mount", "-t", "tmpfs", "tmpfs", str(run)), check=True)
+    ACCOUNT.mkdir(parents=True)
+    return ACCOUNT
 
 
 def main() -> None:
-    """Print the comparison, or one JSON object with --json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.agent_start", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    """Measure and print."""
+    parser = flags(__doc__, runs=10)
     parser.add_argument("--backend", choices=("real", "simulator"), default="real")
-    parser.add_argument("--runs", type=int, default=10, help="measured starts of each kind")
     parser.add_argument("--upstream", action="store_true", help="compare with upstream's Go agent as well")
     options = parser.parse_args()
-    if options.runs < 1:
-        parser.error(f"--runs: expected 1 or more, saw {options.runs}")
     if options.upstream and options.backend != "real":
         parser.error("--upstream: expected a real API server, with which alone upstream's agent can speak TLS")
     account = service_account_folder(__spec__.name) if options.upstream else None
-    result = asyncio.run(run(options.backend, options.runs, account))
-    print(f"exec to visible annotation, {options.backend} API server, median of {options.runs}:", file=sys.stderr)
-    for prefix, words, most in (
-        ("", "inplace-agent", None),
-        ("baseline_", "plain kubernetes_asyncio", 0.35),
-        ("upstream_", "upstream's agent", 1.0),
-    ):
-        if f"{prefix}median_ms" not in result:
-            continue
-        compared = "" if most is None else f"  {result['ratio' if prefix == 'baseline_' else f'{prefix}ratio']:.3f}x"
-        print(
-            f"  {words:38} {result[f'{prefix}median_ms']:7.1f} ms "
-            f"({result[f'{prefix}min_ms']:.0f}..{result[f'{prefix}max_ms']:.0f}) {result[f'{prefix}rss_mb']:6.1f} MB "
-            f"{result[f'{prefix}requests']:2.0f} requests{compared}{f' (at most {most})' if most else ''}",
-            file=sys.stderr,
-        )
-    if options.upstream:
-        print(
-            f"  API server's CPU for one start: {result['server_cpu_ms']} ms, upstream's agent "
-            f"{result['upstream_server_cpu_ms']} ms ({result['upstream_server_cpu_ratio']}x)",
-            file=sys.stderr,
-        )
-    print(f"  after a scrape of /metrics {result['rss_scraped_mb']:.1f} MB", file=sys.stderr)
-    if options.json:
-        print(json.dumps(result))
+    asyncio.run(run(options.backend, options.runs, account)).show(options)
 
 
 if __name__ == "__main__":

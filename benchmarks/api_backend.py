@@ -2,12 +2,18 @@
 An API server to measure against: a real kube-apiserver, or the embedded one.
 
 Either comes with the CRD, a namespace and a kubeconfig for the agents' ServiceAccount, and counts that account's
-requests.
+requests. `simulated_server` serves the embedded one from a process of its own, so that its work does not slow down the
+program that measures.
+
+    python -m benchmarks.api_backend      # that process: prints its URL, and ends when its standard input does
 """
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -21,8 +27,7 @@ from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import NAMESPACES, KubeObject
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront
 from inplace.simulator.cluster.access import kubeconfig_text
-from testbed.crd import install_crd
-from testbed.kube_client import create, kube_client
+from testbed.kube_client import create, install_crd, kube_client
 
 ACCOUNT = "agents"
 USER_AGENT = "inplace-benchmark"
@@ -131,3 +136,31 @@ def _audit_policy(namespace: str) -> dict[str, Any]:
             {"level": "None"},
         ],
     }
+
+
+async def _serve() -> None:
+    gc.disable()  # among 100,000 Pods a collection stops the server for seconds; no real one is stopped so
+    front = HttpFront(ApiServer(clock=LoopClock(), rng=Random(1), options=ApiServerOptions()))
+    print(await front.start(), flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await front.stop()
+
+
+@asynccontextmanager
+async def simulated_server() -> AsyncIterator[str]:
+    """Start the server, and yield its URL."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.api_backend", stdin=pipe, stdout=pipe
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())

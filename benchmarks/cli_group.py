@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import subprocess
@@ -25,14 +24,6 @@ SETTLED_S_MAX: Final = 600.0
 PODS_PER_NODE: Final = 100
 
 
-def options_of(description: str | None, *, pods: int, rounds: int) -> argparse.Namespace:
-    """Return `pods` and `rounds` of the command line; those given are the defaults."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pods", type=int, default=pods)
-    parser.add_argument("--rounds", type=int, default=rounds)
-    return parser.parse_args()
-
-
 @asynccontextmanager
 async def trained_group(pods: int) -> AsyncIterator[tuple[Cluster, Timeline]]:
     """Yield a cluster over loopback HTTP whose one group, NAME, trains."""
@@ -47,7 +38,7 @@ class CommandRun:
     """One run of a command.
 
     Args:
-        lead_s: from exec to the last of its first lines.
+        lead_s: from exec to the last of its first lines; 0 if nobody waited for them.
         wall_s: from exec to exit.
         cpu_s: its own.
     """
@@ -56,6 +47,11 @@ class CommandRun:
     wall_s: float
     cpu_s: float
     output: str
+
+    def figures(self) -> dict[str, float]:
+        """Return its seconds."""
+        lead = {"first_lines_s": self.lead_s} if self.lead_s else {}
+        return lead | {"wall_s": self.wall_s, "cpu_s": self.cpu_s}
 
 
 def inplace(*words: str) -> list[str]:
@@ -71,7 +67,7 @@ def run_command(command: Sequence[str], kubeconfig: Path, lead: int = 0) -> Comm
     with subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(lead)]
-        lead_s = time.monotonic() - began_s
+        lead_s = time.monotonic() - began_s if lead else 0.0
         lines += child.stdout
     assert child.returncode == 0, child.returncode
     return CommandRun(lead_s, time.monotonic() - began_s, _children_cpu_s() - before_s, "".join(lines))

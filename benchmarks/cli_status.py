@@ -12,42 +12,42 @@ from __future__ import annotations
 
 import asyncio
 import re
-import statistics
+import sys
 from copy import deepcopy
 from functools import partial
 
 import msgspec
 
-from benchmarks.cli_group import NAME, CommandRun, inplace, options_of, run_command
+from benchmarks.cli_group import NAME, inplace, run_command
 from benchmarks.controller_lab import NAMESPACE, Lab, open_lab
-from benchmarks.controller_pods import PODS_PER_JOB, at_once, jobset, placed
-from benchmarks.controller_status import pod_status
+from benchmarks.controller_pods import PODS_PER_JOB, at_once, jobset, placed, pod_status
+from benchmarks.figures import Figures, flags
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
 
 LATE = 2  # Pods that the gathering group waits for
-Run = tuple[CommandRun, float, int]  # beside the command: the server's CPU time, and requests
 _COUNTED = re.compile(r'^apiserver_request_total\{[^}]*resource="(?:jobsets|pods)"[^}]*\} (\d+)', re.MULTILINE)
 
 
-async def main() -> None:
-    """Run the benchmark."""
-    options = options_of(__doc__, pods=5_000, rounds=5)
+async def measure(pods: int, rounds: int) -> Figures:
+    """Make the group, and run the command while it runs and while it gathers."""
+    figures = Figures(f"`inplace status` of {pods:,} Pods, {rounds} rounds")
     async with open_lab() as lab:
-        raw = await lab.client.create(JOBSETS, NAMESPACE, jobset(NAME, options.pods))
-        pods = _pods(raw, options.pods)
-        await at_once(lambda pod: _make(lab, pod), pods)
-        names = [pod["metadata"]["name"] for pod in pods]
+        raw = await lab.client.create(JOBSETS, NAMESPACE, jobset(NAME, pods))
+        made = _pods(raw, pods)
+        await at_once(lambda pod: _make(lab, pod), made)
+        names = [pod["metadata"]["name"] for pod in made]
         for title, synced, deprecated, late in (("runs", 1, 0, 0), ("gathers", 1, 1, LATE)):
             await lab.client.patch(
                 JOBSETS, NAMESPACE, NAME, {"status": wire.status_of_epochs(synced, deprecated)}, subresource="status"
             )
             epoch = deprecated + 1
             await at_once(partial(_announce, lab, epoch), names[: len(names) - late])
-            runs = [await _run(lab) for _ in range(options.rounds)]
-            _print(f"{options.pods:,} Pods, {title}", runs)
+            for _ in range(rounds):
+                figures.add(title, await _run(lab))
+    return figures
 
 
 def _pods(raw: KubeObject, count: int) -> list[KubeObject]:
@@ -91,12 +91,13 @@ async def _send(lab: Lab, method: str, path: str, body: KubeObject, kind: str) -
     await lab.client.send(Request(method, path, headers, msgspec.json.encode(body)), timeout_s=60.0)
 
 
-async def _run(lab: Lab) -> Run:
+async def _run(lab: Lab) -> dict[str, float]:
     """Run the command once."""
     before, used_s = await _requests(lab), lab.server_cpu_s()
-    command = inplace("status", NAME, "-n", NAMESPACE)
-    done = await asyncio.to_thread(run_command, command, lab.kubeconfig)
-    return done, lab.server_cpu_s() - used_s, await _requests(lab) - before
+    done = await asyncio.to_thread(run_command, inplace("status", NAME, "-n", NAMESPACE), lab.kubeconfig)
+    server = {"server_cpu_s": lab.server_cpu_s() - used_s, "requests": await _requests(lab) - before}
+    print(" · ".join(done.output.splitlines()[:2]), file=sys.stderr)
+    return done.figures() | server
 
 
 async def _requests(lab: Lab) -> int:
@@ -105,17 +106,11 @@ async def _requests(lab: Lab) -> int:
     return sum(int(count) for count in _COUNTED.findall(text))
 
 
-def _print(title: str, runs: list[Run]) -> None:
-    median, first_lines = statistics.median, runs[0][0].output.splitlines()[:2]
-    wall_s, cpu_s = [done.wall_s for done, _, _ in runs], [done.cpu_s for done, _, _ in runs]
-    print(f"{title}: {' · '.join(first_lines)}")
-    print(
-        f"  {len(runs)} rounds, medians: {median(wall_s):.2f} s from exec to exit (slowest {max(wall_s):.2f} s), "
-        f"{median(cpu_s):.2f} s CPU of its own, {median(used_s for _, used_s, _ in runs):.2f} s CPU of the API server, "
-        f"{max(requests for _, _, requests in runs)} requests",
-        flush=True,
-    )
+def main() -> None:
+    """Measure and print."""
+    options = flags(__doc__, pods=5_000, rounds=5).parse_args()
+    asyncio.run(measure(options.pods, options.rounds)).show(options)
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -42,7 +42,7 @@ async def measure_burst(lab: Lab, process: ControllerProcess, jobsets: int, idle
         await form(group, watch)
         idle = [await announce_all(group, watch, kubelets=False) for _ in range(idle_restarts)]
         restarts: list[MeasuredRestart] = []
-        before = await _count_jobs(lab.client)
+        before = await count_jobs(lab.client, NAMESPACE)
         began_s, began_cpu_s = time.monotonic(), process.cpu_s()
         creating = asyncio.create_task(_create(lab.client, jobsets))
         waiting = asyncio.create_task(_await_jobs(lab.client, before + jobsets))
@@ -75,13 +75,14 @@ async def _create(client: KubeClient, jobsets: int) -> None:
 async def _await_jobs(client: KubeClient, count: int) -> float:
     """Return when that many Jobs exist."""
     async with asyncio.timeout(BURST_S_MAX):
-        while await _count_jobs(client) < count:  # noqa: ASYNC110 - another process makes them
+        while await count_jobs(client, NAMESPACE) < count:  # noqa: ASYNC110 - another process makes them
             await asyncio.sleep(JOBS_POLL_S)
     return time.monotonic()
 
 
-async def _count_jobs(client: KubeClient) -> int:
-    page = await client.list(JOBS, NAMESPACE, query={"limit": "1"})
+async def count_jobs(client: KubeClient, namespace: str) -> int:
+    """Return how many Jobs a namespace has."""
+    page = await client.list(JOBS, namespace, query={"limit": "1"})
     return len(page["items"]) + int(page["metadata"].get("remainingItemCount", 0))
 
 

@@ -11,29 +11,26 @@ Pods a second on two cores. Every event is as large as that of a Pod of examples
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import multiprocessing
 import re
 import socket
 import ssl
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from statistics import median
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
 import trustme
 
-from benchmarks.controller_pods import PODS_PER_JOB, jobset, placed
-from benchmarks.controller_status import pod_status
+from benchmarks.controller_pods import PODS_PER_JOB, jobset, placed, pod_status
+from benchmarks.figures import Figures, flags
+from inplace.common.jobset.kinds import JOB_CODEC, POD_CODEC, Pod
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
@@ -44,7 +41,6 @@ from inplace.common.wire import names as wire
 from inplace.controller.api.credentials import Identity
 from inplace.controller.api.transport import open_transport
 from inplace.controller.metrics import Metrics
-from inplace.controller.spec.kinds import JOB_CODEC, POD_CODEC, Pod
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.phases import PhaseReader
 
@@ -194,46 +190,35 @@ async def us_per_event(to: Credentials, pods: int) -> float:
         running = asyncio.create_task(informer.run())
         await informer.wait_synced()
         assert counted.ledger.histogram() == {1: pods}, counted.ledger.histogram()
-        began_s = time.process_time()
+        began_s, next_epoch = time.process_time(), counted.ledger.next_epoch
         async with asyncio.timeout(ROUND_S_MAX):
-            while counted.ledger.arrived() < pods:  # noqa: ASYNC110 - ten looks a second cost nothing
+            while counted.ledger.arrived(next_epoch) < pods:  # noqa: ASYNC110 - ten looks a second cost nothing
                 await asyncio.sleep(0.1)
         spent_s = time.process_time() - began_s
         running.cancel()
     return spent_s / pods * 1e6
 
 
-def measure(pods: int, rate: int, rounds: int) -> dict[str, Any]:
-    """Measure some rounds at one rate."""
-    with server(pods, rate) as to:
-        taken = [asyncio.run(us_per_event(to, pods)) for _ in range(rounds)]
-    return {
-        "events_per_s": rate or None,
-        "cpu_us": round(median(taken), 1),
-        "least_us": round(min(taken), 1),
-        "most_us": round(max(taken), 1),
-    }
+def measure(pods: int, rounds: int) -> Figures:
+    """Measure some rounds at each rate."""
+    figures = Figures(f"the controller's CPU for one Pod event, {pods} Pods, {rounds} rounds")
+    for rate in RATES:
+        with server(pods, rate) as to:
+            for _ in range(rounds):
+                us = asyncio.run(us_per_event(to, pods))
+                figures.add(f"{rate} a second" if rate else "as fast as they are read", {"cpu_us": us})
+    return figures
 
 
-def main() -> int:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__.strip().splitlines()[0] if __doc__ else None)
-    parser.add_argument("--pods", type=int, default=PODS_DEFAULT)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--json", action="store_true")
+def main() -> None:
+    """Measure and print."""
+    parser = flags(__doc__, pods=PODS_DEFAULT, rounds=ROUNDS)
     options = parser.parse_args()
-    if options.pods < 1 or (options.pods > PODS_PER_JOB and options.pods % PODS_PER_JOB) or options.rounds < 1:
-        parser.error(f"expected up to {PODS_PER_JOB} pods or a multiple of it, and at least one round")
+    if options.pods > PODS_PER_JOB and options.pods % PODS_PER_JOB:
+        parser.error(f"expected up to {PODS_PER_JOB} pods or a multiple of it")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    rows = [measure(options.pods, rate, options.rounds) for rate in RATES]
-    if options.json:
-        print(json.dumps({"pods": options.pods, "rounds": options.rounds, "rows": rows}))
-        return 0
-    for row in rows:
-        rate = f"{row['events_per_s']} a second" if row["events_per_s"] else "as fast as they are read"
-        print(f"{rate:>26}: {row['cpu_us']:6.1f} us of CPU per event ({row['least_us']} to {row['most_us']})")
-    return 0
+    measure(options.pods, options.rounds).show(options)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

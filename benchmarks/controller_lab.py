@@ -19,15 +19,13 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.api_backend import USER_AGENT
-from benchmarks.simulated_server import simulated_server
+from benchmarks.api_backend import USER_AGENT, simulated_server
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import NAMESPACES
 from inplace.simulator.cluster.access import kubeconfig_text
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
-from testbed.crd import install_crd
-from testbed.kube_client import create, kube_client
+from testbed.kube_client import create, install_crd, kube_client
 from testbed.ports import free_ports
 from testbed.upstream.controller import upstream_controller
 

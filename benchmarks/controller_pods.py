@@ -9,6 +9,7 @@ again. The Job controller writes each Job twice: no Pod ready, all ready.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -20,7 +21,6 @@ import msgspec
 import yaml
 
 from benchmarks.controller_lab import NAMESPACE
-from benchmarks.controller_status import pod_status
 from inplace.common.kube.client import MERGE_PATCH, KubeClient
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
@@ -33,6 +33,9 @@ PODS_PER_JOB: Final = 100
 WRITES_AT_ONCE: Final = 24  # more do not make a server on two cores faster
 RESTARTS_MAX: Final = 2**31 - 1
 _SLIM: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"  # the answer that costs us least
+TIME = "2026-01-01T00:00:00Z"
+_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+_NOT_READY = ("Ready", "ContainersReady")
 
 
 @cache
@@ -159,3 +162,39 @@ async def at_once(call: Callable[[T], Awaitable[None]], items: Iterable[T]) -> N
     async with asyncio.TaskGroup() as group:
         for _ in range(WRITES_AT_ONCE):
             group.create_task(work())
+
+
+def pod_status(pod: str, epoch: int, *, running: bool) -> KubeObject:
+    """Return the status while the containers of an epoch run, or after they ended (the worker with an error)."""
+    conditions = [
+        {"type": kind, "status": "True" if running or kind not in _NOT_READY else "False", "lastTransitionTime": TIME}
+        for kind in _CONDITIONS
+    ]
+    return {
+        "phase": "Running",
+        "conditions": conditions,
+        "hostIP": "10.0.0.1",
+        "podIP": "10.244.0.1",
+        "startTime": TIME,
+        "qosClass": "Burstable",
+        "initContainerStatuses": [_container(pod, "agent", epoch, running=running, exit_code=88)],
+        "containerStatuses": [_container(pod, "worker", epoch, running=running, exit_code=143)],
+    }
+
+
+def _container(pod: str, name: str, epoch: int, *, running: bool, exit_code: int) -> KubeObject:
+    digest = hashlib.sha256(f"{pod}/{name}/{epoch}".encode()).hexdigest()
+    image = hashlib.sha256(name.encode()).hexdigest()
+    ended = {"exitCode": exit_code, "reason": "Error", "startedAt": TIME, "finishedAt": TIME}
+    ended["containerID"] = f"containerd://{digest}"
+    return {
+        "name": name,
+        "image": f"registry.example/team/inplace-{name}:2026.1",
+        "imageID": f"registry.example/team/inplace-{name}@sha256:{image}",
+        "containerID": f"containerd://{digest}",
+        "ready": running,
+        "started": running,
+        "restartCount": epoch,
+        "state": {"running": {"startedAt": TIME}} if running else {"terminated": ended},
+        "lastState": {"terminated": ended} if running and epoch else {},
+    }

@@ -27,12 +27,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from benchmarks.figures import flags
 from images.build import REPOSITORY
 from images.build_once import BuildFailed, MissingComponent
 from testbed.binaries import find_binaries
 from testbed.component import Component
-from testbed.crane import crane
-from testbed.helm import helm
+from testbed.go_programs import crane, helm
 from testbed.node import archives, capsule, prepare, registry
 from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.runtime.build import RUNTIME
@@ -46,7 +46,7 @@ WAYS: Final = {"kind": ("docker://", "helm "), "registry": ("docker-archive:", "
 BUILT: Final = 1  # the step whose commands need a network
 BUSYBOX: Final = "docker.io/library/busybox:1.37"
 CLUSTER, LOAD, PODS = "kind create cluster", "kind load image-archive ", "kubectl get pods"
-TOLD: Final = {".venv/bin/inplace status": "1 of 10", ".venv/bin/inplace explain": "exit code 137"}
+TOLD: Final = {".venv/bin/inplace status": "1 of 10", ".venv/bin/inplace explain": "killed by SIGKILL (137)"}
 BUILD_S_MAX: Final = 1800.0
 Seconds = dict[str, float]
 
@@ -143,8 +143,7 @@ def table(report: Mapping[str, Mapping[str, float]]) -> str:
 
 def main() -> int:
     """Measure and print; outside a capsule, prepare everything, build, and go on inside one."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser = flags(__doc__)
     parser.add_argument("--built", metavar="FOLDER", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.built is None:
@@ -162,7 +161,7 @@ def main() -> int:
             return capsule.run((sys.executable, "-m", __spec__.name, *sys.argv[1:], "--built", scratch))
     built: Seconds = json.loads((options.built / "built.json").read_text())
     report = {way: built | seconds for way, seconds in asyncio.run(measure(options.built / "inplace")).items()}
-    print(json.dumps(report, indent=2) if options.json else table(report))
+    print(json.dumps(report) if options.json else table(report))
     return 0
 
 

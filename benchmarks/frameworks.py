@@ -13,13 +13,10 @@ ready; `standby_rss_mb` is the median of what one holds, in MB of 10^6 bytes.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import re
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -36,14 +33,14 @@ from uuid import uuid4
 
 import yaml
 
+from benchmarks.figures import Figures, flags
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.process_runtime import CLUSTER_MARKER, ProcessRuntime
-from testbed.frameworks.alone import REPOSITORY, rank_variables
 from testbed.frameworks.manifests import EXAMPLES, documents_of
-from testbed.frameworks.trainers import trainers
+from testbed.frameworks.ranks import REPOSITORY, rank_variables, trainers
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 
@@ -109,7 +106,7 @@ class Row:
     """One way to restart.
 
     Args:
-        key: of its median, in seconds.
+        key: its name in the report.
         start: starts a group in a folder.
         standbys: of each run; a kill waits for them.
     """
@@ -242,25 +239,24 @@ def _rows(framework: str) -> tuple[Row, ...]:
     """Return the ways of an example in Pods."""
     start = partial(in_pods, framework=framework, example=framework)
     return (
-        Row("supervisor_s", start),
-        Row("standby_s", partial(start, options=STANDBY), PODS),
-        Row("guarded_s", partial(start, mode="guarded")),
-        Row("process_s", partial(start, mode="process")),
-        Row("process_standby_s", partial(start, mode="process", options=STANDBY), PODS),
+        Row("supervisor", start),
+        Row("standby", partial(start, options=STANDBY), PODS),
+        Row("guarded", partial(start, mode="guarded")),
+        Row("process", partial(start, mode="process")),
+        Row("process_standby", partial(start, mode="process", options=STANDBY), PODS),
     )
 
 
 TORCHRUN = partial(in_pods, framework="torch", example="torchrun")
 ROWS = {
-    "jax": (Row("baseline_s", by_hand), *_rows("jax")),
-    "torch": (Row("baseline_s", torchrun_alone), *_rows("torch"), Row("supervisor_torchrun_s", TORCHRUN)),
+    "jax": (Row("baseline", by_hand), *_rows("jax")),
+    "torch": (Row("baseline", torchrun_alone), *_rows("torch"), Row("supervisor_torchrun", TORCHRUN)),
 }
 """The ways that are compared, by framework; the first one is the baseline."""
 
 
-async def measure(row: Row, rng: Random) -> tuple[list[float], list[float]]:
-    """Return the seconds of KILLS restarts of one group, and the memory of its standbys."""
-    found = []
+async def measure(row: Row, rng: Random, figures: Figures) -> None:
+    """Add the seconds of KILLS restarts of one group, and the memory of its standbys."""
     with tempfile.TemporaryDirectory(prefix="inplace-frameworks-") as folder:
         async with row.start(Path(folder)) as group:
             for number in range(1, KILLS + 1):
@@ -270,58 +266,33 @@ async def measure(row: Row, rng: Random) -> tuple[list[float], list[float]]:
                 before = group.resumed
                 os.kill(rng.choice(group.ranks()), signal.SIGKILL)
                 await group.reach(before + 1, 0)
-                found.append(time.monotonic() - began_s)
-                print(f"{row.key} {found[-1]:.2f}", file=sys.stderr, flush=True)
-            return found, group.standbys_mb
+                figures.add(row.key, {"s": time.monotonic() - began_s})
+                print(f"{row.key} {figures.rows[row.key]['s'][-1]:.2f}", file=sys.stderr, flush=True)
+            if group.standbys_mb:
+                figures.rows[row.key].setdefault("standby_rss_mb", []).extend(group.standbys_mb)
 
 
-async def compare(rows: Sequence[Row], rounds: int) -> dict[str, Any]:
-    """Measure all rows in each round, and return their summary."""
-    rng, samples, standbys_mb = Random(1), {row.key: list[float]() for row in rows}, list[float]()
+async def compare(framework: str, rows: Sequence[Row], rounds: int) -> Figures:
+    """Measure all rows in each round."""
+    rng = Random(1)
+    figures = Figures(
+        f"{framework}: {PODS} Pods on {os.cpu_count()} cores, {rounds * KILLS} kills of each; to the first step",
+        compared=[*((row.key, rows[0].key) for row in rows[1:]), ("standby", "supervisor")],
+    )
     for _ in range(rounds):
         for row in rows:
-            restarts_s, held_mb = await measure(row, rng)
-            samples[row.key] += restarts_s
-            standbys_mb += held_mb
-    return summary(rows, samples, standbys_mb)
+            await measure(row, rng, figures)
+    return figures
 
 
-def summary(
-    rows: Sequence[Row], samples: Mapping[str, Sequence[float]], standbys_mb: Sequence[float]
-) -> dict[str, Any]:
-    """Return the median of each row, its ratio to the first one, and all samples."""
-    medians = {key: statistics.median(found) for key, found in samples.items()}
-    baseline = medians[rows[0].key]
-    ratios = {f"{row.key.removesuffix('_s')}_ratio": round(medians[row.key] / baseline, 2) for row in rows[1:]}
-    ratios["ratio"] = ratios.pop("supervisor_ratio")
-    ratios["standby_to_supervisor_ratio"] = round(medians["standby_s"] / medians["supervisor_s"], 2)
-    return (
-        {key: round(value, 2) for key, value in medians.items()}
-        | ratios
-        | {"standby_rss_mb": round(statistics.median(standbys_mb), 1)}
-        | {"samples": {key: [round(value, 2) for value in found] for key, found in samples.items()}}
-    )
-
-
-def main(arguments: Sequence[str]) -> int:
+def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.frameworks", description=(__doc__ or "").splitlines()[1]
-    )
+    parser = flags(__doc__, rounds=3)
     parser.add_argument("framework", nargs="*", default=sorted(ROWS), help=f"of {', '.join(ROWS)}; default: all")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    found = {name: asyncio.run(compare(ROWS[name], options.rounds)) for name in options.framework}
-    if options.json:
-        print(json.dumps({"cpus": os.cpu_count(), "pods": PODS, **found}))
-        return 0
-    for name, result in found.items():
-        for key, value in result.items():
-            if key != "samples":
-                print(f"{name:8} {key:24} {value}")
-    return 0
+    options = parser.parse_args()
+    for name in options.framework:
+        asyncio.run(compare(name, ROWS[name], options.rounds)).show(options)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

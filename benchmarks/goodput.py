@@ -4,23 +4,20 @@ Compare the goodput that the controller computes with the truth of simulated tra
 Each training has a random step time, checkpoints, a loading time, and deaths and hangs at random moments; after each
 the group goes on from its last checkpoint. Time is simulated. What is under test is the real code, from the looks at
 progress files to the status: the watchdog's machine, the annotation's text, the fold over Pods, the status's field.
-Printed are the largest errors against what the simulation itself counted, step by step:
+Printed are the errors against what the simulation itself counted, step by step:
 
-    error_max              of the effective training time ratio, relative to the true one
-    lost_steps_wrong       trainings whose lost steps are not exactly the true ones
-    lost_error_max         of the lost seconds, as a share of the training's whole time
-    annotation_bytes_max   of all annotations that were written; the bound is annotation_bytes_bound
-    progress_us            one call of inplace.progress, measured in this run on this machine's file system
+    error              of the effective training time ratio, relative to the true one
+    lost_steps_wrong   1 for a training whose lost steps are not exactly the true ones
+    lost_error         of the lost seconds, as a share of the training's whole time
+    annotation_bytes   of the longest annotation that was written
+    us                 one call of inplace.progress, measured in this run on this machine's file system
 
     python -m benchmarks.goodput --json
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -29,7 +26,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from benchmarks.figures import Figures, flags
 from benchmarks.progress import measure
+from inplace.common.jobset.goodput import FIELD, Goodput, after_run, goodput_of
 from inplace.common.protocol.rank import RankLook, StallSettings
 from inplace.common.protocol.stall import (
     LastProgress,
@@ -43,7 +42,6 @@ from inplace.common.protocol.stall import (
 )
 from inplace.common.wire.last_progress import last_progress_text, parse_last_progress
 from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase, phases_text
-from inplace.controller.spec.goodput import FIELD, Goodput, after_run, goodput_of
 from inplace.controller.tracking.last_steps import LastSteps
 
 RUNS: Final = 200
@@ -226,34 +224,23 @@ def outcomes(seeds: int) -> Iterator[Outcome]:
 
 
 def main() -> None:
-    """Print the errors and the costs, or one JSON object with --json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.goodput", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--runs", type=int, default=RUNS, help=f"simulated trainings, {RUNS} by default")
+    """Measure and print."""
+    parser = flags(__doc__, runs=RUNS)
     parser.add_argument("--folder", help="where progress files lie; a temporary folder's file system if not said")
     options = parser.parse_args()
-    found = list(outcomes(options.runs))
+    figures = Figures(f"goodput of {options.runs} simulated trainings, against what the simulation counted")
+    for one in outcomes(options.runs):
+        truth = {"ratio": one.goodput.ratio or 0.0, "error": one.error, "lost_steps": one.lost_steps}
+        wrong = {
+            "lost_steps_wrong": one.goodput.lost_steps != one.lost_steps,
+            "lost_error": abs(one.goodput.lost_s - one.lost_s) / one.wall_s,
+        }
+        figures.add("training", truth | wrong | {"annotation_bytes": one.bytes_max})
+    figures.add("all trainings", {"lost_steps": sum(figures.rows["training"]["lost_steps"])})
+    figures.add("bound", {"annotation_bytes": TEXT_BYTES_MAX})
     with TemporaryDirectory(dir=options.folder) as folder:
-        progress_us = statistics.median(measure(Path(folder))["progress"])
-    ratios = [outcome.goodput.ratio or 0.0 for outcome in found]
-    result = {
-        "runs": len(found),
-        "restarts": sum(outcome.goodput.restarts for outcome in found),
-        "ratio_min": round(min(ratios), 3),
-        "ratio_median": round(statistics.median(ratios), 3),
-        "error_max": round(max(outcome.error for outcome in found), 5),
-        "error_median": round(statistics.median(outcome.error for outcome in found), 5),
-        "lost_steps": sum(outcome.lost_steps for outcome in found),
-        "lost_steps_wrong": sum(outcome.goodput.lost_steps != outcome.lost_steps for outcome in found),
-        "lost_error_max": round(max(abs(one.goodput.lost_s - one.lost_s) / one.wall_s for one in found), 5),
-        "annotation_bytes_max": max(outcome.bytes_max for outcome in found),
-        "annotation_bytes_bound": TEXT_BYTES_MAX,
-        "progress_us": round(progress_us, 2),
-    }
-    for name, value in result.items():
-        print(f"{name:24} {value}", file=sys.stderr)
-    if options.json:
-        print(json.dumps(result))
+        figures.rows["inplace.progress"] = {"us": measure(Path(folder))["progress"]}
+    figures.show(options)
 
 
 if __name__ == "__main__":

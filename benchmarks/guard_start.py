@@ -9,20 +9,17 @@ It runs as process 1 of a PID namespace, below an overlay of this machine's root
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import socket
-import statistics
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from benchmarks.agent_start import rss_mb
+from benchmarks.figures import Figures, flags
 from images import agent_root
 from inplace.common.protocol.link import Hello, Lifted, line_of
 
@@ -68,42 +65,27 @@ def guard_below(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
 
-def run(runs: int, folder: Path) -> dict[str, Any]:
+def run(runs: int, folder: Path) -> Figures:
     """Measure `runs` starts, after one warm-up."""
     for name in ("image", "upper", "work", "root", "shared"):
         (folder / name).mkdir()
     agent_root.make(folder / "image")
-    times_ms, memory_mb = list[float](), list[float]()
-    for _ in range(runs + 1):
+    figures = Figures(f"a guard: to its worker's exec, and its memory; {runs} starts")
+    for number in range(runs + 1):
         with started(folder, ["/inplace/bin/guard"]) as (ms, guard):
-            times_ms.append(ms)
-            memory_mb.append(rss_mb(guard))
-    return {
-        "runs": runs,
-        "ms": round(statistics.median(times_ms[1:]), 1),
-        "rss_mb": round(statistics.median(memory_mb[1:]), 1),
-    }
+            if number:
+                figures.add("guard", {"ms": ms, "rss_mb": rss_mb(guard)})
+    return figures
 
 
 def main() -> None:
-    """Print the medians, or one JSON object with --json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.guard_start", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--runs", type=int, default=20, help="measured starts")
+    """Measure and print."""
+    parser = flags(__doc__, runs=20)
     options = parser.parse_args()
-    if options.runs < 1:
-        parser.error(f"--runs: expected 1 or more, saw {options.runs}")
     if os.geteuid() != 0:
         parser.error("expected root, because a container needs namespaces and mounts")
     with TemporaryDirectory() as folder:
-        result = run(options.runs, Path(folder))
-    print(
-        f"a guard's start to its worker's, and its memory, median of {options.runs}: "
-        f"{result['ms']:.1f} ms, {result['rss_mb']:.1f} MB",
-        file=sys.stderr,
-    )
-    if options.json:
-        print(json.dumps(result))
+        run(options.runs, Path(folder)).show(options)
 
 
 if __name__ == "__main__":

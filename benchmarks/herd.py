@@ -24,19 +24,18 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import yaml
 
 from benchmarks.agent_start import jobset, pod
 from benchmarks.api_backend import ACCOUNT, USER_AGENT, prepare_cluster
+from benchmarks.figures import Figures, flags
 from benchmarks.herd_clients import READY_S_MAX, Tally, Task, pod_name, raise_file_limit
-from benchmarks.herd_variants import CAPACITY, VARIANTS, WITH_APF, WITHOUT, Round, Variant, row_of
 from inplace.agent.announce.jobset_requests import announcement_request
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import Request
@@ -45,8 +44,7 @@ from inplace.common.kube.resources import JOBSETS, PODS, Resource
 from inplace.common.wire import names as wire
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
-from testbed.crd import install_crd
-from testbed.kube_client import kube_client
+from testbed.kube_client import install_crd, kube_client
 from testbed.waiting import eventually
 
 NAMESPACE, JOBSET = "bench", "train"
@@ -64,6 +62,75 @@ ANSWER_S_MAX = 30.0  # of one request
 EXIT_S_MAX = 5.0  # of an idle client process
 GO_S = 0.2  # from the order to the start, so that all processes have read it
 SETTLE_S = 12.0  # a server that has just begun is busy with itself, and shares its seats out every 10 s
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to start a group.
+
+    Args:
+        apf: deploy/apf is applied.
+        slots: agents start in slots.
+        obvious: an obvious kubernetes_asyncio agent's requests instead of ours.
+        capacity: at most as many at a time as the server does best with.
+    """
+
+    name: str
+    apf: bool
+    slots: bool = False
+    obvious: bool = False
+    capacity: bool = False
+
+
+CAPACITY = Variant("capacity", apf=True, capacity=True)
+WITH_APF = Variant("with apf, no slots", apf=True)  # the setting that deploy/apf recommends
+WITHOUT = Variant("without apf, slots", apf=False, slots=True)  # the defaults
+VARIANTS = (
+    CAPACITY,
+    WITH_APF,
+    WITHOUT,
+    Variant("with apf, slots", apf=True, slots=True),
+    Variant("without apf, no slots", apf=False),
+    Variant("obvious agent, without apf", apf=False, obvious=True),
+    Variant("obvious agent, with apf", apf=True, obvious=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one start of the group took.
+
+    Args:
+        seconds: until the last agent had announced and watched; median_s is the median agent's.
+        rejected: 429 answers, as the clients counted them.
+        rejected_by_server: as the server did.
+        server_cpu_s, client_cpu_s: of kube-apiserver, and of all client processes together.
+        seats: what the default level had at the beginning.
+        failures: other failures, by name.
+    """
+
+    seconds: float
+    median_s: float
+    rejected: int
+    rejected_by_server: int
+    requests: int
+    server_cpu_s: float
+    client_cpu_s: float
+    seats: int
+    failures: dict[str, int] = field(default_factory=dict)
+
+    def figures(self, agents: int) -> dict[str, float]:
+        """Return the figures of the report; a failure has a figure of its own."""
+        return {
+            "s": self.seconds,
+            "median_agent_s": self.median_s,
+            "rejected": self.rejected,
+            "miscounted": abs(self.rejected - self.rejected_by_server),
+            "requests_per_agent": self.requests / agents,
+            "server_cpu_ms_per_agent": 1e3 * self.server_cpu_s / agents,
+            "client_cpu_ms_per_agent": 1e3 * self.client_cpu_s / agents,
+            "seats": self.seats,
+        } | {f"failed, {name}": count for name, count in self.failures.items()}
 
 
 class HerdBench:
@@ -249,38 +316,27 @@ async def find_concurrency(bench: HerdBench) -> int:
     return min(seconds, key=seconds.__getitem__)
 
 
-async def run(options: argparse.Namespace) -> dict[str, Any]:
+def figures_of(agents: int, rounds: int, concurrency: int) -> Figures:
+    """Return the report of no starts yet; clients and server must count the same rejections."""
+    return Figures(
+        f"{agents} agents start at one instant, {rounds} rounds; capacity is a closed loop of {concurrency}",
+        compared=[(variant.name, CAPACITY.name) for variant in (WITH_APF, WITHOUT)],
+        most={(variant.name, "miscounted"): 0.0 for variant in VARIANTS},
+        means=("miscounted",),
+    )
+
+
+async def run(options: argparse.Namespace) -> Figures:
     """Measure every variant `rounds` times, in an order drawn anew for each round."""
-    rounds: dict[Variant, list[Round]] = {variant: [] for variant in VARIANTS}
     async with open_bench(options.agents, options.processes, options.settle_s) as bench:
         concurrency = await find_concurrency(bench)
+        figures = figures_of(options.agents, options.rounds, concurrency)
         for number in range(options.rounds):
             for variant in Random(number).sample(VARIANTS, len(VARIANTS)):
                 measured = await bench.measure(variant, concurrency)
-                rounds[variant].append(measured)
+                figures.add(variant.name, measured.figures(options.agents))
                 _tell(f"round {number + 1} of {options.rounds}: {variant.name}", measured)
-    return summary(options.agents, concurrency, rounds)
-
-
-def summary(agents: int, concurrency: int, rounds: dict[Variant, list[Round]]) -> dict[str, Any]:
-    """Return the object that --json prints."""
-    rows = {variant: row_of(variant, each, agents) for variant, each in rounds.items()}
-    capacity_s = rows[CAPACITY]["seconds"]
-    return {
-        "agents": agents,
-        "rounds": len(rounds[CAPACITY]),
-        "rejected_with_apf": rows[WITH_APF]["rejected"],
-        "rejected_without": rows[WITHOUT]["rejected"],
-        "rejected_without_per_agent": round(rows[WITHOUT]["rejected"] / agents, 3),
-        "seconds_with_apf": rows[WITH_APF]["seconds"],
-        "seconds_without": rows[WITHOUT]["seconds"],
-        "capacity_seconds": capacity_s,
-        "ratio_with_apf": round(rows[WITH_APF]["seconds"] / capacity_s, 3),
-        "ratio_without": round(rows[WITHOUT]["seconds"] / capacity_s, 3),
-        "capacity_concurrency": concurrency,
-        "counts_agree": all(each.rejected == each.rejected_by_server for some in rounds.values() for each in some),
-        "rows": list(rows.values()),
-    }
+    return figures
 
 
 def _tell(what: str, measured: Round) -> None:
@@ -294,27 +350,12 @@ def _tell(what: str, measured: Round) -> None:
 
 
 def main() -> None:
-    """Print a table, and one JSON object with --json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.herd", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--agents", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=10, help="measured starts of each variant")
-    parser.add_argument("--processes", type=int, default=2, help="client processes; two are enough for the server")
+    """Measure and print."""
+    parser = flags(__doc__, agents=1000, rounds=10, processes=2)
     parser.add_argument("--settle-s", type=float, default=SETTLE_S, help="quiet seconds before each start")
     options = parser.parse_args()
-    if min(options.agents, options.rounds, options.processes) < 1:
-        parser.error("--agents, --rounds and --processes: expected 1 or more each")
     raise_file_limit(3 * options.agents + 1000)  # the server inherits it
-    result = asyncio.run(run(options))
-    for row in result["rows"]:
-        print(
-            f"{row['variant']:28} {row['seconds']:7.2f} s ({row['seconds_min']:.1f}..{row['seconds_max']:.1f})  "
-            f"{row['rejected']:6.0f} rejected (at most {row['rejected_max']})  CPU per agent: server "
-            f"{row['server_cpu_ms_per_agent']:.1f} ms, client {row['client_cpu_ms_per_agent']:.1f} ms",
-            file=sys.stderr,
-        )
-    if options.json:
-        print(json.dumps(result))
+    asyncio.run(run(options)).show(options)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass, field
 from random import Random
 
 from benchmarks.obvious_client import follow_for_ever
-from inplace.agent.announce.herd import Herd
 from inplace.agent.barrier.http import Barrier
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.server import GuardServer
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.herd import Herd
 from inplace.agent.start.sidecar import agent_of
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.http1 import Http1Transport

@@ -3,7 +3,8 @@ Measure how the largest and worst objects of one namespace affect the controller
 
 Each row creates one kind of object, lets a normal group restart repeatedly, and prints the worst: the longest turn of
 the controller's event loop, the slowest restart, the most memory, and whether the Lease was lost. The last row has all
-objects at once.
+objects at once. In the first row and in that of many JobSets of many Jobs, JobSets of a third namespace come meanwhile,
+and it is measured how long each waits for its Job.
 
 A turn's time is the loop's own CPU time: the API server and all clients share the machine's cores, and their work does
 not count. `--wall` counts wall time instead. On the simulator the group restarts AFTER the objects were created: a
@@ -26,16 +27,21 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from benchmarks.controller_burst import count_jobs
 from benchmarks.controller_lab import ACCOUNT, ACCOUNT_NAMESPACE, NAMESPACE, ControllerProcess, Lab, open_lab
 from benchmarks.controller_pods import PlayedGroup, at_once
 from benchmarks.controller_restart import SEEN_S_MAX, StatusWatch, announce_all, form, watching
+from benchmarks.figures import flags
 from benchmarks.hostile_objects import FAILING, Attack, attacks, failed_status
 from benchmarks.hostile_objects import NAMESPACE as HOSTILE
+from benchmarks.newcomers import NAMESPACE as NEWCOMERS
+from benchmarks.newcomers import newcomers, percentile
 from benchmarks.timed_controller import TurnsFile, command
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError
@@ -44,6 +50,8 @@ from inplace.common.kube.resources import JOBS, JOBSETS, LEASES, NAMESPACES, POD
 
 PAUSE_MS_MAX: Final = 250.0
 RESTART_MS_MAX: Final = 2_000.0
+NEW_JOB_MS_MAX: Final = 1_000.0
+NEW_JOB_PERCENT: Final = 99
 RSS_MB_MAX: Final = 512 * 1.048576  # the limit of deploy/controller, in MB of 10^6 bytes
 LEASE_S: Final = 15.0  # its leaseDurationSeconds
 BESIDE: Final = "victim"
@@ -56,6 +64,7 @@ HEAVY_BYTES: Final = {"real": 1_000_000, "simulator": 30_000}  # etcd takes 1.5 
 CLEAN_S_MAX: Final = 900.0  # a real server deletes some 500 objects a second
 CLEAN_TOGETHER: Final = 500
 CREATE_S_MAX: Final = 120.0  # of one object: a real server on two busy cores needs many seconds for a megabyte
+FLOOD_S_MAX: Final = 600.0
 REFUSAL_CHARACTERS: Final = 200
 POLL_S: Final = 0.1
 
@@ -72,6 +81,10 @@ class Row:
         restart_beside_ms: the slowest restart of the well-behaved group.
         rss_mb: the most memory that the controller has had so far.
         lease_lost: the controller lost its Lease, or did not renew it in time.
+        new_job_ms: how long 99 of 100 new JobSets of another namespace waited for their Job at most; None where it was
+            not measured.
+        new_jobs: how many new JobSets that were.
+        flood_s: how long the controller took for the Jobs of the attack, if it was measured meanwhile.
     """
 
     object: str
@@ -81,11 +94,15 @@ class Row:
     restart_beside_ms: float
     rss_mb: float
     lease_lost: bool
+    new_job_ms: float | None = None
+    new_jobs: int = 0
+    flood_s: float = 0.0
 
     @property
     def is_within(self) -> bool:
         """Return whether all bounds hold."""
         in_time = self.loop_pause_ms_max <= PAUSE_MS_MAX and self.restart_beside_ms <= RESTART_MS_MAX
+        in_time &= (self.new_job_ms or 0.0) <= NEW_JOB_MS_MAX
         return in_time and self.rss_mb <= RSS_MB_MAX and not self.lease_lost
 
 
@@ -135,7 +152,7 @@ class Bench:
         self.process.reset_peak()
         self.lease.is_lost = False
         creation = Creation(self.lab.client)
-        creating = asyncio.create_task(creation.run(chosen))
+        creating = asyncio.create_task(creation.run(chosen) if chosen else creation.nothing(self.seconds))
         slowest_s = await self._restart_until(creating) if self.is_real else 0.0
         await creating
         slowest_s = max(slowest_s, await self._restart_until(asyncio.create_task(asyncio.sleep(self.seconds))))
@@ -150,6 +167,9 @@ class Bench:
             restart_beside_ms=round(slowest_s * 1e3, 1),
             rss_mb=round(self.process.rss_mb("VmHWM"), 1),
             lease_lost=self.lease.is_lost,
+            new_job_ms=round(percentile(creation.waits_s, NEW_JOB_PERCENT) * 1e3, 1) if creation.waits_s else None,
+            new_jobs=len(creation.waits_s),
+            flood_s=round(creation.flood_s, 1),
         )
 
     async def _restart_until(self, ends: asyncio.Task[None]) -> float:
@@ -166,9 +186,9 @@ class Bench:
         """Delete what the attack created and what the controller made of it, in parts: others have their turn."""
         query = {"propagationPolicy": "Background", "gracePeriodSeconds": "0", "limit": str(CLEAN_TOGETHER)}
         async with asyncio.timeout(CLEAN_S_MAX):
-            for kind in (JOBSETS, JOBS, PODS, SERVICES):
-                while (await self.lab.client.list(kind, HOSTILE, query={"limit": "1"}))["items"]:
-                    request = Request("DELETE", kind.path(HOSTILE, query=query), self.lab.client.headers)
+            for namespace, kind in product((NEWCOMERS, HOSTILE), (JOBSETS, JOBS, PODS, SERVICES)):
+                while (await self.lab.client.list(kind, namespace, query={"limit": "1"}))["items"]:
+                    request = Request("DELETE", kind.path(namespace, query=query), self.lab.client.headers)
                     with suppress(ApiError, TransportError):  # a real server breaks off what takes it over a minute
                         await self.lab.client.send(request, timeout_s=CLEAN_S_MAX)
 
@@ -180,11 +200,15 @@ class Creation:
     client: KubeClient
     created: int = 0
     refused: int = 0
+    waits_s: list[float] = field(default_factory=list)
+    flood_s: float = 0.0
 
     async def run(self, chosen: Sequence[Attack]) -> None:
         """Create all objects of the attacks."""
         for attack in chosen:
-            if attack.one_by_one:
+            if attack.floods and len(chosen) == 1:  # beside the others its Jobs take as long as theirs
+                await self._flood(attack)
+            elif attack.one_by_one:
                 for manifest in attack.objects():
                     await self._create(attack.kind, manifest)
             else:
@@ -203,6 +227,20 @@ class Creation:
                     await self.client.patch(JOBS, HOSTILE, name, status, subresource="status")
                     failed.add(name)
                 await asyncio.sleep(POLL_S)
+
+    async def nothing(self, seconds: float) -> None:
+        """Create nothing, while other users' JobSets come: what there is to compare with."""
+        async with newcomers(self.client) as self.waits_s:
+            await asyncio.sleep(seconds)
+
+    async def _flood(self, attack: Attack) -> None:
+        """Create the objects, and wait for their Jobs while other users' JobSets come."""
+        began_s = time.monotonic()
+        await at_once(partial(self._create, attack.kind), attack.objects())
+        async with newcomers(self.client) as self.waits_s, asyncio.timeout(FLOOD_S_MAX):
+            while await count_jobs(self.client, HOSTILE) < attack.floods:  # noqa: ASYNC110 - another process makes them
+                await asyncio.sleep(POLL_S)
+        self.flood_s = time.monotonic() - began_s
 
     async def _create(self, kind: Resource, manifest: KubeObject) -> None:
         try:
@@ -243,7 +281,8 @@ def is_chosen(name: str, only: Sequence[str] | None) -> bool:
 @asynccontextmanager
 async def _bench(lab: Lab, options: argparse.Namespace) -> AsyncIterator[Bench]:
     """Start the controller and the group."""
-    await lab.client.create(NAMESPACES, None, {"metadata": {"name": HOSTILE}})
+    for namespace in (HOSTILE, NEWCOMERS):
+        await lab.client.create(NAMESPACES, None, {"metadata": {"name": namespace}})
     with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
         turns = TurnsFile(Path(folder, "turns"))
         async with lab.controller(command(Path(folder, "turns"))) as process:
@@ -271,34 +310,32 @@ async def _bench(lab: Lab, options: argparse.Namespace) -> AsyncIterator[Bench]:
 def row_text(row: Row) -> str:
     """Return one line of the table."""
     lost = "YES" if row.lease_lost else "no"
-    figures = f"{row.loop_pause_ms_max:>10}{row.restart_beside_ms:>12}{row.rss_mb:>9}{lost:>12}"
-    return f"{row.object:44}{figures}{'' if row.is_within else '  MISSED'}"
+    new_job = "-" if row.new_job_ms is None else row.new_job_ms
+    figures = f"{row.loop_pause_ms_max:>10}{row.restart_beside_ms:>12}{new_job:>12}{row.rss_mb:>9}{lost:>12}"
+    return f"{row.object:46}{figures}{'' if row.is_within else '  MISSED'}"
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return the rows as text, with the bounds."""
-    lines = [f"{'object':44}{'pause ms':>10}{'restart ms':>12}{'RSS MB':>9}{'lease lost':>12}"]
+    lines = [f"{'object':46}{'pause ms':>10}{'restart ms':>12}{'new Job ms':>12}{'RSS MB':>9}{'lease lost':>12}"]
     lines += map(row_text, rows)
-    bounds = f"{PAUSE_MS_MAX:>10}{RESTART_MS_MAX:>12}{RSS_MB_MAX:>9.1f}{'no':>12}"
-    return "\n".join([*lines, f"{'at most':44}{bounds}"])
+    bounds = f"{PAUSE_MS_MAX:>10}{RESTART_MS_MAX:>12}{NEW_JOB_MS_MAX:>12}{RSS_MB_MAX:>9.1f}{'no':>12}"
+    return "\n".join([*lines, f"{'at most':46}{bounds}"])
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the flags."""
-    flags = argparse.ArgumentParser(prog="python -m benchmarks.hostile", description=__doc__)
-    flags.add_argument("--backend", choices=tuple(HEAVY_BYTES), default="simulator")
-    flags.add_argument("--json", action="store_true", help="print one JSON object")
-    flags.add_argument("--wall", action="store_true", help="measure pauses in wall time")
-    flags.add_argument("--seconds", type=float, default=SECONDS, help="duration of each row after its objects exist")
-    flags.add_argument("--jobsets", type=int, default=JOBSETS_OF_ONE_USER, help="JobSets of the row with many")
-    flags.add_argument("--pods", type=int, default=LABELLED_PODS, help="Pods of the row with many")
-    flags.add_argument("--heavy-bytes", type=int, help="size of each object in the row with large ones")
-    flags.add_argument(
+    found = flags(__doc__, jobsets=JOBSETS_OF_ONE_USER, pods=LABELLED_PODS)
+    found.add_argument("--backend", choices=tuple(HEAVY_BYTES), default="simulator")
+    found.add_argument("--wall", action="store_true", help="measure pauses in wall time")
+    found.add_argument("--seconds", type=float, default=SECONDS, help="duration of each row after its objects exist")
+    found.add_argument("--heavy-bytes", type=int, help="size of each object in the row with large ones")
+    found.add_argument(
         "--only",
         action="append",
         help="run only rows whose name contains this; repeatable; `together` runs the last row alone",
     )
-    return flags
+    return found
 
 
 def main() -> int:

@@ -6,17 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from inplace.common.jobset import bad_nodes, escalation, no_progress, requests
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.lease import LENGTH_S_MAX
 from inplace.common.wire import names as wire
 from inplace.common.wire.stall_limit import LIMIT_S_MAX
-from inplace.controller.spec import bad_nodes, escalation, no_progress, requests
 
 NAMESPACE: Final = "hostile"
 INDEXED_PODS_MAX: Final = 100_000  # of one Indexed Job; source: pkg/apis/batch/validation, maxParallelismForIndexedJob
 HEAVY_JOBSETS: Final = 20
 FAILED_JOBS: Final = 200
+FLOOD_JOBSETS: Final = 60
+FLOOD_JOBS: Final = 20  # of each
 FAILING: Final = f"{wire.JOBSET_NAME}=patterns"
 START: Final = "2026-01-01T00:00:00Z"
 VARIABLE_BYTES: Final = 36  # of JSON: {"name": "N12345", "value": "12345"}
@@ -48,6 +50,7 @@ class Attack:
         objects: makes them.
         one_by_one: create each after the one before it: some are so large that a server can hardly take two at once.
         fails: how many Jobs to let fail that the controller makes of them.
+        floods: how many Jobs the controller makes of them while other users' JobSets wait for theirs.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Attack:
     objects: Callable[[], Iterator[KubeObject]]
     one_by_one: bool = False
     fails: int = 0
+    floods: int = 0
 
 
 def attacks(*, jobsets: int, heavy_bytes: int, pods: int, victim: KubeObject) -> tuple[Attack, ...]:
@@ -94,6 +98,12 @@ def attacks(*, jobsets: int, heavy_bytes: int, pods: int, victim: KubeObject) ->
             f"failures: {FAILED_JOBS:,} Jobs and 380 patterns", JOBSETS, lambda: _one(_patterns()), fails=FAILED_JOBS
         ),
         Attack(f"number: {jobsets:,} JobSets", JOBSETS, lambda: _crowd(jobsets)),
+        Attack(
+            f"number: {FLOOD_JOBSETS} JobSets of {FLOOD_JOBS} Jobs in one namespace",
+            JOBSETS,
+            _flood,
+            floods=FLOOD_JOBSETS * FLOOD_JOBS,
+        ),
         Attack("number: 1,000 Jobs that claim another's JobSet", JOBS, lambda: _jobs(1_000, victim)),
         Attack(f"number: {pods:,} Pods with our labels", PODS, lambda: _pods(pods, victim)),
     )
@@ -199,6 +209,14 @@ def _heavy(count: int, heavy_bytes: int) -> Iterator[KubeObject]:
 def _crowd(count: int) -> Iterator[KubeObject]:
     for number in range(count):
         yield _jobset(f"crowd-{number}", _replicated_job("workers", 2, 1))
+
+
+def _flood() -> Iterator[KubeObject]:
+    """Yield JobSets whose Jobs stay: they have the usual barrier deadline."""
+    for number in range(FLOOD_JOBSETS):
+        manifest = _jobset(f"flood-{number}", _replicated_job("workers", 1, FLOOD_JOBS))
+        del manifest["metadata"]["annotations"]
+        yield manifest
 
 
 def _jobs(count: int, victim: KubeObject) -> Iterator[KubeObject]:

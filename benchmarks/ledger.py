@@ -8,13 +8,10 @@ Compared with the reconcile of KEP-467's design, which reads the list of all Pod
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
-import statistics
-import sys
 import time
 
+from benchmarks.figures import Figures, flags
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.pod_view import PodView
 from inplace.common.protocol.slot import Shape, Slot
@@ -22,6 +19,7 @@ from inplace.common.protocol.slot import Shape, Slot
 SIZES = (100, 1_000, 10_000)
 EVENTS_MIN = 20_000  # events per measurement, so that a small group is not timed by the clock's grain
 ROUNDS = 15  # sizes take turns, so that a slow moment of the machine affects all of them
+RATIO_MAX = 1.3  # an event may not cost more in a larger group
 LIST_EVENTS_MAX = 200  # the list baseline costs O(Pods) per event: 10,000 Pods need no more events to show it
 
 
@@ -64,44 +62,25 @@ def list_us_per_event(size: int) -> float:
     return (time.perf_counter() - began) / events * 1e6
 
 
-def measure() -> dict[str, object]:
-    """Run all sizes in turns and return medians, spreads and the ratio of the largest to the smallest size."""
-    samples: dict[int, list[float]] = {size: [] for size in SIZES}
+def measure() -> Figures:
+    """Run all sizes in turns."""
+    rows = {size: f"{size:,} Pods" for size in SIZES}
+    largest, smallest = rows[SIZES[-1]], rows[SIZES[0]]
+    figures = Figures(
+        f"one Pod event in the ledger, and in a list of all Pods; {ROUNDS} rounds",
+        compared=[(largest, smallest)],
+        most={(f"{largest} / {smallest}", "ledger_us"): RATIO_MAX},
+    )
     for _ in range(ROUNDS):
-        for size in SIZES:
-            samples[size].append(us_per_event(size))
-    rows = [
-        {
-            "pods": size,
-            "us_per_event": round(statistics.median(taken), 3),
-            "us_min": round(min(taken), 3),
-            "us_max": round(max(taken), 3),
-            "list_us_per_event": round(list_us_per_event(size), 3),
-        }
-        for size, taken in samples.items()
-    ]
-    ratios = [large / small for small, large in zip(samples[SIZES[0]], samples[SIZES[-1]], strict=True)]
-    return {"rows": rows, "ratio": round(statistics.median(ratios), 3), "rounds": ROUNDS}
+        for size, row in rows.items():
+            figures.add(row, {"ledger_us": us_per_event(size), "list_us": list_us_per_event(size)})
+    return figures
 
 
 def main() -> None:
-    """Print the table, or one JSON object with --json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ledger", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    options = parser.parse_args()
-    result = measure()
-    rows = result["rows"]
-    assert isinstance(rows, list)
-    print("pods     ledger us/event (min..max)      list of all Pods, us/event", file=sys.stderr)
-    for row in rows:
-        spread = f"({row['us_min']:.2f}..{row['us_max']:.2f})"
-        print(
-            f"{row['pods']:>6}   {row['us_per_event']:>8.2f} {spread:<18} {row['list_us_per_event']:>12.2f}",
-            file=sys.stderr,
-        )
-    print(f"cost at 10,000 Pods / cost at 100 Pods: {result['ratio']} (at most 1.3)", file=sys.stderr)
-    if options.json:
-        print(json.dumps(result))
+    """Measure and print."""
+    options = flags(__doc__).parse_args()
+    measure().show(options)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Measure a group restart on a real node: from one worker's SIGKILL until every wo
     python -m benchmarks.node [--json] [--pods 16] [--rounds 10] [--mode guarded --mode supervisor] [--restricted]
     python -m benchmarks.node [--json] [--pods 2] [--rounds 20] --upstream
     python -m benchmarks.node [--json] [--pods 16] [--rounds 20] --stall 10
-    python -m benchmarks.node --json --record && python -m benchmarks.calibration --write    # on a quiet machine
 
 Real kube-apiserver, controller-manager, scheduler, kubelet, containerd, runc, our controller and our images, all on
 this machine, inside a capsule that leaves nothing behind (tests/cluster/node). Each worker records its start on the
@@ -18,13 +17,10 @@ clusters of ours and of upstream's take turns on the same machine (benchmarks/no
 
 With `--stall S` the worker is stopped (SIGSTOP) instead, while all workers step once a second and the watchdog's limit
 is S seconds; times count from the SIGSTOP.
-
-`--record` keeps the figures in simulator/recorded/node.json, from which docs/simulated-numbers.md is made.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -32,13 +28,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.calibration import RECORDED
+from benchmarks.figures import Figures, flags
 from benchmarks.node_upstream import compare, prepare_upstream
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.rank import FIRST_STEPS
@@ -65,9 +61,6 @@ MODES: Final = ("upstream_shape", "sidecar", "guarded", "guarded_process", "supe
 sidecar is `inplace inject --barrier probe`, where the agent answers the startup probe at the lift.
 guarded_process is guarded with depth `process`. No Pod gets clean containers here (docs/adr/0064)."""
 
-MODELLED: Final = ("sidecar", "supervisor")
-"""Of these modes the restart's model knows what it is to be compared with (benchmarks/calibration.py)."""
-
 WATCHED: Final = ("guarded", "guarded_process", "supervisor")
 """Modes in which a watchdog looks at the worker."""
 
@@ -78,11 +71,6 @@ FIRST_STEPS_S: Final = FIRST_STEPS + 2.0
 """Before a worker is stopped, at one step a second: its first steps have a limit that is five times as long."""
 
 RESTARTS_MAX: Final = 1_000_000
-BEFORE_ANNOUNCEMENT: Final = 2 / 3
-"""Of a sidecar restart's CPU: both containers stopped and removed, the agent's made and started. An estimate."""
-
-LOAD_MAX: Final = 0.5
-"""Of the last minute, before a run that is to be recorded: a restart of 16 Pods needs all of two cores."""
 
 
 def _as_shipped(jobset: KubeObject) -> None:
@@ -228,86 +216,43 @@ def _epoch(pod: dict[str, Any]) -> int | None:
     return wire.epoch_of_pod(pod["metadata"].get("annotations") or {})
 
 
-def summary(measured: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
-    """Return the two medians, every round, and where the time goes (medians, in order of time)."""
-    report: dict[str, Any] = {
-        f"{mode}_s": round(median(each["last_worker"] for each in rounds), 3) for mode, rounds in measured.items()
-    }
-    reference = next((mode for mode in (UPSTREAM, "upstream_shape") if mode in measured), None)
-    for mode in WATCHED:
-        if mode in measured and reference is not None:
-            report[f"{mode}_ratio"] = round(report[f"{mode}_s"] / report[f"{reference}_s"], 3)
-    told = {mode: [each["deprecated"] for each in rounds if "deprecated" in each] for mode, rounds in measured.items()}
-    report["died_to_deprecated_ms"] = {mode: round(median(each) * 1000, 1) for mode, each in told.items() if each}
-    report["phases"] = {
-        mode: dict(
-            sorted(
-                (
-                    (name, round(median(each[name] for each in rounds if name in each), 3))
-                    for name in set().union(*rounds)
-                ),
-                key=lambda pair: (pair[0].startswith(("pod_", "cpu_")), pair[1]),
-            )
-        )
-        for mode, rounds in measured.items()
-    }
-    report["rounds_s"] = {mode: [round(each["last_worker"], 3) for each in rounds] for mode, rounds in measured.items()}
-    return report | {"tuned": settings.TUNED}
-
-
-def record(measured: dict[str, list[dict[str, float]]], pods: int, folder: Path = RECORDED) -> Path:
-    """Keep [least, median, most] of each mode's restarts and of a Pod's CPU, where profiles read; return the file."""
-    known = {mode: rounds for mode, rounds in measured.items() if mode in MODELLED}
-    kept_s = {f"{mode}_s": [each["last_worker"] for each in rounds] for mode, rounds in known.items()}
-    cpu_s = {mode: [each["cpu_node"] / pods for each in rounds] for mode, rounds in known.items()}
-    if "sidecar" in cpu_s:
-        kept_s["node.restart_cpu_s"] = [each * BEFORE_ANNOUNCEMENT for each in cpu_s["sidecar"]]
-        kept_s["node.start_cpu_s"] = [each * (1 - BEFORE_ANNOUNCEMENT) for each in cpu_s["sidecar"]]
-    if "supervisor" in cpu_s:
-        kept_s["node.supervised_cpu_s"] = cpu_s["supervisor"]
-    kept = {
-        "command": "python -m benchmarks.node --json --record",
-        "machine": f"{os.cpu_count()} quiet cores for the whole cluster and {pods} Pods, kubelet 1.36.3, "
-        "containerd 2.3; tuned: " + ", ".join(settings.TUNED),
-        "source": f"this file was written by the command: of {min(map(len, measured.values()))} restarts in each mode; "
-        f"of a sidecar Pod's CPU {BEFORE_ANNOUNCEMENT:.0%} are taken to come before its announcement",
-        "measured": {
-            name: [round(figure, 4) for figure in (min(each), median(each), max(each))] for name, each in kept_s.items()
-        },
-    }
-    file = folder / "node.json"
-    file.write_text(json.dumps(kept, indent=2) + "\n")
-    return file
+def figures_of(measured: Mapping[str, Sequence[Mapping[str, float]]], about: str) -> Figures:
+    """Return the moments of each mode's restarts in the order of time, then what Pods announced and the CPU times."""
+    reference = next((mode for mode in (UPSTREAM, "upstream_shape") if mode in measured), "")
+    figures = Figures(about, compared=[(mode, reference) for mode in measured if mode != reference])
+    for mode, rounds in measured.items():
+        samples = {name: [each[name] for each in rounds if name in each] for name in set().union(*rounds)}
+        order = sorted(samples, key=lambda name: (name.startswith(("pod_", "cpu_")), median(samples[name])))
+        figures.rows[mode] = {f"{name}_s": samples[name] for name in order}
+    return figures
 
 
 def main() -> int:
     """Measure and print; outside a capsule, prepare everything and begin again inside one."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--pods", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser = flags(__doc__, pods=16, rounds=10, seed=1)
     parser.add_argument("--mode", action="append", choices=(*MODES, UPSTREAM), help="default: all but upstream")
     parser.add_argument("--upstream", action="store_true", help="compare with upstream's own agent and controller")
     parser.add_argument("--restricted", action="store_true", help="Pods comply with Pod Security `restricted`")
-    parser.add_argument("--record", action="store_true", help="keep the figures in simulator/recorded/node.json")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--raw", type=Path, metavar="FILE", help="write every moment of every restart there")
     parser.add_argument("--stall", type=float, metavar="S", help="stop a worker; the watchdog finds it after S seconds")
     options = parser.parse_args()
     number, modes = (signal.SIGKILL, MODES) if options.stall is None else (signal.SIGSTOP, WATCHED)
     chosen = options.mode or modes
-    if options.stall is not None and (options.record or not set(chosen) <= set(modes)):
-        parser.error(f"--stall: expected no --record and modes of {', '.join(WATCHED)}, saw others")
+    if options.stall is not None and not set(chosen) <= set(modes):
+        parser.error(f"--stall: expected modes of {', '.join(WATCHED)}, saw others")
     if UPSTREAM in chosen and set(chosen) != {UPSTREAM}:
         parser.error("--mode upstream: expected no other mode, for which the cluster has another controller")
-    if options.upstream and (options.mode or options.record or options.stall is not None):
-        parser.error("--upstream: expected no --mode, --record or --stall")
+    if options.upstream and (options.mode or options.stall is not None):
+        parser.error("--upstream: expected no --mode or --stall")
+    about = (
+        f"{options.pods} Pods on one node, {os.cpu_count()} cores, {options.rounds} restarts: seconds after the signal"
+    )
+    about += f"; tuned: {', '.join(settings.TUNED)}"
     if options.upstream:
         measured = compare(options.pods, options.rounds, options.seed, WATCHED, restricted=options.restricted)
-        return _show({"upstream": upstream_version()} | summary(measured), measured, options)
+        figures_of(measured, f"{about}; upstream {upstream_version()}").show(options)
+        return 0
     if not capsule.inside():
-        if options.record and (load := os.getloadavg()[0]) > LOAD_MAX:
-            parser.error(f"--record: expected a quiet machine (load of at most {LOAD_MAX:g}), saw a load of {load:.2f}")
         if UPSTREAM in chosen:
             prepare_upstream()
         return prepare.main() or capsule.run((sys.executable, "-m", __spec__.name, *sys.argv[1:]))
@@ -324,22 +269,7 @@ def main() -> int:
     if options.raw:
         options.raw.write_text(json.dumps(measured))
         return 0
-    report = summary(measured)
-    if options.record:
-        print(f"recorded in {record(measured, options.pods)}", file=sys.stderr)
-    return _show(report, measured, options)
-
-
-def _show(report: dict[str, Any], measured: Iterable[str], options: argparse.Namespace) -> int:
-    """Print the report as options ask."""
-    if options.json:
-        print(json.dumps(report, indent=2))
-        return 0
-    print(f"{options.pods} Pods on one node, {os.cpu_count()} cores, {options.rounds} restarts; in seconds")
-    for mode in measured:
-        print(f"\n{mode}: {report[f'{mode}_s']:.3f} s to the last new worker")
-        for name, duration_s in report["phases"][mode].items():
-            print(f"  {name:18s} {duration_s:8.3f}")
+    figures_of(measured, about).show(options)
     return 0
 
 

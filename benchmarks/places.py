@@ -14,28 +14,25 @@ A node is given up as by Kubernetes' defaults, some 40 to 50 s after its death. 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any, Final
+from typing import Final
 
+from benchmarks.figures import Figures, flags
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.common.protocol.lease import LENGTH_S_MIN
 from testbed.binaries import find_binaries
 from testbed.node import archives, capsule, manifests, prepare, registry, settings
-from testbed.node.cluster import Cluster, running_cluster
+from testbed.node.cluster import Cluster, running_cluster, until_given_up
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.machine import Node
 from testbed.node.runtime.build import RUNTIME
-from testbed.node.verdicts import until_given_up
 from testbed.waiting import until
 
 MODE: Final = "guarded_process"  # what the controller adds by default
@@ -249,64 +246,41 @@ WHAT: Final = {
     "dead_node_spare_pull": "the same image with a spare: from Kubernetes' verdict",
     "dead_node_hangs": "a dead node without a spare, and the peers train on: from Kubernetes' verdict",
 }
-WORDS: Final = {"created": "last replacement created", "all_new": "all workers new", "died": "death to verdict"}
 
 
-def summary(measured: Mapping[str, Sequence[Moments]], load: float) -> dict[str, Any]:
-    """Return medians and every round, in seconds, and how loaded the machine was when the run began."""
-    return {
-        "median_s": {
-            scene: {name: round(median(each[name] for each in rounds), 2) for name in WORDS if name in rounds[0]}
-            for scene, rounds in measured.items()
-        },
-        "rounds_s": {
-            scene: [{name: round(moment_s, 2) for name, moment_s in each.items()} for each in rounds]
-            for scene, rounds in measured.items()
-        },
-        "what": {scene: WHAT[scene] for scene in measured},
-        "cores": os.cpu_count(),
-        "load_before": round(load, 2),
-        "tuned": settings.TUNED,
-    }
+PAIRS: Final = (("drained", "plain_job"), ("dead_node_spare", "dead_node"), ("dead_node_spare_pull", "dead_node_pull"))
 
 
-def table(report: Mapping[str, Any]) -> str:
-    """Return the medians as text, a line for each scene and moment."""
-    lines = [f"{report['cores']} cores for everything, load {report['load_before']} before; seconds, medians"]
-    for scene, moments in report["median_s"].items():
-        lines.append(report["what"][scene])
-        lines += [f"  {WORDS[name]:26s} {moment_s:7.1f}" for name, moment_s in moments.items()]
-    return "\n".join(lines)
+def figures_of(scenes: Sequence[str], rounds: int, load: float) -> Figures:
+    """Return the report of no moments yet."""
+    machine = f"{os.cpu_count()} cores for everything, load {load:.2f} before; tuned: {', '.join(settings.TUNED)}"
+    return Figures("\n".join((f"{rounds} rounds, {machine}", *(f"{scene}: {WHAT[scene]}" for scene in scenes))), PAIRS)
 
 
-async def measure(scenes: Sequence[str], rounds: int) -> dict[str, list[Moments]]:
-    """Return the moments of each round of each scene."""
+async def measure(scenes: Sequence[str], rounds: int, figures: Figures) -> None:
+    """Add the moments of each round of each scene."""
     folder = Path(tempfile.mkdtemp(prefix="cluster-"))
-    measured: dict[str, list[Moments]] = {scene: [] for scene in scenes}
     async with running_cluster(
         find_binaries(), programs=RUNTIME.build(), images=archives.build(), folder=folder
     ) as cluster:
         for _ in range(rounds):
             for scene in scenes:
-                measured[scene].append(await SCENES[scene](cluster))
-                print(f"{scene}: {measured[scene][-1]}", file=sys.stderr)
-    return measured
+                moments = await SCENES[scene](cluster)
+                figures.add(scene, {f"{name}_s": moment_s for name, moment_s in moments.items()})
+                print(f"{scene}: {moments}", file=sys.stderr)
 
 
 def main() -> int:
     """Measure and print; outside a capsule, prepare everything and begin again inside one."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    parser.add_argument("--rounds", type=int, default=1)
+    parser = flags(__doc__, rounds=1)
     parser.add_argument("--scene", action="append", choices=tuple(SCENES), help="default: all")
     options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error(f"--rounds: expected at least 1, saw {options.rounds}")
     if not capsule.inside():
         return prepare.main() or capsule.run((sys.executable, "-m", __spec__.name, *sys.argv[1:]))
-    load = os.getloadavg()[0]
-    report = summary(asyncio.run(measure(options.scene or tuple(SCENES), options.rounds)), load)
-    print(json.dumps(report, indent=2) if options.json else table(report))
+    scenes = options.scene or tuple(SCENES)
+    figures = figures_of(scenes, options.rounds, os.getloadavg()[0])
+    asyncio.run(measure(scenes, options.rounds, figures))
+    figures.show(options)
     return 0
 
 

@@ -19,7 +19,6 @@ All policies have the same faults: the draws depend on the seed and on the group
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import statistics
@@ -33,11 +32,12 @@ from typing import Any, Final
 import yaml
 
 from benchmarks.chart import draw_bars
+from benchmarks.figures import flags
 from inplace import examples
+from inplace.common.jobset import conditions
 from inplace.common.kube import resources
 from inplace.common.kube.client import MERGE_PATCH
 from inplace.common.wire import names as wire
-from inplace.controller.spec import conditions
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import Cluster, virtual_cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
@@ -369,9 +369,7 @@ def chart(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def main() -> int:
     """Print the rows; 1 if the advised policy is worse than none anywhere."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.policies", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"runs of each row, {SEEDS} by default")
+    parser = flags(__doc__, seeds=SEEDS)
     parser.add_argument("--scenario", action="append", choices=tuple(SCENARIOS), help="these alone; repeatable")
     parser.add_argument("--policy", action="append", choices=tuple(POLICIES), help="these alone; repeatable")
     parser.add_argument("--chart", nargs="?", const=CHART, type=Path, help=f"write an SVG ({CHART.name} in docs/)")

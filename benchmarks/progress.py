@@ -11,17 +11,14 @@ many batches, on the file system of --folder.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import statistics
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import inplace
+from benchmarks.figures import Figures, flags
 
 BATCHES = 41
 CALLS = 2_000  # in one batch: long enough for the clock, short enough that a batch escapes the neighbours
@@ -77,21 +74,18 @@ def measure(folder: Path) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Print the comparison, or one JSON object with --json."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.progress", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    """Measure and print."""
+    parser = flags(__doc__)
     parser.add_argument("--folder", help="where the files lie; a temporary folder's file system if not said")
     options = parser.parse_args()
+    figures = Figures(
+        f"microseconds a step, of {BATCHES} batches of {CALLS} calls",
+        compared=[("progress", "rename"), ("progress", "open")],
+    )
     with TemporaryDirectory(dir=options.folder) as folder:
-        taken = measure(Path(folder))
-    result: dict[str, float] = {"batches": BATCHES, "calls": CALLS}
-    for kind, batches in taken.items():
-        least, middle, most = min(batches), statistics.median(batches), max(batches)
-        result |= {f"{kind}_us": round(middle, 2), f"{kind}_us_min": round(least, 2), f"{kind}_us_max": round(most, 2)}
-        print(f"{kind:10} {middle:7.2f} us a step ({least:.2f} to {most:.2f})", file=sys.stderr)
-    result["rename_ratio"] = round(result["progress_us"] / result["rename_us"], 3)
-    if options.json:
-        print(json.dumps(result))
+        for kind, batches in measure(Path(folder)).items():
+            figures.rows[kind] = {"us": batches}
+    figures.show(options)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ first stop on.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -21,17 +20,17 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any, Final
 
+from benchmarks.figures import flags
 from benchmarks.frameworks import PODS, Group, in_pods
 from benchmarks.stalls import pod_of
+from inplace.common.jobset.notices import GroupNotice, notices_of
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import SLOW
-from inplace.controller.spec.notices import GroupNotice, notices_of
 from inplace.rank_numbers import BEFORE_MIN, BLOCK, NEWEST
 
 STOPPED_S: Final = 0.27  # of each period; a step of the example takes 0.1 s with its pause
@@ -94,18 +93,13 @@ async def measure(rounds: int, rng: Random) -> dict[str, Any]:
     return {"rounds": rounds, "named": len(named_s), "others": others, "early": early, "named_after_s": middle_s}
 
 
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.slow_ranks", description=(__doc__ or "").splitlines()[1]
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    options = parser.parse_args(arguments)
+    options = flags(__doc__, rounds=5).parse_args()
     report = asyncio.run(measure(options.rounds, Random(1)))
     print(json.dumps(report) if options.json else WORDS.format(**report))
     return 1 if report["others"] or report["early"] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -16,7 +16,6 @@ which names the Pod that was silent first, and where steps cannot tell, the firs
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -29,11 +28,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from benchmarks.figures import flags
 from benchmarks.frameworks import PODS, STEPS_BETWEEN, Group, in_pods
+from inplace.common.jobset.furthest_behind import silent_of_entry
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.furthest_behind import silent_of_entry
-from testbed.frameworks.alone import REPOSITORY
+from testbed.frameworks.ranks import REPOSITORY
 
 FRAMEWORKS: Final = ("jax", "torch")
 MODES: Final = ("process", "supervisor")
@@ -116,20 +116,18 @@ async def measure(framework: str, mode: str, stalls: int, rng: Random) -> Counte
     return found
 
 
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.stalls", description=(__doc__ or "").splitlines()[1])
+    parser = flags(__doc__, stalls=25)
     parser.add_argument("framework", nargs="*", default=FRAMEWORKS, help=f"of {', '.join(FRAMEWORKS)}; default: all")
-    parser.add_argument("--stalls", type=int, default=25)
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     rng, report = Random(1), {}
     for framework in options.framework:
         for mode in MODES:
             found = asyncio.run(measure(framework, mode, options.stalls, rng))
             report[f"{framework}, {mode}"] = {verdict: found[verdict] for verdict in VERDICTS}
     if options.json:
-        print(json.dumps(report, indent=2))
+        print(json.dumps(report))
     else:
         print(f"{'of ' + str(options.stalls) + ' each':20}", *(f"{verdict:>7}" for verdict in VERDICTS))
         for row, counts in report.items():
@@ -138,4 +136,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

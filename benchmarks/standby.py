@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
+from benchmarks.figures import Figures, flags
 from benchmarks.supervisor import PAUSE_S, measure
 
 IMPORTS: Final = {
@@ -48,7 +47,7 @@ while True:
 
 async def case(
     folder: Path, imports: str, *, standby: bool, options: argparse.Namespace, pause_s: float
-) -> dict[str, Any]:
+) -> tuple[list[float], int]:
     """Measure one worker's restarts; return milliseconds, and how many workers were standbys."""
     script, starts = folder / "worker.py", folder / "starts"
     script.write_text(SCRIPT.format(imports=imports, starts=str(starts)))
@@ -57,45 +56,32 @@ async def case(
     command = ["inplace-agent", "run", *option, "--", "python3", str(script)]
     restarts = await measure(options.pods, options.runs, options.seed, command, pause_s)
     totals = [((restart.stepped_s or 0.0) - restart.began_s) * 1e3 for restart in restarts]
-    released = starts.read_text().split().count("standby")
-    return {
-        "median_ms": round(median(totals)),
-        "min_ms": round(min(totals)),
-        "max_ms": round(max(totals)),
-        "standbys": released,
-        "starts": options.runs * options.pods,
-    }
+    return totals, starts.read_text().split().count("standby")
 
 
-async def measure_all(options: argparse.Namespace) -> dict[str, Any]:
+async def measure_all(options: argparse.Namespace) -> Figures:
     """Measure each worker both ways, and kills that come too early."""
-    found: dict[str, Any] = {}
+    cases = [(what, standby, options.pause_s) for what in IMPORTS for standby in (False, True)]
+    figures = Figures(
+        f"worker's death to the first step of all {options.pods} workers, {options.runs} restarts each; "
+        f"how many of {options.runs * options.pods} starts were standbys",
+        compared=[(f"{what}, standby", f"{what}, ordinary") for what in IMPORTS],
+    )
     with TemporaryDirectory(prefix="inplace-standby-") as name:
-        for what, imports in IMPORTS.items():
-            for standby in (False, True):
-                key = f"{what}_{'standby' if standby else 'ordinary'}"
-                found[key] = await case(Path(name), imports, standby=standby, options=options, pause_s=options.pause_s)
-        found["sleep_early"] = await case(Path(name), IMPORTS["sleep"], standby=True, options=options, pause_s=PAUSE_S)
-    return found
+        for what, standby, pause_s in [*cases, ("sleep", True, PAUSE_S)]:
+            row = f"{what}, {'standby' if standby else 'ordinary'}"
+            row = f"{what}, early" if row in figures.rows else row
+            ms, standbys = await case(Path(name), IMPORTS[what], standby=standby, options=options, pause_s=pause_s)
+            figures.rows[row] = {"ms": ms, "standbys": [standbys]}
+    return figures
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.standby", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--pods", type=int, default=4)
-    parser.add_argument("--runs", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=1)
+    parser = flags(__doc__, pods=4, runs=8, seed=1)
     parser.add_argument("--pause-s", type=float, default=6.0, help="from one restart to the next kill")
     options = parser.parse_args()
-    found = asyncio.run(measure_all(options))
-    if options.json:
-        print(json.dumps(found))
-        return
-    print(f"worker's death to the first step of all {options.pods} workers, {options.runs} restarts each:")
-    for name, one in found.items():
-        times = f"{one['median_ms']} ms ({one['min_ms']} to {one['max_ms']})"
-        print(f"  {name:17} {times:24} {one['standbys']} of {one['starts']} workers were standbys")
+    asyncio.run(measure_all(options)).show(options)
 
 
 if __name__ == "__main__":

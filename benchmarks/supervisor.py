@@ -11,13 +11,11 @@ promised time, without the workers' own stop time.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 from random import Random
-from statistics import median
-from typing import Any, Final
+from typing import Final
 
+from benchmarks.figures import Figures, flags
 from inplace.cli.demo.manifest import SUPERVISED
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
@@ -31,7 +29,12 @@ BOUND_MS: Final = 300
 RESTART_S_MAX: Final = 60.0  # a restart that takes longer hangs, and the benchmark says where
 PAUSE_S: Final = 0.5  # between two restarts: the last one's log lines and events are written
 PODS_PER_NODE: Final = 8
-PHASES: Final = {"deprecated": "deprecated_s", "announced": "announced_s", "synced": "synced_s", "started": "stepped_s"}
+PHASES: Final = {
+    "deprecated": "deprecated_s",
+    "announced": "announced_s",
+    "synced": "synced_s",
+    "all_started": "stepped_s",
+}
 
 
 def manifests(pods: int, restarts: int, command: list[str]) -> list[KubeObject]:
@@ -78,41 +81,22 @@ async def complete(cluster: Cluster, timeline: Timeline, number: int) -> None:
         ) from None
 
 
-def summary(pods: int, restarts: list[GroupRestart]) -> dict[str, Any]:
-    """Return the figures in milliseconds; phases are medians, counted from the kill."""
-
-    def ms(restart: GroupRestart, attribute: str) -> float:
-        at_s: float = getattr(restart, attribute)
-        return (at_s - restart.began_s) * 1e3
-
-    totals = [ms(restart, "stepped_s") for restart in restarts]
-    phases = {name: round(median(ms(r, attribute) for r in restarts), 1) for name, attribute in PHASES.items()}
-    return {
-        "pods": pods,
-        "runs": len(restarts),
-        "median_ms": round(median(totals), 1),
-        "min_ms": round(min(totals), 1),
-        "max_ms": round(max(totals), 1),
-        "bound_ms": BOUND_MS,
-        "phases_ms": phases,
-    }
+def figures_of(pods: int, restarts: list[GroupRestart]) -> Figures:
+    """Return the moments of each restart in milliseconds after the kill."""
+    figures = Figures(
+        f"worker's death to all {pods} workers executed anew, {len(restarts)} restarts in a row; ms after the kill",
+        most={("supervisor", "all_started_ms"): BOUND_MS},
+    )
+    for restart in restarts:
+        moments = {f"{name}_ms": getattr(restart, attribute) for name, attribute in PHASES.items()}
+        figures.add("supervisor", {name: (at_s - restart.began_s) * 1e3 for name, at_s in moments.items()})
+    return figures
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.supervisor", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--pods", type=int, default=16)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    found = summary(options.pods, asyncio.run(measure(options.pods, options.runs, options.seed)))
-    if options.json:
-        print(json.dumps(found))
-        return
-    print(f"worker's death to all {found['pods']} workers executed anew, {found['runs']} restarts in a row:")
-    print(f"  median {found['median_ms']} ms, {found['min_ms']} to {found['max_ms']} ms (bound: {BOUND_MS} ms)")
-    print(f"  median moments after the kill, ms: {found['phases_ms']}")
+    options = flags(__doc__, pods=16, runs=20, seed=1).parse_args()
+    figures_of(options.pods, asyncio.run(measure(options.pods, options.runs, options.seed))).show(options)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 if TYPE_CHECKING:
+    from inplace.cli.connection import Connection
     from inplace.common.kube.resources import Resource
 
 CLUSTER_S_MAX: Final = 2.0  # a person waits with a finger on the key
@@ -59,15 +60,10 @@ def _names(ctx: typer.Context, incomplete: str, resource: Resource) -> list[str]
 
     from inplace.cli.connection import Target, connected
     from inplace.cli.refusal import RefusalError
-    from inplace.common.kube.answers import object_of
-    from inplace.common.kube.http.request import Request
 
     async def ask() -> list[str]:
         async with asyncio.timeout(CLUSTER_S_MAX), connected(target) as connection:
-            path = resource.path(connection.namespace, query={"limit": str(NAMES_MAX)})
-            request = Request("GET", path, connection.client.headers | {"accept": METADATA})
-            answer = object_of((await connection.client.send(request, timeout_s=CLUSTER_S_MAX)).body)
-            return [str(one["metadata"]["name"]) for one in answer.get("items") or ()]
+            return await names_of(connection, resource)
 
     target = Target(*(ctx.params.get(name) for name in ("context", "kubeconfig", "namespace")))
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
@@ -79,3 +75,17 @@ def _names(ctx: typer.Context, incomplete: str, resource: Resource) -> list[str]
         except (RefusalError, TimeoutError, OSError):
             return []
     return [name for name in found if name.startswith(incomplete)]
+
+
+async def names_of(connection: Connection, resource: Resource) -> list[str]:
+    """Return the names of a kind's objects, as far as one answer has them.
+
+    Raises:
+        ApiError, TransportError: the cluster refused, or did not answer.
+    """
+    from inplace.cli.answers import names_in
+    from inplace.common.kube.http.request import Request
+
+    path = resource.path(connection.namespace, query={"limit": str(NAMES_MAX)})
+    request = Request("GET", path, connection.client.headers | {"accept": METADATA})
+    return names_in((await connection.client.send(request, timeout_s=CLUSTER_S_MAX)).body)

@@ -10,13 +10,14 @@ import asyncio
 import difflib
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec
 
+from inplace.cli.answers import CheckedClient
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
@@ -123,11 +124,25 @@ async def connected(target: Target) -> AsyncIterator[Connection]:
     except CredentialsError as error:
         raise RefusalError(f"no cluster to talk to: {error}", CliExit.NO_CLUSTER) from error
     try:
-        yield Connection(KubeClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT), namespace, context)
-    except (ApiError, TransportError) as error:
-        raise refusal_of(error, replace(target, context=context or None)) from error
+        with in_words(replace(target, context=context or None)):
+            yield Connection(
+                CheckedClient(transport, user_agent=USER_AGENT, field_manager=USER_AGENT), namespace, context
+            )
     finally:
         await transport.close()
+
+
+@contextmanager
+def in_words(target: Target) -> Iterator[None]:
+    """Put into words why the cluster of a target refuses what the block asks for.
+
+    Raises:
+        RefusalError: it refused, or did not answer.
+    """
+    try:
+        yield
+    except (ApiError, TransportError) as error:
+        raise refusal_of(error, target) from error
 
 
 def refusal_of(error: ApiError | TransportError, target: Target) -> RefusalError:

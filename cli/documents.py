@@ -46,6 +46,7 @@ class AvoidedNodeFields(TypedDict):
     """A node that new Pods avoid, until a time in seconds since 1970."""
 
     node: str
+    failures: int
     until: float
     why: str
 
@@ -70,23 +71,6 @@ class ExplainDocument(TypedDict):
     avoidedNodes: list[AvoidedNodeFields]
     spares: SparesFields | None
     unread: list[str]
-
-
-class NodeRow(TypedDict):
-    """A node on which a worker failed first; avoidedSeconds is null where it is not avoided."""
-
-    node: str
-    failures: int
-    avoidedSeconds: float | None
-    pod: str
-    why: str
-
-
-class NodesDocument(TypedDict):
-    """The nodes of one JobSet: `inplace nodes`."""
-
-    policy: str
-    nodes: list[NodeRow]
 
 
 class TimelineRow(TypedDict):
@@ -248,26 +232,6 @@ class ReportDocument(TypedDict):
     nodes: list[NodeShare]
 
 
-class RestartPrice(TypedDict):
-    """What one way to restart costs over all days."""
-
-    seconds: float
-    cost: float
-
-
-class CostDocument(TypedDict):
-    """What restarts cost: `inplace cost`."""
-
-    nodes: int
-    pricePerNodeHour: float
-    failuresPerDay: float
-    days: float
-    perMinuteOfRestart: float
-    recreate: RestartPrice
-    inPlace: RestartPrice
-    saved: float
-
-
 class LogLineFields(TypedDict):
     """One line of a log: `inplace logs --json` prints one object for each."""
 
@@ -281,12 +245,10 @@ class LogLineFields(TypedDict):
 
 
 DOCUMENTS: Final[dict[str, Any]] = {
-    "cost": CostDocument,
     "explain": ExplainDocument,
     "history": HistoryDocument,
     "lint": LintDocument,
     "logs": LogLineFields,
-    "nodes": NodesDocument,
     "report": ReportDocument,
     "stacks": StacksDocument,
     "status": StatusDocument,

@@ -11,14 +11,15 @@ have more, see cli/refusal.py.
 from __future__ import annotations
 
 import gc
+import os
 import sys
-from pathlib import Path
+from errno import EBADF, EDQUOT, EFBIG, EIO, ENOSPC, EPIPE
 from typing import Annotated
 
 import typer
 
 from inplace.cli.completion import complete_jobset
-from inplace.cli.local_commands import cost, demo, inject, lint
+from inplace.cli.local_commands import demo, inject, lint
 from inplace.cli.options import (
     ContextOption,
     JobSetName,
@@ -29,7 +30,10 @@ from inplace.cli.options import (
     format_of,
     target_of,
 )
+from inplace.cli.refusal import CliExit
 from inplace.cli.terminal.visible import guard_streams
+
+_UNWRITABLE = (EBADF, EDQUOT, EFBIG, EIO, ENOSPC, EPIPE)  # what a stream says that takes nothing more
 
 app = typer.Typer(
     name="inplace",
@@ -43,7 +47,9 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        version()
+        from inplace.agent.version import VERSION
+
+        typer.echo(f"inplace {VERSION}")
         raise typer.Exit
 
 
@@ -161,7 +167,9 @@ def stacks(
     ] = None,
     last: Annotated[
         bool,
-        typer.Option("--last", help="Ask no rank. Show the newest stacks in the logs, such as those before a restart."),
+        typer.Option(
+            "--last", help="Ask no rank. Show the stacks of the newest hang, or else the newest ones in the logs."
+        ),
     ] = False,
     timeout: Annotated[float, typer.Option(min=1, max=300, help="Seconds to wait for answers.")] = 15,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all threads.")] = False,
@@ -180,24 +188,6 @@ def stacks(
 
     options = StacksOptions(parse_ranks(rank or ()), timeout, last, as_json)
     raise typer.Exit(run_stacks(target_of(context, kubeconfig, namespace), jobset, options))
-
-
-@app.command()
-def nodes(
-    jobset: JobSetName,
-    output: OutputOption = "table",
-    as_json: JsonOption = False,
-    namespace: NamespaceOption = None,
-    context: ContextOption = None,
-    kubeconfig: KubeconfigOption = None,
-) -> None:
-    """List nodes on which a JobSet failed.
-
-    Says which of them its new Pods avoid, for how long, and why.
-    """
-    from inplace.cli.status.nodes import run_nodes
-
-    raise typer.Exit(run_nodes(target_of(context, kubeconfig, namespace), jobset, output=format_of(output, as_json)))
 
 
 @app.command()
@@ -225,9 +215,6 @@ def timeline(
         int | None,
         typer.Option("--restart", min=2, max=2**31 - 1, metavar="EPOCH", help="Draw the restart to EPOCH instead."),
     ] = None,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Write an SVG picture to FILE instead.")
-    ] = None,
     output: OutputOption = "table",
     as_json: JsonOption = False,
     namespace: NamespaceOption = None,
@@ -241,7 +228,7 @@ def timeline(
     from inplace.cli.status.timeline import run_timeline
 
     target = target_of(context, kubeconfig, namespace)
-    raise typer.Exit(run_timeline(target, jobset, svg=svg, output=format_of(output, as_json), epoch=restart))
+    raise typer.Exit(run_timeline(target, jobset, output=format_of(output, as_json), epoch=restart))
 
 
 @app.command()
@@ -304,18 +291,9 @@ def report(
     )
 
 
-app.command()(cost)
 app.command()(demo)
 app.command()(inject)
 app.command()(lint)
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    from inplace.agent.version import VERSION
-
-    typer.echo(f"inplace {VERSION}")
 
 
 def main() -> None:
@@ -323,7 +301,19 @@ def main() -> None:
     gc.set_threshold(50_000)  # imports alone make garbage collection run dozens of times, for 6 % of a command
     guard_streams()
     _drop_other_commands(sys.argv[1:2])
-    app()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # else Python does it after the exit code is chosen
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left to write goes nowhere
+        if error.errno == EPIPE:  # `inplace status | head`
+            sys.exit(CliExit.DONE)
+        print(f"inplace: expected to write everything to standard output, saw: {error.strerror}", file=sys.stderr)
+        sys.exit(CliExit.NOT_DONE)
 
 
 def _drop_other_commands(first: list[str]) -> None:

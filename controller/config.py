@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inplace.common.jobset.node_taints import TaintLimits
 from inplace.controller.act.job_settings import DEFAULT, JobSettings
-from inplace.controller.spec.node_taints import TaintLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class ControllerConfig:
         leader_elect: take part in leader election; without it, this must be the only controller.
         identity: unique name of this process; also the reportingInstance of Events.
         lease_namespace: where the Lease is.
-        workers: JobSets in work at once.
+        workers: JobSets decided on at once, and those of one namespace in work at once.
         probe_address: (host, port) for /healthz and /readyz; None serves none; port 0 picks one.
         metrics_address: the same for /metrics.
         is_beside: another JobSet controller runs here; take only what spec.managedBy gives to us by name.

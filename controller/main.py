@@ -15,6 +15,9 @@ from enum import IntEnum
 
 import structlog
 
+from inplace.common.injection.pod import InjectOptions
+from inplace.common.jobset.node_taints import TaintLimits, read_limits
+from inplace.common.jobset.settings import START_WINDOW_S_MAX
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import account_namespace
 from inplace.common.kube.http.request import CredentialsError
@@ -23,12 +26,9 @@ from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import open_transport
 from inplace.controller.config import ControllerConfig
-from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.logs import configure_logs
 from inplace.controller.metrics import VERSION
 from inplace.controller.runtime import Controller
-from inplace.controller.spec.node_taints import TaintLimits, read_limits
-from inplace.controller.spec.settings import START_WINDOW_S_MAX
 
 DEFAULT_NAMESPACE = "inplace-system"
 _SIGNAL_BASE = 128
@@ -178,12 +178,19 @@ def _parser() -> argparse.ArgumentParser:
     add(
         "--taint-bad-nodes",
         type=_taint_limits,
-        metavar="NODES/SECONDS",
+        metavar="NODES/SECONDS[/NAMESPACE...]",
         help="taint a bad node, so that Kueue's Topology Aware Scheduling moves its Pod: so many nodes at the same "
-        "time at most, each for so long at most; 0 taints none. It needs the right of deploy/overlays/taints "
-        "(default: 0)",
+        "time at most (half of them for one namespace), each for so long at most; 0 taints none. JobSets of two "
+        "namespaces must find the node bad, or those of one of the trusted namespaces that are named here. It needs "
+        "the right of deploy/overlays/taints (default: 0)",
     )
-    add("--workers", type=_positive, default=4, metavar="N", help="JobSets reconciled at the same time (default: 4)")
+    add(
+        "--workers",
+        type=_positive,
+        default=4,
+        metavar="N",
+        help="JobSets decided on at the same time, and JobSets of one namespace written for (default: 4)",
+    )
     add(
         "--leader-elect",
         action=argparse.BooleanOptionalAction,

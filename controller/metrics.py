@@ -2,7 +2,8 @@
 The controller's metrics for Prometheus.
 
 Metrics that client-go or controller-runtime have carry their names, others our own. The number of series is bounded:
-for each JobSet at most two Pods are label values, those that failed and were silent first in the last restart. Series
+for each JobSet at most two Pods are label values, those that failed and were silent first in the last restart, and at
+most `SCOPES_SHOWN_MAX` scopes; the label values that remain are closed sets. Series
 with a JobSet's name are dropped with the JobSet, or read from the ledgers and the status at each scrape, so they cannot
 outlive it.
 """
@@ -28,13 +29,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
+from inplace.common.jobset import conditions
+from inplace.common.jobset.bad_nodes import AVOIDED, TAKEN_BACK
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.escalation import FAIL, STEP_NAMES
 from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.serving.exposition import pieces
-from inplace.controller.spec import conditions
-from inplace.controller.spec.bad_nodes import AVOIDED, TAKEN_BACK
-from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.escalation import FAIL, STEP_NAMES
 from inplace.controller.tracking.accepted_status import AcceptedStatus
 from inplace.controller.tracking.counts import GroupCount
 
@@ -234,8 +235,16 @@ LIVE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("inplace_pods", "Pods of a group: running, waiting at the barrier, restarting, missing.", (*SCOPED, "state")),
     ("inplace_pods_expected", "Expected Pods of a group.", SCOPED),
     ("inplace_epoch", "Epochs of the status.", (*SCOPED, "which")),
-    ("inplace_restart_in_progress", "1 during a group restart.", SCOPED),
-    ("inplace_barrier_wait_seconds", "How long the present barrier has waited; 0 when none does.", SCOPED),
+    (
+        "inplace_restart_in_progress",
+        "1 during a group restart, and from the loss of a Pod until the restart that it leads to is over.",
+        SCOPED,
+    ),
+    (
+        "inplace_barrier_wait_seconds",
+        "How long a group has waited for Pods, at a barrier or since one was lost; 0 when it does not.",
+        SCOPED,
+    ),
     (
         "inplace_goodput_seconds",
         "Training time up to the newest run's first step: useful, lost (steps made again), restart (no step).",
@@ -268,7 +277,7 @@ def samples_of(count: GroupCount) -> Iterator[tuple[str, Sequence[str], float]]:
     yield "inplace_pods_expected", names, count.expected
     yield "inplace_epoch", (*names, "synced"), count.synced
     yield "inplace_epoch", (*names, "deprecated"), count.deprecated
-    yield "inplace_restart_in_progress", names, 0 < count.synced <= count.deprecated
+    yield "inplace_restart_in_progress", names, count.is_restarting
     yield "inplace_barrier_wait_seconds", names, count.waited_s
     if count.goodput is not None and (ratio := count.goodput.ratio) is not None:
         for part in ("useful", "lost", "restart"):

@@ -14,19 +14,27 @@ from typing import Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, retry_if_not_result, wait_fixed
 
+from inplace.common.injection.rights import ROLE
+from inplace.common.jobset.goodput import FIELD as GOODPUT
+from inplace.common.jobset.restart_history import FIELD as RESTART_HISTORY
+from inplace.common.jobset.saving import CRD_CURE as CRD_CURE
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Log
-from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, KubeObject, Resource
+from inplace.common.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    LEASES,
+    POD_GROUPS,
+    SCHEDULING_WORKLOADS,
+    WORKLOADS,
+    KubeObject,
+    Resource,
+)
 from inplace.common.wire import names as wire
 from inplace.controller.api.access_review import is_allowed
 from inplace.controller.config import ControllerConfig
-from inplace.controller.plan.binding import ROLE
-from inplace.controller.spec.goodput import FIELD as GOODPUT
-from inplace.controller.spec.restart_history import FIELD as RESTART_HISTORY
-from inplace.controller.spec.saving import CRD_CURE as CRD_CURE
 
 AGAIN_S: Final = 60.0  # a person is repairing the installation; thirty requests a minute until it is whole
 CRD: Final = f"jobsets.{wire.API_GROUP}"
@@ -44,7 +52,11 @@ NEEDED: Final = {
 }
 """Verbs by group/resource: the ClusterRole of deploy/rbac, less what is asked for here; a test compares the two."""
 
-FOR_AGENTS: Final = {"rbac.authorization.k8s.io/rolebindings": ("create",)}
+FOR_AGENTS: Final = {
+    "rbac.authorization.k8s.io/roles": ("create",),
+    "rbac.authorization.k8s.io/rolebindings": ("create",),
+    "authorization.k8s.io/localsubjectaccessreviews": ("create",),
+}
 """What a controller that adds agents does beside that; without it, agents need rights that somebody gave by hand."""
 
 FOR_BINDING: Final = {"rbac.authorization.k8s.io/clusterroles": ("bind",)}
@@ -53,10 +65,16 @@ FOR_BINDING: Final = {"rbac.authorization.k8s.io/clusterroles": ("bind",)}
 FOR_REFUSALS: Final = {"/events": ("list",)}
 """And this; without it, no Event of the JobSet says that its Pods are refused."""
 
+FOR_GANGS: Final = {
+    f"{resource.group}/{resource.plural}": ("get", "list", "watch", "create", "patch", "delete")
+    for resource in (SCHEDULING_WORKLOADS, POD_GROUPS)
+}
+"""And this, for JobSets with spec.scheduling alone: it is not asked for here, and an Event of theirs says it lacks."""
+
 FOR_OPT_IN: Final = {"/namespaces": ("list", "watch")}
 """What a controller does beside that under --agent-opt-in: it knows no namespace that asks for agents before."""
 
-FOR_TAINTS: Final = {"/nodes": ("list", "patch")}
+FOR_TAINTS: Final = {"/nodes": ("list", "patch"), f"{WORKLOADS.group}/{WORKLOADS.plural}": ("list",)}
 """And under --taint-bad-nodes; without it, bad nodes are not tainted."""
 
 FOR_LEASE: Final = {f"{LEASES.group}/{LEASES.plural}": ("create", "get", "update")}
@@ -65,6 +83,8 @@ POLICIES: Final = {
     "immutable.jobset.x-k8s.io": "the templates of a JobSet that runs may change, and Jobs created later differ",
     "agents.inplace.dev": "an agent may change any Pod of its namespace",
     "agents-otherwise.inplace.dev": "RBAC alone keeps an agent from doing more to a Pod than patch it",
+    "controller.inplace.dev": "who steals the controller's token may change any Pod",
+    "controller-rights.inplace.dev": "who steals the controller's token may bind its rights to any account",
 }
 """Bindings of policies, and what is the case without them."""
 
@@ -97,7 +117,9 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
 """All fields of our CRD that upstream's v0.12 lacks, a test compares them: what is written there would be lost."""
 
 POLICIES_CURE: Final = "kubectl apply --server-side -k deploy/admission"
-AGENTS_CURE: Final = "kubectl apply --server-side -k deploy/rbac, or bind ClusterRole inplace-agent in each namespace"
+AGENTS_CURE: Final = (
+    "kubectl apply --server-side -k deploy/rbac, or give each account its rights by hand (docs/permissions.md)"
+)
 TAINTS_CURE: Final = "kubectl apply --server-side -k deploy/overlays/taints"
 RIGHTS_CURE: Final = (
     "kubectl apply --server-side -k deploy/rbac, and let the controller run as ServiceAccount inplace-controller"

@@ -122,9 +122,15 @@ class Controller:
     async def _lead(self, transport: Transport, elector: Elector | None) -> None:
         """Run one term beside the renewal of its Lease."""
         paced = PacedTransport(transport, clock=self._clock, rng=self._rng)
-        client = self._client(paced)
-        term = Term(client, self.config, clock=self._clock, rng=self._rng, log=self._log, metrics=self.metrics)
-        self._term = term
+        self._term = term = Term(
+            self._client(paced),
+            self.config,
+            place=paced.place,
+            clock=self._clock,
+            rng=self._rng,
+            log=self._log,
+            metrics=self.metrics,
+        )
         async with create_task_group() as group:
             if elector is not None:
                 group.start_soon(elector.hold, name="hold lease")

@@ -11,11 +11,18 @@ import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from random import Random
 from typing import Any
 
 from anyio import create_task_group
 
+from inplace.common.jobset.claim import CLAIM_CODEC, PersistentVolumeClaim
+from inplace.common.jobset.kinds import JOB_CODEC, NAMESPACE_CODEC, POD_CODEC, Job, Namespace, Pod
+from inplace.common.jobset.node_taints import NodeTaint, is_bad_elsewhere, is_wanted
+from inplace.common.jobset.pod_groups import SCHEDULING_CODEC, SchedulingObject
+from inplace.common.jobset.service import SERVICE_CODEC, Service
+from inplace.common.jobset.stored import JOBSET_CODEC
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.codec import Codec
@@ -36,7 +43,9 @@ from inplace.common.kube.timestamps import time_text
 from inplace.common.kube.workqueue import WorkQueue
 from inplace.common.protocol.errors import InvariantError
 from inplace.common.wire import names as wire
-from inplace.controller.act.execute import ActionsFailedError, Executor
+from inplace.controller.act.agent_rights import AgentRights
+from inplace.controller.act.execute import Executor, Place
+from inplace.controller.act.failures import ActionsFailedError
 from inplace.controller.act.node_tainting import NodeTaints
 from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.act.refusals import Refusals, least_wait_s
@@ -44,13 +53,9 @@ from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.node_marks import NodeMarksReader
+from inplace.controller.api.scheduling_objects import SchedulingReader
 from inplace.controller.config import ControllerConfig
 from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
-from inplace.controller.spec.claim import CLAIM_CODEC, PersistentVolumeClaim
-from inplace.controller.spec.kinds import JOB_CODEC, NAMESPACE_CODEC, POD_CODEC, Job, Namespace, Pod
-from inplace.controller.spec.node_taints import NodeTaint, is_wanted
-from inplace.controller.spec.service import SERVICE_CODEC, Service
-from inplace.controller.spec.stored import JOBSET_CODEC
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Key
 from inplace.controller.tracking.membership import Membership
@@ -70,6 +75,7 @@ class Term:
         client: KubeClient,
         config: ControllerConfig,
         *,
+        place: Place,
         clock: Clock,
         rng: Random,
         log: Log,
@@ -84,7 +90,9 @@ class Term:
         self._metrics = metrics
         self._active = metrics.active_workers.labels(CONTROLLER)
         self._seconds = metrics.reconcile_seconds.labels(CONTROLLER)
-        self.queue: WorkQueue[Key] = WorkQueue(clock, metrics=metrics.queue, is_urgent=self._is_urgent)
+        self.queue: WorkQueue[Key] = WorkQueue(
+            clock, metrics=metrics.queue, namespace_of=itemgetter(0), is_urgent=self._is_urgent
+        )
         self.recorder = EventRecorder(client, clock=clock, rng=rng, log=log, instance=config.identity)
         self.membership = membership = Membership(self.queue.add_after, self.recorder.emit, clock, log)
         phases = PhaseReader(metrics, membership.home_of)
@@ -121,7 +129,10 @@ class Term:
         self._marks = NodeMarksReader(
             client, membership, self.pods, self.recorder, clock, log, metrics, config.taint_limits is not None
         )
-        self._taints = NodeTaints(client, config.taint_limits, self.recorder, config.namespace, clock, log)
+        self._taints = NodeTaints(
+            client, config.taint_limits, self._is_bad_elsewhere, self.recorder, config.namespace, clock, log
+        )
+        self._scheduling = SchedulingReader(client, membership, self._scheduling_informer, clock, log)
         self._reconciler = Reconciler(
             client=client,
             membership=membership,
@@ -131,7 +142,9 @@ class Term:
             pods=self.pods,
             domains=Domains(client),
             marks=self._marks,
+            scheduling=self._scheduling,
             taints=self._taints,
+            only_writes=self._free_worker,
             executor=Executor(
                 client,
                 self.jobs,
@@ -143,6 +156,10 @@ class Term:
                 clock,
                 log,
                 settings,
+                AgentRights(client),
+                self._scheduling,
+                place,
+                lambda: len(self.queue) > 0,
             ),
             recorder=self.recorder,
             metrics=metrics,
@@ -175,6 +192,7 @@ class Term:
             async with create_task_group() as group:
                 group.start_soon(self.recorder.run, name="events")
                 group.start_soon(self._marks.run, name="marks")
+                group.start_soon(self._scheduling.run, name="scheduling objects")
                 for informer in self._informers:
                     group.start_soon(informer.run, name=informer.resource.plural)
                     await informer.wait_synced()
@@ -195,7 +213,7 @@ class Term:
         try:
             result = await self._reconcile(key)
         finally:
-            self._active.dec()
+            self._free_worker(key)
             self._seconds.observe(self._clock.monotonic_s() - started_s)
             metrics.reconciles.labels(CONTROLLER, result).inc()
             if result == "error":
@@ -227,10 +245,18 @@ class Term:
         self.queue.add_after(key, requeue_after_s)
         return "requeue_after"
 
+    def _free_worker(self, key: Key) -> None:
+        if self.queue.free_worker(key):
+            self._active.dec()
+
     def _is_taint_wanted(self, node: str, taint: NodeTaint) -> bool:
         group = self.membership.get((taint.namespace, taint.jobset))
         jobset = group.jobset if group is not None else None
         return is_wanted(self._taints.limits, node, taint, jobset, time_text(self._clock))
+
+    def _is_bad_elsewhere(self, node: str, namespace: str) -> bool:
+        jobsets = (group.jobset for group in self.membership)
+        return is_bad_elsewhere(node, namespace, jobsets, time_text(self._clock))
 
     def _is_urgent(self, key: Key) -> bool:
         """Say whether agents wait for this JobSet's status."""
@@ -246,9 +272,12 @@ class Term:
         resync_s: float | None = None,
         keep: Callable[[T], bool] | None = None,
         gathering: Gathering | None = None,
+        on_ending: Callable[[str], None] | None = None,
     ) -> Informer[T]:
         def count_ending(ending: str) -> None:
             self._metrics.watch_endings.labels(resource.kind, ending).inc()
+            if on_ending is not None:
+                on_ending(ending)
 
         return Informer(
             self._client,
@@ -266,8 +295,13 @@ class Term:
             handlers=handlers,
         )
 
+    def _scheduling_informer(
+        self, resource: Resource, handler: Handler[SchedulingObject], on_ending: Callable[[str], None]
+    ) -> Informer[SchedulingObject]:
+        return self._informer(resource, SCHEDULING_CODEC, handler, label_selector=wire.JOBSET_NAME, on_ending=on_ending)
+
     def _silences(self) -> Iterable[tuple[str, float]]:
-        for informer in self._informers:
+        for informer in (*self._informers, *self._scheduling.informers):
             if (silent_s := informer.silent_s) is not None:
                 yield informer.resource.kind, silent_s
 

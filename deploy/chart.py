@@ -211,9 +211,11 @@ TABLE: Final = (
     Template("admission/jobsets.yaml"),
     Template("admission/immutable.yaml"),
     Template("admission/agents.yaml"),
+    Template("admission/controller.yaml", namespaces=2),
     Template("admission/defaults.yaml", condition="mutatingAdmissionPolicy", check=_SINCE_1_36),
     Template("apf/flowcontrol.yaml", namespaces=3),
     Template("spares/priorityclass.yaml"),
+    Template("spares/policy.yaml", namespaces=1),
     Template(
         "controller/deployment.yaml",
         values={
@@ -237,7 +239,6 @@ TABLE: Final = (
         },
         namespaces=2,
     ),
-    Template("agent/agent.yaml", each="agentNamespaces", namespaces=4),
     Template("workers/network.yaml", each="workerNamespaces", namespaces=1),
     Template("overlays/taints/taints.yaml", condition="taintBadNodes", namespaces=2),
     Template("overlays/podmonitor/podmonitor.yaml", condition="podMonitor", namespaces=1),

@@ -56,8 +56,7 @@ def main() -> None:
         screen = _watched_restart(environment)
         (IMAGES / "status-watch.svg").write_text(_svg(screen, f"inplace status {JOBSET} --watch"))
         _until(lambda: _all_are_lifted(environment), RESTART_S_MAX)
-        _inplace(environment, "timeline", JOBSET, "--svg", str(IMAGES / "timeline.svg"))
-    for name in ("demo.svg", "status-watch.svg", "timeline.svg"):
+    for name in ("demo.svg", "status-watch.svg"):
         print(IMAGES / name)
 
 

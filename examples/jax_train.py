@@ -25,6 +25,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ class Checkpoints:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "probe.new").touch()
-            (folder / "probe.new").unlink()
+            (folder / "probe.new").unlink(missing_ok=True)  # another process of the group may probe the same folder
         except OSError as error:
             raise self._refused(error) from error
 
@@ -337,15 +338,20 @@ def main() -> None:
     except CheckpointError as error:
         say(f"rank={settings.rank}: {error}")
         end_now(NO_CHECKPOINT)
-    except Exception as error:  # noqa: BLE001 - a lost peer, a mixed step: whatever it is, the group restarts
+    except SystemExit as ending:  # sys.exit in the script or below it; its text goes where Python writes it
+        if not isinstance(ending.code, int | None):
+            print(ending.code, file=sys.stderr)
+        end_now(ending.code if isinstance(ending.code, int) else int(ending.code is not None))
+    except BaseException as error:  # noqa: BLE001 - a lost peer, a mixed step: whatever it is, the group restarts
         sys.excepthook(type(error), error, error.__traceback__)  # it prints, and leaves the line for the agent
         end_now(1)
 
 
 def end_now(code: int) -> None:
     """End at once: what JAX does at the exit of a process may wait for peers that are gone."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, OSError):  # closed, or its reader is gone
+            stream.flush()
     os._exit(code)
 
 

@@ -36,7 +36,7 @@ import inplace
 FEATURES = 16
 SAMPLES = 64  # per worker and step
 LEARNING_RATE = 0.05
-CHECKPOINT_S_MAX = 60
+CHECKPOINT_S_MAX = 10  # of a save that takes milliseconds: a rank that hangs in it is found then
 CHECKPOINTS_KEPT = 2  # one may be newer than what the slowest worker has
 FRAME_BYTES_MAX = 1 << 20
 SAVED = 75  # the exit code after a save that was asked for, sysexits.h EX_TEMPFAIL: any code but 0 restarts the group

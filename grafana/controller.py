@@ -118,7 +118,7 @@ _DURATIONS: Final = Panel(
 _WORKERS: Final = Panel(
     "timeseries",
     "Workers",
-    "All busy for long means that JobSets wait; `--workers` adds some.",
+    "All busy for long means that JobSets wait; `--workers` adds some. A pass that only writes needs none.",
     "short",
     "InplaceRestartSlow",
     (

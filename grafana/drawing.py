@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from grafana import theme
+from grafana import svg, theme
 from grafana.layout import render
 from grafana.panels import Board, Panel
 from grafana.series import Series, with_unit
-from inplace.cli import svg
 
 COLUMN: Final = 56  # pixels of one of Grafana's 24 columns
 UNIT: Final = 30  # pixels of one unit of height

@@ -1,4 +1,4 @@
-"""The board of all JobSets: which train, which wait, what it costs."""
+"""The board of all JobSets: which run, which wait, what it costs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _EXPECTED: Final = _standing("")
 _COUNTS: Final = (
     Panel(
         "stat",
-        "JobSets that train",
-        "All their Pods run at the running epoch.",
+        "JobSets that run",
+        "All their Pods joined the epoch that runs. `inplace explain` says whether ranks make steps.",
         "short",
         "InplaceBarrierStuck",
-        (Query(none_if_absent(f"count({_RUNNING} >= ({_EXPECTED} > 0))"), "train"),),
+        (Query(none_if_absent(f"count({_RUNNING} >= ({_EXPECTED} > 0))"), "run"),),
     ),
     Panel(
         "stat",
@@ -37,7 +37,7 @@ _COUNTS: Final = (
         "At least one Pod is not running: they start, restart, or wait.",
         "short",
         "InplaceBarrierStuck",
-        (Query(none_if_absent(f"count({_RUNNING} < {_EXPECTED})"), "do not train"),),
+        (Query(none_if_absent(f"count({_RUNNING} < {_EXPECTED})"), "do not run"),),
         limit=1,
     ),
     Panel(
@@ -101,11 +101,11 @@ _NODES: Final = Panel(
 BOARD: Final = Board(
     "inplace-fleet",
     "inplace / Fleet",
-    "All JobSets: which of them train, what the others wait for, who failed first, and what it cost.",
+    "All JobSets: which of them run, what the others wait for, who failed first, and what it cost.",
     "6h",  # the window of the alerts on nodes, hangs and rungs: a board opened from one shows all that it counted
     (*shared.JOBSETS, amount("price", "Price of a Pod-hour", "16.8")),
     (
-        Row("Is everything training?", _COUNTS, height=4),
+        Row("Does everything run?", _COUNTS, height=4),
         Row("Every JobSet; a row leads to its board", (_TABLE,), height=7),
         Row("What is waited for", (shared.PODS_BY_STATE, _WAITS)),
         Row("Who failed, and why", (shared.FIRST_FAILURES, _NODES), height=7),

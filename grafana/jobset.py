@@ -12,14 +12,14 @@ _BETWEEN: Final = f"{RANGE_S} / (sum({restarts(RANGE)}) > 0)"
 _ANSWERS: Final = (
     Panel(
         "stat",
-        "Pods that train",
-        "Share of the expected Pods that run at the running epoch.",
+        "Pods that run",
+        "Share of the expected Pods that joined the epoch that runs. `inplace explain` says whether ranks make steps.",
         "percentunit",
         "InplaceBarrierStuck",
         (
             Query(
                 f'sum(inplace_pods{{{JOBSET},state="running"}}) / (sum(inplace_pods_expected{{{JOBSET}}}) > 0)',
-                "train",
+                "run",
             ),
         ),
     ),
@@ -47,8 +47,8 @@ _ANSWERS: Final = (
 _WAIT: Final = Panel(
     "timeseries",
     "Wait at the barrier",
-    "How long the present barrier has waited; 0 while the workers run. The JobSet's condition BarrierWaiting names "
-    "whom it waits for.",
+    "How long the group has waited for Pods, at a barrier or since one was lost; 0 while all run. The JobSet's "
+    "condition BarrierWaiting names whom it waits for.",
     "s",
     "InplaceBarrierStuck",
     (
@@ -81,11 +81,11 @@ _LAST_DURATIONS: Final = Panel(
 BOARD: Final = Board(
     "inplace-jobset",
     "inplace / JobSet",
-    "One JobSet: is it training, what does it wait for, who failed first and why, what did it cost.",
+    "One JobSet: does it run, what does it wait for, who failed first and why, what did it cost.",
     "6h",  # as on Fleet, and a night's sleep: what has happened since somebody last looked
     (*shared.JOBSETS, amount("price", "Price of a Pod-hour", "16.8")),
     (
-        Row("Is it training, and what did it cost?", _ANSWERS, height=4),
+        Row("Does it run, and what did it cost?", _ANSWERS, height=4),
         Row("What it waits for", (shared.PODS_BY_STATE, _WAIT)),
         Row("Who failed first, and why", (shared.FIRST_FAILURES, shared.FIRST_SILENT), height=4),
         Row(

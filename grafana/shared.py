@@ -96,8 +96,9 @@ RESTARTS_BY_TRIGGER: Final = Panel(
     "timeseries",
     "Restarts per hour, by trigger",
     "worker_exit: a worker ended. stalled: a worker hangs. loss_not_finite, slow: a Pod told. completed_early: "
-    "one ended with 0 before the others. pod_lost: a Pod or its node went. job_failed: its Job was recreated. "
-    "manual: somebody asked. resize, resume, join: the group changed. exceeded: maxRestarts was used up.",
+    "one ended with 0 before the others. pod_lost: a Pod was deleted. disrupted: one was evicted (not "
+    "counted). job_failed: its Job was recreated. manual: somebody asked. resize, resume, join: the group changed. "
+    "exceeded: maxRestarts was used up.",
     "short",
     "InplaceRestartStorm",
     (
@@ -118,7 +119,7 @@ RESTARTS_BY_TRIGGER: Final = Panel(
 PODS_BY_STATE: Final = Panel(
     "timeseries",
     "Pods by state",
-    "running: the worker trains in the running epoch. waiting: at the barrier. restarting: the Pod exists, but has "
+    "running: it joined the epoch that runs. waiting: at the barrier. restarting: the Pod exists, but has "
     "not come to the barrier yet (its containers start, or it is Pending). missing: the Pod does not exist.",
     "short",
     "InplaceBarrierStuck",
@@ -213,7 +214,7 @@ NODE_VERDICTS: Final = Panel(
     "bargauge",
     "Bad nodes",
     "NodeAvoided: a JobSet found a node bad, in the range of the board. NodeVerdictTakenBack: no other node was "
-    "free, so a Pod returned there. `inplace nodes JOBSET` names them.",
+    "free, so a Pod returned there. `inplace explain JOBSET` names them.",
     "short",
     "InplaceNodesAvoided",
     (Query(f"topk(10, sum by ({BY_JOBSET}, verdict) ({_VERDICTS}) > 0)", "{{namespace}}/{{jobset}} {{verdict}}"),),

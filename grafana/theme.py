@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from inplace.cli import svg
+from grafana import svg
 
 FONT: Final = "Inter, Helvetica, Arial, sans-serif"
 BACKGROUND: Final = "#111217"

@@ -32,6 +32,10 @@ import time
 
 from inplace.rank_numbers import RankNumbers
 
+TYPE_CHECKING = False  # as in inplace/__init__.py
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 LINE_BYTES = 64  # one line, padded: each write overwrites all of the last one
 STEP_MAX = 10**12 - 1  # 31 years at 1,000 steps a second
 BUSY_S_MAX = 604_800  # a week; what takes longer is not watched well by a limit
@@ -60,9 +64,14 @@ class RankFile:
         self._count = 0  # of this process's steps, as far as the agent's standby wants to know it
         self._phases: list[BusyPhase] = []  # the innermost is last
         self._numbers = RankNumbers()
+        self._hook: object = None  # what sees an exception that ends this process, as of the last step
+        self.find_hook: Callable[[], object] = lambda: None  # inplace/last_words.py's; it sees to its own place
+        self.has_failed: Callable[[], bool] = lambda: False
 
     def step(self, number: int, waited_s: float | None = None, loss: float | None = None) -> None:
         """Write a step, and its numbers where they are news."""
+        if sys.excepthook is not self._hook:  # at the first step, and where a library has replaced it since
+            self._hook = self.find_hook()
         if _STANDBY in os.environ:
             self._tell()
         try:
@@ -148,9 +157,18 @@ class RankFile:
             self._warn(f"{name}: expected a number, saw {type(value).__name__} ({error})")
             return None
 
+    def forget_hook(self) -> None:
+        """Look for the hook at the next step."""
+        self._hook = None
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Say whether this very process has told a step or a busy phase."""
+        return self._pid == os.getpid()
+
     def end(self) -> None:
-        """Write that this rank's process exits by itself, so that nobody waits for its next step."""
-        if self._pid == os.getpid() and self._is_open():
+        """Write that this rank's process exits by itself, so that nobody waits for its next step; not if it failed."""
+        if self.is_of_this_process and not self.has_failed() and self._is_open():
             self.write(b"ended")
 
     def _begin(self) -> None:
@@ -265,6 +283,11 @@ def busy(name: str, *, up_to_s: float) -> BusyPhase:
         up_to_s: seconds after which it counts as a stall, from 1 to a week.
     """
     return BusyPhase(_FILE, name, up_to_s)
+
+
+def this_rank() -> RankFile:
+    """Return this process's file."""
+    return _FILE
 
 
 def file_name(env: os._Environ[str] | dict[str, str], pid: int) -> str:

@@ -48,6 +48,7 @@ class ControlPlane:
         with_controllers: also run kube-controller-manager and kube-scheduler, and with them the admission
             plugin ServiceAccount, which needs them.
         apiserver_flags: appended to kube-apiserver's own, so a later value wins.
+        feature_gates: of every component but etcd, as `--feature-gates` takes them.
         for_pods: serve Pods too, at SERVICE_ADDRESS as in every cluster; the caller makes that an address of
             this network namespace, in which nobody else uses port 443.
 
@@ -61,6 +62,7 @@ class ControlPlane:
         *,
         with_controllers: bool = False,
         apiserver_flags: Sequence[str] = (),
+        feature_gates: str = "",
         for_pods: bool = False,
     ) -> None:
         names = (*SERVERS, *CONTROLLERS) if with_controllers else SERVERS
@@ -77,11 +79,13 @@ class ControlPlane:
         if for_pods:
             kubelets_client = self._credentials.client("kube-apiserver-kubelet-client", "system:masters")
             apiserver_flags = (*flags.apiserver_for_pods(kubelets_client), *apiserver_flags)
+        self._gates = (f"--feature-gates={feature_gates}",) if feature_gates else ()
         self._etcd = self._component("etcd", flags.etcd(self._ports, self.directory))
         self._apiserver = self._component(
             "kube-apiserver",
             (
                 *flags.apiserver(self._ports, self._credentials, service_account_admission=with_controllers),
+                *self._gates,
                 *apiserver_flags,
             ),
         )
@@ -217,6 +221,6 @@ class ControlPlane:
             (CONTROLLERS[1], self._ports.scheduler, flags.scheduler, ()),
         ):
             kubeconfig = self._credentials.client_kubeconfig(self.url, f"system:{name}", "inplace")
-            words = (*spell(self._ports, self._credentials, kubeconfig), *more)
+            words = (*spell(self._ports, self._credentials, kubeconfig), *self._gates, *more)
             components[port] = self._component(name, words)
         return components

@@ -17,7 +17,7 @@ from pathlib import Path
 from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir, run_nicely
 
 GO_MINIMUM = (1, 26)
-"""What Kubernetes 1.36 itself requires."""
+"""What Kubernetes 1.36 and 1.37 themselves require."""
 
 GO_TIMEOUT_S = 60.0
 """For `go version`, which may fetch a newer toolchain when GOTOOLCHAIN allows it."""
@@ -29,15 +29,20 @@ DOWNLOAD_S_MAX = 600.0
 """For one module. Kueue's has 20 MB; a download that takes longer hangs."""
 
 
-def module_folder(directory: Path, module: str) -> Path:
+def module_folder(directory: Path, module: str, flags: Sequence[str] = ()) -> Path:
     """
     Return the folder of a module's sources, in the version that go.mod of `directory` pins and go.sum vouches for.
+
+    Args:
+        directory: of go.mod.
+        module: its path, without a version.
+        flags: `-modfile=FILE` names another file than go.mod.
 
     Raises:
         MissingComponent: Go is absent.
         BuildFailed: the module is in no cache and could not be downloaded.
     """
-    command = ("go", "mod", "download", "-json", module)
+    command = ("go", "mod", "download", *flags, "-json", module)
     try:
         said = subprocess.run(
             command, cwd=directory, capture_output=True, text=True, timeout=DOWNLOAD_S_MAX, check=False

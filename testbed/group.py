@@ -13,14 +13,13 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError, NotFound, ServerError, Throttled
@@ -28,8 +27,7 @@ from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
-from testbed.crd import install_crd
-from testbed.kube_client import create, kube_client
+from testbed.kube_client import create, install_crd, kube_client
 from testbed.played_agent import (
     BARRIER_PATH,
     RESTART_EXIT_CODE,
@@ -161,17 +159,15 @@ class Group:
 
     async def _patiently(self, call: Callable[[], Awaitable[KubeObject]]) -> KubeObject:
         """Call until the API server answers: a kubelet outlives it. NotFound is an answer."""
-        answered = AsyncRetrying(
-            retry=retry_if_exception_type((TransportError, ServerError, Throttled)),
-            stop=stop_after_delay(SETTLED_S_MAX),
-            wait=wait_fixed(POLL_S),
-            reraise=True,
-        )
+        found: list[KubeObject] = []
 
-        async def answer() -> KubeObject:  # tenacity awaits coroutine functions only, and a lambda is none
-            return await call()
+        async def is_answered() -> bool:
+            with suppress(TransportError, ServerError, Throttled):
+                found.append(await call())
+            return bool(found)
 
-        return await answered(answer)
+        await until(is_answered, "an answer of the API server", timeout_s=SETTLED_S_MAX)
+        return found[-1]
 
     @staticmethod
     def _stop(pod: PlayedPod) -> None:

@@ -1,4 +1,7 @@
-"""The product's own client, opened with a kubeconfig: for what acts on a cluster, not for what judges that client."""
+"""The product's own client, opened with a kubeconfig: for what acts on a cluster, not for what judges that client.
+
+It also installs the CRD of deploy/crd.
+"""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -6,11 +9,16 @@ from pathlib import Path
 
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.errors import AlreadyExists
+from inplace.common.kube.errors import AlreadyExists, NotFound, Throttled
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.kubeconfig import read_kubeconfig
-from inplace.common.kube.resources import KubeObject
+from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBSETS, KubeObject
+from inplace.simulator.cluster.manifests import custom_resource_definitions
 from testbed.api_client import collection
+from testbed.waiting import until
+
+CRD = Path(__file__).parents[1] / "deploy" / "crd" / "jobsets.yaml"
+SERVED_S_MAX = 30.0  # a real server takes about a second, longer on a busy machine
 
 
 @asynccontextmanager
@@ -28,3 +36,18 @@ async def create(client: KubeClient, documents: Iterable[KubeObject]) -> None:
     for document in documents:
         with suppress(AlreadyExists):
             await client.raw("POST", collection(document), body=document)
+
+
+async def install_crd(client: KubeClient) -> None:
+    """Create the CRD, if it is not there, and return when JobSets can be listed."""
+    with suppress(AlreadyExists):
+        for document in custom_resource_definitions():
+            await client.create(CUSTOM_RESOURCE_DEFINITIONS, None, document)
+
+    async def is_served() -> bool:
+        with suppress(NotFound, Throttled):  # 404 until established, 429 while its storage starts
+            await client.list(JOBSETS)
+            return True
+        return False
+
+    await until(is_served, "JobSets are served", timeout_s=SERVED_S_MAX)

@@ -27,10 +27,15 @@ class Ended:
     err: str
 
 
-async def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> Ended:
-    """Run a command in the repository; skip where kubectl is missing, and fail in CI."""
+def need_kubectl() -> None:
+    """Skip without kubectl and say how to get it; in CI fail, because a green run must mean that the test ran."""
     if shutil.which("kubectl") is None:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(MISSING)
+
+
+async def kubectl(kubeconfig: Path, *arguments: str, stdin: str = "") -> Ended:
+    """Run a command in the repository; skip where kubectl is missing, and fail in CI."""
+    need_kubectl()
     process = await asyncio.create_subprocess_exec(
         *("kubectl", "--kubeconfig", str(kubeconfig), *arguments),
         cwd=REPOSITORY,

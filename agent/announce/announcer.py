@@ -19,7 +19,7 @@ from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.announce.retry_causes import cause_of, cure_of, words_of
 from inplace.agent.deps import AgentDeps
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.errors import ApiError, Throttled
 from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.common.kube.watch import ending_of

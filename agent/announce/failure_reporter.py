@@ -16,7 +16,7 @@ from inplace.agent.announce.jobset_requests import failure_request
 from inplace.agent.announce.report_delay import report_delay_s
 from inplace.agent.announce.retry_causes import words_of
 from inplace.agent.deps import AgentDeps
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import ending_of
@@ -26,6 +26,7 @@ from inplace.common.protocol.failure_report import (
     ReportSent,
     SendReport,
     WorkerFailed,
+    WorkerRaised,
     WorkerStalled,
 )
 from inplace.common.wire.worker_failure import WorkerFailure, failure_text
@@ -82,9 +83,10 @@ class FailureReporter:
         await self._clock.sleep(delay_s)
         self._take(ReportDue())
 
-    async def _tell(self, failure: WorkerFailed | WorkerStalled) -> None:
+    async def _tell(self, failure: WorkerFailed | WorkerStalled | WorkerRaised) -> None:
         """Send the one PATCH."""
-        text = failure_text(_written(failure, self._clock.wall_s()))
+        ended_s = self._patches.ended_s if not isinstance(failure, WorkerStalled) else None
+        text = failure_text(_written(failure, self._clock.wall_s() if ended_s is None else ended_s))
         try:
             if (left_s := self._patches.left_s) > REPORT_S_MAX:
                 raise TransportError(f"the server wants no request of this Pod for {left_s:.1f} s", sent=False)
@@ -98,7 +100,8 @@ class FailureReporter:
         self._take(ReportSent())
 
 
-def _written(failure: WorkerFailed | WorkerStalled, now_s: float) -> WorkerFailure:
+def _written(failure: WorkerFailed | WorkerStalled | WorkerRaised, at_s: float) -> WorkerFailure:
     if isinstance(failure, WorkerStalled):
-        return WorkerFailure(failure.epoch, None, now_s, failure.silent_s, failure.step)
-    return WorkerFailure(failure.epoch, failure.code, now_s, in_vain=failure.in_vain)
+        return WorkerFailure(failure.epoch, None, at_s, failure.silent_s, failure.step)
+    in_vain = failure.in_vain if isinstance(failure, WorkerFailed) else 0
+    return WorkerFailure(failure.epoch, failure.code, at_s, in_vain=in_vain)

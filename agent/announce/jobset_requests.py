@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.agent.version import VERSION
 from inplace.common.bare.typed import Any, Final
 from inplace.common.kube.http.request import Request

@@ -30,7 +30,7 @@ from inplace.agent.announce.jobset_requests import begins_consistent, list_reque
 from inplace.agent.announce.retry_budget import RetryBudget
 from inplace.agent.announce.retry_causes import cause_of, cure_of, words_of
 from inplace.agent.deps import AgentDeps
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.errors import ApiError, BadRequest, Invalid, Throttled, check_answer
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import HEADERS_TIMEOUT_S, Busy, Closed, Gone, WatchEnding, ending_of, watch_lines

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from inplace.agent.announce.retry_causes import cause_of, words_of
 from inplace.agent.deps import AgentDeps
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import Busy, ending_of

@@ -17,7 +17,7 @@ from inplace.agent.announce.jobset_requests import notice_request
 from inplace.agent.announce.report_delay import report_delay_s
 from inplace.agent.announce.retry_causes import words_of
 from inplace.agent.deps import AgentDeps
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.errors import ApiError, Forbidden, Invalid
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import ending_of

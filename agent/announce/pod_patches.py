@@ -23,6 +23,7 @@ class PodPatches:
 
     Attributes:
         last_line: of the worker, once it ended by itself with a code other than 0; a text of `common.wire.last_line`.
+        ended_s: when that was, Unix time; None while there is none.
     """
 
     def __init__(self, transport: Transport, clock: Clock, log: Log, metrics: AgentMetrics) -> None:
@@ -32,6 +33,7 @@ class PodPatches:
         self._metrics = metrics
         self._until_s = float("-inf")
         self.last_line = ""
+        self.ended_s: float | None = None
         self._is_line_refused = False
 
     @property
@@ -42,6 +44,16 @@ class PodPatches:
     def hold_back(self, after_s: float) -> None:
         """Begin a pause of `after_s` seconds, because the server asked for it."""
         self._until_s = max(self._until_s, self._clock.monotonic_s() + after_s)
+
+    def note_end(self, epoch: int, ended_s: float, line: str) -> None:
+        """Note when the worker of an epoch ended by itself, and its last line: the next PATCH tells both."""
+        from inplace.common.wire.last_line import last_line_text
+
+        self.ended_s, self.last_line = ended_s, last_line_text(epoch, ended_s, line)
+
+    def forget_end(self) -> None:
+        """Tell no more of the last worker: the next one starts."""
+        self.ended_s, self.last_line = None, ""
 
     async def send(self, request: Request, timeout_s: float) -> Response:
         """Send a PATCH that the server takes.

@@ -18,7 +18,7 @@ from inplace.common.kube.watch import Busy, Closed, Denied, Gone, WatchEnding
 
 RETRY_BASE_S: Final = 0.5  # a blip should cost less than a second
 RETRY_CAP_S: Final = 30.0  # 5,000 agents: 330 requests per second in the worst hour of an API server
-DENIED_BASE_S: Final = 10.0  # a person must change RBAC, a CRD or a manifest
+DENIED_BASE_S: Final = 1.0  # the controller gives rights when it sees the Pod; later a person must change something
 DENIED_CAP_S: Final = 120.0  # 5,000 agents: 80 requests per second
 HEALTHY_S: Final = 10.0  # what has worked for this long ends a row of failures
 FREE_ENDINGS_MAX: Final = 2  # clean ends of a watch in a row that count as no failure

@@ -45,8 +45,8 @@ def cure_of(ending: WatchEnding, verb: str, resource: str, namespace: str) -> st
             return f"an admission policy will not let the Pod's ServiceAccount {what} as asked; see its message"
         case Denied(error=Forbidden()):
             return (
-                f"let the Pod's ServiceAccount {what} (RBAC): bind ClusterRole inplace-agent to it in that namespace, "
-                "or apply deploy/agent there and set serviceAccountName: inplace-agent in the Pod template"
+                f"let the Pod's ServiceAccount {what} (RBAC): the controller gives it the rights, or its Event "
+                "AgentBindingFailed has the commands; `inplace inject` prints them for a manifest with an agent"
             )
         case Denied(error=NotFound()) if resource == "pods":
             return "none: this Pod is gone from the API server, and kubelet will stop it"

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from inplace.agent.report.log import LazyLog
 from inplace.agent.report.metrics import AgentMetrics
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.connection_limiter import ConnectionLimiter
 from inplace.common.kube.clock import Clock
 from inplace.common.wire.barrier import (

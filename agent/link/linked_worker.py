@@ -13,7 +13,7 @@ from typing import Final
 from inplace.agent.link.server import GuardServer
 from inplace.agent.link.side_jobs import SideJobs
 from inplace.agent.report.log import Log
-from inplace.agent.worker.command import EPOCH
+from inplace.agent.settings.command import EPOCH
 from inplace.agent.worker.worker import STUCK_S, Worker, WorkerLostError, WorkerStuckError
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.link import Leaving, Message
@@ -117,7 +117,6 @@ class LinkedWorker(Worker):
 
     def greeted(self, peer: int) -> None:
         """Take in a connection."""
-        self._side_jobs.greeted(peer)
         self._take(Greeted(peer))
 
     def heard(self, peer: int, message: Message) -> None:

@@ -14,9 +14,9 @@ import os
 import socket
 from typing import Final, Protocol
 
-from inplace.agent.link.address import reachable
 from inplace.agent.report.line_limit import LimitedLog
 from inplace.agent.report.log import Log
+from inplace.agent.settings.address import reachable
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.link import LINK_CONTAINERS, LINK_PROCESS, Hello, LineReader, Message, line_of
@@ -73,7 +73,7 @@ class LinkServer(GuardServer):
 
     def __init__(self, path: str, depth: str, *, clock: Clock, log: Log) -> None:
         self._path = path
-        self._version = LINK_PROCESS if depth == DEPTH_PROCESS else LINK_CONTAINERS
+        self._depth = LINK_PROCESS if depth == DEPTH_PROCESS else LINK_CONTAINERS
         self._clock = clock
         self._log = LimitedLog(log, clock.monotonic_s)
         self._server: asyncio.Server | None = None
@@ -138,7 +138,7 @@ class LinkServer(GuardServer):
                 messages = await self._messages(reader, lines)
             if messages is not None:
                 self._greeted[peer] = writer
-                self.tell(peer, Hello(self._version))
+                self.tell(peer, Hello(self._depth))
                 self._listener.greeted(peer)
                 messages.pop(0)
             while messages is not None:

@@ -16,14 +16,13 @@ from inplace.agent.link.server import GuardServer
 from inplace.agent.report.log import Log
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.common.kube.clock import Clock
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.link import (
     Checking,
     Examine,
     Examines,
     Fit,
     Message,
-    TakesStacks,
     TakeStacks,
     Unfit,
 )
@@ -51,13 +50,10 @@ class SideJobs:
         self._is_unfit = False
         self._changed = asyncio.Event()
         self._asked: dict[int, asyncio.Event] = {}  # connection with a command -> that does not run
-        self._take_stacks: set[int] = set()  # connections of guards that know the word
 
     def heard(self, peer: int, message: Message) -> bool:
         """Take in where a guard's check or command stands; say whether the message was about that."""
-        if isinstance(message, TakesStacks):
-            self._take_stacks.add(peer)
-        elif isinstance(message, Examines):
+        if isinstance(message, Examines):
             self._asked.setdefault(peer, asyncio.Event()).set()
         elif isinstance(message, Checking | Fit | Unfit):
             self._take(peer, message)
@@ -65,18 +61,12 @@ class SideJobs:
             return False
         return True
 
-    def greeted(self, peer: int) -> None:
-        """Ask a new guard whether it takes stacks; no worker of it runs yet, so an older one does nothing."""
-        self._server.tell(peer, Examine(0, 0))
-
     def take_stacks(self, request: int) -> None:
-        """Let each guard that can write its worker's stacks to the log."""
-        for peer in self._take_stacks:
-            self._server.tell(peer, TakeStacks(request))
+        """Let each guard write its worker's stacks to the log."""
+        self._server.tell_all(TakeStacks(request))
 
     def left(self, peer: int) -> None:
         """Take in the end of a connection."""
-        self._take_stacks.discard(peer)
         self._forget(peer)
         self._changed.set()
         if asked := self._asked.pop(peer, None):

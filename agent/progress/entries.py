@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Final
 
 from inplace.agent.progress.rank_files import NAMES_MAX, open_folder
+from inplace.agent.settings.paths import has_wildcard
 
 ENTRIES_MAX: Final = NAMES_MAX  # some 10 ms a look on a busy machine
 FOLDERS_MAX: Final = 256  # opened for one look, where folders have wildcards
@@ -75,11 +76,6 @@ class Entries:
         self.left_out += len(names) > names_max  # how many more there are, only reading them all would tell
         self._listed += min(len(names), names_max)
         return [name for name in names[:names_max] if _matches(name, part)]
-
-
-def has_wildcard(part: str) -> bool:
-    """Say whether a part of a path stands for many names."""
-    return any(character in part for character in "*?[")
 
 
 def _matches(name: str, part: str) -> bool:

@@ -26,7 +26,6 @@ from inplace.agent.progress.entries import (
     ENTRIES_MAX,
     Entries,
     Mark,
-    has_wildcard,
 )
 from inplace.agent.progress.rank_files import (
     NUMBERS_SUFFIX,
@@ -38,14 +37,13 @@ from inplace.agent.progress.rank_files import (
     open_folder,
     read_start,
 )
+from inplace.agent.settings.paths import split_pattern
 from inplace.common.protocol.rank import RankLook, RankNumbers
 from inplace.common.protocol.stall import RANKS_MAX, Look
 from inplace.common.wire.progress import LINE_BYTES_MAX, UNKNOWN, ProgressLine, parse_progress
 from inplace.common.wire.rank_numbers import parse_rank_numbers
 
 NAME_CHARACTERS_MAX: Final = 64  # of a rank, in log lines and metrics
-DEPTH_MAX: Final = 4  # parts of a pattern from its first wildcard on
-PATTERN_CHARACTERS_MAX: Final = 512
 PATTERN_RANK: Final = "progress-file"  # the one rank that all files of a pattern are together
 _MARKS_MAX: Final = 4 * ENTRIES_MAX  # of files from before; a folder that is never seen whole shows others each time
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._/-]")
@@ -197,11 +195,11 @@ class ProgressFiles(_EpochFiles):
     Each file alone means nothing: logs are rotated, and often one rank alone writes one.
 
     Args:
-        pattern: an absolute path with wildcards that `problem_of_pattern` finds nothing wrong with.
+        pattern: an absolute path with wildcards that `settings.paths.problem_of_pattern` finds nothing wrong with.
     """
 
     def __init__(self, pattern: str) -> None:
-        super().__init__(*_split(pattern))
+        super().__init__(*split_pattern(pattern))
 
     def _is_own(self, path: str) -> bool:  # noqa: ARG002 - all files are one rank
         return True
@@ -212,20 +210,6 @@ class ProgressFiles(_EpochFiles):
         steps = [line.step for _, line, *_ in found if line.step is not None]
         changed = any(changed for _, _, changed, *_ in found)
         return (RankLook(PATTERN_RANK, changed, min(steps, default=None)),)
-
-
-def problem_of_pattern(pattern: str) -> str:
-    """Say what is wrong with a pattern of progress files; "" when nothing is."""
-    text = pattern[:80]
-    if not pattern.startswith("/") or pattern.endswith("/") or "\0" in pattern or "//" in pattern:
-        return f"expected the absolute path of files, saw {text!r}"
-    if len(pattern) > PATTERN_CHARACTERS_MAX:
-        return f"expected at most {PATTERN_CHARACTERS_MAX} characters, saw {len(pattern)}"
-    if "**" in pattern:
-        return f"expected '*' for one name at a time, saw '**' in {text!r}"
-    if len(_split(pattern)[1]) > DEPTH_MAX:
-        return f"expected at most {DEPTH_MAX} names from the first wildcard on, saw {text!r}"
-    return ""
 
 
 def rank_name(path: str) -> str:
@@ -260,11 +244,3 @@ def _rank_look(rank: Rank, is_alive: Callable[[int], bool]) -> RankLook:
         first_s,
         numbers,
     )
-
-
-def _split(pattern: str) -> tuple[str, list[str]]:
-    """Return the folder above the first wildcard, and the names below it."""
-    parts = pattern.split("/")
-    first = next((index for index, part in enumerate(parts) if has_wildcard(part)), len(parts))
-    first = min(first, len(parts) - 1)
-    return "/".join(parts[:first]) or "/", parts[first:]

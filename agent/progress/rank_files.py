@@ -13,14 +13,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from inplace.agent.worker.command import ELASTIC_FILE
+from inplace.agent.settings.address import PROGRESS_MODE
+from inplace.agent.settings.command import ELASTIC_FILE
 
 NAMES_MAX = 1_024  # that one look reads; a folder with more is somebody's mistake, and the rest is left out
 ERROR_SUFFIX = ".error"  # of what inplace/last_words.py leaves
 NUMBERS_SUFFIX = ".numbers"  # of what inplace/rank_numbers.py counts
 _KINDS = ("rank", "local", "jax", "pid")  # inplace/rank_file.py
 _DIGITS_MAX = 10
-_SHARED_MODE = 0o1777  # as /tmp: the worker may be any user
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -46,7 +46,7 @@ def make_folder(path: str) -> str:
         is_new = _make(path)
         with open_folder(path) as folder:
             if is_new:
-                os.fchmod(folder, _SHARED_MODE)
+                os.fchmod(folder, PROGRESS_MODE)
     except OSError as error:
         return folder_problem(path, error)
     return ""

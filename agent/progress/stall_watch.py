@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from inplace.agent.progress.rank_files import forget_steps, make_folder
 from inplace.agent.report.log import Log
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.bare.typed import Final
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.failure_report import WorkerStalled
 
 if TYPE_CHECKING:
-    from inplace.agent.progress.watch_settings import WatchSettings
     from inplace.agent.progress.watchdog import Watchdog
+    from inplace.agent.settings.watch_settings import WatchSettings
     from inplace.agent.worker.worker import Worker
     from inplace.common.protocol.rank import StallSettings
     from inplace.common.protocol.stall import StallState
@@ -69,12 +69,17 @@ class StallWatch:
         """Return what the next worker is told as INPLACE_PROGRESS_DIR; "" where it cannot be watched."""
         return "" if self._problem else self._config.progress_dir
 
+    @property
+    def words_folder(self) -> str:
+        """Return where this worker's ranks leave what ended them; "" where there is no such folder, or no real one."""
+        return self.folder if self._make is None else ""
+
     def take_limits(self, texts: Texts) -> None:
         """Take the JobSet's annotations as a view has them; a bad one is told, and changes nothing."""
         if texts == self._texts:
             return
         self._texts = texts
-        from inplace.agent.progress.watch_settings import WatchSettings, annotated_limits
+        from inplace.agent.settings.watch_settings import WatchSettings, annotated_limits
         from inplace.common.protocol.rank import StallSettings
 
         own = self._config.watch or WatchSettings(folder=self._config.progress_dir)

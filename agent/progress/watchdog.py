@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from inplace.agent.progress.folder import ProgressFiles, ProgressFolder
-from inplace.agent.progress.watch_settings import WatchSettings
 from inplace.agent.report.log import Log
+from inplace.agent.settings.watch_settings import WatchSettings
 from inplace.agent.worker.stall_command import COMMAND_S_MAX
 from inplace.agent.worker.worker import Worker
 from inplace.common.kube.clock import Clock
@@ -183,7 +183,10 @@ class Watchdog:
                 continue
             look = await self._look()
             self._note(look.problem)
+            heard = self._state.was_heard
             self._state, actions = step(self._state, Looked(self._clock.monotonic_s(), look))
+            if self._state.was_heard and not heard:
+                self._log.info("steps_begun", epoch=self._epoch)  # `inplace status` looks for it
             self._see(worker)
             on_look(self._state)
             for action in actions:

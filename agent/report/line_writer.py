@@ -14,11 +14,11 @@ import time
 from _thread import allocate_lock, start_new_thread
 
 from inplace.agent.report.log_line import log_line
-from inplace.common.bare.typed import Final
+from inplace.common.bare.typed import Callable, Final
 
 LINES_MAX: Final = 1000  # that wait for the reader; later ones are counted
 FLUSH_S_MAX: Final = 0.5  # at the process's end; kubelet's shortest grace period is 2 s
-_PAUSE_S: Final = 0.001
+_PAUSE_S: Final = 0.0002
 
 
 class LineWriter:
@@ -32,6 +32,7 @@ class LineWriter:
         self._is_writing = False
         self._wake = allocate_lock()  # free while there may be lines
         self._runs = False
+        self.behind: Callable[[], object] = _do_nothing  # what passes these lines on, to be waited for as well
 
     def write(self, line: str) -> None:
         """Put one line into the queue, without its end."""
@@ -47,11 +48,15 @@ class LineWriter:
             self._runs = True
             start_new_thread(self._follow, ())
 
-    def flush(self) -> None:
-        """Wait until every line is written, for a while at most."""
-        by_s = time.monotonic() + FLUSH_S_MAX
+    def settle(self, by_s: float) -> None:
+        """Wait until every line so far is written, at `by_s` of the monotonic clock at the latest."""
         while self._is_busy() and time.monotonic() < by_s:
             time.sleep(_PAUSE_S)
+
+    def flush(self) -> None:
+        """Wait until every line is written, for a while at most; the process ends."""
+        self.settle(time.monotonic() + FLUSH_S_MAX)
+        self.behind()
 
     def _is_busy(self) -> bool:
         with self._guard:
@@ -69,20 +74,27 @@ class LineWriter:
                     self._left_out = 0
                 self._is_writing = bool(lines)
             for line in lines:
-                self._write(line)
+                write_all(self._descriptor, line)
             with self._guard:
                 self._is_writing = False
 
-    def _write(self, line: bytes) -> None:
-        while line:
-            try:
-                line = line[os.write(self._descriptor, line) :]
-            except BlockingIOError:
-                poll = select.poll()
-                poll.register(self._descriptor, select.POLLOUT)
-                poll.poll()
-            except OSError:
-                return  # there is no log any more
+
+def write_all(descriptor: int, text: bytes) -> None:
+    """Write to a log until all is written, however long that takes; nothing if there is no log any more."""
+    rest = memoryview(text)
+    while rest:
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLOUT)
+            poll.poll()
+        except OSError:
+            return
+
+
+def _do_nothing() -> None:
+    """Wait for nothing."""
 
 
 STDERR: Final = LineWriter(2)

@@ -13,20 +13,21 @@ functions and files, and line numbers. Every line is written at once and is shor
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from inplace.agent.link.address import PROGRESS_DIR
 from inplace.agent.report.log_line import log_line
+from inplace.agent.settings.command import PROGRESS_DIR, find_program
 from inplace.agent.stacks.rank_processes import RankProcess, rank_processes
 from inplace.agent.stacks.stack_text import THREADS_MAX, Thread, fit, kernel_frames, read_faulthandler, read_py_spy
-from inplace.agent.worker.command import find_program
 from inplace.agent.worker.spawn import spawn
 from inplace.agent.worker.stall_command import kill_tree
 from inplace.common.wire.stacks import TAKEN, THREAD
@@ -113,6 +114,9 @@ def ask(processes: Sequence[tuple[int, int]]) -> Mapping[int, str]:
         with suppress(OSError):  # it is gone, or another user's
             file = os.open(f"/proc/{pid}/fd/{descriptor}", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
+                found = os.fstat(file)
+                if not stat.S_ISREG(found.st_mode) or found.st_nlink:
+                    raise OSError(errno.EINVAL, "expected a file without a name, as `memfd_create` makes it")
                 os.ftruncate(file, 0)  # it is appended to
                 os.kill(pid, signal.SIGURG)
             except OSError:

@@ -1,1 +1,1 @@
-"""What happens before the loop: the settings, the start of each mode, and the exit codes."""
+"""The start of each mode, above the loop: the prelude, the listener, the shell around each."""

@@ -13,7 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.settings.exit_code import ExitCode
 from inplace.common.bare.typed import Final
 
 ROOT: Final = Path("/inplace")

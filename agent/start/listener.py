@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from inplace.agent.start.exit_code import ExitCode, StartError
+from inplace.agent.settings.exit_code import ExitCode, StartError
 from inplace.common.bare.typed import Final
 
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # IPv6 compiled in but switched off

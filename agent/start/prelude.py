@@ -6,17 +6,17 @@ machine (`common.protocol.agent.step`), and stores the epoch BEFORE it announces
 their answers to the transport. The agent then sends the same requests, and the transport replays the answers. Anything
 unexpected (a refusal, a view that is not fresh, a bypass, garbage) ends the head start, and the agent goes on without
 it. So does a late answer in a large group: the agent goes on at its slot, with the connection and the list that are
-there (`agent.announce.herd`).
+there (`agent.settings.herd`).
 
 Each import happens while the server works on a request.
 """
 
 from __future__ import annotations
 
-from inplace.agent.announce.herd import is_late
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import EpochFile
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.epoch_file import EpochFile
+from inplace.agent.settings.herd import is_late
 from inplace.common.bare.typed import TYPE_CHECKING, Final
 from inplace.common.kube.http.credentials import Credentials, is_address
 from inplace.common.kube.http.early_connection import EarlyConnection

@@ -1,8 +1,8 @@
 """
 The process around an agent, for both modes: read the settings, start, and turn every ending into an exit code.
 
-A sidecar's announcement leaves before there is an event loop, so this module imports none; `agent.loop` is its other
-half. What the modes do differently on the way is in `agent.start.sidecar` and `agent.start.supervisor_main`.
+A sidecar's announcement leaves before there is an event loop, so this module imports none; `agent.start.loop` is its
+other half. What the modes do differently on the way is in `agent.start.sidecar` and `agent.start.supervisor_main`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from types import FrameType
 from inplace.agent.report.log import LazyLog
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import PhaseFile, RestartPhases, boot_s, process_started_s
-from inplace.agent.start.config import AgentConfig, ConfigError
-from inplace.agent.start.epoch_file import EpochFile
-from inplace.agent.start.exit_code import ExitCode, StartError
+from inplace.agent.settings.config import AgentConfig, ConfigError
+from inplace.agent.settings.epoch_file import EpochFile
+from inplace.agent.settings.exit_code import ExitCode, StartError
 from inplace.agent.version import VERSION
 from inplace.common.bare.record import record, replace
 from inplace.common.bare.typed import TYPE_CHECKING, Final
@@ -27,7 +27,6 @@ from inplace.common.kube.http.request import CredentialsError
 if TYPE_CHECKING:
     import ssl
 
-EPOCHS_AHEAD_MAX: Final = 100  # of the annotation as kubelet saw it; it lags by seconds, and a restart takes some
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -158,23 +157,16 @@ def with_kept_epoch(config: AgentConfig, log: LazyLog) -> AgentConfig:
 
     What this Pod announced it chose from the S before, and where its worker ran S was: both are certain.
     """
-    file, known_epoch = EpochFile(config.epoch_file), config.previous_epoch
-    ran, problem = _credible(*file.recall_run(), known_epoch)
+    file = EpochFile(config.epoch_file)
+    ran, problem = file.recall_run()
     if problem is not None:
         log.warning("epoch_not_recalled", message=problem, then="the agent trusts the status, even a lost one")
-    kept, problem = _credible(*file.recall(), known_epoch)
+    kept, problem = file.recall()
     if problem is not None:
         log.warning("epoch_not_recalled", message=problem, then="the agent reads a consistent view")
         return replace(config, previous_epoch=None, reached_epoch=ran or 0)
     known = [epoch for epoch in (config.previous_epoch, kept) if epoch is not None]
     return replace(config, previous_epoch=max(known, default=None), reached_epoch=max(ran or 0, (kept or 1) - 1))
-
-
-def _credible(kept: int | None, problem: str | None, known: int | None) -> tuple[int | None, str | None]:
-    """Refuse a kept epoch that this Pod cannot have announced: a worker of the agent's user can write the file."""
-    if kept is None or known is None or kept <= known + EPOCHS_AHEAD_MAX:
-        return kept, problem
-    return None, f"EPOCH_FILE: expected an epoch near {known}, which this Pod announced last, saw {kept}"
 
 
 def phases_of(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Mapping
 
-from inplace.agent.start.config import ConfigError
+from inplace.agent.settings.config import ConfigError
 from inplace.agent.start.listener import listen
 from inplace.agent.start.prelude import head_start
 from inplace.agent.start.shell import Shell, begin, run_shell
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from inplace.agent.agent import Agent
     from inplace.agent.deps import AgentDeps
     from inplace.agent.link.server import GuardServer
-    from inplace.agent.start.config import AgentConfig
+    from inplace.agent.settings.config import AgentConfig
 
 UNWATCHED: Final = "expected LINK_FILE beside it, and a guard, which ends a worker that hangs, but LINK_FILE is not set"
 UNASKED: Final = "expected LINK_FILE beside it, and a guard, which asks the worker to save, but LINK_FILE is not set"
@@ -58,7 +58,7 @@ def _start(shell: Shell) -> int:
         ahead, late = None, False  # a guard's word comes first where one checks
         if not config.checks_awaited:
             ahead, late = head_start(config, shell.credentials, shell.context, shell.memory, shell.phases)
-        from inplace.agent.loop import run_loop
+        from inplace.agent.start.loop import run_loop
 
         if late:
             slot_s = round(config.start_slot_s, 3)

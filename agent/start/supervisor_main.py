@@ -1,7 +1,7 @@
 """
 The supervisor's process: its own worker below it, and the signals for that worker.
 
-A worker's command that does not exist is refused before anything is announced. SIGTERM and SIGINT end the worker, then
+SIGTERM and SIGINT end the worker, then
 this process, as does another signal that ends the Pod (`agent.worker.outside_signals`). All others are passed on.
 """
 
@@ -16,19 +16,18 @@ from functools import partial
 
 from inplace.agent.agent import Agent
 from inplace.agent.deps import AgentDeps
-from inplace.agent.loop import run_loop
 from inplace.agent.report.log import LazyLog
-from inplace.agent.start.arguments import WorkerOptions
-from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.settings.address import tail_folder
+from inplace.agent.settings.arguments import WorkerOptions
+from inplace.agent.settings.config import AgentConfig, ConfigError
 from inplace.agent.start.listener import listen
+from inplace.agent.start.loop import run_loop
 from inplace.agent.start.shell import SIGNALS, Shell, begin, run_shell
 from inplace.agent.worker.cleaning import Cleaning
-from inplace.agent.worker.command import refuse_program
 from inplace.agent.worker.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
 from inplace.agent.worker.outside_signals import OutsideSignals
 from inplace.agent.worker.process import WorkerProcess
 from inplace.agent.worker.process_tree import become_reaper
-from inplace.agent.worker.worker import WorkerStartError
 
 
 def run_supervised(options: WorkerOptions, env: Mapping[str, str]) -> int:
@@ -42,19 +41,21 @@ def _start(options: WorkerOptions, env: Mapping[str, str], shell: Shell) -> int:
     Raises:
         StartError: nothing was announced.
     """
-    if refused := refuse_program(options.command[0], env):
-        raise WorkerStartError(*refused)  # BEFORE the group waits for this Pod
     become_reaper()
     end_what_was_left(shell.config, shell.log)
     shell = begin(shell, worker=options.command[0])
-    cleaning = Cleaning(options.clean, shell.config.epoch_file, env)
+    memory = shell.config.epoch_file
+    cleaning = Cleaning(options.clean, memory, memory.rpartition("/")[0], env)
     if cleaning.refused:
         raise ConfigError(tuple(cleaning.refused))
     outside = OutsideSignals(options.stop_signal)
 
     def make(config: AgentConfig, deps: AgentDeps) -> Agent:
         own = {SUPERVISOR: supervisor_mark(config.namespace, config.pod_name)}
-        worker = WorkerProcess(options, {**env, **own}, cleaning=cleaning, log=deps.log, memory=deps.metrics)
+        folder = tail_folder("", memory)
+        worker = WorkerProcess(
+            options, {**env, **own}, cleaning=cleaning, log=deps.log, memory=deps.metrics, tail_folder=folder
+        )
         agent = Agent(config, deps, worker=worker, options=options, outside=outside)
         asyncio.get_running_loop().add_reader(outside.descriptor, agent.keeper.take_signals)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # a careless parent may have blocked them

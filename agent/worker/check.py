@@ -11,7 +11,7 @@ import os
 import time
 from contextlib import suppress
 
-from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.settings.command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.agent.worker.stall_command import kill_tree
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
@@ -19,7 +19,7 @@ from inplace.common.wire.unfit import WORDS
 
 if TYPE_CHECKING:
     from inplace.agent.report.log import Log
-    from inplace.agent.start.arguments import WorkerOptions
+    from inplace.agent.settings.arguments import WorkerOptions
     from inplace.agent.worker.standby import Readers
 
 OUTPUT_BYTES_MAX: Final = 2048  # its last ones; the reason must fit into kubelet's 4096 bytes

@@ -13,50 +13,29 @@ import os
 import time
 from _stat import S_ISDIR, S_ISLNK
 
+from inplace.agent.settings.paths import is_within
 from inplace.common.bare.typed import Final
 
-PATHS_MAX: Final = 32
-PATH_CHARACTERS_MAX: Final = 1024
 ENTRIES_MAX: Final = 100_000  # removed in one go; some seconds on a disk
 CLEAN_S_MAX: Final = 10.0  # the whole group waits for it
 DEPTH_MAX: Final = 64
-SHM: Final = "/dev/shm"  # noqa: S108
-# None of these is a worker's to remove, nor is anything below them.
-_SYSTEM: Final = ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "sbin", "sys", "usr")
-_WHOLE: Final = ("home", "media", "mnt", "root", "run", "srv", "var")  # not as a whole
-_OURS: Final = ("/var/run/inplace", "/run/inplace", "/var/run/secrets", "/run/secrets", "/inplace")
 _EMPTY_DIR: Final = "/volumes/kubernetes.io~empty-dir/"  # in the root of an emptyDir's mount, wherever kubelet lives
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def problem_of_path(path: str) -> str:
-    """Say why a path is never cleaned, by its text alone; "" if nothing is wrong with it."""
-    if len(path) > PATH_CHARACTERS_MAX:
-        return f"expected at most {PATH_CHARACTERS_MAX} characters, saw {len(path)}"
-    if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path or path.startswith("//"):
-        return f"expected an absolute path without '.', '..', '//' and a slash at its end, saw {path[:80]!r}"
-    first = path.split("/")[1]
-    is_shm = path == SHM or path.startswith(f"{SHM}/")
-    if path == "/" or (first in _SYSTEM and not is_shm) or path[1:] in (*_WHOLE, "var/run", "var/lib", "var/log"):
-        return f"expected a path of the worker's own, such as /tmp/NAME, saw {path[:80]!r}"
-    if any(_is_within(path, ours) or _is_within(ours, path) for ours in _OURS):
-        return f"expected a path that inplace and kubelet do not need, saw {path[:80]!r}"
-    return ""
 
 
 def problem_of_mount(path: str, kept: str, mountinfo: str = "/proc/self/mountinfo") -> str:
     """Say why a path does not belong to the container; "" if it does.
 
     Args:
-        path: that `problem_of_path` finds nothing wrong with.
+        path: that `settings.paths.problem_of_path` finds nothing wrong with.
         kept: the folder that agent and worker share; "" for none.
         mountinfo: where the kernel lists this process's mounts.
     """
-    if kept and (_is_within(kept, path) or _is_within(path, kept)):
+    if kept and (is_within(kept, path) or is_within(path, kept)):
         return f"expected a path outside of {kept}, which inplace needs, saw {path[:80]!r}"
     point, root, kind = "", "", ""
     for found in _mounts(mountinfo):
-        if _is_within(path, found[0]) and len(found[0]) >= len(point):
+        if is_within(path, found[0]) and len(found[0]) >= len(point):
             point, root, kind = found
     if point in ("", "/") or (kind == "tmpfs" and root == "/") or _EMPTY_DIR in root:
         return ""
@@ -123,7 +102,7 @@ class CleanPaths:
                 names = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
             for entry, is_folder in names:
                 own = f"{path}/{entry}"
-                if any(_is_within(point, own) for point in self._points):
+                if any(is_within(point, own) for point in self._points):
                     continue
                 if not self._left or time.monotonic() > self._by_s:
                     raise OSError(62, f"expected at most {ENTRIES_MAX} entries and {CLEAN_S_MAX:g} s, saw more")
@@ -137,10 +116,6 @@ class CleanPaths:
                     raise OSError(40, f"expected at most {DEPTH_MAX} folders below each other, saw more")
         finally:
             os.close(folder)
-
-
-def _is_within(path: str, folder: str) -> bool:
-    return folder == "/" or path == folder or path.startswith(f"{folder}/")
 
 
 def _mounts(mountinfo: str) -> list[tuple[str, str, str]]:

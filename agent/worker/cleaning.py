@@ -3,7 +3,7 @@ Clean what outlives a worker, BEFORE its Pod announces the next epoch: guard and
 
 By default the files that the worker left in /dev/shm (`agent.worker.shared_memory`); what `--clean` names beside it.
 Paths are cleaned only after a worker ran: what init containers put there for the first one is not touched. A mark
-beside the files that outlive the containers says so to a guard whose predecessor was killed. On the guard's start path:
+where files outlive the containers says so to a guard whose predecessor was killed. On the guard's start path:
 the rest is loaded where it is asked for. docs/adr/0081
 """
 
@@ -28,30 +28,30 @@ class Cleaning:
 
     Args:
         words: of `--clean`: paths, IPC, OFF.
-        beside: a file in the folder that outlives the containers; "" for none.
+        notes: how the names of its files begin, in a folder that outlives the containers; "" for none.
+        kept: the folder of agent and guard, which is never cleaned; "" for none.
         env: of this process.
         is_quick: it takes no longer than a look at /dev/shm.
         refused: why some path does not belong to this container, a sentence for each.
     """
 
-    def __init__(self, words: tuple[str, ...], beside: str, env: Mapping[str, str]) -> None:
-        kept = f"{beside}.{os.geteuid()}" if beside else ""  # containers of other users have files of their own
+    def __init__(self, words: tuple[str, ...], notes: str, kept: str, env: Mapping[str, str]) -> None:
+        own = f"{notes}.{os.geteuid()}" if notes else ""  # containers of other users have files of their own
         own_ipc = has_own_ipc(env)
         self._all_ipc = IPC in words and own_ipc
         self._not_ours = IPC in words and not own_ipc
-        self._memory = SharedMemory(f"{kept}.shm" if kept else "") if OFF not in words and own_ipc else None
+        self._memory = SharedMemory(f"{own}.shm" if own else "") if OFF not in words and own_ipc else None
         self._paths: CleanPaths | None = None
         self.refused: list[str] = []
         paths = tuple(word for word in words if word not in (IPC, OFF))
         if paths:
             from inplace.agent.worker.clean_paths import CleanPaths, problem_of_mount
 
-            folder = beside.rpartition("/")[0]
-            self._paths = CleanPaths(paths, folder)
-            problems = ((path, problem_of_mount(path, folder)) for path in paths)
+            self._paths = CleanPaths(paths, kept)
+            problems = ((path, problem_of_mount(path, kept)) for path in paths)
             self.refused = [f"--clean {path}: {problem}" for path, problem in problems if problem]
         self.is_quick = not paths
-        self._mark = f"{kept}.ran" if kept and paths else ""
+        self._mark = f"{own}.ran" if own and paths else ""
         self._has_run = bool(self._mark) and os.path.lexists(self._mark)
 
     def begin(self) -> None:

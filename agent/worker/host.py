@@ -19,15 +19,17 @@ import os
 import time
 from _signal import SIGCONT, SIGKILL, SIGTERM  # type: ignore[import-not-found]
 
-from inplace.agent.worker.command import ELASTIC_ERROR_FILE, EPOCH, NOT_EXECUTABLE
+from inplace.agent.report.line_writer import STDERR
+from inplace.agent.settings.command import ELASTIC_ERROR_FILE, EPOCH, NOT_EXECUTABLE, NOT_FOUND
 from inplace.common.bare.typed import TYPE_CHECKING, Callable, Final, Mapping
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     from inplace.agent.report.log import Log
-    from inplace.agent.start.arguments import WorkerOptions
+    from inplace.agent.settings.arguments import WorkerOptions
     from inplace.agent.worker.check import Check
+    from inplace.agent.worker.run_output import RunOutput
     from inplace.agent.worker.stacks_command import StacksCommand
     from inplace.agent.worker.stall_command import StallCommand
     from inplace.agent.worker.standby import Memory, Readers, Standby
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 SWEEP_S_FIRST: Final = 0.001  # to the second look at a tree; it is usually gone by then
 SWEEP_S_MAX: Final = 0.02
 _FINAL_SWEEPS_MAX: Final = 50
+MARK_S_MAX: Final = 0.02  # the longest that a worker waits for a log that is not read
 EMPTY: Final[Mapping[str, str]] = {}
 STARTING: Final = "worker_starting"  # `inplace logs` cuts a container's log into epochs here
 
@@ -63,6 +66,7 @@ class WorkerHost:
         env: the environment of every run.
         readers: calls back when there is something to read.
         memory: gets the standby's memory, in bytes; None where there is no metric for it.
+        tail_folder: where the tail of each run's output is kept; "" keeps none.
 
     Attributes:
         main: the process id of the worker's main process until it is reaped, 0 if there is none.
@@ -78,6 +82,7 @@ class WorkerHost:
         readers: Readers,
         log: Log,
         memory: Memory | None = None,
+        tail_folder: str = "",
     ) -> None:
         self._options = options
         self._env = env
@@ -86,6 +91,9 @@ class WorkerHost:
         self._readers = readers
         self._log = log
         self._memory = memory or self
+        self._tail_folder = tail_folder
+        self._output: RunOutput | None = None  # from the first run on
+        self._unstarted: int | None = None  # the exit code of a run whose command cannot be executed, until it is told
         self.main = 0
         self.standby_rss_bytes = 0
         self._sweeps = True
@@ -114,8 +122,7 @@ class WorkerHost:
                 the worker's tree with it.
             holds_next: the next run's process is started early, if its command can be held.
 
-        Raises:
-            OSError: the command cannot be executed.
+        A run whose command cannot be executed ends at once, with the exit code of a shell.
         """
         assert not self.main, f"expected no worker, saw process {self.main}"
         self.cut("the barrier is lifted")
@@ -126,14 +133,22 @@ class WorkerHost:
         if ELASTIC_ERROR_FILE in self._env:  # the user's own
             env = {name: value for name, value in env.items() if name != ELASTIC_ERROR_FILE}
         self._own, self._sweeps = env, outlives or os.getpid() != 1
-        self._log.info(STARTING, epoch=int(env.get(EPOCH) or 0) or None)  # BEFORE the worker's first line
+        epoch = int(env.get(EPOCH) or 0)
+        if self._tail_folder:
+            self._keep_output(epoch)
+        self._log.info(STARTING, epoch=epoch or None)
+        STDERR.settle(time.monotonic() + MARK_S_MAX)  # BEFORE the worker's first line
         if holds_next and self._standby is None:
             self._standby = self._make_standby()
-        if self._standby is None:
-            self.main = self._spawn(env)
-        else:
-            self.main = self._standby.start(self._spawn, env)
-            self._hold_s = time.monotonic() if holds_next else None
+        try:
+            if self._standby is None:
+                self.main = self._spawn(env)
+            else:
+                self.main = self._standby.start(self._spawn, env)
+                self._hold_s = time.monotonic() if holds_next else None
+        except OSError as error:
+            self._unstarted = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+            self._tell_unstarted(error)
 
     def signal(self, number: int) -> None:
         """Send a signal to the worker's process group, if it runs. Until the reaping the group's number is ours.
@@ -213,12 +228,17 @@ class WorkerHost:
     def due_s(self) -> float | None:
         """Return when `go_on` has something to do, of the monotonic clock; None: not before a child ends."""
         beside = [one.due_s for one in (self._check, self._stall_command, self._stacks) if one is not None]
-        dues_s = [at_s for at_s in (self._look_s, self._hold_s, *beside) if at_s is not None]
+        now_s = 0.0 if self._unstarted is not None else None
+        dues_s = [at_s for at_s in (now_s, self._look_s, self._hold_s, *beside) if at_s is not None]
         return min(dues_s) if dues_s else None
 
     def go_on(self) -> None:
         """Do what is due: look at a tree that is being ended, kill what used up its time, bring the standby up."""
         now_s = time.monotonic()
+        if self._unstarted is not None:
+            code, self._unstarted = self._unstarted, None
+            self._owner.worker_exited(code)
+            self._tell_gone(True)
         if self._look_s is not None and now_s >= self._look_s:
             self.reap()
         if self._check is not None and self._check.is_late(now_s):
@@ -244,6 +264,23 @@ class WorkerHost:
             if not kill_descendants():
                 return
             self.reap()
+
+    def _tell_unstarted(self, error: OSError) -> None:
+        """Say why the command cannot be executed, in the log and for the failure's report."""
+        from inplace.agent.worker.program_problem import leave_words, program_problem
+
+        problem = program_problem(self._options.command[0], {**self._env, **self._own}, error)
+        then = f"the run ends with exit code {self._unstarted}"
+        self._log.error("worker_not_started", message=problem, then=then)
+        leave_words(self._own, problem)
+
+    def _keep_output(self, epoch: int) -> None:
+        """Keep the tail of what the run of this epoch writes."""
+        if self._output is None:
+            from inplace.agent.worker.run_output import RunOutput
+
+            self._output = RunOutput(self._tail_folder, self._log)
+        self._output.begin(epoch)
 
     def _make_standby(self) -> Standby | None:
         """Return what holds the next run's process, None where a worker's end could not be told from a standby's."""
@@ -285,6 +322,8 @@ class WorkerHost:
         """Take in the end of a child; orphans end unnoticed."""
         if pid == self.main:
             self.main = 0
+            if self._output is not None:
+                self._output.settle()  # BEFORE anybody looks at the tail
             self._owner.worker_exited(code)
             if self._sweeps:
                 self._sweep(self._tell_gone)
@@ -299,6 +338,8 @@ class WorkerHost:
             self._stacks.ended(code)
 
     def _tell_gone(self, entirely: bool) -> None:
+        if self._output is not None:
+            self._output.end()
         self._owner.worker_gone(entirely=entirely)
 
     def _end_check(self, code: int | None) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from inplace.agent.start.exit_code import ExitCode, StartError
+from inplace.agent.settings.exit_code import ExitCode, StartError
 from inplace.agent.worker.worker import STUCK_S
 
 SUPERVISOR: Final = "INPLACE_SUPERVISOR"

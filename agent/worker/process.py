@@ -1,8 +1,8 @@
 """
 Run the worker as a child process of a supervisor, once per epoch, and leave no process of a run behind.
 
-The worker has a session of its own. It inherits standard output and error, so that its output never passes through the
-agent. `agent.worker.host` is its parent; this module drives it by the event loop: SIGCHLD, descriptors and timers.
+The worker has a session of its own. `agent.worker.host` is its parent; this module drives it by the event loop:
+SIGCHLD, descriptors and timers.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from inplace.agent.start.exit_code import UnfitError
-from inplace.agent.worker.command import EPOCH, NOT_EXECUTABLE, NOT_FOUND, epoch_variables
+from inplace.agent.settings.command import EPOCH, epoch_variables
+from inplace.agent.settings.exit_code import UnfitError
 from inplace.agent.worker.host import WorkerHost
 from inplace.agent.worker.stall_command import RANK, STEP
-from inplace.agent.worker.worker import STUCK_S, Worker, WorkerStartError, WorkerStuckError
+from inplace.agent.worker.worker import STUCK_S, Worker, WorkerStuckError
 from inplace.common.protocol.stall import Stalled
 
 if TYPE_CHECKING:
     from inplace.agent.report.log import Log
-    from inplace.agent.start.arguments import WorkerOptions
+    from inplace.agent.settings.arguments import WorkerOptions
     from inplace.agent.worker.cleaning import Cleaning
     from inplace.agent.worker.standby import Memory
 
@@ -34,15 +34,23 @@ class WorkerProcess(Worker):
         env: the environment of every run.
         cleaning: cleans after each run, BEFORE the next announcement.
         memory: told what the standby holds.
+        tail_folder: where the tail of each run's output is kept; "" keeps none.
     """
 
     def __init__(
-        self, options: WorkerOptions, env: Mapping[str, str], *, cleaning: Cleaning, log: Log, memory: Memory
+        self,
+        options: WorkerOptions,
+        env: Mapping[str, str],
+        *,
+        cleaning: Cleaning,
+        log: Log,
+        memory: Memory,
+        tail_folder: str = "",
     ) -> None:
         self._options = options
         self._cleaning = cleaning
         self._log = log
-        self._host = WorkerHost(options, env, owner=self, readers=self, log=log, memory=memory)
+        self._host = WorkerHost(options, env, owner=self, readers=self, log=log, memory=memory, tail_folder=tail_folder)
         self._loop: asyncio.AbstractEventLoop
         self._timer: asyncio.TimerHandle | None = None
         self._exit: asyncio.Future[int]
@@ -76,12 +84,7 @@ class WorkerProcess(Worker):
         self._exit, self._gone = self._loop.create_future(), self._loop.create_future()
         self._cleaning.begin()
         holds_next = self._options.standby and bool(env[EPOCH]) and not self._options.once
-        try:
-            self._host.start(env, holds_next=holds_next)
-        except OSError as error:
-            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-            message = f"cannot execute {self._options.command[0]!r}: {error.strerror}"
-            raise WorkerStartError(message, code) from error
+        self._host.start(env, holds_next=holds_next)
         self._set_timer()
 
     async def exited(self) -> int:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
-from inplace.agent.start.exit_code import ExitCode, StartError
+from inplace.agent.settings.exit_code import ExitCode, StartError
 from inplace.agent.worker.prctl import PR_SET_CHILD_SUBREAPER, prctl
 
 _RESCANS_MAX: Final = 20  # in one go; a tree that grows faster is looked at again after a pause
@@ -79,6 +80,26 @@ def is_alone_with(session: int) -> bool:
     return all(_session_of(pid) == session for pid in _children(os.getpid()))
 
 
+def stop_session(session: int) -> bool:
+    """Send SIGSTOP to every process of a session below this one, and to all below those; say whether all took it.
+
+    A process that has the signal forks no more, so what a scan does not find was stopped before.
+    """
+    stopped: set[int] = set()
+    for _ in range(_RESCANS_MAX):
+        found = set(_members(session)) - stopped
+        if not found:
+            return True
+        _send(found, signal.SIGSTOP)
+        stopped |= found
+    return False
+
+
+def continue_session(session: int) -> None:
+    """Send SIGCONT to every process of a session below this one, and to all below those."""
+    _send(_members(session), signal.SIGCONT)
+
+
 def kill_adopted(session: int) -> None:
     """Send SIGKILL to each child of this process that is of this session, with its group."""
     for pid in _children(os.getpid()):
@@ -108,6 +129,19 @@ def descendants(root: int = 0, spared: int = 0) -> Iterator[int]:
             waiting += _children(pid)
         except (FileNotFoundError, ProcessLookupError):
             continue  # it ended meanwhile, and its children came to us
+
+
+def _members(session: int) -> Iterator[int]:
+    for pid in _children(os.getpid()):
+        if _session_of(pid) == session:
+            yield pid
+            yield from descendants(pid)
+
+
+def _send(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):  # gone, or another user's
+            os.kill(pid, number)
 
 
 def _kill_group_of(pid: int) -> None:

@@ -4,7 +4,8 @@ Remove the POSIX shared memory that a dead worker left: files in /dev/shm, which
 A Pod's /dev/shm belongs to all of its containers. A file counts as the worker's if it came after the Pod's first
 worker was about to start, is a regular file of this process's user, and no process holds it open or maps it. What was
 there before is kept in a small file in the folder that outlives the containers; if that list cannot be read, nothing is
-removed. Nor is anything where `has_own_ipc` says no. On the guard's start path. docs/adr/0081
+removed. Nor is anything where `has_own_ipc` says no, nor what a checkpoint library keeps for the next process: a file
+whose name says so, or one in a folder. On the guard's start path. docs/adr/0081
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ FILES_MAX: Final = 10_000  # looked at in one go; the rest waits for the next on
 KEPT_BYTES_MAX: Final = 1 << 20
 NODES_IPC: Final = "ipc:[4026531839]"  # the kernel's PROC_IPC_INIT_INO
 SET_BY_KUBELET: Final = "KUBERNETES_SERVICE_HOST"  # in every container
+CHECKPOINTS: Final = ("ckpt", "checkpoint")  # in a name, in any case; DLRover's is RUN_ckpt_shm_RANK
 File = tuple[int, str]  # inode and name
 
 
@@ -65,7 +67,7 @@ class SharedMemory:
         before = set[File]() if all_of_user else self._before
         if before is None:
             return 0
-        found = [file for file in self._files() if file not in before]
+        found = [file for file in self._files() if file not in before and (all_of_user or not _is_checkpoint(file[1]))]
         used = _in_use(self._folder) if found else set()
         removed = 0
         for inode, name in found:
@@ -91,6 +93,10 @@ class SharedMemory:
         except OSError:
             return []  # no such folder here, or a file that went meanwhile
         return files
+
+
+def _is_checkpoint(name: str) -> bool:
+    return any(word in name.lower() for word in CHECKPOINTS)
 
 
 def _parse(content: bytes) -> set[File]:

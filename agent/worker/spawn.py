@@ -53,11 +53,11 @@ def spawn(command: list[str], env: Mapping[str, str], output: int = -1) -> int:
         )
     import threading
 
-    from inplace.agent.worker.prctl import libc
+    from inplace.agent.worker.prctl import c_function
 
     # The kernel means the thread that forks, not the process.
     assert threading.current_thread() is threading.main_thread(), "expected the thread that lives as long as the agent"
-    libc()  # BEFORE the fork: another thread may hold the loader's lock
+    c_function("prctl")  # BEFORE the fork: another thread may hold the loader's lock
     parent = os.getpid()
     read_end, write_end = os.pipe()
     child = os.fork()

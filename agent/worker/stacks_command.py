@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 
-from inplace.agent.worker.command import EPOCH
+from inplace.agent.settings.command import EPOCH
 from inplace.agent.worker.spawn import spawn
 from inplace.agent.worker.stall_command import kill_tree
 from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping

@@ -3,7 +3,8 @@ Hold the next run's process ready: it starts while the present worker runs, impo
 
 It belongs to no epoch until `start` releases it. Nothing tells a process that imports from one that trains. So a
 command is started early only when its own process has called `inplace.ready` in this very run. A standby that has not
-done so when the present worker ends is killed with it. So the announcement's promise holds: what is left waits.
+done so when the present worker ends is killed with it; one that has is stopped from then to its release. So the
+announcement's promise holds: what is left waits.
 
 While it imports, the process runs in turns: SIGSTOP and SIGCONT. A lower priority could not be taken back without
 CAP_SYS_NICE. docs/adr/0068
@@ -19,8 +20,8 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from inplace.agent.worker.command import EPOCH
-from inplace.agent.worker.process_tree import descendants, kill_adopted
+from inplace.agent.settings.command import EPOCH
+from inplace.agent.worker.process_tree import continue_session, descendants, kill_adopted, stop_session
 from inplace.agent.worker.stall_command import kill_tree
 from inplace.common.bare.typed import TYPE_CHECKING, Final
 
@@ -165,7 +166,7 @@ class Standby:
         self._memory.standby_rss_bytes = 0
         self.is_settled, self._wanted_at_s = False, None
         if held is not None and held.release(env):
-            _signal(held.pid, signal.SIGCONT)  # whoever stopped it
+            continue_session(held.pid)  # whoever stopped it
             held.has_stepped = False
             self._worker = held
             self._log.info("standby_released", epoch=int(env[EPOCH] or 0), pid=held.pid)
@@ -237,13 +238,15 @@ class Standby:
         return None if self.is_settled else self._turn_ends_s - now_s
 
     def left_alone(self) -> int:
-        """Return the process that waits and so may outlive the worker, 0 for none; forget one that does not wait."""
+        """Return the process that waits and so may outlive the worker, 0 for none; forget one that does not wait.
+
+        It said itself that it waits, and may train on. So it is stopped until its release, with all below it.
+        """
         held = self._held
         if held is None:
             return 0
         held.read()
-        if held.is_ready and not self._problem:
-            _signal(held.pid, signal.SIGCONT)
+        if held.is_ready and not self._problem and stop_session(held.pid):
             return held.pid
         self._held = None
         held.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from inplace.agent.worker.prctl import libc
+from inplace.agent.worker.prctl import c_function
 from inplace.common.bare.typed import Final
 
 _REMOVE: Final = 0  # IPC_RMID
@@ -15,11 +15,11 @@ def remove_sysv_ipc() -> int:
     """Remove this user's objects that no process has attached; return how many were removed."""
     removed = 0
     for number in _own("shm", attached="nattch"):
-        removed += libc().shmctl(number, _REMOVE, None) == 0
+        removed += c_function("shmctl")(number, _REMOVE, None) == 0
     for number in _own("sem"):
-        removed += libc().semctl(number, 0, _REMOVE) == 0
+        removed += c_function("semctl")(number, 0, _REMOVE) == 0
     for number in _own("msg"):
-        removed += libc().msgctl(number, _REMOVE, None) == 0
+        removed += c_function("msgctl")(number, _REMOVE, None) == 0
     return removed
 
 

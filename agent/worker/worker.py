@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from inplace.agent.start.exit_code import StartError
 from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping
 
 if TYPE_CHECKING:
     from inplace.common.protocol.stall import Stalled
 
 STUCK_S: Final = 30.0  # a process that survives SIGKILL this long hangs in a driver; only a new Pod helps
-
-
-class WorkerStartError(StartError):
-    """The worker's command cannot be executed.
-
-    Attributes:
-        code: the exit code that a shell would give.
-    """
-
-    event = "worker_not_started"
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class WorkerStuckError(Exception):
@@ -50,10 +35,7 @@ class Worker:
     def start(self, env: Mapping[str, str]) -> None:
         """Start a run, or release the process that is held for it; nothing of the last one may be left.
 
-        `env` is added to the environment.
-
-        Raises:
-            WorkerStartError: the command cannot be executed.
+        `env` is added to the environment. A run whose command cannot be executed ends at once.
         """
 
     async def exited(self) -> int:

@@ -12,15 +12,24 @@ from copy import deepcopy
 from typing import Final
 
 from inplace.cli.inject.jobset import Refusal, inject
-from inplace.common.agent_command import is_guarded
+from inplace.common.agent_command import AGENT_COMMAND, agent_arguments, is_guarded
+from inplace.common.injection import agent_pieces
+from inplace.common.injection.pod import InjectOptions
+from inplace.common.injection.pod_roles import RUN, Container, Member, is_in_place, members
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection import agent_pieces
-from inplace.controller.injection.pod import InjectOptions
-from inplace.controller.injection.pod_roles import Container, Member, is_in_place, members
+from inplace.common.wire.barrier import UPSTREAM_PATH, UPSTREAM_PORT
+from inplace.common.wire.in_place import failure_policy_of
 
 INITIALIZER_S: Final = "1"  # how long a modelled initializer works
 _ENTRYPOINT: Final = "/entrypoint"
+_WORKER: Final = "WORKER_COMMAND"  # of upstream's agent, where it is the worker's parent
+# What upstream's agent takes where these are not set, under our names and under its own.
+_DEFAULTS: Final = (
+    ("BARRIER_PATH", "STARTUP_PROBE_PATH", UPSTREAM_PATH),
+    ("BARRIER_PORT", "STARTUP_PROBE_PORT", str(UPSTREAM_PORT)),
+    ("RESTART_POD_IN_PLACE_EXIT_CODE", "IN_PLACE_RESTART_EXIT_CODE", "1"),
+)
 _IN_PLACE: Final = {"restartStrategy": wire.IN_PLACE_RESTART}
 _NAME: Final = "demo"  # what the API server would add to generateName at random
 
@@ -29,22 +38,26 @@ class DemoError(Exception):
     """The demo cannot begin, or did not show what it should; the message says what was expected and what was seen."""
 
 
-def adapted(jobset: KubeObject, *, models: bool) -> tuple[KubeObject, list[str]]:
+def adapted(jobset: KubeObject, *, models: bool, failures: int) -> tuple[KubeObject, list[str]]:
     """Return a copy that the demo's cluster can run, and one sentence for each change.
 
     Args:
         jobset: with replicas and parallelism in each replicatedJob.
         models: its containers are timed models.
+        failures: so many restarts are to come.
+
+    Raises:
+        DemoError: it cannot run it.
     """
     jobset = deepcopy(jobset)
-    notes = [*_named(jobset), *_started(jobset)]
-    if models:
-        notes += _commanded(jobset)
+    notes = [*_named(jobset), *_started(jobset), *_with_our_agent(jobset)]
+    notes += _commanded(jobset, models=models)
     if not is_in_place(jobset):
         policy = jobset["spec"].get("failurePolicy") or {}
         jobset["spec"]["failurePolicy"] = dict(agent_pieces.DEFAULT_POLICY) | policy | _IN_PLACE
         notes.append(f"it does not restart in place; the demo sets restartStrategy: {wire.IN_PLACE_RESTART}")
         notes += _unlimited(jobset)
+    notes += _allowed(jobset, failures)
     for member in members(jobset):
         notes += _placed(member)
     if models:
@@ -75,19 +88,33 @@ def with_agent(jobset: KubeObject) -> tuple[KubeObject, list[str]]:
         raise DemoError(f"expected a JobSet to which the agent can be added, saw:{problems}") from refusal
 
 
-def check_models(jobset: KubeObject) -> None:
-    """Refuse Pods in which several containers have a guard: a model of a Pod has one.
+def with_one_guard(jobset: KubeObject) -> tuple[KubeObject, list[str]]:
+    """Return a JobSet without an agent in whose Pods one container trains: a model of a Pod has one guard.
+
+    Returns:
+        The JobSet, and a note where the annotation had to say it.
 
     Raises:
-        DemoError: a replicatedJob has such Pods.
+        DemoError: it has guards already, several in a Pod.
     """
-    for member in members(jobset):
-        names = [worker.name for worker in member.workers if is_guarded(worker.words)]
-        if len(names) > 1:
-            raise DemoError(
-                f"{member.pod_path}: expected one container that trains, saw {', '.join(names)}: a modelled Pod has "
-                "one guard; use --runtime process, which runs the commands here"
-            )
+    annotations = jobset["metadata"].get("annotations") or {}
+    shown, _ = with_agent(deepcopy(jobset))
+    several = [names for member in members(shown) if len(names := _guarded(member)) > 1]
+    if not several:
+        return jobset, []
+    if any(member.agent for member in members(jobset)):
+        raise DemoError(
+            f"expected one container that trains in each Pod, saw {', '.join(several[0])}: a modelled Pod has one "
+            "guard; use --runtime process, which runs the commands here"
+        )
+    first = dict.fromkeys(name for member in members(shown) for name in _guarded(member)[:1])
+    jobset["metadata"]["annotations"] = annotations | {wire.WORKERS: ",".join(first)}
+    others = ", ".join(name for names in several for name in names[1:])
+    return jobset, [f"a modelled Pod has one guard: {', '.join(first)} trains, and {others} only runs beside it"]
+
+
+def _guarded(member: Member) -> list[str]:
+    return [worker.name for worker in member.workers if is_guarded(worker.words)]
 
 
 def initializers(jobset: KubeObject) -> set[str]:
@@ -121,6 +148,19 @@ def _started(jobset: KubeObject) -> Iterator[str]:
         yield f"{wire.RESTART_SCOPE} {annotations.pop(wire.RESTART_SCOPE)}: the demo restarts all of it together"
 
 
+def _allowed(jobset: KubeObject, failures: int) -> Iterator[str]:
+    """Allow as many restarts as there are failures to come."""
+    allowed = (failure_policy_of(jobset) or {}).get("maxRestarts") or 0
+    if allowed >= failures:
+        return
+    annotations = jobset["metadata"].get("annotations") or {}
+    if wire.RESTART_IN_PLACE in annotations:
+        annotations[wire.RESTART_IN_PLACE] = str(failures)
+    if (policy := jobset["spec"].get("failurePolicy")) is not None:
+        policy["maxRestarts"] = failures
+    yield f"maxRestarts {allowed}: the demo allows {failures}, as it kills so many workers"
+
+
 def _unlimited(jobset: KubeObject) -> Iterator[str]:
     """Remove fields of a Job that forbid a restart in place; the controller then sets the right values."""
     for member in members(jobset):
@@ -129,13 +169,43 @@ def _unlimited(jobset: KubeObject) -> Iterator[str]:
                 yield f"{member.name}: {field} {member.job_spec.pop(field)}: the demo leaves it out"
 
 
-def _commanded(jobset: KubeObject) -> Iterator[str]:
-    """Give containers without a command a word in its place: a model runs no program, and an image has none here."""
+def _with_our_agent(jobset: KubeObject) -> Iterator[str]:
+    """Run our agent where the agent is its image's program, such as upstream's: both read the same variables."""
     for member in members(jobset):
         for container in member.every_container:
-            if not container.words and not container.is_agent_alone:
-                container.raw["command"] = [_ENTRYPOINT]
-                yield f"container {container.name} of {member.name} has no command; its model is its image's program"
+            is_parent = container.is_upstream_supervisor
+            if not (is_parent or container.is_agent_alone) or agent_arguments(container.words) is not None:
+                continue
+            worker = [RUN, "--", "/bin/sh", "-c", container.env[_WORKER].get("value") or ""] if is_parent else []
+            env = [entry for entry in container.raw.get("env") or () if entry["name"] != _WORKER]
+            if container.has_upstream_names:  # each Pod's agent has an address, and no file of its account
+                env += (_field("BARRIER_ADDRESS", "status.podIP"), _field("NAMESPACE", "metadata.namespace"))
+                names = container.env.keys()
+                env += ({"name": ours, "value": text} for ours, their, text in _DEFAULTS if their not in names)
+            container.raw.pop("args", None)
+            container.raw.update(command=[AGENT_COMMAND, *worker], env=env)
+            yield f"container {container.name} of {member.name} has the agent's image; the demo runs its own agent"
+
+
+def _field(name: str, path: str) -> KubeObject:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _commanded(jobset: KubeObject, *, models: bool) -> Iterator[str]:
+    """Give containers without a command a word in its place: a model runs no program, and an image has none here.
+
+    Raises:
+        DemoError: programs have to run.
+    """
+    for member in members(jobset):
+        for container in member.every_container:
+            if container.raw.get("command") or container.is_agent_alone:
+                continue
+            whose = f"container {container.name} of {member.name} has no command"
+            if not models:
+                raise DemoError(f"{whose}, and its image's program is not here: give it one, or use --runtime model")
+            container.raw["command"] = [_ENTRYPOINT]
+            yield f"{whose}; its model is its image's program"
 
 
 def _likely_workers(jobset: KubeObject) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from inplace.cli.demo.manifest import DemoManifest, described, read_demo_manifes
 from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
 from inplace.cli.inject.jobset import inject
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.resources import JOBSETS, KubeObject
-from inplace.controller.injection.pod import InjectOptions
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import probed_as_upstreams
 

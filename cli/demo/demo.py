@@ -21,11 +21,11 @@ from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.comparison import THIS, compare
 from inplace.cli.demo.consent import ask
 from inplace.cli.demo.group import DemoGroup, note
-from inplace.cli.demo.manifest import DemoManifest, read_demo_manifest
+from inplace.cli.demo.manifest import DemoManifest, check_accepted, read_demo_manifest
 from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.errors import ApiError
+from inplace.common.kube.errors import ApiError, Invalid
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.cluster import VIRTUAL_EPOCH_S, Cluster
@@ -43,6 +43,7 @@ class DemoOptions:
     Args:
         failures: None is one, or none where workers are stopped.
         compare: None is to compare where it is possible.
+        jobset: its name, where the file has several.
     """
 
     pods: int | None
@@ -58,6 +59,7 @@ class DemoOptions:
     venv: Path | None = None
     yes: bool = False
     compare: bool | None = None
+    jobset: str | None = None
 
     @property
     def faults(self) -> list[signal.Signals]:
@@ -87,9 +89,17 @@ def run_demo(options: DemoOptions) -> int:
     try:
         limit_s = STALL_AFTER_S if options.stall else None
         manifest = read_demo_manifest(
-            options.file, options.pods, len(options.faults), options.mode, limit_s, models=options.runtime == "model"
+            options.file,
+            options.pods,
+            len(options.faults),
+            options.mode,
+            limit_s,
+            models=options.runtime == "model",
+            name=options.jobset,
         )
         _check(options, manifest)
+        if options.file is not None:
+            check_accepted(manifest, options.file)
         if options.runtime == "process":
             ask(options.file, yes=options.yes)
         if options.is_virtual:
@@ -98,6 +108,9 @@ def run_demo(options: DemoOptions) -> int:
         return asyncio.run(_until_signal(_demo(options, manifest, LoopClock(), programs)))
     except (DemoError, ProfileError) as error:
         print(f"inplace demo: {error}", file=sys.stderr)
+        return 1
+    except Invalid as error:  # a node has the labels and taints that the Pods ask for
+        print(f"inplace demo: expected Pods that a node can be made for, saw: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # under virtual time, where nothing but memory has to be given back
         return 128 + signal.SIGINT
@@ -167,7 +180,7 @@ async def _demo(options: DemoOptions, manifest: DemoManifest, clock: LoopClock, 
         serve_http=options.keep,
         programs=programs,
         adds_agent=True,
-        timings=None if options.profile is None else read_profile(options.profile).timings(),
+        timings=None if options.profile is None else read_profile(options.profile),
     )
     async with cluster:
         group = DemoGroup(cluster, manifest)

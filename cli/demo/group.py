@@ -8,7 +8,7 @@ from itertools import product
 from random import Random
 from typing import Any, Final
 
-from inplace.cli.demo.adaptation import DemoError
+from inplace.cli.demo.adaptation import DemoError, initializers
 from inplace.cli.demo.kill_record import KillRecord
 from inplace.cli.demo.manifest import DemoManifest
 from inplace.cli.demo.obstacles import failed_inits, obstacles
@@ -44,6 +44,7 @@ class DemoGroup:
     def __init__(self, cluster: Cluster, manifest: DemoManifest) -> None:
         self.cluster = cluster
         self.manifest = manifest
+        self._trainers = manifest.workers.keys() - initializers(manifest.jobset)
         self.timeline = Timeline(
             cluster.server,
             cluster.observers,
@@ -52,7 +53,7 @@ class DemoGroup:
             namespace=manifest.namespace,
             agents=manifest.agents,
             workers=frozenset(manifest.workers.values()),
-            members=manifest.workers.keys(),
+            members=self._trainers,
             pods=manifest.pods,
         )
         self.record = KillRecord(manifest)
@@ -93,7 +94,7 @@ class DemoGroup:
             LookupError: no worker runs.
         """
         training = sorted(
-            (pod for pod in self._pods() if _runs(pod) and _member(pod) in self.manifest.workers),
+            (pod for pod in self._pods() if _runs(pod) and _member(pod) in self._trainers),
             key=lambda pod: str(pod["metadata"]["name"]),
         )
         if not training:

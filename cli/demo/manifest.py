@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
 from inplace import examples
-from inplace.cli.demo.adaptation import DemoError, adapted, check_models, initializers, with_agent
+from inplace.cli.demo.adaptation import DemoError, adapted, initializers, with_agent, with_one_guard
 from inplace.cli.demo.node_shapes import node_shapes
-from inplace.cli.manifests.documents import StreamError, read_stream
+from inplace.cli.lint.admission import UNKNOWN
+from inplace.cli.lint.embedded import judge
+from inplace.cli.lint.subjects import subjects
+from inplace.cli.manifests.documents import StreamError, name_of, read_stream
+from inplace.cli.manifests.trainer import is_runtime, is_train_job
 from inplace.common.agent_command import is_guarded
+from inplace.common.injection.pod_roles import Container, Member, members
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.pod_roles import Container, Member, members
 from inplace.simulator.cluster.manifests import with_pods
 from inplace.simulator.cluster.nodes import NodeShape
 
 EXAMPLE = Path(examples.__file__).parent / "plain.yaml"
 SUPERVISED = EXAMPLE.with_name("train-supervisor.yaml")
+# Of what `kubectl get -o yaml` prints: on a cluster it is there already, with its owner and who takes its finalizers.
+_OF_LIVING = ("resourceVersion", "managedFields", "ownerReferences", "finalizers")
 PODS_DEFAULT = 8
 PODS_MAX = 10_000  # of one demo: its cluster has a node for eight of them
 
@@ -77,19 +84,22 @@ def read_demo_manifest(
     stall_after_s: float | None = None,
     *,
     models: bool = False,
+    name: str | None = None,
 ) -> DemoManifest:
     """Return the manifest of `file`, or the example of `mode`; `pods` resizes it, None leaves a user's file as it is.
 
     The example allows as many restarts as there are failures to come; a user's file says itself how many it allows.
     With `stall_after_s` the agents restart the group when a rank is silent for so long, unless the file has a limit.
-    With `models` the containers are timed models.
+    With `models` the containers are timed models. `name` chooses one of several JobSets; the others are left out.
 
     Raises:
         DemoError: the file is at fault.
     """
     path = file or (SUPERVISED if mode == "supervisor" else EXAMPLE)
-    documents = _read(path)
-    jobset = _only_jobset(documents, path)
+    documents, made = _read(path)
+    if name is not None:
+        documents = [one for one in documents if one["kind"] != wire.KIND or one["metadata"].get("name") == name]
+    jobset = _only_jobset(documents, path, name)
     if file is None:
         policy = jobset["spec"]["failurePolicy"]
         policy["maxRestarts"] = max(policy["maxRestarts"], failures)
@@ -101,13 +111,15 @@ def read_demo_manifest(
             documents = with_pods(documents, pods)
         except (ValueError, KeyError, TypeError) as error:
             raise DemoError(f"--pods {pods}: {error}") from error
-        jobset = _only_jobset(documents, path)
+        jobset = _only_jobset(documents, path, name)
     _fill(jobset, path)
     try:
-        fitting, notes = adapted(jobset, models=models)
-        shown, more = with_agent(fitting)
+        fitting, changes = adapted(jobset, models=models, failures=failures)
+        notes = made + changes
         if models:
-            check_models(shown)
+            fitting, more = with_one_guard(fitting)
+            notes += more
+        shown, more = with_agent(fitting)
     except DemoError as error:
         raise DemoError(f"{path}: {error}") from error
     documents[next(place for place, document in enumerate(documents) if document is jobset)] = fitting
@@ -116,28 +128,55 @@ def read_demo_manifest(
     usual = {wire.CRASH_LOOP_BACKOFF: "0", wire.CLEAN_AFTER: "0"}
     if stall_after_s is not None and manifest.mode != "sidecar":
         usual[wire.STALL_AFTER] = f"{stall_after_s:g}"
+    for key in _OF_LIVING:
+        fitting["metadata"].pop(key, None)
     fitting["metadata"]["annotations"] = usual | (fitting["metadata"].get("annotations") or {})
     if mode is not None and mode != manifest.mode:
         raise DemoError(f"{path}: expected a manifest for --mode {mode}, saw one for {manifest.mode} mode")
     return manifest
 
 
-def _read(file: Path) -> list[KubeObject]:
+def check_accepted(manifest: DemoManifest, file: Path) -> None:
+    """Refuse what the API server refuses of the JobSet, or of its Jobs, of which only Events would say it.
+
+    Raises:
+        DemoError: it refuses something.
+    """
+    jobset, _ = with_agent(deepcopy(manifest.jobset))
+    found = [one for one in judge([jobset])[0] if one.found != UNKNOWN]  # the demo's own client is not strict
+    if found:
+        why = found[0].found.partition(" (e.g. ")[0]
+        more = f"; `inplace lint -f {file}` shows {len(found) - 1} more" if len(found) > 1 else ""
+        raise DemoError(f"{file}: the API server refuses it: {found[0].path}: {why}{more}")
+
+
+def _read(file: Path) -> tuple[list[KubeObject], list[str]]:
+    """Return the objects, those of Trainer as the JobSets that it makes of them, and a note for each of these."""
     try:
-        documents = list(read_stream(str(file)).objects())
+        documents = list(read_stream(str(file), of_trainer=True).objects())
     except StreamError as error:
         raise DemoError(str(error)) from error
     for document in documents:
         if document.get("kind") == wire.KIND and not isinstance(document.get("metadata"), dict):
             raise DemoError(f"{file}: expected objects with apiVersion, kind and metadata, saw {document!r:.80}")
-    return documents
+    read, notes = [one for one in documents if not is_runtime(one) and not is_train_job(one)], []
+    for subject in subjects(documents):
+        if any(subject.jobset is one for one in documents):
+            continue
+        if subject.findings and not (subject.jobset.get("spec") or {}).get("replicatedJobs"):
+            raise DemoError(f"{file}: {subject.name}: {subject.findings[0]}")
+        read.append(subject.jobset)
+        notes.append(f"{subject.name}: the demo runs what Trainer makes of it")
+    return read, notes
 
 
-def _only_jobset(documents: list[KubeObject], file: Path) -> KubeObject:
+def _only_jobset(documents: list[KubeObject], file: Path, name: str | None) -> KubeObject:
     jobsets = [document for document in documents if document["kind"] == wire.KIND]
     if len(jobsets) != 1:
-        kinds = ", ".join(str(document["kind"]) for document in documents)
-        raise DemoError(f"{file}: expected exactly one JobSet, saw {len(jobsets)} (kinds: {kinds})")
+        kinds = ", ".join(name_of(document) for document in documents)
+        choose = "; choose one with --jobset NAME" if jobsets else ""
+        which = "exactly one JobSet" if name is None else f"one JobSet named {name}"
+        raise DemoError(f"{file}: expected {which}, saw {len(jobsets)} ({kinds}){choose}")
     return jobsets[0]
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from inplace.common.injection.pod_roles import Member, members
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.pod_roles import Member, members
 from inplace.simulator.cluster.nodes import ROOM, NodeShape
 from inplace.simulator.cluster.scheduler import number_of, requests_of
 

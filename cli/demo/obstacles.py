@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from inplace.cli.status.document import failure_text
+from inplace.cli.terminal.moments import count_text
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire.exit_words import exit_words
 
 OBSTACLES_MAX: Final = 5  # that are named; a thousand Pods wait for the same
 RESTARTS_MIN: Final = 2  # of a container, before anything trained
@@ -41,8 +44,8 @@ def _of_jobset(jobset: KubeObject) -> Iterator[tuple[str, str]]:
     synced, _ = wire.epochs_of_status(status)
     failure = (status.get(wire.LAST_GROUP_RESTART) or {}).get("firstFailure") or {}
     if synced > 1 and failure:
-        who = f"Pod {failure.get('pod')} failed first: {failure.get('message') or failure.get('reason')}"
-        yield "restarts", f"the group restarted {synced - 1} times before it trained; {who}"
+        times = count_text(synced - 1, "time")
+        yield "restarts", f"the group restarted {times} before it trained; first of all, {failure_text(failure)}"
     for condition in status.get("conditions") or ():
         if condition["type"] in _SAYS_SO and condition["status"] == "True":
             yield condition["type"], f"condition {condition['type']}: {condition['message']}"
@@ -95,7 +98,7 @@ def _of_container(status: KubeObject) -> str | None:
         if ended and ended.get("exitCode") and ended.get("reason") != "RestartingAllContainers":
             why = f": {ended['message']}" if ended.get("message") else ""
             why = why or (": its command is no program here" if ended.get("reason") == "StartError" else "")
-            return f"ended with exit code {ended['exitCode']} ({ended.get('reason', 'Error')}){times}{why}"
+            return f"ended: {exit_words(ended['exitCode'], ended.get('reason') or '')}{times}{why}"
     waiting = (status.get("state") or {}).get("waiting") or {}
     if waiting.get("reason") == "CrashLoopBackOff":
         return f"ends again and again{times}"

@@ -7,9 +7,9 @@ from typing import Final
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
+from inplace.common.jobset.causes import unix_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.controller.spec.causes import unix_time
 
 LATE_S: Final = 10.0  # from the first sign of a failure to the status that ends the epoch, of a slow controller
 

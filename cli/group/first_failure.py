@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from inplace.cli.group.pod_facts import PodFact
-from inplace.controller.spec.causes import unix_time
+from inplace.common.jobset.causes import unix_time
 
 SAME_RUN_S = 60.0  # workers of one epoch start within this: a startup probe's period, and slow nodes
 STOPPED = (137, 143)  # SIGKILL and SIGTERM: how kubelet ends the others

@@ -2,7 +2,7 @@
 The notices of the epochs that run: what Pods tell of workers that work on, and what of it can be said.
 
 Of many ranks of a scope that got slower none is named: perhaps all did. Pure; the words of one notice are
-controller/spec/notices.py's.
+common/jobset/notices.py's.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from inplace.cli.terminal.moments import clock_text, count_text
-from inplace.common.wire.notice import BUSY, BUSY_S_MAX, LISTED_MAX, SLOW
-from inplace.controller.spec.causes import unix_time
-from inplace.controller.spec.notices import GroupNotice, notices_of
-from inplace.controller.spec.scopes import Scope
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.notices import GroupNotice, notices_of
+from inplace.common.jobset.scopes import Scope
+from inplace.common.protocol.bounds import BUSY_S_MAX
+from inplace.common.wire.notice import BUSY, LISTED_MAX, SLOW
 
 LINES_MAX: Final = 10  # `-o json` has all; the CRD allows 64
 YEAR_10000_S: Final = 253_402_300_800.0  # Unix time; no datetime is later
@@ -60,21 +61,25 @@ def in_scope(scope: str, words: str) -> str:
     return f"scope {scope}: {words}" if scope else words
 
 
-def busy_text(notice: GroupNotice) -> str:
-    """Say until when a busy rank excuses its group; its Pod tells it again while the rank is busy."""
-    until_s = busy_until_s(notice)
+def busy_text(notices: Sequence[GroupNotice]) -> str:
+    """Say until when busy ranks of one scope excuse their group; their Pods tell it again while they are busy."""
+    last = max(notices, key=lambda one: busy_until_s(one) or 0.0)
+    until_s = busy_until_s(last)
     if until_s is None:
-        return str(notice)
-    return f"{notice.who} is busy: no silence of its group is a stall until about {clock_text(until_s)} UTC"
+        return str(last)
+    who = f"{last.who} is busy" if len(notices) == 1 else f"{last.who} and {len(notices) - 1} more are busy"
+    whose = "its" if len(notices) == 1 else "their"
+    return f"{who}: no silence of {whose} group is a stall until about {clock_text(until_s)} UTC"
 
 
 def notice_lines(notices: Iterable[GroupNotice], now_s: float) -> list[str]:
     """Return a line for each notice, at most LINES_MAX and one that says how many more there are."""
     lines = []
     for scope, kind, ones in by_kind(notices, now_s):
-        said = (
-            [ALL_SLOWER] if names_nobody(kind, ones) else [busy_text(one) if kind == BUSY else str(one) for one in ones]
-        )
+        if kind == BUSY:
+            said = [busy_text(ones)]
+        else:
+            said = [ALL_SLOWER] if names_nobody(kind, ones) else [str(one) for one in ones]
         lines += [in_scope(scope, words) for words in said]
     rest = len(lines) - LINES_MAX
     return [*lines[:LINES_MAX], f"and {count_text(rest, 'notice')} more: -o json"] if rest > 0 else lines

@@ -1,7 +1,7 @@
 """
 What the commands read of a Pod: a slim Struct, so that 5,000 Pods are decoded in a tenth of a second.
 
-What a controller reads too comes from its Structs (controller/spec/kinds.py), and the commands add the fields that
+What a controller reads too comes from its Structs (common/jobset/kinds.py), and the commands add the fields that
 explain a Pod. A Pod, its metadata and its status are Structs of their own: the controller, which keeps 5,000 of them
 for weeks, cuts what the commands show.
 """
@@ -14,15 +14,17 @@ from typing import Final, NamedTuple
 import msgspec
 
 from inplace.common.agent_command import agent_arguments, is_guarded
+from inplace.common.jobset import containers, kinds
+from inplace.common.jobset.blocked import Blocked, blocked
+from inplace.common.jobset.containers import Waiting
+from inplace.common.jobset.kinds import Gate
 from inplace.common.kube.codec import SlimMeta, slim
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Slot
 from inplace.common.wire import names as wire
-from inplace.controller.spec import containers, kinds
-from inplace.controller.spec.blocked import Blocked, blocked
-from inplace.controller.spec.containers import Waiting
-from inplace.controller.spec.kinds import Gate
+from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
 
+JOB_FINALIZER: Final = "batch.kubernetes.io/job-tracking"  # the Job controller's, which it removes by itself
 EPOCHS_AT_ONCE: Final = 64  # that a group's Pods announced: two or three, whatever its size
 
 
@@ -72,6 +74,7 @@ class Meta(SlimMeta, rename="camel", frozen=True, gc=False):
     annotations: Annotations | None = None
     managed_fields: tuple[Managed, ...] | None = None
     creation_timestamp: str | None = None
+    finalizers: tuple[str, ...] | None = None
 
 
 class Running(containers.Running, rename="camel", frozen=True, gc=False):
@@ -152,6 +155,18 @@ class PodStatus(msgspec.Struct, rename="camel", frozen=True, gc=False):
     container_statuses: tuple[Container, ...] | None = None
 
 
+class Roles(NamedTuple):
+    """Which containers of a Pod do what.
+
+    Args:
+        agent: the agent's beside the worker; "" where it is the worker's parent.
+        workers: those that train; the others help. Empty where that is not known.
+    """
+
+    agent: str = ""
+    workers: frozenset[str] = frozenset()
+
+
 class PodFact(msgspec.Struct, frozen=True, gc=False):
     """A Pod, as far as anything here reads it."""
 
@@ -203,9 +218,30 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
         return self.metadata.deletion_timestamp is not None
 
     @property
+    def held_by(self) -> tuple[str, ...]:
+        """Return the finalizers that keep the object of a Pod that has ended and is being deleted."""
+        if not self.is_leaving or self.status.phase not in ("Failed", "Succeeded"):
+            return ()
+        return tuple(one for one in self.metadata.finalizers or () if one != JOB_FINALIZER)
+
+    @property
     def is_live(self) -> bool:
         """Say whether the barrier counts it."""
         return not self.is_leaving and self.status.phase not in ("Failed", "Succeeded")
+
+    @property
+    def is_placeless(self) -> bool:
+        """Say whether it is known to have no node."""
+        return self.spec.node_name is None and self.status.phase is not None
+
+    @property
+    def failure(self) -> WorkerFailure | None:
+        """Return how its worker failed, as its agent told; None for nothing that can be read."""
+        keys = self.metadata.annotations
+        try:
+            return parse_failure(keys.worker_failed) if keys is not None and keys.worker_failed is not None else None
+        except RemoteProtocolError:
+            return None
 
     @property
     def is_done(self) -> bool:
@@ -228,14 +264,21 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
         """Return all containers, sidecars and init containers first."""
         return (self.status.init_container_statuses or ()) + self.workers
 
-    def is_working(self, agent: str) -> bool:
-        """Say whether its workers were started: their containers run, and the agent is ready, which the lift makes it.
+    def is_working(self, roles: Roles) -> bool:
+        """Say whether its workers were started: their containers run, and the lift has made the agent ready."""
+        workers = self._training(roles)
+        run = bool(workers) and all(one.state.running is not None for one in workers)
+        return run and all(one.ready for one in self.containers if one.name == roles.agent)
 
-        Args:
-            agent: the name of the agent's container beside the worker; "" where it is the worker's parent.
-        """
-        run = bool(self.workers) and all(one.state.running is not None for one in self.workers)
-        return run and all(one.ready for one in self.containers if one.name == agent)
+    def has_completed(self, roles: Roles) -> bool:
+        """Say whether its workers ended with exit code 0 while a helper keeps the Pod."""
+        ends = [one.state.terminated for one in self._training(roles)]
+        return bool(ends) and all(one is not None and one.exit_code == 0 for one in ends)
+
+    def _training(self, roles: Roles) -> list[Container]:
+        """Return the containers that train, without helpers; all of them where their names are not known."""
+        named = [one for one in self.workers if one.name in roles.workers]
+        return named or list(self.workers)
 
     def condition(self, kind: str) -> PodCondition | None:
         """Return a condition by its type."""

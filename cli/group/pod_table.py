@@ -28,11 +28,11 @@ from inplace.cli.group.pod_facts import (
     Running,
     State,
 )
+from inplace.common.jobset.blocked import BLOCKING
+from inplace.common.jobset.containers import Waiting
+from inplace.common.jobset.kinds import Gate
 from inplace.common.kube.answers import UNREADABLE
 from inplace.common.kube.http.request import GarbledError
-from inplace.controller.spec.blocked import BLOCKING
-from inplace.controller.spec.containers import Waiting
-from inplace.controller.spec.kinds import Gate
 
 ACCEPT: Final = "application/json;as=Table;g=meta.k8s.io;v=v1"
 _NO_NODE: Final = "<none>"
@@ -112,7 +112,8 @@ def _status(ready: str, status: str) -> PodStatus:
     """Return a status that says what the cells say."""
     if status in _NODE_LOST:
         return PodStatus(phase="Running", reason="NodeLost")
-    if status in _ENDED or status in _FAILURES:
+    runs = ready.partition("/")[0] != "0"  # kubectl prints one container's end, and others are ready
+    if (status in _ENDED or status in _FAILURES) and not runs:
         return PodStatus(phase=_ENDED.get(status, "Failed"), reason=status)
     if status == "Pending":
         unscheduled = PodCondition(type="PodScheduled", status="False", reason="Unschedulable")

@@ -8,21 +8,21 @@ while an epoch runs (0.8 MB), and the Pods' metadata with their epochs while the
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from inplace.cli.connection import Connection, did_you_mean
-from inplace.cli.group.pod_facts import POD_LIST, PodFact, PodsRead
+from inplace.cli.group.pod_facts import POD_CODEC, POD_LIST, PodFact, PodsRead
 from inplace.cli.group.pod_table import ACCEPT as TABLE
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.refusal import CliExit, RefusalError
+from inplace.common.jobset.jobset import parse_jobset
 from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import LIST_TIMEOUT_S
 from inplace.common.kube.errors import ApiError, NotFound
-from inplace.common.kube.http.request import GarbledError, Request, TransportError
+from inplace.common.kube.http.request import Request, TransportError
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.controller.spec.jobset import parse_jobset
 
 PAGE: Final = 5_000  # Pods in one answer: 44 MB of metadata, below what the transport takes (64 MB)
 WHOLE_PAGE: Final = 1_000  # the same for whole Pods
@@ -61,9 +61,15 @@ async def read_jobset(connection: Connection, name: str) -> KubeObject:
     try:
         return await connection.client.get(JOBSETS, connection.namespace, name)
     except NotFound as error:
-        if not error.status.get("details", {}).get("name"):
+        if not error.details.get("name"):
             raise  # the path itself is unknown: no CRD
     raise await _not_found(connection, name)
+
+
+async def read_pod(connection: Connection, name: str) -> PodFact:
+    """Return one Pod, whole."""
+    path = PODS.path(connection.namespace, name)
+    return decoded(POD_CODEC.decode, (await connection.client.raw("GET", path)).body, "a Pod")
 
 
 async def read_pods(
@@ -82,15 +88,9 @@ async def read_pods(
 async def read_jobsets(
     connection: Connection, *, everywhere: bool = False, selector: str | None = None
 ) -> list[KubeObject]:
-    """Return every JobSet of the namespace, or of all namespaces; `selector` is one of labels.
-
-    Raises:
-        GarbledError: the answer is no list.
-    """
+    """Return every JobSet of the namespace, or of all namespaces; `selector` is one of labels."""
     query = {"labelSelector": selector} if selector else None
     found = await connection.client.list(JOBSETS, None if everywhere else connection.namespace, query=query)
-    if not isinstance(found.get("items"), list):
-        raise GarbledError(f"expected a list of JobSets, saw {found!r:.80}")
     return list(found["items"])
 
 
@@ -125,11 +125,12 @@ async def _not_found(connection: Connection, name: str) -> RefusalError:
     namespace = connection.namespace
     message = f"there is no JobSet {name} in {connection.place}"
     try:
-        jobsets: list[Any] = (await connection.client.list(JOBSETS, None))["items"]
+        jobsets = (await connection.client.list(JOBSETS, None))["items"]
     except (ApiError, TransportError):
         return RefusalError(f"{message}; `inplace status` lists those that you may see", CliExit.NOT_FOUND)
-    places = sorted({one["metadata"]["namespace"] for one in jobsets if one["metadata"]["name"] == name})
-    here = [one["metadata"]["name"] for one in jobsets if one["metadata"]["namespace"] == namespace]
+    known = [(one["metadata"].get("namespace") or "", one["metadata"]["name"]) for one in jobsets]
+    places = sorted({place for place, other in known if other == name})
+    here = [other for place, other in known if place == namespace]
     if places:
         return RefusalError(f"{message}, but one in {', '.join(places)}: use --namespace", CliExit.NOT_FOUND)
     hint = did_you_mean(name, here) if here else "this namespace has none at all; --namespace, or apply one"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from inplace.cli.group.pod_facts import PodFact
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.spares import spares_name
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.spares import spares_name
 
 if TYPE_CHECKING:
     from inplace.cli.documents import SparesFields

@@ -10,57 +10,30 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import islice
-from typing import Any
 
+from inplace.cli.group.last_restart import LastRestart, last_restart
 from inplace.cli.group.notices import running_notices
-from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.pod_facts import PodFact, Roles
+from inplace.cli.group.slot_states import first_of, roles_of, slot_state
 from inplace.cli.group.straggler import Straggler, straggler_of
-from inplace.common.bare.record import record
+from inplace.common.bare.record import replace as changed
+from inplace.common.injection.as_made import as_made
+from inplace.common.injection.pod_roles import members
+from inplace.common.jobset.conditions import BARRIER_WAITING
+from inplace.common.jobset.goodput import Goodput
+from inplace.common.jobset.headline import ENDED, GroupPhase, Headline, Pulse, Slots, SlotState, headline
+from inplace.common.jobset.jobset import COUNTERS, JobSet, parse_jobset
+from inplace.common.jobset.notices import GroupNotice
+from inplace.common.jobset.saving import Saving
+from inplace.common.jobset.scopes import Scope, fields_of_scope
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
-from inplace.controller.injection.as_made import as_made
-from inplace.controller.injection.pod_roles import members
-from inplace.controller.spec.conditions import BARRIER_WAITING
-from inplace.controller.spec.furthest_behind import FurthestBehind, silent_of_entry
-from inplace.controller.spec.goodput import Goodput
-from inplace.controller.spec.jobset import JobSet, parse_jobset
-from inplace.controller.spec.last_restart import seconds_of
-from inplace.controller.spec.notices import GroupNotice
-from inplace.controller.spec.saving import Saving
-from inplace.controller.spec.scopes import Scope
-from inplace.controller.spec.slow_ranks import SlowRanks, slow_ranks_of_entry
+from inplace.common.wire.notice import BUSY
 
 NAMED_MAX = 10_000  # slots without a Pod that get a name: every slot of the largest group; a spec may ask for 2**62
-
-
-class GroupPhase(Enum):
-    """Where a JobSet is; for its scopes, the first four."""
-
-    RUNNING = "Running"
-    STARTING = "Starting"
-    RESTARTING = "Restarting"
-    DEGRADED = "Degraded"  # it runs, and some Pod of it is gone or left the epoch that runs
-    RECREATING = "Recreating"
-    SUSPENDED = "Suspended"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-    LEAVING = "Deleting"
-    OTHER = "NotInPlace"  # restarts by recreation, or under another controller's rules
-    UNREADABLE = "Unreadable"
-
-
-ENDED = (GroupPhase.COMPLETED, GroupPhase.FAILED)
-WAITING = (GroupPhase.STARTING, GroupPhase.RESTARTING, GroupPhase.DEGRADED)  # for Pods
-NOT_RUNNING = {  # no worker runs, or soon none will
-    GroupPhase.SUSPENDED: "it is suspended",
-    GroupPhase.COMPLETED: "it completed",
-    GroupPhase.FAILED: "it failed",
-    GroupPhase.LEAVING: "it is being deleted",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +49,7 @@ class ScopeState:
         epochs: how many slots announced which epoch; 0 for none yet, slots without a Pod left out.
         working: Pods whose workers of this epoch were started.
         idle: names of the Pods at the epoch that runs whose workers were not.
+        slots: what is known of its slots, which says its phase.
         late: how many slots are not at `target`.
         stragglers: those of them with a Pod, then the first of those without one.
         goodput: what its restarts cost in training time, where Pods told.
@@ -83,7 +57,6 @@ class ScopeState:
     """
 
     name: str
-    phase: GroupPhase
     synced: int
     deprecated: int
     target: int
@@ -92,9 +65,15 @@ class ScopeState:
     working: int
     late: int
     stragglers: Sequence[Straggler]
+    slots: Slots
     goodput: Goodput | None = None
     saving: Saving | None = None
     idle: Sequence[str] = ()
+
+    @property
+    def phase(self) -> GroupPhase:
+        """Return where it is."""
+        return self.slots.phase
 
     @property
     def arrived(self) -> int:
@@ -102,38 +81,12 @@ class ScopeState:
         return self.expected - self.late
 
 
-@record
-class LastRestart:
-    """The last group restart, as the controller or, where it says nothing, the Pods remember it.
-
-    Args:
-        epoch: that it led to.
-        first_failure: pod, node, container, exitCode, reason and message, as far as known.
-        request: the id of a manual restart.
-        first_silent: the Pods whose workers were furthest behind; None if no Pod told.
-        escalation_step: that it used; None where the JobSet has no escalation.
-        seconds: how long it took; None while it is under way.
-        slow: the ranks that were slow in the run before it; None if nobody was.
-    """
-
-    epoch: int
-    trigger: str | None = None
-    started_at: str | None = None
-    synced_at: str | None = None
-    first_failure: Mapping[str, Any] | None = None
-    scope: str | None = None
-    request: str | None = None
-    first_silent: FurthestBehind | None = None
-    escalation_step: str | None = None
-    seconds: float | None = None
-    slow: SlowRanks | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class GroupState:
     """One JobSet.
 
     Args:
+        own: the phase that the JobSet itself says; None where its slots decide.
         stuck: what condition BarrierWaiting says; "" for nothing.
         conditions: those that are True, by type.
         used: restarts that counted; None where nothing restarts in place.
@@ -144,7 +97,7 @@ class GroupState:
 
     namespace: str
     name: str
-    phase: GroupPhase
+    own: GroupPhase | None
     jobset: JobSet | None
     scopes: Sequence[ScopeState]
     pods: int
@@ -157,6 +110,33 @@ class GroupState:
     not_due: Sequence[str] = ()
     strays: Sequence[str] = ()
     notices: Sequence[GroupNotice] = ()
+
+    @property
+    def phase(self) -> GroupPhase:
+        """Return where it is."""
+        return self.headline().phase
+
+    def headline(self, pulse: Pulse = Pulse.UNKNOWN, *, is_queued: bool = False) -> Headline:
+        """Return how it stands, where so much is known of the controller.
+
+        Args:
+            pulse: of the controller.
+            is_queued: a queue is known that its labels do not name.
+        """
+        labels = self.jobset.raw["metadata"].get("labels") or {} if self.jobset is not None else {}
+        is_queued = is_queued or bool(labels.get(wire.QUEUE_NAME))
+        ours = pulse if self.managed_by is None else Pulse.UNKNOWN
+        return headline([one.slots for one in self.scopes], own=self.own, pulse=ours, is_queued=is_queued)
+
+    @property
+    def needs_controller(self) -> bool:
+        """Say whether our controller has something to do for it, now or at the next failure."""
+        return self.managed_by is None and self.own not in ENDED
+
+    @property
+    def reports_steps(self) -> bool:
+        """Say whether in every scope some rank is known to report steps."""
+        return all(scope.slots.counts.get(SlotState.STEPS) for scope in self.scopes)
 
     @property
     def expected(self) -> int:
@@ -184,50 +164,58 @@ class GroupState:
         return self.late - len(self.stragglers)
 
 
-def group_state(raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NAMED_MAX) -> GroupState:
+def group_state(
+    raw: KubeObject, pods: Iterable[PodFact], *, named_max: int = NAMED_MAX, reporting: Set[str] = frozenset()
+) -> GroupState:
     """Put a JobSet and its Pods together, in a time that grows with the Pods and not with the slots.
 
     Args:
         raw: the JobSet.
         pods: those that bear its name.
         named_max: how many slots without a Pod get a name, in each scope.
+        reporting: names of Pods whose ranks are known to report steps in the epoch that runs.
     """
-    meta, status = raw["metadata"], raw.get("status") or {}
-    true = {one["type"]: one for one in status.get("conditions") or () if one.get("status") == "True"}
-    waiting = true.get(BARRIER_WAITING, {}).get("message", "")
+    meta = raw["metadata"]
     namespace, name = str(meta.get("namespace", "")), str(meta["name"])
     own = [pod for pod in pods if _is_of(pod, meta.get("uid"))]
     try:
         jobset = parse_jobset(raw)
         not_due, best = _not_due(jobset, own), _by_slot(own)
-        scopes = _scopes(jobset, best, frozenset(not_due), named_max)
+        notices = running_notices(jobset.status, jobset.scopes) if not jobset.is_finished else ()
+        stepping = {one.scope for one in notices}  # a rank that tells anything reports steps
+        goes_wrong = {one.scope for one in notices if one.kind != BUSY}
+        scopes = _scopes(jobset, best, {*not_due, *_left(jobset)}, named_max, reporting, stepping, goes_wrong)
     except RemoteProtocolError as error:
         problem = {"Unreadable": {"type": "Unreadable", "reason": "Unreadable", "message": str(error)}}
-        return GroupState(namespace, name, GroupPhase.UNREADABLE, None, (), len(own), conditions=true | problem)
+        return GroupState(namespace, name, GroupPhase.UNREADABLE, None, (), len(own), conditions=problem)
+    true = {one["type"]: one for one in jobset.status.get("conditions") or () if one.get("status") == "True"}
     policy = jobset.failure_policy
     return GroupState(
         namespace,
         name,
-        _phase(jobset, scopes, true),
+        _own_phase(jobset, true),
         jobset,
         scopes,
         len(own),
-        stuck=waiting,
+        stuck=true.get(BARRIER_WAITING, {}).get("message") or "",
         conditions=true,
         used=min(_used(jobset, scopes), policy.restarts_max) if policy is not None and scopes else None,
         allowed=policy.restarts_max if policy is not None and scopes else None,
-        last=last_restart(status),
+        last=last_restart(jobset.status),
         managed_by=None if jobset.is_ours else jobset.managed_by,
         not_due=not_due,
         strays=_strays(jobset, own, best) if jobset.is_in_place else (),
-        notices=running_notices(jobset.status, jobset.scopes) if not jobset.is_finished else (),
+        notices=notices,
     )
 
 
-def state_of_status(raw: KubeObject) -> GroupState:
-    """Return how a JobSet stands by its status alone: where no Pod is read, none is missed."""
-    state = group_state(raw, (), named_max=0)
-    return replace(state, phase=GroupPhase.RUNNING) if state.phase is GroupPhase.DEGRADED else state
+def _left(jobset: JobSet) -> set[str]:
+    """Return the replicatedJobs that completed and that others waited for: no barrier expects them any more."""
+    counters = {str(one.get("name")): one.get("succeeded") for one in jobset.status.get(COUNTERS) or ()}
+    awaited = [
+        job for job in jobset.replicated_jobs if jobset.starts_in_order or job.name in jobset.awaited_to_complete
+    ]
+    return {job.name for job in awaited if jobset.has_order and counters.get(job.name) == job.replicas}
 
 
 def _not_due(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
@@ -242,13 +230,19 @@ def _not_due(jobset: JobSet, pods: Iterable[PodFact]) -> list[str]:
 
 
 def _scopes(
-    jobset: JobSet, counted: Mapping[Slot, PodFact], not_due: frozenset[str], named_max: int
+    jobset: JobSet,
+    counted: Mapping[Slot, PodFact],
+    apart: Set[str],
+    named_max: int,
+    reporting: Set[str],
+    stepping: Set[str],
+    goes_wrong: Set[str],
 ) -> list[ScopeState]:
     if not jobset.is_in_place:
         return []
     shapes: dict[str, dict[str, tuple[int, int]]] = {name: {} for name in jobset.scopes}
     for job in jobset.replicated_jobs:
-        if job.parallelism and not job.has_opted_out and job.name not in not_due:
+        if job.parallelism and not job.has_opted_out and job.name not in apart:
             shapes[jobset.scope_name(job)][job.name] = job.replicas, job.parallelism
     best: dict[str, dict[Slot, PodFact]] = {name: {} for name in jobset.scopes}
     scope_of = {job: name for name, jobs in shapes.items() for job in jobs}
@@ -256,14 +250,20 @@ def _scopes(
         if slot.replicated_job in scope_of:
             best[scope_of[slot.replicated_job]][slot] = pod
     written = {member.name for member in members(jobset.raw) if member.agent is not None}
-    agents = {
-        member.name: member.sidecar_agent.name if member.mode == "sidecar" and member.sidecar_agent else ""
-        for member in members(as_made(jobset.raw).jobset)
-        if member.agent is not None
+    roles = {
+        member.name: roles_of(member) for member in members(as_made(jobset.raw).jobset) if member.agent is not None
     }
     states = []
     for name, scope in jobset.scopes.items():
-        states.append(_scope(scope, Shape(shapes[name]), best[name], named_max, agents, written))
+        state = _scope(scope, Shape(shapes[name]), best[name], named_max, roles, written, reporting)
+        slots = state.slots
+        counts = Counter(slots.counts)
+        if name in stepping and counts[SlotState.RUNS]:
+            counts += Counter({SlotState.STEPS: counts.pop(SlotState.RUNS)})
+        loop = fields_of_scope(jobset.status, scope).get(wire.CRASH_LOOP)
+        is_paused = isinstance(loop, Mapping) and bool(loop.get("until")) and loop.get("epoch") == scope.synced + 1
+        slots = changed(slots, counts=counts, scope=name, goes_wrong=name in goes_wrong, is_paused=is_paused)
+        states.append(replace(state, slots=slots))
         named_max -= sum(one.pod is None for one in states[-1].stragglers)
     return states
 
@@ -285,10 +285,11 @@ def _scope(
     shape: Shape,
     pods: Mapping[Slot, PodFact],
     named_max: int,
-    agents: Mapping[str, str],
+    roles: Mapping[str, Roles],
     written: Set[str],
+    reporting: Set[str],
 ) -> ScopeState:
-    """Count the Pods of a scope; `agents` has each replicatedJob's agent, `written` those whose template has it."""
+    """Count the Pods of a scope; `roles` are of each replicatedJob, `written` those whose template has an agent."""
     found = {slot: pod for slot, pod in pods.items() if shape.expects(slot)}
     live = {slot: pod for slot, pod in found.items() if pod.is_live}
     # No group has an epoch beyond S + 1 yet: the controller ignores such an announcement.
@@ -303,40 +304,40 @@ def _scope(
         straggler_of(str(slot), found.get(slot), scope.deprecated, target, has_agent=slot.replicated_job in written)
         for slot in (*behind, *missing)
     ]
-    at_work = {
-        slot
-        for slot, pod in live.items()
-        if pod.epoch == target and pod.is_working(agents.get(slot.replicated_job, ""))
+    states = {
+        slot: slot_state(pod, scope, roles.get(slot.replicated_job, Roles()), reporting)
+        for slot, pod in sorted(found.items())
     }
-    runs = scope.synced > scope.deprecated and target == scope.synced
-    idle = [pod.name for slot, pod in live.items() if pod.epoch == target and not (slot in at_work or pod.is_done)]
+    counts = Counter(states.values()) + Counter({SlotState.VACANT: shape.size - len(found)})
+    working = [slot for slot, state in states.items() if state in (SlotState.RUNS, SlotState.STEPS)]
+    idle = [found[slot].name for slot, state in states.items() if state is SlotState.STARTS]
     return ScopeState(
         scope.name,
-        _scope_phase(scope, target, late),
         scope.synced,
         scope.deprecated,
         target,
         shape.size,
         dict(sorted(Counter(pod.epoch for pod in live.values()).items())),
-        len(at_work),
+        len(working),
         late,
         stragglers,
+        Slots(
+            counts,
+            scope.synced,
+            scope.deprecated,
+            scope.name,
+            first_of(states, found, stragglers),
+            is_unequipped=len(found) == shape.size > 0
+            and not any(slot.replicated_job in written or pod.may_have_agent for slot, pod in found.items()),
+        ),
         scope.goodput,
         scope.saving_now,
-        sorted(idle) if runs else (),
+        sorted(idle),
     )
 
 
-def _scope_phase(scope: Scope, target: int, late: int) -> GroupPhase:
-    if scope.synced == 0:
-        return GroupPhase.STARTING
-    if target > scope.synced:
-        return GroupPhase.RESTARTING
-    return GroupPhase.DEGRADED if late else GroupPhase.RUNNING
-
-
-def _phase(jobset: JobSet, scopes: Sequence[ScopeState], true: Mapping[str, object]) -> GroupPhase:
-    """Return the first that holds; a scope that is worse off speaks for the others."""
+def _own_phase(jobset: JobSet, true: Mapping[str, object]) -> GroupPhase | None:
+    """Return the first phase that the JobSet itself says; None where its slots decide."""
     states: list[tuple[bool, GroupPhase]] = [
         (jobset.is_true("Completed"), GroupPhase.COMPLETED),
         (jobset.is_true("Failed"), GroupPhase.FAILED),
@@ -345,36 +346,13 @@ def _phase(jobset: JobSet, scopes: Sequence[ScopeState], true: Mapping[str, obje
         ("RestartingJobSet" in true, GroupPhase.RECREATING),
         (not jobset.is_in_place, GroupPhase.OTHER),
     ]
-    phases = [scope.phase for scope in scopes]
-    states += [(phase in phases, phase) for phase in (GroupPhase.RESTARTING, GroupPhase.STARTING, GroupPhase.DEGRADED)]
-    return next((phase for holds, phase in states if holds), GroupPhase.RUNNING)
+    return next((phase for holds, phase in states if holds), None)
 
 
 def _used(jobset: JobSet, scopes: Sequence[ScopeState]) -> int:
     """Return how many restarts counted towards maxRestarts."""
     in_place = sum(jobset.scopes[scope.name].restarts_at(max(scope.target, 1)) for scope in scopes)
     return in_place + jobset.recreations_counted  # the one that was too many is among them
-
-
-def last_restart(status: Mapping[str, object]) -> LastRestart | None:
-    """Read status.lastGroupRestart; None where no controller of ours wrote it."""
-    seen = status.get(wire.LAST_GROUP_RESTART)
-    if not isinstance(seen, dict) or not isinstance(seen.get("epoch"), int):
-        return None
-    failure = seen.get("firstFailure")
-    return LastRestart(
-        seen["epoch"],
-        seen.get("trigger"),
-        seen.get("startedAt"),
-        seen.get("syncedAt"),
-        failure if isinstance(failure, dict) else None,
-        seen.get("scope"),
-        seen.get("request"),
-        silent_of_entry(seen),
-        str(seen["rung"]) if seen.get("rung") else None,
-        seconds_of(seen),
-        slow_ranks_of_entry(seen),
-    )
 
 
 def _is_of(pod: PodFact, uid: str | None) -> bool:

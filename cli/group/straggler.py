@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from inplace.agent.start.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
-from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.settings.command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.settings.exit_code import UPSTREAM_RESTART_IN_PLACE, ExitCode
 from inplace.cli.group.pod_facts import Container, PodFact, Terminated
+from inplace.common.injection.index_backoff import next_pod_words
+from inplace.common.jobset.blocked import CREATION, IMAGE, both_ends
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.containers import RESTARTED_WHOLE
 from inplace.common.wire import names as wire
-from inplace.controller.injection.index_backoff import next_pod_words
-from inplace.controller.spec.blocked import CREATION, IMAGE, both_ends
-from inplace.controller.spec.causes import unix_time
-from inplace.controller.spec.containers import RESTARTED_WHOLE
+from inplace.common.wire.exit_words import exit_words
 
 RESTARTING_CONDITION = "AllContainersRestarting"  # kubelet's, while RestartAllContainers is carried out (KEP-5532)
 NODE_REASONS = ("NodeLost", "NodeStatusUnknown", "NodeNotReady", "DeletionByTaintManager")
@@ -32,6 +33,7 @@ class Why(Enum):
     UNSCHEDULABLE = "Pending: unschedulable"
     UNSCHEDULED = "Pending: not scheduled yet"
     NODE_LOST = "node lost"
+    HELD = "it has ended, and a finalizer keeps it"
     TERMINATING = "terminating"
     FAILED = "Pod failed"
     SUCCEEDED = "completed"
@@ -45,6 +47,7 @@ class Why(Enum):
     CREATING = "containers are being created"
     NO_AGENT = "no agent in it"
     SILENT = "agent has not announced"
+    UNTOLD = "the controller has not ended its epoch yet"
     BEHIND = "agent has not followed"
     AHEAD = "announced an epoch that the group has not reached"
 
@@ -147,6 +150,8 @@ def _of_placement(pod: PodFact) -> _Reason | None:
 
 
 def _of_pod(pod: PodFact) -> _Reason | None:
+    if held := pod.held_by:
+        return _Reason(Why.HELD, ", ".join(held))
     ready, disrupted = pod.condition("Ready"), pod.condition("DisruptionTarget")
     reasons = {pod.status.reason, ready.reason if ready is not None else None}
     if disrupted is not None and disrupted.status == "True":
@@ -209,8 +214,7 @@ def _end_words(container: Container) -> str:
     ended = container.last_end
     if ended is None:
         return f"container {container.name}"
-    words = f"container {container.name}, exit code {ended.exit_code}"
-    words += f" ({ended.reason})" if ended.reason else ""
+    words = f"container {container.name}, {exit_words(ended.exit_code, ended.reason or '')}"
     return f"{words}: {ended.message}" if ended.message else words
 
 
@@ -281,7 +285,7 @@ def _of_crash(pod: PodFact, container: Container) -> _Reason:
     loops = f", {container.restart_count} restarts" if container.restart_count >= LOOPS_LEAST else ""
     return _Reason(
         Why.CRASHING,
-        f"container {container.name}" + (f", exit code {code}{loops}" if code is not None else ""),
+        f"container {container.name}" + (f", {exit_words(code)}{loops}" if code is not None else ""),
         container,
     )
 
@@ -297,4 +301,6 @@ def _no_program(pod: PodFact, container: Container, ended: Terminated) -> str:
 def _of_agent(pod: PodFact, deprecated: int) -> _Reason:
     if pod.epoch == 0:
         return _Reason(Why.SILENT)
-    return _Reason(Why.BEHIND, f"at epoch {pod.epoch}" + (", which is deprecated" if pod.epoch <= deprecated else ""))
+    if pod.epoch > deprecated:  # its worker may run on: another Pod announced the next epoch
+        return _Reason(Why.UNTOLD, f"at epoch {pod.epoch}")
+    return _Reason(Why.BEHIND, f"at epoch {pod.epoch}, which is deprecated")

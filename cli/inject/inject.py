@@ -15,9 +15,12 @@ from typing import Any, Literal
 from inplace.cli.inject.jobset import Refusal, inject
 from inplace.cli.manifests.documents import Stream, StreamError, is_jobset, objects_of, read_stream
 from inplace.cli.manifests.text import Edited, dump, with_documents
+from inplace.cli.manifests.trainer import is_runtime, jobset_in
 from inplace.cli.terminal.visible import raw_of, visible
+from inplace.common.injection.depth import chosen_words, probed_words
+from inplace.common.injection.pod import InjectOptions
+from inplace.common.injection.pod_roles import group_of
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.injection.pod import InjectOptions
 
 Rbac = Literal["both", "none", "only"]
 REFUSED = 1
@@ -65,6 +68,8 @@ def run_inject(
     first = first if rbac == "both" else []
     if first and any(_is_generated(obj) for document in documents for obj in objects_of(document)):
         print(f"inplace inject: {stream.source}: {GENERATED}", file=sys.stderr)
+    for said in [] if quiet else _depths(documents):
+        print(f"inplace inject: {stream.source}: {said}", file=sys.stderr)
     edited = with_documents(stream, documents, first)
     if not edited.keeps_comments:
         print(f"inplace inject: {stream.source}: rewritten without its comments: its layout", file=sys.stderr)
@@ -91,6 +96,14 @@ def run_inject(
 def _is_generated(obj: KubeObject) -> bool:
     metadata = obj.get("metadata") or {}
     return is_jobset(obj) and not metadata.get("name") and bool(metadata.get("generateName"))
+
+
+def _depths(documents: Sequence[Any]) -> list[str]:
+    """Say how deep restarts go where the manifest asks for it, and which workers are probed too early."""
+    objects = [obj for document in documents for obj in objects_of(document)]
+    jobsets = [*filter(is_jobset, objects), *(jobset_in(runtime) for runtime in filter(is_runtime, objects))]
+    found = [member for jobset in jobsets for member in group_of(jobset)]
+    return [said for member in found for said in (chosen_words(member), probed_words(member)) if said]
 
 
 def difference(stream: Stream, edited: Edited, *, color: bool) -> str:

@@ -7,14 +7,15 @@ if something cannot be decided, it is refused with all problems at once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from inplace.agent.start.arguments import ArgumentsError, clean_words
-from inplace.cli.lint.stored import UNREADABLE, as_stored
+from inplace.cli.lint.agent import check_command, options_of
+from inplace.cli.lint.stored import as_stored, finding_of
 from inplace.cli.manifests.documents import is_jobset, objects_of
 from inplace.cli.manifests.trainer import (
     CONTAINER,
@@ -26,20 +27,23 @@ from inplace.cli.manifests.trainer import (
     runtime_of,
     trains,
 )
+from inplace.common.agent_command import GUARD
+from inplace.common.injection import agent_pieces, rights
+from inplace.common.injection.finding import REFUSED, Finding, refusal, shown
+from inplace.common.injection.job import add_agent, named_workers
+from inplace.common.injection.pod import InjectOptions
+from inplace.common.injection.pod_roles import RUN, Member, members
+from inplace.common.injection.policies import CHECK, checks
+from inplace.common.injection.worker import fill
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import failure_policy_of
-from inplace.controller.injection import agent_pieces
-from inplace.controller.injection.finding import REFUSED, Finding, refusal, shown
-from inplace.controller.injection.job import add_agent, named_workers
-from inplace.controller.injection.pod import InjectOptions
-from inplace.controller.injection.pod_roles import Member, members
-from inplace.controller.injection.policies import PolicyOptions
-from inplace.controller.injection.worker import fill
-from inplace.controller.plan.problems.requests import bad_spares
-from inplace.controller.spec.bad_nodes import read_bad_nodes
-from inplace.controller.spec.requests import read_fence
+from inplace.controller.plan.problems.requests import unreadable
+
+CLEAN: Final = "WORKER_CLEAN"
+OF_CHECK: Final = ("BEFORE_ANNOUNCE_TIMEOUT_S", "BEFORE_ANNOUNCE_UNANSWERED")
+_NAME: Final = re.compile("[a-z0-9]([-a-z0-9.]*[a-z0-9])?")  # RFC 1123; another one the API server refuses
 
 
 class Refusal(Exception):
@@ -62,27 +66,28 @@ def inject(documents: Sequence[Any], options: InjectOptions) -> tuple[list[Any],
     """
     changed = deepcopy(list(documents))
     findings: list[Finding] = []
-    accounts: dict[tuple[str, str], None] = {}
+    given: list[KubeObject] = []
     objects = [obj for document in changed for obj in objects_of(document)]
-    held = [(runtime, jobset_in(runtime)) for runtime in filter(is_runtime, objects)]
-    jobsets = [*filter(is_jobset, objects), *(jobset for _, jobset in held)]
+    held = [jobset_in(runtime) for runtime in filter(is_runtime, objects)]
+    jobsets = [*filter(is_jobset, objects), *held]
     names = {container.name for jobset in jobsets for one in members(jobset) for container in one.containers}
     for name in options.workers:
         if name not in names:
             fix = f"name one of {', '.join(sorted(names))}"
             findings.append(Finding(REFUSED, "--worker", shown(name), "the name of a container", fix))
+    of_runtimes = [*map(id, held)]
     for jobset in jobsets:
-        for finding in _change(jobset, options, objects, accounts):
+        name = str((jobset.get("metadata") or {}).get("name") or "")
+        named = name if id(jobset) not in of_runtimes and _NAME.fullmatch(name) else None
+        for finding in _change(jobset, options, objects, given, named):
             name = (jobset.get("metadata") or {}).get("name", "")
             findings.append(replace(finding, path=f"JobSet {name}: {finding.path}"))
     for train_job in filter(is_train_job, objects):
         findings += _change_train_job(train_job, objects)
     if findings:
         raise Refusal(findings)
-    for runtime, jobset in held:
-        _put_back(jobset, runtime)
     known = {_key(obj, options.namespace) for obj in objects}
-    wanted = {_key(obj, options.namespace): obj for place in accounts for obj in agent_pieces.permissions(*place)}
+    wanted = {_key(obj, options.namespace): obj for obj in given}
     return changed, [obj for key, obj in wanted.items() if key not in known]
 
 
@@ -107,91 +112,68 @@ def _change_train_job(train_job: KubeObject, objects: Sequence[KubeObject]) -> I
                     yield refusal(path, "a command, which replaces the guard's in the runtime", "nothing", fix)
 
 
-def _put_back(jobset: KubeObject, runtime: KubeObject) -> None:
-    """Give a runtime the annotations that its JobSet got; the spec is the runtime's own already."""
-    if jobset["metadata"]["annotations"]:
-        metadata = fill(runtime["spec"]["template"], "metadata", {})
-        metadata["annotations"] = jobset["metadata"]["annotations"]
-
-
 def _change(
-    jobset: KubeObject, options: InjectOptions, objects: Sequence[KubeObject], accounts: dict[tuple[str, str], None]
+    jobset: KubeObject,
+    options: InjectOptions,
+    objects: Sequence[KubeObject],
+    given: list[KubeObject],
+    named: str | None,
 ) -> Iterator[Finding]:
-    """Change one JobSet; yield what cannot be decided, and add the accounts that need rights."""
-    metadata = jobset.setdefault("metadata", {})
-    namespace = metadata.setdefault("namespace", options.namespace)
-    spec = jobset.setdefault("spec", {})
+    """Change one JobSet; yield what cannot be decided, and add the rights that its accounts need.
+
+    Args:
+        jobset: changed in place.
+        options: of the command.
+        objects: of the whole file.
+        given: where the rights go.
+        named: the name of the JobSet that runs; None where only the server or Trainer knows it.
+    """
+    metadata = fill(jobset, "metadata", {})
+    namespace = fill(metadata, "namespace", options.namespace)
+    spec = fill(jobset, "spec", {})
     policy = {**agent_pieces.DEFAULT_POLICY, **(failure_policy_of(jobset) or {})}
     fill(spec, "failurePolicy", {}).update(policy | {"restartStrategy": wire.IN_PLACE_RESTART})
     group = [member for member in members(jobset) if not member.has_opted_out]
     if not group:
         yield refusal("spec.replicatedJobs", None, "a replicatedJob whose Pods restart as a group", "add one")
-    yield from _annotate(metadata, options.policies, options.depth)
-    yield from _refused_spares(jobset)
+    yield from _unreadable(jobset)
     names = {container.name for member in group for container in member.containers}
     for name in named_workers(metadata.get("annotations") or {}):
         if name not in names:
             path, fix = f'metadata.annotations["{wire.WORKERS}"]', f"name one of {', '.join(sorted(names))}"
             yield refusal(path, shown(name), "the name of a container", fix)
     for member in group:
-        account = member.pod_spec["serviceAccountName"] = _account(member, options)
+        pod = member.pod_spec  # `serviceAccount` is the field's old name
+        account = str(pod.get("serviceAccountName") or pod.get("serviceAccount") or rights.ACCOUNT)
+        pod["serviceAccountName"] = account
         member.job_spec.update(agent_pieces.JOB_FIELDS)
         yield from add_agent(member, options)
-        if not any(agent_pieces.binds(obj, namespace, account) for obj in objects):  # else they are the user's business
-            accounts[(namespace, account)] = None
+        yield from _without_effect(replace(member))
+        if not any(rights.binds(obj, namespace, account) for obj in objects):  # else they are the user's business
+            given += [rights.service_account(namespace, account)] if rights.is_restricted(account) else []
+            given += rights.permissions(namespace, account, named)
 
 
-def _annotate(metadata: KubeObject, policies: PolicyOptions, depth: str | None) -> Iterator[Finding]:
-    """Write the annotations; yield values that cannot be read, and annotations that say otherwise."""
-    given = {
-        wire.RESTART_DEPTH: depth,
-        wire.SAVE_WITHIN: str(policies.save_within_s) if policies.save_within_s else None,
-        wire.FENCE_AFTER: policies.fence_after_s,
-        wire.BAD_NODES: policies.bad_nodes,
-        wire.SPARES: policies.spares,
-    }
-    options = {name: text for name, text in given.items() if text is not None}
-    for read in (read_fence, read_bad_nodes):
-        try:
-            read(options)
-        except RemoteProtocolError as error:
-            needed, _, found = str(error).partition(": expected ")[2].partition(";")[0].partition(", saw ")
-            option = "--fence-after" if read is read_fence else "--bad-nodes"
-            yield refusal(option, found, needed, "correct it")
-    if policies.clean:
-        try:
-            clean_words("--clean", "\n".join(policies.clean))
-        except ArgumentsError as error:
-            needed, _, found = str(error).partition(": expected ")[2].partition(", saw ")
-            yield refusal("--clean", found, needed, "correct it")
-    for name, text in options.items():
-        old = (metadata.get("annotations") or {}).get(name)
-        if old not in (None, text):
-            fix = "change the annotation, or leave the option out"
-            yield refusal(f'metadata.annotations["{name}"]', old, text, fix)
-        fill(metadata, "annotations", {})[name] = text
-    deep = (metadata.get("annotations") or {}).get(wire.RESTART_DEPTH)
-    if deep not in (None, wire.DEPTH_CONTAINERS, wire.DEPTH_PROCESS):
-        needed = f"{wire.DEPTH_CONTAINERS} or {wire.DEPTH_PROCESS}"
-        yield refusal(f'metadata.annotations["{wire.RESTART_DEPTH}"]', deep, needed, "use one of them")
-    if not policies.check and (policies.check_timeout_s is not None or policies.unanswered is not None):
-        fix = "name the check, or leave the other options out"
-        yield refusal("--before-announce", "nothing beside its other options", "a command", fix)
+def _unreadable(jobset: KubeObject) -> Iterator[Finding]:
+    """Yield annotations that the controller cannot read, of a JobSet that can be read."""
+    with suppress(RemoteProtocolError):
+        for problem in unreadable(as_stored(jobset)):
+            yield finding_of(REFUSED, problem)
 
 
-def _refused_spares(jobset: KubeObject) -> Iterator[Finding]:
-    """Yield a number of spares that the controller would not hold, of a JobSet that can be read."""
-    with suppress(*UNREADABLE):
-        for problem in bad_spares(as_stored(jobset)):
-            path, _, rest = problem.partition(": expected ")
-            needed, _, found = rest.partition(", saw ")
-            yield refusal(path, found.partition("; ")[0], needed, found.rpartition("; ")[2])
-
-
-def _account(member: Member, options: InjectOptions) -> str:
-    """Return the account of a Pod; `serviceAccount` is the field's old name."""
-    pod = member.pod_spec
-    return str(pod.get("serviceAccountName") or pod.get("serviceAccount") or options.account or agent_pieces.ACCOUNT)
+def _without_effect(member: Member) -> Iterator[Finding]:
+    """Yield variables for guards and supervisors, of a replicatedJob with its agent, that have no effect."""
+    for worker in member.workers:
+        for verb in (GUARD, RUN):
+            yield from check_command(worker, verb)
+            if options_of(worker, verb) is not None and not checks(worker):
+                for name in filter(worker.env.__contains__, OF_CHECK):
+                    needed, fix = f"a check beside {name}", f"set it to the command, or remove {name}"
+                    yield refusal(worker.path_of(CHECK), None, needed, fix)
+        has_parent = worker.has_agent or worker.is_upstream_supervisor or worker.has_entrypoint_guard
+        if CLEAN in worker.env and not has_parent:
+            fix = "write the command of this container, for a guard; or remove the variable"
+            yield refusal(worker.path_of(CLEAN), "no guard in the container", "a guard or a supervisor", fix)
 
 
 def _key(obj: KubeObject, namespace: str) -> tuple[Any, ...]:

@@ -13,22 +13,28 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from inplace.cli.lint.rights import RIGHTS, Right, is_object, shown_rights
-from inplace.cli.lint.stored import UNREADABLE, as_stored
+from inplace.cli.lint.rights import Right, is_object, rights_of, shown_rights
+from inplace.cli.lint.stored import as_stored
 from inplace.cli.manifests.documents import name_of
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import Member, group_of, members
+from inplace.common.injection.rights import commands
 from inplace.common.kube.answers import object_of
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from inplace.common.kube.resources import JOBS, JOBSETS, NAMESPACES, PODS, SERVICE_ACCOUNTS, KubeObject, Resource
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import Member, group_of, members
+from inplace.controller.api.access_review import as_account
 from inplace.controller.plan.jobs import build_job
+from inplace.simulator.apiserver.decoding import misfit
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _DRY: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 UNKNOWN: Final = "an unknown field"
 _UNKNOWN_FIELD: Final = re.compile(r'unknown field "([^"]+)"')
+_WHOLE: Final = "<nil>"  # how the server names the path of a whole object
+_DECODING: Final = "cannot be handled as a Job: "
 _GATES: Final = "feature gates ContainerRestartRules and RestartAllContainersOnContainerExits"
 
 
@@ -75,14 +81,25 @@ async def refusals_of_jobs(client: KubeClient, jobset: KubeObject) -> AsyncItera
     try:
         parsed = as_stored(jobset)
         jobs = [build_job(parsed, job, 0) for job in parsed.replicated_jobs]
-    except UNREADABLE:
+    except RemoteProtocolError:
         return  # has a finding of its own
     for member, job in zip(members(jobset), jobs, strict=True):
         try:
             await _create(client, JOBS, str(jobset["metadata"]["namespace"]), job)
         except ApiError as error:
             for finding in _refusals("admission", member.job_path, "spec.", error):
-                yield replace(finding, path=_by_name(member, finding.path))
+                placed = _placed(finding, member, job)
+                yield replace(placed, path=_by_name(member, placed.path))
+
+
+def _placed(finding: Finding, member: Member, job: KubeObject) -> Finding:
+    """Name the part that cannot be decoded: the server's refusal of it names no field."""
+    found = misfit(job["spec"], "JobSpec", "spec") if finding.path == member.job_path else None
+    if found is None:
+        return finding
+    path, value = found
+    why = finding.found.rpartition(_DECODING)[2]
+    return replace(finding, path=f"{member.job_path}{path.removeprefix('spec')}", found=f"{value!r}: {why}")
 
 
 async def _pods(client: KubeClient, member: Member, jobset: KubeObject, namespace: str) -> list[Finding]:
@@ -172,17 +189,18 @@ def _by_name(member: Member, path: str) -> str:
 
 def _refusals(rule: str, where: str, prefix: str, error: ApiError) -> Iterator[Finding]:
     """Yield each cause of a refusal at its path; `prefix` is what `where` stands for in the server's paths."""
-    details: dict[str, Any] = error.status.get("details") or {}
-    causes = [cause for cause in details.get("causes") or () if isinstance(cause, dict)]
+    given: Any = error.details.get("causes")
+    causes = [cause for cause in given if isinstance(cause, dict)] if isinstance(given, list) else []
     unknown = _UNKNOWN_FIELD.findall(error.message)
     for field in unknown:
         path = f"{where}.{field.removeprefix(prefix)}" if prefix else field
         yield Finding(rule, path, UNKNOWN, "a field of the API", "correct its name, or remove it")
     if unknown:
         return
-    named = [cause for cause in causes if cause.get("field") != "<nil>"]  # without a field: what was not checked then
+    # A cause without a field says only that some rules were not checked.
+    named = [cause for cause in causes if cause.get("field") != _WHOLE]
     for cause in named or causes or [{"message": error.message}]:
-        field = str(cause.get("field") or "")
+        field = str(cause.get("field") or "").replace(_WHOLE, "")
         inside = field.removeprefix(prefix)
         path = f"{where}.{inside}" if prefix and inside else inside or where
         found = str(cause.get("message") or error.message)
@@ -197,36 +215,33 @@ async def _account(
     path = f"{member.pod_path}.serviceAccountName"
     comes_along = any(is_object(obj, "ServiceAccount", name, namespace) for obj in objects)
     if name != "default" and not comes_along and not await _exists(client, SERVICE_ACCOUNTS, namespace, name):
-        fix = f"kubectl create serviceaccount {name} -n {namespace}, or apply deploy/agent there"
+        fix = f"kubectl create serviceaccount {name} -n {namespace}"
         yield Finding("account-missing", path, f"{name!r}, which is not there", "a ServiceAccount", fix)
         return
     if not in_place or member.agent is None:
         return
-    given = shown_rights(objects, namespace, name) or []
+    jobset = str(member.metadata.get("name") or "")
+    asked = rights_of(jobset)
+    given = shown_rights(objects, namespace, name, asked) or []
     try:
-        denied = [right for right in RIGHTS if right not in given and not await _may(client, namespace, name, right)]
+        denied = [right for right in asked if right not in given and not await _may(client, namespace, name, right)]
     except Forbidden as error:
         fix = f"kubectl auth can-i patch pods -n {namespace} --as system:serviceaccount:{namespace}:{name}"
         yield Finding("cluster-unknown", path, str(error), "leave to review the account's rights", fix)
         return
     if denied:
-        fix = (
-            f"bind it to ClusterRole inplace-agent in namespace {namespace}, or apply deploy/agent and use its account"
-        )
+        fix = commands(namespace, name, jobset)
         found = f"{name}, which may not {' or '.join(map(str, denied))}"
         yield Finding("account-rights", path, found, "a Role that allows it", fix)
 
 
 async def _may(client: KubeClient, namespace: str, account: str, right: Right) -> bool:
     attributes = {"namespace": namespace, "group": right.group, "resource": right.resource, "verb": right.verb}
+    attributes |= {"name": right.name} if right.name else {}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {
-            "user": f"system:serviceaccount:{namespace}:{account}",
-            "groups": ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
-            "resourceAttributes": attributes,
-        },
+        "spec": as_account(namespace, account) | {"resourceAttributes": attributes},
     }
     answer = object_of((await client.raw("POST", REVIEWS, body=review)).body)
     return (answer.get("status") or {}).get("allowed") is True

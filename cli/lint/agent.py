@@ -6,17 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from inplace.agent.barrier.http import preferred_wait_s
-from inplace.agent.start.arguments import ArgumentsError, WorkerOptions, parse
-from inplace.agent.start.config import AgentConfig, ConfigError
-from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.settings.arguments import ArgumentsError, WorkerOptions, parse
+from inplace.agent.settings.config import AgentConfig, ConfigError
+from inplace.agent.settings.exit_code import ExitCode
 from inplace.cli.lint.env import check_env, settled_environment
 from inplace.common.agent_command import GUARD
+from inplace.common.injection.agent_pieces import CONTAINER_RESTART
+from inplace.common.injection.depth import holds_back, kubelets_own, probed_too_early
+from inplace.common.injection.finding import Finding, shown
+from inplace.common.injection.pod_failure_policy import final_codes
+from inplace.common.injection.pod_roles import RUN, Container, Member
+from inplace.common.injection.restart_rules import CODES, Ending, codes_that, ending, spell
+from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PATH, UPSTREAM_PATH, WORKER_QUERY
-from inplace.controller.injection.agent_pieces import CONTAINER_RESTART
-from inplace.controller.injection.finding import Finding, shown
-from inplace.controller.injection.pod_failure_policy import final_codes
-from inplace.controller.injection.pod_roles import RUN, Container, Member
-from inplace.controller.injection.restart_rules import CODES, Ending, codes_that, ending, spell
 
 PATIENCE_S: Final = 24 * 3600
 PERIOD_S: Final = 1
@@ -36,10 +38,11 @@ def check_sidecar(member: Member, agent: Container, group_pods: int) -> Iterator
     yield from check_env(agent, group_pods)
     yield from _epoch_file(member, agent)
     config = _config(agent)
-    if not member.is_guarded:
+    if holds_back(member) or not member.is_guarded:
         yield from _probe(agent, config)
     else:
         yield from _probes_beside_guard(agent)
+    yield from _probed(member)
     yield from _ports(member, agent, config)
 
 
@@ -48,9 +51,28 @@ def check_supervisor(member: Member, agent: Container, group_pods: int) -> Itera
     yield from check_env(agent, group_pods)
     yield from _epoch_file(member, agent)
     yield from _ports(member, agent, _config(agent))
+    yield from _probed(member)
     if not agent.is_upstream_supervisor:
         yield from check_command(agent, RUN)
         yield from _container_restart(member, agent)
+
+
+def _probed(member: Member) -> Iterator[Finding]:
+    """Yield workers whose containers kubelet probes while no worker runs in them."""
+    for worker in probed_too_early(member):
+        fields = " and ".join(kubelets_own(worker))
+        found = f"{fields} in a container that runs before its barrier lifts, and stays at a restart"
+        fix = "use a sidecar"
+        if member.sidecar_agent is not None:
+            is_deep = member.sidecar_agent.restart_depth == wire.DEPTH_CONTAINERS
+            fix = (
+                "let `inplace inject` add the agent's startup probe"
+                if is_deep
+                else f"set {wire.RESTART_DEPTH}: containers"
+            )
+        fix += ", or let the probes wait longer than a barrier and a start do"
+        needed = "a container that starts at the lift, for each run of its worker"
+        yield Finding("worker-probe", worker.path, found, needed, fix)
 
 
 def _container_restart(member: Member, agent: Container) -> Iterator[Finding]:
@@ -182,6 +204,13 @@ def _epoch_file(member: Member, agent: Container) -> Iterator[Finding]:
         yield Finding("epoch-file-volume", path, f"{file} on {kind}", "a file on an emptyDir", fix)
     elif mount.get("readOnly"):
         yield Finding("epoch-file-volume", path, f"{file}, read-only", "a file that can be written", "remove readOnly")
+    for worker in member.workers if agent.is_init else ():
+        for position, other in enumerate(worker.raw.get("volumeMounts") or ()):
+            if other.get("name") == mount.get("name") and not (other.get("readOnly") or other.get("subPath")):
+                path, needed = f"{worker.path}.volumeMounts[{position}]", "readOnly: true"
+                found = f"{other['name']}, where the agent has {file}"
+                fix = f"set that, and mount another emptyDir at {file.rpartition('/')[0]}/progress in both containers"
+                yield Finding("epoch-file-worker", path, found, needed, fix)
 
 
 def _ports(member: Member, agent: Container, config: AgentConfig | None) -> Iterator[Finding]:

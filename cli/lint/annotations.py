@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import Any, Final
 
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import members
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import members
 
 PREFIXES: Final = ("jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/", "inplace.dev/")
 _PRIORITY: Final = "jobset.sigs.k8s.io/priority"  # upstream's pkg/constants; it is on Pods

@@ -110,7 +110,7 @@ RULES: Final[Mapping[str, LintRule]] = {
         "restarts that recreate Jobs begin this time again, restarts in place do not: it bounds the whole run"
     ),
     "init-not-repeatable": _warning(
-        "a restart in place runs init containers again over kept volumes; one that fails then ends the Pod"
+        "new containers run init containers again over kept volumes; one that fails then ends the Pod"
     ),
     "fuse-sidecar": _warning(
         "its sidecar cannot mount again when kubelet restarts it; the workers then see no file of the volume"
@@ -128,7 +128,7 @@ RULES: Final[Mapping[str, LintRule]] = {
     # Containers: cli/lint/agent.py, cli/lint/worker.py
     "agent-restart-rules": _error(
         "an agent that restarts alone announces that the old worker has ended while it still runs "
-        "(agent/start/exit_code.py)"
+        "(agent/settings/exit_code.py)"
     ),
     "supervisor-restarts": _warning(
         "a worker that fails again and again gets the same container each time, also where only a new one helps, as "
@@ -137,9 +137,6 @@ RULES: Final[Mapping[str, LintRule]] = {
     "worker-restarts-alone": _error("a worker that restarts alone runs twice in one epoch"),
     "worker-success": _error("a worker that ends with success restarts its group again and again"),
     "worker-recreated": _warning("a failing worker fails its Pod, and the Pod must be recreated"),
-    "worker-wait": _error(
-        "`inplace-agent wait` is gone (docs/adr/0062): the program ends with exit code 2 at every start"
-    ),
     "worker-start": _warning(
         "kubelet may consider a restarted sidecar started before its barrier lifted (kubernetes #141155)"
     ),
@@ -154,6 +151,10 @@ RULES: Final[Mapping[str, LintRule]] = {
     "guard-startup-probe": _warning("kubelet starts the worker's container up to a second later than without a probe"),
     "guard-readiness": _warning(
         "the Pod is ready before its barrier lifts; dependsOn, startupPolicy and Services take it for running"
+    ),
+    "worker-probe": _warning(
+        "kubelet kills a worker that does not answer while it waits at the barrier or loads: a restart in place begins "
+        "no startup probe again"
     ),
     "worker-file": _error("the worker's command is a file that no container creates"),
     "startup-probe": _error("the startup probe is the barrier: without it the worker starts at once"),
@@ -177,6 +178,10 @@ RULES: Final[Mapping[str, LintRule]] = {
         "kubelet may give the agent an older announcement; a file on an emptyDir is never behind (docs/adr/0007)"
     ),
     "epoch-file-volume": _error("the file must survive the containers and end with the Pod"),
+    "epoch-file-worker": _warning(
+        "a worker that can write the agent's memory, or put another socket in the link's place, can hold its group up, "
+        "or run on beside the next epoch (docs/adr/0007)"
+    ),
     # The watchdog: cli/lint/stall.py
     "stall-unwatched": _error(
         "no program restarts the group when a worker hangs, and an agent may refuse such a setting"
@@ -223,6 +228,7 @@ RULES: Final[Mapping[str, LintRule]] = {
     "pod-webhook": _warning(
         "each announcement asks the webhook, and while its server is away no group restarts in place"
     ),
+    "gang-scheduling": _warning("without Workloads and PodGroups no Pod waits for the others of its gang"),
     "flow-schema": _warning("more than 300 agents at once overflow one account's queue in the API server"),
     "controller": _warning("without a controller nothing acts on the JobSet"),
     "agent-by-controller": _error(

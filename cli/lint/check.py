@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.agent.start.arguments import WorkerOptions
+from inplace.agent.settings.arguments import WorkerOptions
 from inplace.cli.lint.agent import options_of
 from inplace.cli.lint.env import settled_environment
 from inplace.common.agent_command import GUARD
+from inplace.common.injection.finding import Finding, shown
+from inplace.common.injection.pod_roles import RUN, Container, Member
+from inplace.common.injection.restart_rules import Ending, ending
+from inplace.common.jobset.requests import read_deadline
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
-from inplace.controller.injection.finding import Finding, shown
-from inplace.controller.injection.pod_roles import RUN, Container, Member
-from inplace.controller.injection.restart_rules import Ending, ending
-from inplace.controller.spec.requests import read_deadline
 
 _VARIABLE: Final = "CHECKS_BEFORE_ANNOUNCE"
 
@@ -38,7 +38,7 @@ def check_before_announce(member: Member, agent: Container) -> Iterator[Finding]
             yield Finding("check-deadline", path, found, f"less than the barrier's {deadline_s} s", fix)
     awaited = settled_environment(agent).get(_VARIABLE) or "0"
     if member.mode != "supervisor" and awaited != str(len(checks)):
-        fix = "set it to the number of guards with --before-announce"
+        fix = "set it to the number of guards with a check"
         yield Finding("check-unawaited", agent.path_of(_VARIABLE), shown(awaited), str(len(checks)), fix)
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from inplace.agent.announce.herd import GROUP_FREE
+import msgspec
+
+from inplace.agent.settings.herd import GROUP_FREE
+from inplace.cli.group.controller_pulse import OUR_LEASE
 from inplace.cli.lint.admission import ask_about_jobset
-from inplace.cli.lint.facts import CRD_NAME, OUR_LEASE, UPSTREAM_LEASE, ClusterFacts, ask, ask_about_cluster
+from inplace.cli.lint.facts import CRD_NAME, UPSTREAM_LEASE, ClusterFacts, ask, ask_about_cluster
 from inplace.cli.lint.kubelet_bugs import version_of
 from inplace.cli.lint.nodes import check_nodes
 from inplace.cli.lint.rights import is_object
+from inplace.common.injection.as_made import as_made
+from inplace.common.injection.finding import Finding, shown
+from inplace.common.injection.pod_roles import Member, group_of, is_in_place
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import NotFound
-from inplace.common.kube.resources import NAMESPACES, KubeObject, Resource
+from inplace.common.kube.resources import NAMESPACES, POD_GROUPS, SCHEDULING_WORKLOADS, KubeObject, Resource
 from inplace.common.wire import names as wire
-from inplace.controller.injection.as_made import as_made
-from inplace.controller.injection.finding import Finding, shown
-from inplace.controller.injection.pod_roles import Member, group_of, is_in_place
 from inplace.controller.plan.agent import asks_for_agent
 
 SIDECAR_SINCE: Final = (1, 35)  # behind feature gates that are off; on by default in 1.36 (KEP-5532)
@@ -62,6 +65,8 @@ async def lint_cluster(
         findings = [*facts.unknown, *check_cluster(facts, group)]
         findings += [finding async for finding in ask_about_jobset(client, placed, group, objects)]
         findings += check_nodes(facts, group)
+        if (placed.get("spec") or {}).get("scheduling") is not None:
+            findings += await _gangs(client)
         if made.is_added:
             question = _added_agent(client, placed, objects)
             findings += await ask("the controller's Deployment and the Namespace", question, findings) or []
@@ -159,6 +164,20 @@ def _is_in_the_way(webhook: Mapping[str, Any]) -> bool:
         all({wanted, "*"} & set(rule.get(field) or ()) for field, wanted in about)
         for rule in webhook.get("rules") or ()
     )
+
+
+async def _gangs(client: KubeClient) -> list[Finding]:
+    """Return that the API server does not serve what spec.scheduling needs; its discovery is for everybody."""
+    try:
+        found = msgspec.json.decode((await client.raw("GET", f"/apis/{wire.SCHEDULING_API}")).body)
+    except NotFound:
+        found = {}
+    served = {one["name"] for one in found.get("resources") or ()}
+    if served >= {SCHEDULING_WORKLOADS.plural, POD_GROUPS.plural}:
+        return []
+    fix = "start kube-apiserver, kube-controller-manager and kube-scheduler 1.37 with the feature gate GenericWorkload"
+    path, needed = "spec.scheduling", f"{wire.SCHEDULING_API}; otherwise the Pods are scheduled one by one"
+    return [Finding("gang-scheduling", path, f"no {wire.SCHEDULING_API} on the API server", needed, fix)]
 
 
 async def _added_agent(client: KubeClient, jobset: KubeObject, objects: Sequence[KubeObject]) -> list[Finding]:

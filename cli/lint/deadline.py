@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inplace.cli.terminal.moments import whole_duration_text
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import Member
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import Member
 
 _FIELD = "activeDeadlineSeconds"
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from inplace.cli.lint.admission import refusals_of_jobs, refusals_of_jobset
+from inplace.common.injection.finding import Finding
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.injection.finding import Finding
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
 

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from inplace.agent.announce.herd import GROUP_FREE
-from inplace.agent.start.config import AgentConfig, ConfigError
-from inplace.agent.start.exit_code import UPSTREAM_RESTART_IN_PLACE
+from inplace.agent.settings.config import AgentConfig, ConfigError
+from inplace.agent.settings.exit_code import UPSTREAM_RESTART_IN_PLACE
+from inplace.agent.settings.herd import GROUP_FREE
+from inplace.common.injection.agent_pieces import ADDRESS, HERD, IDENTITY
+from inplace.common.injection.finding import Finding, shown
+from inplace.common.injection.pod_roles import Container, field_path
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import UPSTREAM_PATH, UPSTREAM_PORT
-from inplace.controller.injection.agent_pieces import ADDRESS, HERD, IDENTITY
-from inplace.controller.injection.finding import Finding, shown
-from inplace.controller.injection.pod_roles import Container, field_path
 
 _UPSTREAM: Final = {
     "STARTUP_PROBE_PATH": UPSTREAM_PATH,

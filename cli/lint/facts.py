@@ -8,16 +8,16 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from inplace.cli.group.controller_pulse import OUR_LEASE
+from inplace.common.injection.finding import Finding
 from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import Forbidden, NotFound
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES, KubeObject, Resource
-from inplace.controller.injection.finding import Finding
 
 PAGE: Final = 500  # nodes in one answer: some 5 MB
 PAGES_MAX: Final = 40  # 20,000 nodes; the rest of a larger cluster is judged by them
 CRD_NAME: Final = "jobsets.jobset.x-k8s.io"
-OUR_LEASE: Final = ("inplace-system", "inplace-controller")
 UPSTREAM_LEASE: Final = ("jobset-system", "6d4f6a47.jobset.x-k8s.io")
 _ADMISSION: Final = "admissionregistration.k8s.io"
 BINDINGS: Final = Resource(

@@ -7,10 +7,10 @@ from typing import Final
 
 from inplace.cli.lint.agent import options_of
 from inplace.common.agent_command import GUARD
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import Container, Member
 from inplace.common.protocol.lease import END_S
 from inplace.common.wire import names as wire
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import Container, Member
 
 VARIABLE: Final = "FENCE_AFTER_S"
 

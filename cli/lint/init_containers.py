@@ -2,8 +2,8 @@
 Find init containers that fail, or lose what they serve, when they run again. Pure.
 
 A restart in place of depth `containers` runs every init container again, in a file system of its own that is new, over
-volumes that are kept. Depth `process` and a supervisor run them again only with the Pod's containers. This reads
-commands as far as that is possible: an image's own program is not judged.
+volumes that are kept. Depth `process` does it for clean containers, from the second failure in a row on; a supervisor
+never does. This reads commands as far as that is possible: an image's own program is not judged, git's apart.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from itertools import pairwise, takewhile
 from typing import Final
 
 from inplace.cli.lint.shell_steps import TEXT_CHARS_MAX, Step, steps_of
+from inplace.common.injection.container_resources import agents_own
+from inplace.common.injection.depth import gcsfuse_volumes, run_before_each_try
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import Container, Member
 from inplace.common.wire import names as wire
-from inplace.controller.injection.container_resources import agents_own
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import Container, Member
 
-GCSFUSE: Final = "gke-gcsfuse/volumes"  # GKE's webhook adds the sidecar to Pods with this annotation
-GCSFUSE_DRIVER: Final = "gcsfuse.csi.storage.gke.io"
 VALUE_CHARS_MAX: Final = 256  # of a variable that is put in: 10,000 times in one text it makes 2.5 MB, for a moment
 _WORDS_SHOWN: Final = 80
+_ONCE_PER_POD: Final = f'{wire.RESTART_DEPTH}: process and {wire.CLEAN_AFTER}: "0"'
+_GITS: Final = ("-c", "-C", "--no-pager")  # options of git's own, which come before its verb
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")  # the shell's, and kubelet's in parentheses
 # An image's own folders, from the Filesystem Hierarchy Standard: new with every container, as far as no mount is there.
 _USUAL: Final = re.compile(
@@ -32,7 +33,7 @@ _USUAL: Final = re.compile(
 
 
 def runs_again(member: Member) -> list[Container]:
-    """Return the user's init containers that a restart in place runs again."""
+    """Return the user's init containers that each restart in place runs again."""
     if not _restarts_containers(member):
         return []
     ours = agents_own(member)
@@ -41,29 +42,41 @@ def runs_again(member: Member) -> list[Container]:
 
 def check_init_containers(member: Member) -> Iterator[Finding]:
     """Yield what an init container does that works once only."""
-    for container in runs_again(member):
-        if not container.is_sidecar:
-            for step, unmounted in _not_repeatable(container):
-                found = f"`{' '.join(step.words)[:_WORDS_SHOWN]}`, which fails when it has been done"
-                found += f", if {unmounted} is a volume that a webhook adds" if unmounted else ""
-                fix = f"{_ONCE[step.program].cure}; or restart the process alone: --restart process"
-                yield Finding("init-not-repeatable", f"{container.path}.command", found, "a command to repeat", fix)
-    if _restarts_containers(member):
-        yield from _gcsfuse(member)
+    if not _restarts_containers(member) and not _may_clean(member):
+        return
+    for container in run_before_each_try(member):
+        for step, unmounted in _not_repeatable(container):
+            found = f"`{' '.join(step.words)[:_WORDS_SHOWN]}`, which fails when it has been done"
+            found += f", if {unmounted} is a volume that a webhook adds" if unmounted else ""
+            fix = f"{_ONCE[step.program].cure}; or let it run once per Pod: {_ONCE_PER_POD}"
+            yield Finding("init-not-repeatable", f"{container.path}.command", found, "a command to repeat", fix)
+    volumes = gcsfuse_volumes(member)
+    if volumes:
+        found = f"volumes of Cloud Storage FUSE ({', '.join(volumes)})"
+        fix = f"keep the containers ({_ONCE_PER_POD}; or --mode supervisor), or copy the data from the bucket"
+        yield Finding("fuse-sidecar", f"{member.pod_path}.volumes", found, "volumes that outlive a container", fix)
 
 
 def init_sentence(member: Member) -> str:
-    """Say which init containers run again; "" for none."""
+    """Say when init containers run; "" for none."""
     again = runs_again(member)
-    if not again:
-        return ""
-    names = ", ".join(one.name for one in again)
-    return f"Each restart in place runs the init containers again: {names}. Their volumes keep what is in them."
+    if again:
+        names = ", ".join(one.name for one in again)
+        return f"Each restart in place runs the init containers again: {names}. Their volumes keep what is in them."
+    names = ", ".join(one.name for one in run_before_each_try(member))
+    clean = ", and again for clean containers after failures in a row" if _may_clean(member) else ""
+    return f"The init containers run once per Pod{clean}: {names}." if names and member.agent is not None else ""
 
 
 def _restarts_containers(member: Member) -> bool:
     agent = member.sidecar_agent if member.mode == "sidecar" else None
     return agent is not None and agent.restart_depth != wire.DEPTH_PROCESS
+
+
+def _may_clean(member: Member) -> bool:
+    """Say whether a worker that keeps failing gets clean containers, init containers among them."""
+    agent = member.sidecar_agent if member.mode == "sidecar" else None
+    return agent is not None and agent.values.get("CLEAN_AFTER_FAILURES") != "0"
 
 
 def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:
@@ -77,7 +90,10 @@ def _not_repeatable(container: Container) -> Iterator[tuple[Step, str]]:
     }
     kept = [folder for folder, is_read_only in mounts.items() if not is_read_only]
     settled = set[str]()  # made or removed in this run: what is below is new every time
-    for step in steps_of(_words(container), str(container.raw.get("workingDir") or "")):
+    folder = str(container.raw.get("workingDir") or "")
+    if _is_git(container) and not folder:
+        folder = next(iter(kept), "")  # the image's own: what lies elsewhere nobody would see
+    for step in steps_of(_words(container), folder):
         once = _ONCE.get(step.program)
         paths = _paths(step, once.paths(step.words[1:])) if once is not None and step.is_decisive else []
         paths = [path for path in paths if not _is_below(path, settled)]
@@ -100,7 +116,12 @@ def _words(container: Container) -> list[str]:
 
     words = [_VARIABLE.sub(value, word) if len(word) <= TEXT_CHARS_MAX else word for word in container.words]
     words = [word if len(word) <= TEXT_CHARS_MAX else "" for word in words]  # a text that is not read anyway
-    return ["git", *words] if not container.raw.get("command") and words[:1] == ["clone"] else words
+    return ["git", *words] if _is_git(container) else words
+
+
+def _is_git(container: Container) -> bool:
+    """Say whether the image's program is git, as its arguments tell."""
+    return not container.raw.get("command") and "clone" in container.words and container.words[0] in ("clone", *_GITS)
 
 
 def _paths(step: Step, words: Sequence[str]) -> list[str]:
@@ -182,17 +203,3 @@ _ONCE: Final[Mapping[str, _Once]] = {
     "rm": _Once("rm -f", pardon=("f", "--force")),
     "rmdir": _Once("remove it only if it is there"),
 }
-
-
-def _gcsfuse(member: Member) -> Iterator[Finding]:
-    """Yield a bucket's mount: its sidecar gets the file descriptor once, when the Pod starts."""
-    metadata = (member.job_spec.get("template") or {}).get("metadata") or {}
-    volumes = [
-        str(volume.get("name"))
-        for volume in member.pod_spec.get("volumes") or ()
-        if isinstance(csi := volume.get("csi"), dict) and csi.get("driver") == GCSFUSE_DRIVER
-    ]
-    if volumes or str((metadata.get("annotations") or {}).get(GCSFUSE)).lower() == "true":
-        found = f"volumes of Cloud Storage FUSE ({', '.join(volumes) or GCSFUSE})"
-        fix = "restart the process alone (--restart process, or --mode supervisor), or copy the data from the bucket"
-        yield Finding("fuse-sidecar", f"{member.pod_path}.volumes", found, "volumes that outlive a container", fix)

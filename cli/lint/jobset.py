@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from inplace.cli.lint.agent import options_of
-from inplace.cli.lint.stored import UNNAMED, UNREADABLE, as_stored
+from inplace.cli.lint.stored import as_stored, finding_of
+from inplace.common.injection import index_backoff
+from inplace.common.injection.agent_pieces import DEFAULT_POLICY, JOB_FIELDS
+from inplace.common.injection.finding import Finding, shown
+from inplace.common.injection.pod_failure_policy import FAILURES, final_codes_by_rule
+from inplace.common.injection.pod_roles import RUN, Container, Member, group_of, members
+from inplace.common.injection.restart_rules import Ending, codes_that, spell
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import failure_policy_of
-from inplace.controller.injection import index_backoff
-from inplace.controller.injection.agent_pieces import DEFAULT_POLICY, JOB_FIELDS
-from inplace.controller.injection.finding import Finding, shown
-from inplace.controller.injection.pod_failure_policy import FAILURES, final_codes_by_rule
-from inplace.controller.injection.pod_roles import RUN, Container, Member, group_of, members
-from inplace.controller.injection.restart_rules import Ending, codes_that, spell
 from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.report import known_problems
 
@@ -83,16 +84,10 @@ def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
         parsed = as_stored(jobset)
         said_below = set(bad_manifests(parsed))  # by check_job, with a rule for each
         problems = [problem for problem in known_problems(parsed) if problem not in said_below]
-    except UNREADABLE as error:
+    except RemoteProtocolError as error:
         problems = [f"spec: expected a JobSet's form, saw {error}; correct it"]
     for problem in problems:
-        path, _, rest = problem.partition(": ")
-        words, _, fix = rest.partition("; ")
-        needed, _, found = words.removeprefix("expected ").partition(", saw ")
-        found = "nothing" if found == repr(UNNAMED) else found
-        yield Finding(
-            "spec-problem", path, found or words, needed if found else "a spec without it", fix or "correct it"
-        )
+        yield finding_of("spec-problem", problem)
 
 
 def _unreachable_rules(jobset: KubeObject) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inplace.common.agent_command import GUARD
-from inplace.controller.injection.pod_roles import Member
+from inplace.common.injection.pod_roles import Member
 
 Version = tuple[int, int]
 

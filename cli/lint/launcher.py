@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import Container
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import Container
 
 VARIABLE: Final = "PET_MAX_RESTARTS"  # torchrun's option by its environment
 _MODULES: Final = ("torch.distributed.run", "torch.distributed.launch")

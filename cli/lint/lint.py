@@ -27,10 +27,10 @@ from inplace.cli.lint.subjects import subjects
 from inplace.cli.manifests.documents import Stream, StreamError, read_stream
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.visible import one_line
+from inplace.common.injection.as_made import as_made
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import group_of, is_in_place, members
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.injection.as_made import as_made
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import group_of, is_in_place, members
 
 if TYPE_CHECKING:
     from inplace.cli.documents import LintDocument, LintFinding

@@ -8,8 +8,8 @@ from typing import Final
 from inplace.cli.lint.facts import ClusterFacts, Node
 from inplace.cli.lint.kubelet_bugs import BUGS, version_of
 from inplace.cli.terminal.moments import names_text
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import Member
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import Member
 
 FEATURE: Final = "RestartAllContainersOnContainerExits"  # KEP-5328 declared features; on in 1.36
 DECLARED_SINCE: Final = (1, 36)

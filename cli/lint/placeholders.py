@@ -1,5 +1,5 @@
 """
-Find variables that a template engine or envsubst should have replaced: ${NAME}, $NAME, $(NAME), {{ .Name }}. Pure.
+Find what an engine, envsubst or a reader should have replaced: ${NAME}, $NAME, $(NAME), {{ .Name }}, <name>. Pure.
 
 Texts in which such words may have a meaning of their own are left out: commands, values of variables, annotations.
 """
@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from inplace.common.injection.finding import Finding
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.injection.finding import Finding
 
-_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}")
+_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}|<[A-Za-z][^<>]*>")
 _OWN_MEANING: Final = frozenset(
     ("command", "args", "value", "annotations", "subPathExpr", "exec", "workingDir", "onJobFailureMessagePatterns")
 )
@@ -25,6 +25,8 @@ def check_placeholders(jobset: KubeObject) -> Iterator[Finding]:
         if found := _PLACEHOLDER.search(text):
             command = "helm template CHART" if found[0].startswith("{{") else "envsubst < FILE"
             fix = f"fill the template in first, as with {command} | inplace lint -f -; the rest is judged then"
+            if found[0].startswith("<"):
+                fix = "write the value in its place; the rest is judged then"
             yield Finding("unexpanded-variable", path, f"{found[0]} in {text!r:.80}", "its value", fix)
 
 
@@ -35,6 +37,7 @@ def _texts(part: Any, path: str) -> Iterator[tuple[str, str]]:
     elif isinstance(part, dict):
         for key, value in part.items():
             if key not in _OWN_MEANING:
+                yield f"the key in {path}", str(key)
                 yield from _texts(value, f"{path}.{key}" if path else str(key))
     elif isinstance(part, list):
         for index, item in enumerate(part):

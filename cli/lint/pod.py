@@ -11,16 +11,17 @@ from inplace.cli.lint.deadline import check_deadlines
 from inplace.cli.lint.fence import check_fence
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
-from inplace.cli.lint.rights import RIGHTS, is_object, shown_rights
+from inplace.cli.lint.rights import ANNOUNCE, PATCH, is_object, rights_of, shown_rights
 from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
-from inplace.cli.lint.worker import check_guard, check_removed, check_start, check_worker
+from inplace.cli.lint.worker import check_guard, check_start, check_worker
+from inplace.common.injection.agent_pieces import JOB_FIELDS, holds_token
+from inplace.common.injection.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own
+from inplace.common.injection.finding import Finding, shown
+from inplace.common.injection.pod_roles import Container, Member
+from inplace.common.injection.rights import ROLE, is_restricted
+from inplace.common.injection.unread_settings import unread_settings
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.injection.agent_pieces import ACCOUNT, holds_token, is_restricted
-from inplace.controller.injection.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own
-from inplace.controller.injection.finding import Finding, shown
-from inplace.controller.injection.pod_roles import Container, Member
-from inplace.controller.injection.unread_settings import unread_settings
 
 GRACE_S_MAX: Final = 120  # a drained node holds the whole group up so long
 _INJECT: Final = "`inplace inject` adds it"
@@ -32,16 +33,17 @@ def check_pod(
     """Yield problems of one replicatedJob's Pods; `has_rights`: the controller binds their account."""
     yield from _agents(member)
     yield from check_containers(member)
-    yield from check_removed(member)
     pod, path = member.pod_spec, member.pod_path
-    if pod.get("restartPolicy") != "Never":
+    if pod.get("restartPolicy") != "Never" and not _never_counts(member):
         found = shown(pod.get("restartPolicy"))
         yield Finding("pod-restart-policy", f"{path}.restartPolicy", found, "Never", "set it to Never")
+    yield from _renamed_account(member, stream)
     agent = member.agent
     if agent is None or (member.supervisor is not None and member.sidecar_agent is not None):
         return
     if not has_rights:
         yield from _account(member, agent, stream)
+    yield from _token_readers(member, agent, is_everywhere=_automount(pod, stream) is not False)
     yield from _surroundings(member, agent)
     yield from unread_settings(member, "setting-unread")
     yield from _class(member)
@@ -84,6 +86,12 @@ def check_containers(member: Member) -> Iterator[Finding]:
             yield Finding("rules-without-policy", path, "nothing", needed, f"set it to {needed}")
 
 
+def _never_counts(member: Member) -> bool:
+    """Say whether the Pod's own policy rules nothing: each container has one, and the Job counts without a limit."""
+    is_unlimited = member.job_spec.get("backoffLimit") == JOB_FIELDS["backoffLimit"]
+    return is_unlimited and all(container.raw.get("restartPolicy") for container in member.containers)
+
+
 def _agents(member: Member) -> Iterator[Finding]:
     """Yield an agent that is not there, is there twice, or in the wrong place."""
     sidecar, supervisor = member.sidecar_agent, member.supervisor
@@ -117,30 +125,46 @@ def _agents(member: Member) -> Iterator[Finding]:
         )
 
 
+def _renamed_account(member: Member, stream: Sequence[KubeObject]) -> Iterator[Finding]:
+    """Yield an account that the file has under a longer name only, as kustomize leaves it."""
+    name = member.pod_spec.get("serviceAccountName")
+    accounts = [str((one.get("metadata") or {}).get("name")) for one in stream if one.get("kind") == "ServiceAccount"]
+    renamed = [] if not name or name in accounts else [account for account in accounts if str(name) in account]
+    if renamed:
+        fix = f"write {renamed[0]}; kustomize does with the configuration in docs/manifests.md"
+        path, found = f"{member.pod_path}.serviceAccountName", f"{name}, and in this file {renamed[0]}"
+        yield Finding("account-missing", path, found, "an account of this file", fix)
+
+
 def _account(member: Member, agent: Container, stream: Sequence[KubeObject]) -> Iterator[Finding]:
     """Yield reasons in the manifest why the agent cannot talk to the API server."""
     pod, path = member.pod_spec, member.pod_path
     name, namespace = pod.get("serviceAccountName"), str(member.metadata.get("namespace") or "default")
-    given = shown_rights(stream, namespace, str(name))  # by a Role of this file
+    asked = rights_of(str(member.metadata.get("name") or ""))
+    given = shown_rights(stream, namespace, str(name), [*asked, ANNOUNCE])  # by Roles of this file
     if name in (None, "", "default"):
         fix = f"name an account that may list and watch JobSets and patch Pods; {_INJECT}"
         yield Finding("service-account", f"{path}.serviceAccountName", shown(name), "an account for the agents", fix)
-    elif not is_restricted(name) and given is not None:
-        fix = f"bind ClusterRole {ACCOUNT} to it instead"
-        yield Finding("service-account-name", f"{path}.serviceAccountName", shown(name), f"ClusterRole {ACCOUNT}", fix)
-    automount = pod.get("automountServiceAccountToken")
-    if automount is None:
-        account = next((one for one in stream if is_object(one, "ServiceAccount", name)), {})
-        automount = account.get("automountServiceAccountToken")
-    if automount is False and not agent.has_token_mount:
+    elif not is_restricted(name) and given is not None and PATCH in given and ANNOUNCE not in given:
+        fix = f"bind ClusterRole {ROLE} to it instead"
+        yield Finding("service-account-name", f"{path}.serviceAccountName", shown(name), f"ClusterRole {ROLE}", fix)
+    if _automount(pod, stream) is False and not agent.has_token_mount:
         fix = "remove the field, or mount a projected token into the agent's container alone"
         yield Finding("service-account-token", f"{path}.automountServiceAccountToken", "False", "a token", fix)
-    yield from _token_readers(member, agent, is_everywhere=automount is not False)
-    lacking = [] if given is None else [right for right in RIGHTS if right not in given]
+    lacking = [] if given is None else [right for right in asked if right not in given]
     if lacking:
         path, found = f"{path}.serviceAccountName", f"{name}, which may not {' or '.join(map(str, lacking))}"
-        fix = "add it to the Role in this file; deploy/agent has the whole"
+        fix = f"add it to a Role in this file; {_INJECT}"
         yield Finding("service-account-rights", path, found, "both", fix)
+
+
+def _automount(pod: KubeObject, stream: Sequence[KubeObject]) -> object:
+    """Return whether kubelet mounts a token into every container: the Pod's word, else its account's, else None."""
+    if (said := pod.get("automountServiceAccountToken")) is not None:
+        return said
+    name = pod.get("serviceAccountName")
+    account = next((one for one in stream if is_object(one, "ServiceAccount", name)), {})
+    return account.get("automountServiceAccountToken")
 
 
 def _token_readers(member: Member, agent: Container, *, is_everywhere: bool) -> Iterator[Finding]:
@@ -151,7 +175,8 @@ def _token_readers(member: Member, agent: Container, *, is_everywhere: bool) -> 
         own = [mount.get("name") for mount in worker.raw.get("volumeMounts") or ()]
         if (is_everywhere and not worker.has_token_mount) or any(name in tokens for name in own):
             found, needed = "the agent's token in the worker's container", f"it in {agent.name} alone"
-            fix = "set automountServiceAccountToken: false, and mount a projected token into the agent's container"
+            fix = "remove automountServiceAccountToken: true, unless a script talks to the API server; "
+            fix += "or mount no token there"
             yield Finding("token-readable", worker.path, found, needed, fix)
 
 

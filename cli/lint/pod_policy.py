@@ -15,14 +15,15 @@ from inplace.cli.lint.fence import lease_s
 from inplace.cli.lint.init_containers import init_sentence
 from inplace.cli.lint.saving import save_within_s
 from inplace.cli.lint.stall import is_judging_steps, is_unwatched, stall_limits
+from inplace.common.injection.depth import holds_back, kubelets_own
+from inplace.common.injection.pod_failure_policy import final_codes
+from inplace.common.injection.pod_roles import Container, Member, group_of
+from inplace.common.injection.restart_rules import spell
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.notices import restart_on
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.lease import promised_s
 from inplace.common.wire import names as wire
-from inplace.controller.injection.pod_failure_policy import final_codes
-from inplace.controller.injection.pod_roles import Container, Member, group_of
-from inplace.controller.injection.restart_rules import spell
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.notices import restart_on
 
 GIVEN_UP_S: Final = 300  # Kubernetes' default toleration of a node that nobody can reach
 
@@ -42,6 +43,7 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     yield from say(lambda member, _agent: _final_codes(member))
     yield from say(lambda member, _agent: deadline_sentence(member))
     yield from say(lambda member, _agent: init_sentence(member))
+    yield from say(lambda member, _agent: _held_back(member))
     yield from say(lambda member, agent: _hang(member, agent, jobset))
     if is_judging_steps(jobset) and is_unwatched(raw):
         yield f"No Pod tells its steps without a watchdog, so {wire.NO_PROGRESS} has no effect."
@@ -50,6 +52,7 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     yield from say(_check)
     yield from say(_saving)
     yield from say(lambda member, agent: _dead_node(member, agent, jobset))
+    yield from say(_token)
 
 
 def absence(jobset: JobSet, annotation: str) -> str:
@@ -64,6 +67,13 @@ def _final_codes(member: Member) -> str:
             by_codes.setdefault(spell(codes), []).append(worker.name)
     ending = [f"{codes} of {', '.join(names)}" for codes, names in by_codes.items()]
     return f"Exit codes {' and '.join(ending)} end the Job instead of a restart (podFailurePolicy)." if ending else ""
+
+
+def _held_back(member: Member) -> str:
+    if not holds_back(member):
+        return ""
+    names = ", ".join(f"{' and '.join(found)} of {one.name}" for one in member.workers if (found := kubelets_own(one)))
+    return f"Each restart starts the containers again, and kubelet probes a worker only after the barrier: {names}."
 
 
 def _hang(member: Member, agent: Container, jobset: JobSet) -> str:
@@ -100,6 +110,18 @@ def _saving(member: Member, agent: Container) -> str:
     if stall_s is not None and stall_s < within_s:
         slow = f" A save that takes longer than {stall_s:g} s is a hang, unless the script says inplace.busy."
     return f"Before a planned stop workers have up to {within_s:g} s to save.{slow}"
+
+
+def _token(member: Member, agent: Container) -> str:
+    account = str(member.pod_spec.get("serviceAccountName") or "default")
+    if agent.has_agent:
+        return f"The worker shares its container with the agent and can read the token of ServiceAccount {account}."
+    if member.pod_spec.get("automountServiceAccountToken") is not False:
+        return f"Training code can read the token of ServiceAccount {account}, and announce with it for its own Pod."
+    return (
+        f"Only the agent has a token of ServiceAccount {account}. A script that talks to the API server needs "
+        "automountServiceAccountToken: true in its Pod template."
+    )
 
 
 def _dead_node(member: Member, agent: Container, jobset: JobSet) -> str:

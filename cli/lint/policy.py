@@ -10,16 +10,18 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from inplace.cli.lint.pod_policy import absence, pod_sentences
-from inplace.cli.lint.stored import UNREADABLE, as_stored
+from inplace.cli.lint.stored import as_stored
 from inplace.cli.terminal.moments import whole_duration_text
+from inplace.common.jobset.escalation import IN_PLACE, RECREATE_JOB, RECREATE_JOBS, REPLACE_POD, Escalation
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.notices import restart_on
+from inplace.common.jobset.scopes import BY_GROUP, BY_REPLICATED_JOB
+from inplace.common.jobset.topology import finds_domain
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
+from inplace.common.wire.in_place import restarts_in_place
 from inplace.common.wire.notice import LOSS, SLOW, STEPS
-from inplace.controller.spec.escalation import IN_PLACE, RECREATE_JOB, RECREATE_JOBS, REPLACE_POD, Escalation
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.notices import restart_on
-from inplace.controller.spec.scopes import BY_GROUP, BY_REPLICATED_JOB
-from inplace.controller.spec.topology import finds_domain
 
 DONE: Final[Mapping[str, str]] = {
     IN_PLACE: "all workers restart in their Pods",
@@ -42,7 +44,7 @@ def policy_sentences(jobset: KubeObject) -> tuple[str, ...]:
     """Return what happens at a failure; nothing of a JobSet that cannot be read."""
     try:
         return tuple(_sentences(as_stored(jobset), jobset))
-    except UNREADABLE:
+    except RemoteProtocolError:
         return ()  # has a finding of its own
 
 
@@ -50,9 +52,11 @@ def _sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     policy = jobset.failure_policy
     if not jobset.is_in_place:
         given = (policy.strategy if policy is not None else "") or "not set"
+        by_annotation = f" and so does the annotation {wire.RESTART_IN_PLACE}"
+        chosen = f" and so does restartStrategy {wire.IN_PLACE_RESTART}"  # the annotation counts where none was chosen
         yield (
-            f"Nothing restarts in place here (restartStrategy is {given}): `inplace inject -f FILE` changes that, and "
-            f"so does the annotation {wire.RESTART_IN_PLACE}."
+            f"Nothing restarts in place here (restartStrategy is {given}): `inplace inject -f FILE` changes that,"
+            f"{by_annotation if restarts_in_place(policy and policy.strategy, '') else chosen}."
         )
     if policy is None:
         yield "The first Job that fails fails the JobSet: it has no failurePolicy."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from inplace.common.injection.container_resources import is_pod_guaranteed, users_own
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_cost import agents_amounts, listed
+from inplace.common.injection.pod_roles import Member
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.container_resources import is_pod_guaranteed, users_own
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_cost import agents_amounts, listed
-from inplace.controller.injection.pod_roles import Member
 
 
 def check_queue(jobset: KubeObject, group: Sequence[Member]) -> Iterator[Finding]:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import Final
 
 from inplace.agent.start.sidecar import UNASKED
+from inplace.common.injection.agent_pieces import SAVE_WITHIN
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import Container, Member
 from inplace.common.wire import names as wire
-from inplace.controller.injection.agent_pieces import SAVE_WITHIN
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import Container, Member
 
 GRACE_S_DEFAULT: Final = 30  # core/v1, terminationGracePeriodSeconds
 

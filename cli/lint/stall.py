@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.agent.progress.watch_settings import STALL_AFTER, START_STALL_AFTER, WatchSettings, annotated_limits
-from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.settings.config import AgentConfig, ConfigError
+from inplace.agent.settings.watch_settings import STALL_AFTER, START_STALL_AFTER, WatchSettings, annotated_limits
 from inplace.agent.start.sidecar import UNWATCHED
 from inplace.cli.lint.env import settled_environment
-from inplace.cli.lint.stored import UNREADABLE, as_stored
+from inplace.cli.lint.stored import as_stored
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import Container, Member, group_of
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.notices import restart_on
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import Container, Member, group_of
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.notices import restart_on
 
 SHORT_S: Final = 10.0  # below it an evaluation, a checkpoint or a slow disk is soon a stall
 _ANNOTATIONS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)
@@ -70,7 +71,7 @@ def check_unwatched(jobset: KubeObject) -> Iterator[Finding]:
     try:
         parsed = as_stored(jobset)
         is_blind = is_unwatched(jobset)
-    except UNREADABLE:
+    except RemoteProtocolError:
         return  # has a finding of its own
     if is_blind and restart_on(parsed.annotations):
         path, found = f'metadata.annotations["{wire.RESTART_ON}"]', "kinds of notices, and no watchdog that tells them"

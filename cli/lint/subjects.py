@@ -20,9 +20,9 @@ from inplace.cli.manifests.trainer import (
     runtime_named,
     runtime_of,
 )
+from inplace.common.injection.finding import Finding
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.finding import Finding
 
 _NAME: Final = "train"  # of a JobSet whose TrainJob is not there; a runtime's own name need not be one
 _OF_TRAIN_JOBS: Final = "spec.runtimePatches[].trainingRuntimeSpec.template.metadata.annotations"

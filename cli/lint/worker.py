@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.agent.link.address import LINK_FILE
+from inplace.agent.settings.address import LINK_FILE, progress_dir
+from inplace.agent.settings.command import PROGRESS_DIR
 from inplace.cli.lint.agent import check_command, options_of
 from inplace.common.agent_command import GUARD
+from inplace.common.injection.agent_pieces import PREFIX
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import Container, field_path
+from inplace.common.injection.restart_rules import CODES, Ending, codes_that, ending, spell
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.agent_pieces import PREFIX
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import REMOVED, REMOVED_FIX, Container, Member, field_path
-from inplace.controller.injection.restart_rules import CODES, Ending, codes_that, ending, spell
 
 _EPOCHS: Final = {f"metadata.annotations['{key}']" for key in (wire.EPOCH, wire.ATTEMPT)}
 
@@ -37,7 +38,7 @@ def check_worker(worker: Container) -> Iterator[Finding]:
 
 def check_start(worker: Container, agent: Container) -> Iterator[Finding]:
     """Yield a worker that only the agent's startup probe holds back."""
-    if not agent.has_upstream_names and not worker.calls(REMOVED):  # upstream's agent has no guards
+    if not agent.has_upstream_names:  # upstream's agent has no guards
         needed = "inplace-agent guard -- COMMAND"
         found = "the startup probe alone"
         if worker.has_entrypoint_guard:
@@ -48,14 +49,6 @@ def check_start(worker: Container, agent: Container) -> Iterator[Finding]:
         if worker.raw.get("command"):
             fix = "remove the agent's container: `inplace inject` then adds it with a guard"
         yield Finding("worker-start", f"{worker.path}.command", found, needed, fix)
-
-
-def check_removed(member: Member) -> Iterator[Finding]:
-    """Yield containers that call a subcommand of an earlier version."""
-    for container in member.every_container:
-        if container.calls(REMOVED):
-            found, needed = f"inplace-agent {REMOVED}", "inplace-agent guard -- COMMAND"
-            yield Finding("worker-wait", f"{container.path}.command", found, needed, REMOVED_FIX)
 
 
 def check_guard(worker: Container, agent: Container, pod_spec: KubeObject) -> Iterator[Finding]:
@@ -93,7 +86,22 @@ def _link(worker: Container, agent: Container, guards: str, pod_spec: KubeObject
         fix = "give both containers the same LINK_FILE, on the same volume"
         yield Finding("guard-link", worker.path_of("LINK_FILE"), guards, f"the agent's {agents}", fix)
         return
-    mounts = {name: one.mount_of(guards) or {} for name, one in (("worker", worker), ("agent", agent))}
+    yield from _one_volume(worker, agent, guards, pod_spec)
+    progress = progress_dir(worker.values.get(PROGRESS_DIR, ""), guards)
+    if (worker.mount_of(guards) or {}).get("readOnly"):
+        yield from _one_volume(worker, agent, f"{progress}/rank-0", pod_spec, written=True)
+
+
+def _one_volume(
+    worker: Container, agent: Container, file: str, pod_spec: KubeObject, *, written: bool = False
+) -> Iterator[Finding]:
+    """Yield why worker and agent do not see the same file; `written`: by both."""
+    mounts = {name: one.mount_of(file) or {} for name, one in (("worker", worker), ("agent", agent))}
+    folder = file.rpartition("/")[0]
+    if written and mounts["worker"].get("readOnly"):
+        fix = "`inplace inject` adds it to both containers: ranks write how far they are, and guards notes of theirs"
+        yield Finding("guard-link", f"{worker.path}.volumeMounts", "nothing", f"an emptyDir at {folder}", fix)
+        return
     volumes = {name: mount.get("name") for name, mount in mounts.items()}
     kinds = {str(volume.get("name")): volume for volume in pod_spec.get("volumes") or ()}
     if (
@@ -104,7 +112,7 @@ def _link(worker: Container, agent: Container, guards: str, pod_spec: KubeObject
         found = ", ".join(
             f"{volumes[name] or 'no volume'} in {one.name}" for name, one in (("worker", worker), ("agent", agent))
         )
-        fix = f"mount one emptyDir at the folder of {guards} in both containers"
+        fix = f"mount one emptyDir at {folder} in both containers"
         yield Finding("guard-link", f"{worker.path}.volumeMounts", found, "one emptyDir in both", fix)
 
 

@@ -8,16 +8,18 @@ leaves them out. Kubelet reads only the newest file of a log. Lines of older fil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from typing import Final
 
 from inplace.cli.connection import Connection
 from inplace.cli.logs.instances import Instance
-from inplace.cli.logs.lines import NS, LogCutter, LogLine
-from inplace.common.kube.errors import check_answer
-from inplace.common.kube.http.request import Request, Response, Stream, TransportTimeoutError
+from inplace.cli.logs.lines import NS, LogCutter, LogLine, is_tail
+from inplace.cli.logs.tails import Tail
+from inplace.common.kube.errors import ApiError, BadRequest, check_answer
+from inplace.common.kube.http.request import Request, Response, Stream, TransportError, TransportTimeoutError
 from inplace.common.kube.resources import PODS
 
 SILENCE_S_MAX: Final = 10.0  # for headers and between two chunks; a kubelet that hangs costs its Pods so long
@@ -41,6 +43,13 @@ class ContainerLog:
         self.instance = instance
         self.is_previous = instance.is_previous  # changes when another instance has followed it
         self.epoch = None if instance.has_marks else instance.epoch
+        self.lifts: Mapping[int, int] = {}  # as `LogCutter` has it
+        self.tails: list[Tail] = []  # of runs whose lines may be lost, the oldest first
+        self.has_tails = False  # its container has some, of this instance or another
+        self.is_lost = False  # kubelet has removed it
+        self._due: deque[LogLine] = deque()  # of those tails
+        self._last_ns = 0  # of the log's own lines
+        self.hides_tails = instance.has_marks and not instance.agent  # a supervisor's, which are in its worker's log
         self._connection = connection
         self._since_ns = since_ns
         self._second = since_ns // NS  # lines before it are done
@@ -50,11 +59,13 @@ class ContainerLog:
     def again(self) -> ContainerLog:
         """Return the log from its beginning, with no epoch known."""
         again = ContainerLog(self._connection, self.instance, self._since_ns)
-        again.epoch = None
+        again.epoch, again.lifts = None, self.lifts
         return again
 
     async def lines(self, *, follow: bool = False) -> AsyncGenerator[LogLine, None]:
         """Yield the lines behind those that were read before; with `follow`, until the container ends.
+
+        The tail of a run comes where the log has no line of that run: kubelet has removed or cut it.
 
         Close the iterator (`contextlib.aclosing`) when you leave early: it holds a connection.
 
@@ -62,8 +73,34 @@ class ContainerLog:
             UnreadableError: kubelet has lost the log.
             ApiError, TransportError: there is no answer.
         """
+        problem: Exception | None = None
+        try:
+            async with aclosing(self._own_lines(follow=follow)) as own:
+                async for line in own:
+                    self._make_due(line.at_ns)
+                    while self._due:
+                        yield self._due.popleft()
+                    yield line
+        except (ApiError, TransportError, UnreadableError) as error:
+            problem, self.is_lost = error, isinstance(error, BadRequest) and self.is_previous
+        self._make_due(None)
+        while self._due:
+            yield self._due.popleft()
+        if problem is not None:
+            raise problem
+
+    def _make_due(self, before_ns: int | None) -> None:
+        """Take the tails of runs that ended before a moment, if none of the log's lines so far is of such a run."""
+        while self.tails and (before_ns is None or self.tails[0].ended_ns < before_ns):
+            tail = self.tails.pop(0)
+            if self._last_ns < tail.began_ns and tail.ended_ns >= self._since_ns:
+                self._due.extend(tail.lines())
+        self._last_ns = before_ns or self._last_ns
+
+    async def _own_lines(self, *, follow: bool) -> AsyncGenerator[LogLine, None]:
+        """Yield the lines that kubelet has."""
         self._left = self._had
-        cutter = LogCutter(self.epoch)
+        cutter = LogCutter(self.epoch, self.lifts)
         request = Request("GET", self._path(follow=follow), self._connection.client.headers | {"accept": "*/*"})
         async with AsyncExitStack() as stack:
             stream = await stack.enter_async_context(
@@ -92,6 +129,8 @@ class ContainerLog:
         if second == self._second:
             self._had += 1
         self.epoch = cutter.epoch
+        if self.hides_tails and is_tail(line.text):
+            return False
         return line.at_ns >= self._since_ns
 
     def _path(self, *, follow: bool) -> str:

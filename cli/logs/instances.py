@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from inplace.cli.group.pod_facts import Container, PodFact, Running, Terminated
 from inplace.common.agent_command import agent_arguments
 from inplace.common.bare.record import record
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.jobset import parse_jobset
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.controller.spec.causes import unix_time
-from inplace.controller.spec.jobset import parse_jobset
 
 Ranks = Callable[[PodFact], int | None]
 
@@ -31,6 +31,7 @@ class Instance:
         number: how often the container was restarted before.
         is_previous: kubelet calls it the previous one.
         has_marks: guard or supervisor writes marks into its log.
+        agent: the container of its guard's agent; "" if the agent is none of its own.
         epoch: at its beginning, where it has no marks, and of all that no mark says, where the present one has lost
             them.
         began_s, ended_s: Unix time, whole seconds, by its node's clock; None if not known or not over.
@@ -44,6 +45,7 @@ class Instance:
     number: int
     is_previous: bool
     has_marks: bool
+    agent: str
     epoch: int | None
     began_s: float | None
     ended_s: float | None
@@ -121,6 +123,7 @@ def _instance(
         container.restart_count - (1 if previous else 0),
         previous,
         agent_arguments(words) is not None,
+        next((one.name for one in pod.spec.init_containers or () if agent_arguments(one.command or ()) == []), ""),
         epoch if epoch > 0 else None,
         unix_time(run.started_at),
         unix_time(run.finished_at) if isinstance(run, Terminated) else None,

@@ -2,27 +2,33 @@
 Cut a container's log, as it arrives, into lines with time and epoch. Pure.
 
 Kubelet writes the time of each line before it, by the clock of its node. Guard and supervisor write a mark BEFORE they
-start a worker (`worker_starting`, docs/logs.md): what follows is of that epoch. A log without marks has the epoch that
-its reader assumes. A line keeps its first 16 KiB, whatever its length.
+start a worker (`worker_starting`, docs/logs.md): what follows is of that epoch. A worker can print such a line, too. So
+a mark counts only where the agent lifted its barrier for that epoch then, as the agent's own log says. A log without
+marks has the epoch that its reader assumes. A line keeps its first 16 KiB, whatever its length.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from inplace.common.wire.run_tail import TAIL
+
 LINE_BYTES_MAX: Final = 16_384  # a longer line is shown up to here
 LINE_COST: Final = 256  # bytes that a line takes in memory beside its text
 NS: Final = 1_000_000_000
+LATE_NS: Final = 10 * NS  # an agent loads its log after the lift: on a busy node its line came 2 s late and more
 _STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _STAMP_BYTES_MAX: Final = 40
 _EPOCH: Final = rb'[^\n]{0,200}?(?:"epoch": |\bepoch=)(\d{1,10})\b'
 _BEGINS: Final = re.compile(rb"\b(?:worker_starting|worker_started|barrier_lifted)\b" + _EPOCH)
 _ENDS: Final = re.compile(rb"\bworker_exited\b" + _EPOCH)
+_TAIL: Final = f'"event": "{TAIL}"'.encode()
+_TAIL_WITHIN: Final = 120  # bytes: its time and level stand before it
 _OURS: Final = (b'{"timestamp": "', b"20")  # how a line of guard or supervisor begins: as JSON, or for a console
 
 
@@ -87,10 +93,13 @@ class LogCutter:
 
     Args:
         epoch: of the lines before the first mark; None if it is not known.
+        lifts: when the agent lifted its barrier for each epoch, Unix time; empty if it is not known, then each mark
+            counts.
     """
 
-    def __init__(self, epoch: int | None = None) -> None:
+    def __init__(self, epoch: int | None = None, lifts: Mapping[int, int] | None = None) -> None:
         self.epoch = epoch
+        self._lifts = lifts or {}
         self.words = b""  # of kubelet, in the place of a log
         self._rest = b""
         self._left_out = 0
@@ -124,13 +133,31 @@ class LogCutter:
         text = rest[found.end() :]
         left_out += max(0, len(text) - LINE_BYTES_MAX)
         at_ns = _seconds(found[1], found[3]) * NS + int((found[2] or b"0").ljust(9, b"0"))
-        if (epoch := _mark(_BEGINS, text)) is not None:
+        if (epoch := _mark(_BEGINS, text)) is not None and _is_credible(epoch, at_ns, self._lifts):
             self.epoch = epoch
         return LogLine(at_ns, text[:LINE_BYTES_MAX], left_out, self.epoch)
 
 
+def _is_credible(epoch: int, at_ns: int, lifts: Mapping[int, int]) -> bool:
+    """Say whether a worker of this epoch can have started at a moment. Before all known lifts any older epoch can."""
+    if not lifts:
+        return True
+    if epoch < min(lifts):
+        lifted_ns, over = 0, list(lifts.values())
+    elif epoch in lifts:
+        lifted_ns, over = lifts[epoch], [at for later, at in lifts.items() if later > epoch]
+    else:
+        return False
+    return lifted_ns - LATE_NS <= at_ns and all(at_ns <= at + LATE_NS for at in over)
+
+
+def is_tail(text: bytes) -> bool:
+    """Say whether a line is a piece of a tail, in which an agent repeats what its worker wrote."""
+    return text.startswith(_OURS) and _TAIL in text[:_TAIL_WITHIN]
+
+
 def _mark(pattern: re.Pattern[bytes], text: bytes) -> int | None:
-    if not text.startswith(_OURS) or (found := pattern.search(text[:512])) is None:
+    if not text.startswith(_OURS) or is_tail(text) or (found := pattern.search(text[:512])) is None:
         return None
     return int(found[1])
 

@@ -12,6 +12,7 @@ from typer import BadParameter
 
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset, read_pods
+from inplace.cli.group.status_state import state_of_status
 from inplace.cli.logs.first_failed import failure_of_status, print_first_failed
 from inplace.cli.logs.instances import Instance, instances_of, ranks_of
 from inplace.cli.logs.lines import NS, LogLine
@@ -20,9 +21,11 @@ from inplace.cli.logs.printer import Printer
 from inplace.cli.logs.reading import Reader, Wanted, bounded
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.common.bare.record import record
+from inplace.common.jobset.headline import ENDED
 
 FOLLOW_SINCE_S: Final = 10.0  # so much of the past comes first with -f
 _UNITS_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+PODS_GONE: Final = "its Pods are gone, and their logs with them; the last line of each failure is kept"
 PRINTED_AT_ONCE: Final = 256  # lines, 4 MiB at most
 
 
@@ -77,7 +80,7 @@ async def run_logs(connection: Connection, name: str, options: LogOptions) -> in
 
 
 async def print_logs(connection: Connection, name: str, options: LogOptions, *, now_s: float) -> int:
-    """Print what is asked for; return the exit code: it is 1 where there was nothing, and something was not read."""
+    """Print what is asked for; return the exit code: it is 1 where no line was printed, and standard error says why."""
     raw = await read_jobset(connection, name)
     rank, ranks = ranks_of(raw)
     printer = Printer(as_json=options.as_json, ranks=ranks)
@@ -93,10 +96,16 @@ async def print_logs(connection: Connection, name: str, options: LogOptions, *, 
             return await Follower(name, rank, options.ranks, wanted, reader, printer).run()
         else:
             found = instances_of((await read_pods(connection, name)).pods, rank, options.ranks)
+            if not found and state_of_status(raw).phase in ENDED:
+                raise RefusalError(f"JobSet {name} has ended, {PODS_GONE}: inplace history {name}")
             await _print_merged(found, wanted, reader, printer)
     finally:
         printer.notes(reader.notes.lines())
-    return CliExit.NOT_DONE if reader.notes.lines() and not printer.printed else CliExit.DONE
+    if printer.printed:
+        return CliExit.DONE
+    if not reader.notes.lines():
+        printer.notes(["no line of these logs matches"])
+    return CliExit.NOT_DONE
 
 
 async def _print_merged(instances: Sequence[Instance], wanted: Wanted, reader: Reader, printer: Printer) -> None:
@@ -106,6 +115,7 @@ async def _print_merged(instances: Sequence[Instance], wanted: Wanted, reader: R
         place = reader.connection.place
         raise RefusalError(f"there is no log yet: no container of the chosen Pods in {place} has started")
     logs = [reader.log(one, wanted.since_ns) for one in asked]
+    await reader.read_agents(logs)
     if wanted.epoch is not None:
         await reader.find_epochs(logs)
     lines: list[tuple[Instance, LogLine]] = []
@@ -116,6 +126,7 @@ async def _print_merged(instances: Sequence[Instance], wanted: Wanted, reader: R
                 printer.lines(lines)
                 lines.clear()
     printer.lines(lines)
+    reader.note_lost(logs)
 
 
 def parse_pattern(text: str | None) -> re.Pattern[str] | None:

@@ -34,14 +34,14 @@ class Printer:
     """
 
     def __init__(self, *, as_json: bool, ranks: int = 0) -> None:
-        self._as_json = as_json
+        self.as_json = as_json
         self._width = len(str(max(0, ranks - 1)))
         self._progress = ""
         self.printed = 0
 
     def lines(self, lines: Lines) -> None:
         """Print lines."""
-        write = self._data if self._as_json else self._text
+        write = self._data if self.as_json else self._text
         texts = [write(instance, line) for instance, line in lines]
         if texts:
             self._clear()
@@ -50,7 +50,7 @@ class Printer:
 
     def head(self, text: str) -> None:
         """Print a line about the lines that follow; programs do not get it."""
-        if not self._as_json:
+        if not self.as_json:
             self._clear()
             print(text, flush=True)
 

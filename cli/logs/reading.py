@@ -20,10 +20,11 @@ from inplace.cli.connection import Connection
 from inplace.cli.logs.container_log import ContainerLog, UnreadableError
 from inplace.cli.logs.instances import Instance
 from inplace.cli.logs.lines import NS, LogLine
+from inplace.cli.logs.tails import Tail, Tails
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.terminal.moments import count_text, names_text
 from inplace.cli.terminal.visible import one_line
-from inplace.common.bare.record import record
+from inplace.common.bare.record import record, replace
 from inplace.common.kube.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized
 from inplace.common.kube.http.request import TransportError
 
@@ -32,7 +33,14 @@ BUFFER_BYTES: Final = 64 * 1024 * 1024  # lines that wait to be printed
 LOGS_MAX: Final = 16_384  # of one command: with more of them the share of each is below 4 KiB
 NAMES_MAX: Final = 3  # Pods in one note
 REASON_CHARS_MAX: Final = 200
-GONE: Final = "the Pod is gone, and its log with it"
+TOLD: Final = b"announcement_accepted"  # an agent tells tails right behind it
+TOLD_S_MAX: Final = 5.0  # a Pod that restarts just now: its new agent has not announced yet
+TOLD_PAUSE_S: Final = 0.5
+LOST: Final = (
+    "kubelet removed the log of its earlier runs with their container, and no agent kept their tails; a log shipper "
+    "or `inplace logs -f` keeps them (docs/worker-logs.md)"
+)
+GONE: Final = "the Pod is gone, and its log with it; `inplace history` has the last line of each failure"
 
 
 @record
@@ -68,7 +76,7 @@ class Wanted:
 class Notes:
     """What could not be read: for each reason, of which Pods."""
 
-    _names: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    _names: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
     def add(self, instance: Instance, error: Exception) -> None:
         """Note why a log could not be read.
@@ -94,14 +102,12 @@ class Notes:
 
     def say(self, name: str, reason: str) -> None:
         """Note something of a Pod."""
-        names = self._names[one_line(reason)[:REASON_CHARS_MAX]]
-        if name not in names[-1:]:
-            names.append(name)
+        self._names[one_line(reason)[:REASON_CHARS_MAX]][name] = None
 
     def lines(self) -> list[str]:
         """Return a line for each reason, those of most Pods first."""
         found = sorted(self._names.items(), key=lambda one: -len(one[1]))
-        return [f"not read: {names_text(names, NAMES_MAX)}: {reason}" for reason, names in found]
+        return [f"not read: {names_text(list(names), NAMES_MAX)}: {reason}" for reason, names in found]
 
 
 class Reader:
@@ -159,6 +165,62 @@ class Reader:
                 group.start_soon(one, log)
         if refusals:
             raise refusals[0]
+
+    async def read_agents(self, logs: Sequence[ContainerLog]) -> None:
+        """Learn from the agents' own logs which marks of these logs can be true, and the tails of runs.
+
+        An agent does not know whose tail it is where its Pod has several workers: the first container gets all.
+
+        No worker writes there, but for a supervisor's: that tells its tails BEFORE its first mark, and its marks count.
+        """
+
+        async def read(of_one: Sequence[ContainerLog]) -> None:
+            instance = of_one[-1].instance
+            agent = replace(instance, container=instance.agent or instance.container, is_alone=False)
+            by_s = asyncio.get_running_loop().time() + TOLD_S_MAX
+            while True:
+                lifts, tails, has_told = await self._read_agent(agent)
+                if has_told or not instance.number or asyncio.get_running_loop().time() >= by_s:
+                    break
+                await asyncio.sleep(TOLD_PAUSE_S)
+            for log in of_one:
+                log.lifts, log.has_tails = lifts, bool(tails)
+            for tail in tails:
+                first = [log for log in of_one if log.instance.container == of_one[0].instance.container]
+                began = [log for log in first if (log.instance.began_s or 0.0) * NS <= tail.began_ns]
+                (began or first[:1])[-1].tails.append(tail)
+
+        found: dict[str, list[ContainerLog]] = {}
+        for log in filter(lambda log: log.instance.has_marks, logs):
+            if log.instance.agent or log.instance.number:
+                found.setdefault(log.instance.uid, []).append(log)
+        present = {id(each[-1]): each for each in found.values()}
+        await self.each([each[-1] for each in found.values()], lambda log: read(present[id(log)]), is_told=False)
+
+    async def _read_agent(self, agent: Instance) -> tuple[dict[int, int], list[Tail], bool]:
+        """Return when an agent lifted its barrier for each epoch, the tails, and whether it is done with telling."""
+        lifts, tails, has_told = dict[int, int](), Tails(), False
+        log = ContainerLog(self.connection, agent)
+        log.hides_tails = False
+        async with self.open(log) as lines:
+            async for line in lines:
+                if line.epoch is not None and not agent.agent:
+                    break  # behind it the log is the worker's
+                if tails.take(line.text):
+                    continue
+                has_told = has_told or TOLD in line.text
+                if line.epoch is not None:
+                    lifts.setdefault(line.epoch, line.at_ns)
+            return lifts, tails.all(), has_told
+        return lifts, tails.all(), True  # it cannot be read, which is noted
+
+    def note_lost(self, logs: Sequence[ContainerLog]) -> None:
+        """Note the containers that were started again, and of whose earlier runs there is nothing."""
+        read = {(log.instance.uid, log.instance.container) for log in logs if log.is_previous and not log.is_lost}
+        for log in logs:
+            one = log.instance
+            if one.number and not log.has_tails and (one.uid, one.container) not in read:
+                self.notes.say(one.name, LOST)
 
     async def find_epochs(self, logs: Sequence[ContainerLog]) -> None:
         """Find the epoch in which each log with marks begins: its first mark says it, or the Pod if it has none."""

@@ -17,9 +17,9 @@ from typing import Any, Final
 import yaml
 
 from inplace.cli.manifests.documents import Stream
-from inplace.cli.manifests.yaml_loader import parse
+from inplace.cli.manifests.scalars import read_scalar
+from inplace.cli.manifests.yaml_loader import TEXT, parse
 
-_TEXT: Final = "tag:yaml.org,2002:str"
 FLOW_CHARS_MAX: Final = 120  # of a value on one line; one that we make longer goes below its key
 _WIDTH: Final = 1_000_000  # PyYAML folds long texts, which nobody does by hand
 
@@ -198,11 +198,12 @@ def _width(node: yaml.Node) -> float:
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Quote by double quotes what would not be read as this text otherwise, and what holds single ones."""
+    """Quote by double quotes what kubectl or PyYAML would not read as this text, and what holds single ones."""
     if "\n" in text:
-        return dumper.represent_scalar(_TEXT, text, style="|")  # in braces or brackets PyYAML quotes it
-    is_text = dumper.resolve(yaml.ScalarNode, text, (True, False)) == _TEXT  # type: ignore[no-untyped-call]
-    return dumper.represent_scalar(_TEXT, text, style='"' if "'" in text or not is_text else None)
+        return dumper.represent_scalar(TEXT, text, style="|")  # in braces or brackets PyYAML quotes it
+    resolved = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    is_text = resolved == TEXT and read_scalar(text) == text
+    return dumper.represent_scalar(TEXT, text, style='"' if "'" in text or not is_text else None)
 
 
 _Dumper.add_representer(str, _represent_text)

@@ -1,25 +1,31 @@
 """
-Read YAML as the API server's clients do: only JSON's types, and only as much as a manifest can need.
+Read YAML as kubectl does, into JSON's types, and only as much as a manifest can need.
 
 Guarantees: a text that is not such YAML raises a `yaml.YAMLError` that says what was seen and where. The time is
 bounded by the text's length and by VALUES_MAX, although some hundred bytes of anchors and merge keys can stand for any
-number of values. Dates, `12:30` and `=` stay text, as in Kubernetes. A repeated key is refused.
+number of values. No two parts of what is returned are one object.
 
-libyaml reads the text, five times as fast as PyYAML's own reader; kubectl's reader descends from it. docs/adr/0002
+libyaml reads the text, five times as fast as PyYAML's own reader; go-yaml v2, which kubectl uses, descends from it.
+What go-yaml makes of the nodes is done here: a key that stands twice has its last value, a merge key counts where it
+stands, and a tag that nobody knows is no tag. docs/adr/0002
+
+Source: go.yaml.in/yaml/v2 decode.go, sigs.k8s.io/yaml yaml.go.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator
-from contextlib import suppress
+from base64 import b64decode
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any, Final
 
 import msgspec
 import yaml
+from yaml._yaml import CParser
 from yaml.composer import Composer
 
+from inplace.cli.manifests.scalars import INT_MAX, Scalar, in_json, key_text, read_scalar
 from inplace.common.kube.answers import UNREADABLE
 
 if not yaml.__with_libyaml__:
@@ -29,18 +35,17 @@ VALUES_MAX: Final = 100_000  # 1,000 JobSets, or an object of etcd's limit (1.5 
 # Of them by aliases and merge keys: 50 Pod templates. Each costs as much as a written one; three bytes can make 1,000.
 REPEATED_MAX: Final = 10_000
 DEPTH_MAX: Final = 100  # a Pod template nests 15 deep; what reads the objects after this recurses
-INTEGERS: Final = range(-(2**63), 2**64)  # what JSON's readers in Go take
-_PREFIX: Final = "tag:yaml.org,2002:"
-_TEXT: Final = f"{_PREFIX}str"
-_MERGE: Final = f"{_PREFIX}merge"
-_SCALARS: Final = tuple(f"{_PREFIX}{name}" for name in ("null", "bool", "int", "float", "str"))
-_TYPES: Final = (*_SCALARS, f"{_PREFIX}seq", f"{_PREFIX}map")
-# PyYAML's, without the numbers to the base of 60, which Kubernetes does not read as numbers.
-_INT: Final = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")
-_FLOAT: Final = re.compile(
-    r"(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?"
-    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+PREFIX: Final = "tag:yaml.org,2002:"
+TEXT: Final = f"{PREFIX}str"
+_PLAIN: Final = ""  # no tag, no quotes
+_BINARY: Final = f"{PREFIX}binary"
+_MERGE: Final = f"{PREFIX}merge"
+_TIMESTAMP: Final = f"{PREFIX}timestamp"
+_DATE: Final = re.compile(
+    r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(\.[0-9]+)?(Z|[-+][0-9]{2}:[0-9]{2})?)?"
 )
+_TYPES: Final = {f"{PREFIX}null": type(None), f"{PREFIX}bool": bool, f"{PREFIX}int": int, f"{PREFIX}float": float}
+_NO_CHARACTER: Final = re.compile("[\udc80-\udcff]")
 # JSON's escapes of a character beyond 16 bits, behind what a backslash escapes.
 _PAIR: Final = re.compile(r"\\\\|\\u([dD][89abAB]..)\\u([dD][c-fC-F]..)", re.ASCII)
 
@@ -51,8 +56,13 @@ def parse(text: str) -> tuple[Any, ...]:
     Raises:
         yaml.YAMLError: it is neither YAML nor JSON, or more than a manifest can need.
     """
-    copier = _Copier()
-    return tuple(copier.copy(document) for document in _documents(text))
+    reader = _Reader()
+    try:
+        return tuple(reader.document(node) for node in _nodes(text))
+    except RecursionError:
+        raise yaml.YAMLError("merge keys of merge keys, too many for one another") from None
+    except (ValueError, OverflowError) as error:  # PyYAML's own, of characters and versions that there are not
+        raise yaml.YAMLError(str(error)) from error
 
 
 def with_whole_characters(text: str) -> str:
@@ -66,138 +76,172 @@ def with_whole_characters(text: str) -> str:
     return _PAIR.sub(lambda pair: str(msgspec.json.decode(f'"{pair[0]}"')) if pair[1] else pair[0], text)
 
 
-def _documents(text: str) -> Iterator[Any]:
-    try:
-        yield from yaml.load_all(text, YamlLoader)
-    except RecursionError:
-        raise yaml.YAMLError("merge keys of merge keys, too many for one another") from None
-    except (ValueError, OverflowError) as error:  # PyYAML's own, of characters and versions that there are not
-        raise yaml.YAMLError(str(error)) from error
+def _nodes(text: str) -> Iterator[yaml.Node]:
+    """Yield each document's node."""
+    composer = _Composer(text)
+    while composer.check_node():
+        node = composer.get_node()
+        assert node is not None, "expected a document where check_node saw one"
+        yield node
 
 
-class _Copier:
-    """Copy the documents of a text so that what an anchor made one is changed alone."""
+class _Reader:
+    """Turn nodes into values; a node that an alias repeats becomes a value of its own each time."""
 
     def __init__(self) -> None:
         self._values = 0
         self._repeated = 0
-        self._seen: dict[int, Any] = {}  # by identity; it keeps them alive, so that no identity comes twice
+        self._seen: set[yaml.Node] = set()
+        self._unsayable: yaml.YAMLError | None = None
 
-    def copy(self, value: Any, depth: int = 0, *, is_repeated: bool = False) -> Any:
-        """Return a copy.
+    def document(self, node: yaml.Node) -> Any:
+        """Return a document; what JSON cannot say is refused, unless a later key of the same name hides it.
 
         Raises:
-            yaml.YAMLError: it has too many parts, or aliases repeat too many, or it is deeper than DEPTH_MAX.
+            yaml.YAMLError: as `read`.
         """
-        if isinstance(value, dict | list):
-            is_repeated = is_repeated or id(value) in self._seen
-            self._seen[id(value)] = value
+        self._unsayable = None
+        value = self.read(node)
+        if self._unsayable is not None and not _is_sayable(value):
+            raise self._unsayable
+        return value
+
+    def read(self, node: yaml.Node, depth: int = 0, *, is_repeated: bool = False) -> Any:
+        """Return a value.
+
+        Raises:
+            yaml.YAMLError: JSON cannot say it, it has too many parts or is deeper than DEPTH_MAX, or aliases repeat too
+                many.
+        """
+        if isinstance(node, yaml.ScalarNode):
+            self._spend(is_repeated=is_repeated)
+            value = in_json(_tagged(node))
+            if not _is_sayable(value):
+                self._unsayable = _refused(node, "a finite number")
+            return value
+        is_repeated = is_repeated or node in self._seen
+        self._seen.add(node)
+        self._spend(is_repeated=is_repeated)
+        if depth > DEPTH_MAX:
+            raise yaml.YAMLError(f"a nesting of more than {DEPTH_MAX}")
+        if isinstance(node, yaml.SequenceNode):
+            return [self.read(item, depth + 1, is_repeated=is_repeated) for item in node.value]
+        found: dict[str | None, Any] = {}
+        for key, value in node.value:
+            if _is_merge(key):
+                for merged in _merged(value):
+                    found |= self.read(merged, depth + 1, is_repeated=True)
+            else:
+                found[self._key(key)] = self.read(value, depth + 1, is_repeated=is_repeated)
+        return found
+
+    def _key(self, node: yaml.Node) -> str | None:
+        """Return a key as JSON has it; None if it has none."""
+        key = key_text(_tagged(node)) if isinstance(node, yaml.ScalarNode) else None
+        if key is None:
+            self._unsayable = _refused(node, "a key that is a text, a number or a boolean")
+            if not isinstance(node, yaml.ScalarNode):  # kubectl refuses it even where a later key hides it
+                raise self._unsayable
+        return key
+
+    def _spend(self, *, is_repeated: bool) -> None:
         self._values += 1
         self._repeated += is_repeated
         if self._values > VALUES_MAX:
-            raise yaml.YAMLError(f"more than {VALUES_MAX:,} values")
+            raise _too_many()
         if self._repeated > REPEATED_MAX:
-            raise _too_many_repeated()
-        if depth > DEPTH_MAX:
-            raise yaml.YAMLError(f"a nesting of more than {DEPTH_MAX}")
-        if isinstance(value, dict):
-            return {key: self.copy(item, depth + 1, is_repeated=is_repeated) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.copy(item, depth + 1, is_repeated=is_repeated) for item in value]
+            raise yaml.YAMLError(
+                f"more than {REPEATED_MAX:,} values that aliases and merge keys repeat, each of which costs as much as "
+                "a written one: write them out, or share less"
+            )
+
+
+def _too_many() -> yaml.YAMLError:
+    return yaml.YAMLError(f"more than {VALUES_MAX:,} values")
+
+
+def _is_sayable(value: Any) -> bool:
+    """Say whether JSON can say a value: its numbers are finite, and no key is None."""
+    if isinstance(value, dict):
+        return None not in value and all(map(_is_sayable, value.values()))
+    return all(map(_is_sayable, value)) if isinstance(value, list) else not isinstance(value, float) or isfinite(value)
+
+
+def _tagged(node: yaml.ScalarNode) -> Scalar:
+    """Return the value of a scalar; a tag in front of it must be what it would be without one, or text."""
+    text = str(node.value)
+    if node.tag == _PLAIN:
+        return read_scalar(text)
+    if node.tag == _BINARY:
+        decoded = b64decode(text, validate=True).decode(errors="surrogateescape")
+        return _NO_CHARACTER.sub("\N{REPLACEMENT CHARACTER}", decoded)  # one for each byte, as Go writes JSON
+    if node.tag == _TIMESTAMP and not _DATE.fullmatch(text):
+        raise _refused(node, "a date")
+    if (wanted := _TYPES.get(node.tag)) is None:
+        return text
+    value = read_scalar(text)
+    if type(value) is wanted:
         return value
+    if wanted is float and type(value) is int and value <= INT_MAX:
+        return float(value)
+    raise _refused(node, f"a value that is a {node.tag.removeprefix(PREFIX)}")
 
 
-def _too_many_repeated() -> yaml.YAMLError:
-    return yaml.YAMLError(
-        f"more than {REPEATED_MAX:,} values that aliases and merge keys repeat, each of which costs as much as a "
-        "written one: write them out, or share less"
-    )
+def _is_merge(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.value == "<<" and node.tag in (_PLAIN, _MERGE)
 
 
-class YamlLoader(Composer, yaml.CSafeLoader):
-    """One text; it has a budget of values, which merge keys pay from too."""
+def _merged(node: yaml.Node) -> list[yaml.Node]:
+    """Return the mappings of a merge key, the strongest last."""
+    found = node.value[::-1] if isinstance(node, yaml.SequenceNode) else [node]
+    for each in found:
+        if not isinstance(each, yaml.MappingNode):
+            raise _refused(node, "a mapping, or a list of mappings, that a merge key names")
+    return found
+
+
+def _refused(node: yaml.Node, expected: str) -> yaml.YAMLError:
+    other = "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+    seen = f"{node.value!r:.80}" if isinstance(node, yaml.ScalarNode) else other
+    return yaml.constructor.ConstructorError(None, None, f"{seen} where {expected} has to be", node.start_mark)
+
+
+class _Composer(Composer, CParser):
+    """Make one text's nodes; their tag is _PLAIN, TEXT in quotes, or what stands in front of them."""
 
     def __init__(self, text: str) -> None:
-        yaml.CSafeLoader.__init__(self, text)
+        CParser.__init__(self, text)
         Composer.__init__(self)
-        self._left = VALUES_MAX
-        self._merged = 0
+        self._values = 0
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Read a value, one level below its parent."""
-        self._spend(1)
+        """Read a value, one level below its parent; an anchor may be given again."""
+        self._values += 1
         self._depth += 1
+        if self._values > VALUES_MAX:
+            raise _too_many()
         if self._depth > DEPTH_MAX:
             raise yaml.YAMLError(f"a nesting of more than {DEPTH_MAX}")
+        if isinstance(event := self.peek_event(), yaml.NodeEvent) and not isinstance(event, yaml.AliasEvent):
+            self.anchors.pop(event.anchor, None)
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
 
     def compose_scalar_node(self, anchor: dict[Any, yaml.Node]) -> yaml.ScalarNode:
-        """Read a scalar; a tag in front of it must be what it would be without one, or text."""
+        """Read a scalar; behind a lone exclamation mark it is text."""
+        is_text = isinstance(event := self.peek_event(), yaml.ScalarEvent) and event.tag == "!"
         node = super().compose_scalar_node(anchor)
-        plain = self.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
-        if node.tag not in (_TEXT, _MERGE) and (node.tag != plain or node.tag not in _SCALARS):
-            raise _refused(node, f"a text, or a value that is a {node.tag.removeprefix(_PREFIX)}")
+        node.tag = TEXT if is_text else node.tag
         return node
 
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Replace merge keys by what they stand for."""
-        before = len(node.value)
-        super().flatten_mapping(node)
-        added = max(0, len(node.value) - before)
-        self._spend(added)
-        self._merged += added
-        if self._merged > REPEATED_MAX:
-            raise _too_many_repeated()
+    def resolve(self, kind: type[yaml.Node], value: str | None, implicit: Any) -> str:  # noqa: ARG002
+        """Return the tag of a node without one; `implicit` is a pair for a scalar alone: plain, or in quotes."""
+        return _PLAIN if kind is yaml.ScalarNode and implicit[0] else TEXT
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Read a mapping whose keys all differ."""
-        seen: set[Any] = set()
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if key.tag == _MERGE or not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    "while reading a mapping", node.start_mark, f"the key {key.value!r} a second time", key.start_mark
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+    def descend_resolver(self, parent: yaml.Node | None, index: int) -> None:
+        """Do nothing: what a node is does not depend on its place."""
 
-    def read_integer(self, node: yaml.ScalarNode) -> int:
-        """Return an integer."""
-        with suppress(ValueError):  # 0x_, or more digits than Python reads
-            if (value := int(self.construct_yaml_int(node))) in INTEGERS:
-                return value
-        raise _refused(node, "an integer of 64 bits")
-
-    def read_number(self, node: yaml.ScalarNode) -> float:
-        """Return a number that JSON can say."""
-        value = float(self.construct_yaml_float(node))
-        if not isfinite(value):
-            raise _refused(node, "a finite number")
-        return value
-
-    def _spend(self, values: int) -> None:
-        self._left -= values
-        if self._left < 0:
-            raise yaml.YAMLError(f"more than {VALUES_MAX:,} values")
-
-
-def _refused(node: yaml.Node, expected: str) -> yaml.YAMLError:
-    return yaml.constructor.ConstructorError(
-        None, None, f"{node.value!r:.80} where {expected} has to be", node.start_mark
-    )
-
-
-_RESOLVED: Final = {f"{_PREFIX}int": (_INT, "-+0123456789"), f"{_PREFIX}float": (_FLOAT, "-+0123456789.")}
-YamlLoader.yaml_constructors = {
-    tag: made for tag, made in yaml.SafeLoader.yaml_constructors.items() if tag is None or tag in _TYPES
-} | {f"{_PREFIX}int": YamlLoader.read_integer, f"{_PREFIX}float": YamlLoader.read_number}
-YamlLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag in (*_TYPES, _MERGE) and tag not in _RESOLVED]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-for _tag, (_pattern, _first) in _RESOLVED.items():
-    YamlLoader.add_implicit_resolver(_tag, _pattern, list(_first))
+    def ascend_resolver(self) -> None:
+        """Do nothing."""

@@ -14,9 +14,8 @@ from typing import Any, Final, TypeGuard
 
 from inplace.cli.logs.instances import Instance
 from inplace.cli.logs.lines import LogLine
-from inplace.common.protocol.int32 import INT32_MAX
-from inplace.common.wire.progress import STEP_MAX
-from inplace.common.wire.stacks import REQUEST_MAX, TAKEN, THREAD
+from inplace.common.protocol.bounds import INT32_MAX, REQUEST_MAX, STEP_MAX
+from inplace.common.wire.stacks import SILENCE, TAKEN, THREAD
 
 RANKS_MAX: Final = 64  # of one container
 THREADS_MAX: Final = 16
@@ -114,6 +113,11 @@ class Answers:
         """Return the newest answer, be it whole or not."""
         return self.whole() or (self._found[-1] if self._found else None)
 
+    def of_hang(self) -> Answer | None:
+        """Return the newest answer that a watchdog asked for, be it whole or not."""
+        silent = [one for one in self._found if one.request == SILENCE]
+        return next((one for one in reversed(silent) if one.is_whole), silent[-1] if silent else None)
+
     def take(self, line: LogLine) -> None:
         """Take in a line of the log."""
         if line.epoch is not None and self._epoch is None:  # this is the first mark
@@ -142,7 +146,9 @@ class Answers:
         """Return the answer whose lines come now."""
         if not self._found or self._found[-1].is_whole or self._found[-1].request != request:
             self._found.append(Answer(request, self._epoch))
-            del self._found[:-ANSWERS_MAX]
+            if len(self._found) > ANSWERS_MAX:
+                asked = (one for one in self._found if one.request != SILENCE)  # looks by hand go first
+                self._found.remove(next(asked, self._found[0]))
         return self._found[-1]
 
     def _note(self, answer: Answer, fields: Mapping[str, Any]) -> None:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from inplace.cli.connection import Connection, command
+from inplace.cli.group.last_restart import last_restart
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
-from inplace.cli.group.state import GroupPhase, last_restart, state_of_status
+from inplace.cli.group.status_state import state_of_status
 from inplace.cli.logs.container_log import ContainerLog
 from inplace.cli.logs.instances import Instance, instances_of, ranks_of
 from inplace.cli.logs.lines import NS
@@ -29,12 +30,13 @@ from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.stacks.answers import Answer, Answers, RankStack
 from inplace.cli.stacks.groups import Names, data_of, groups_of, summary, text_of
 from inplace.cli.terminal.moments import clock_text, count_text, names_text
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.headline import GroupPhase
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.stacks import SILENCE, parse_request
-from inplace.controller.spec.causes import unix_time
 
 if TYPE_CHECKING:
     from inplace.cli.documents import StacksDocument
@@ -60,7 +62,7 @@ class StacksOptions:
     Args:
         ranks: of these Pods alone; empty is all.
         timeout_s: wait so long for answers.
-        last: ask nobody; show the newest answers.
+        last: ask nobody; show the stacks of the newest hang, or else the newest answers.
         as_json: for programs.
     """
 
@@ -95,11 +97,14 @@ async def print_stacks(connection: Connection, name: str, options: StacksOptions
     since_s = _last_since_s(raw, now_s) if request is None else request / 1000 - SKEW_S
     logs = [reader.log(one, max(0, int(since_s * NS))) for one in asked]
     answers = {id(log): Answers(log.instance, request) for log in logs}
+    if request is None:
+        await reader.read_agents(logs)  # a restart may have removed the logs
     await _read(logs, answers, reader, 0.0 if request is None else options.timeout_s)
     progress.notes(())
     found = {each.instance: answer for each in answers.values() if (answer := each.newest()) is not None}
     if request is None:
-        found = _of_one_moment(found, _scopes(raw, pods))
+        hangs = {each.instance: answer for each in answers.values() if (answer := each.of_hang()) is not None}
+        found = _of_one_moment(hangs or found, _scopes(raw, pods))  # a look by hand does not replace a hang's stacks
     unanswered = _unanswered(asked, found) if request is not None else {}
     ranks = [one for answer in found.values() for one in answer.ranks.values()]
     _print(name, request, ranks, found, unanswered, as_json=options.as_json)

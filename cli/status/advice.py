@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.straggler import Why, log_words
+from inplace.cli.group.straggler import Why
 from inplace.common.bare.record import record
 
+CONTROLLER_PODS: Final = "kubectl get pods -A -l app.kubernetes.io/name=inplace-controller"
 ADVICE: Final[dict[Why, str]] = {
     Why.MISSING: "find out why its Job creates no Pod: kubectl describe job {job}",
     Why.GATED: "the program that set its scheduling gate must remove it; exclusive placement needs a free domain",
@@ -21,6 +22,8 @@ ADVICE: Final[dict[Why, str]] = {
     Why.UNSCHEDULED: "if this stays, check that a scheduler runs: kubectl describe pod {pod}",
     Why.NODE_LOST: "if the node does not come back, make sure that its machine is off, and only then delete it: "
     "kubectl delete node {node}",
+    Why.HELD: "the program that set the finalizer must remove it: see whether that program runs. If it is gone for "
+    "good, an administrator may remove the finalizer: kubectl edit pod {pod}",
     Why.TERMINATING: "its Job replaces it after it has ended; if its node's machine is off for good: "
     "kubectl delete node {node}",
     Why.FAILED: "its Job replaces it; if that stays: kubectl describe pod {pod}",
@@ -33,12 +36,14 @@ ADVICE: Final[dict[Why, str]] = {
     Why.AGENT_REFUSES: "check the manifest with inplace lint, and read the agent's log: kubectl logs {log}",
     Why.RESTARTING: "wait; if this stays, check its node's kubelet: kubectl describe pod {pod}",
     Why.CREATING: "wait; if this stays, check volumes, network and image pull: kubectl describe pod {pod}",
-    Why.NO_AGENT: "nothing in the Pod can announce an epoch: the controller has no --agent-image, or --agent-opt-in "
-    "and neither the JobSet nor its namespace says inplace.dev/agent: on, or its Event AgentNotAdded says why; "
-    "recreate the JobSet when inplace lint -f FILE --cluster finds nothing",
+    Why.NO_AGENT: "if it was annotated while it ran, nothing: the next failure recreates its Pods, and the new ones "
+    "have an agent. Else the controller has no --agent-image, or --agent-opt-in and neither the JobSet nor its "
+    "namespace says inplace.dev/agent: on, or its Event AgentNotAdded says why; recreate the JobSet when "
+    "inplace lint -f FILE --cluster finds nothing",
     Why.SILENT: "wait some seconds; if this stays, read its agent's log (no rights? no API server?): "
     "kubectl logs {pod} --all-containers --ignore-errors",
     Why.AHEAD: "a person wrote the annotation, or the status was lost; if this stays: kubectl delete pod {pod}",
+    Why.UNTOLD: f"wait a second; if this stays, see whether the controller runs: {CONTROLLER_PODS}",
     Why.BEHIND: "wait some seconds; if this stays, read its agent's log: "
     "kubectl logs {pod} --all-containers --ignore-errors",
 }
@@ -60,7 +65,7 @@ class Obstacle:
     pods: tuple[str, ...] = ()
 
 
-def log_advice(failure: Mapping[str, Any] | None, pods: Iterable[PodFact], namespace: str) -> str:
+def log_advice(failure: Mapping[str, Any] | None, pods: Iterable[PodFact], jobset: str, namespace: str) -> str:
     """Return the command while the Pod is there; kubelet deletes the logs of a Pod with the Pod."""
     name = str((failure or {}).get("pod") or "")
     if failure is None or not name:
@@ -68,6 +73,5 @@ def log_advice(failure: Mapping[str, Any] | None, pods: Iterable[PodFact], names
     found = next((pod for pod in pods if pod.name == name), None)
     if found is None:
         return f"Pod {name} is gone with its log: look for it where this cluster collects logs"
-    container = next((one for one in found.containers if one.name == failure.get("container")), None)
     when = "its Pod is being deleted: read its log now" if found.is_leaving else "read its log"
-    return f"{when}: kubectl logs {log_words(name, container) or f'{name} --all-containers'} -n {namespace}"
+    return f"{when}: inplace logs {jobset} -n {namespace}"

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import asdict
 
-from inplace.cli.group.state import GroupState, LastRestart, ScopeState
+from inplace.cli.group.last_restart import LastRestart
+from inplace.cli.group.state import GroupState, ScopeState
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.furthest_behind import silent_text
+from inplace.common.jobset.scopes import fields_of_scope
+from inplace.common.jobset.slow_ranks import NAMED_MAX, SlowRank, SlowRanks
 from inplace.common.wire import names as wire
-from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.furthest_behind import silent_text
-from inplace.controller.spec.scopes import fields_of_scope
-from inplace.controller.spec.slow_ranks import NAMED_MAX, SlowRank, SlowRanks
+from inplace.common.wire.exit_words import ended_with
 
 if TYPE_CHECKING:
     from inplace.cli.status.fields import (
@@ -37,6 +39,7 @@ TRIGGERS = {
     "slow": "steps got slower",
     "completed_early": "a worker completed while others went on",
     "pod_lost": "a Pod was lost",
+    "disrupted": "a Pod was evicted (not counted)",
     "job_failed": "a Job failed",
     "manual": "asked for by hand",
     "resize": "it was resized",
@@ -46,12 +49,13 @@ TRIGGERS = {
 }
 
 
-def status_data(state: GroupState, left_s: float | None = None) -> StatusDocument:
-    """Return the same for programs."""
+def status_data(state: GroupState, left_s: float | None = None, line: str = "") -> StatusDocument:
+    """Return the same for programs; `line` is the headline, "" where it would say less than is known elsewhere."""
     return {
         "namespace": state.namespace,
         "name": state.name,
         "phase": state.phase.value,
+        "headline": line or None,
         "managedBy": state.managed_by,
         "pods": state.pods,
         "expected": state.expected,
@@ -128,7 +132,8 @@ def blame_text(last: LastRestart) -> str:
     """
     if last.trigger == Trigger.STALLED.value and last.first_silent is not None:
         return silent_text(last.first_silent, last.trigger, last.first_failure)
-    return failure_text(last.first_failure) if last.first_failure else ""
+    who = "first to tell of the hang: " if last.trigger == Trigger.STALLED.value else ""
+    return who + failure_text(last.first_failure) if last.first_failure else ""
 
 
 def slow_text(slow: SlowRanks) -> str:
@@ -149,10 +154,11 @@ def failure_text(failure: Any, *, explained: bool = False) -> str:
     who = f"Pod {failure['pod']}" if failure.get("pod") else "an unknown Pod"
     what = [f"container {failure['container']} of {who}" if failure.get("container") else who]
     what += [f"on {failure['node']}"] if failure.get("node") else []
-    if failure.get("exitCode") is not None:
-        what.append(f"with exit code {failure['exitCode']}")
-    if failure.get("reason"):
-        what.append(f"({failure['reason']})")
+    code, reason = failure.get("exitCode"), str(failure.get("reason") or "")
+    if code is not None:
+        what.append(ended_with(code, reason))
+    elif reason:
+        what.append(f"({reason})")
     is_said = failure.get("reason") in SAID
     if is_said and failure.get("message"):
         what.append(str(failure["message"]))

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.avoided_nodes import AvoidedNode
-from inplace.cli.group.pod_facts import POD_CODEC, PodFact
-from inplace.cli.group.read import read_group, read_pods
-from inplace.cli.group.state import WAITING, GroupPhase, GroupState, group_state
+from inplace.cli.group.controller_pulse import NOT_ASKED, read_controller
+from inplace.cli.group.pod_facts import PodFact
+from inplace.cli.group.read import read_group, read_pod, read_pods
+from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.group.steps_told import watches_hangs, with_steps
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.explanation import Explanation, Facts, Subject, event_subject, explain
 from inplace.cli.status.queued import read_queued
@@ -19,13 +21,14 @@ from inplace.cli.status.why_failed import failed_job
 from inplace.cli.terminal.moments import clock_text, count_text, date_text, names_text
 from inplace.cli.terminal.screen import Output, print_data, show
 from inplace.cli.terminal.visible import one_line
+from inplace.common.jobset.goodput import goodput_text
+from inplace.common.jobset.headline import WAITING, GroupPhase
+from inplace.common.jobset.saving import Saving
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
-from inplace.common.kube.resources import JOBS, JOBSETS, NODES, PODS, KubeObject
+from inplace.common.kube.resources import JOBS, JOBSETS, NODES
 from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event, events_about
-from inplace.controller.spec.goodput import goodput_text
-from inplace.controller.spec.saving import Saving
 
 if TYPE_CHECKING:
     from inplace.cli.documents import ExplainDocument
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 SAMPLES_MAX: Final = 4  # Pods or Jobs whose Events are read, one for each reason; and as many nodes
 DETAILS_MAX: Final = 10  # Pods of a large group that are read whole
 PODS_SHOWN: Final = 10
-NODES_SHOWN: Final = 3
+NODES_SHOWN: Final = 10
 
 
 @command
@@ -56,9 +59,11 @@ async def read_facts(connection: Connection, name: str) -> Facts:
         pods = await _with_details(connection, state, pods)
         state = group_state(raw, pods)
     unread: list[str] = []
+    state = await with_steps(connection, raw, pods, state, unread)
     events = await read_events(connection, Subject(JOBSETS, name, str(raw["metadata"]["uid"])), unread)
     more: dict[str, list[Event]] = {}
     nodes: dict[str, str] = {}
+    controller = await read_controller(connection, unread) if state.needs_controller else NOT_ASKED
     samples = {one.why: one for one in reversed(state.stragglers)} if state.phase in WAITING else {}
     for late in list(samples.values())[:SAMPLES_MAX]:
         subject = event_subject(state, late)
@@ -71,7 +76,7 @@ async def read_facts(connection: Connection, name: str) -> Facts:
         more[job] = await read_events(connection, Subject(JOBS, job), unread)
     asks = state.jobset is not None and state.jobset.spares > 0
     spares = (await read_pods(connection, name, label=wire.SPARE_OF)).pods if asks else ()
-    return Facts(state, pods, events, more, nodes, unread, queued, spares)
+    return Facts(state, pods, events, more, nodes, unread, queued, spares, controller)
 
 
 async def read_events(connection: Connection, subject: Subject, unread: list[str]) -> list[Event]:
@@ -100,7 +105,10 @@ def explanation_data(explanation: Explanation) -> ExplainDocument:
             {"kind": cause.kind, "text": cause.text, "pods": list(cause.pods), "advice": cause.advice}
             for cause in explanation.causes
         ],
-        "avoidedNodes": [{"node": one.node, "until": one.until_s, "why": one.why} for one in explanation.avoided],
+        "avoidedNodes": [
+            {"node": one.node, "failures": one.failures, "until": one.until_s, "why": one.why}
+            for one in explanation.avoided
+        ],
         "spares": explanation.spares.fields() if explanation.spares is not None else None,
         "unread": list(facts.unread),
     }
@@ -112,28 +120,30 @@ def saving_text(saving: Saving) -> str:
     return f"its workers save before a restart, until {until} UTC at the latest (request {one_line(saving.request)})"
 
 
-def watches_hangs(jobset: KubeObject) -> bool:
-    """Say whether a limit makes agents notice a worker that hangs: lint's rule, on the Jobs that would be made."""
-    from inplace.cli.lint.stall import is_unwatched  # with the agent's settings; few answers need them
-    from inplace.controller.injection.as_made import as_made
-
-    return not is_unwatched(as_made(jobset).jobset)
-
-
 def unwatched_text(state: GroupState) -> str:
     """Say that a hang would not be noticed, and what changes that."""
     command = f"kubectl annotate jobset {state.name} -n {state.namespace} {wire.STALL_AFTER}=SECONDS"
     return f"No watchdog is on: a worker that hangs would not be noticed. To switch it on: {command}"
 
 
+def stepless_text(state: GroupState) -> str:
+    """Say that the watchdog has nothing to go by, and how to see what the ranks do."""
+    there = f"{state.name} -n {state.namespace}"
+    return (
+        "The watchdog is on, and has seen no step in this epoch, so it may not notice a hang. Where the ranks are: "
+        f"inplace stacks {there}. A script reports its steps with inplace.progress(step)."
+    )
+
+
 def avoided_lines(avoided: Sequence[AvoidedNode], name: str) -> list[str]:
     """Return a line for each of the nodes that new Pods avoid, the newest first."""
     lines = [
-        f"new Pods avoid node {one_line(one.node)} until {date_text(one.until_s)} UTC: {one_line(one.why)}"
+        f"new Pods avoid node {one_line(one.node)} until {date_text(one.until_s)} UTC "
+        f"({count_text(one.failures, 'failure')}): {one_line(one.why)}"
         for one in reversed(avoided[-NODES_SHOWN:])
     ]
     rest = len(avoided) - NODES_SHOWN
-    return [*lines, f"and {count_text(rest, 'node')} more: inplace nodes {name}"] if rest > 0 else lines
+    return [*lines, f"and {count_text(rest, 'node')} more: inplace explain {name} -o json"] if rest > 0 else lines
 
 
 def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
@@ -164,24 +174,26 @@ def explanation_lines(explanation: Explanation) -> list[tuple[str, str]]:
                 lines.append((f"     {names_text(cause.pods, PODS_SHOWN)}", "dim"))
         lines += [("", ""), ("What to do", "bold")]
         lines += [(f"  {number}. {one_line(cause.advice)}", "") for number, cause in enumerate(explanation.causes, 1)]
-    elif state.phase is GroupPhase.RUNNING:
+    elif state.phase is GroupPhase.RUNNING and state.reports_steps:
         lines += [("", ""), ("Nothing keeps it from training.", "green")]
-        if state.jobset is not None and state.used is not None and not watches_hangs(state.jobset.raw):
-            lines.append((unwatched_text(state), ""))
+    elif state.phase is GroupPhase.RUNNING and state.jobset is not None:
+        is_watched = watches_hangs(state.jobset.raw)
+        lines += [("", ""), (stepless_text(state) if is_watched else unwatched_text(state), "")]
     lines += [(f"not read: {one_line(problem)}", "yellow") for problem in explanation.facts.unread]
     return lines
 
 
 async def _with_details(connection: Connection, state: GroupState, pods: list[PodFact]) -> list[PodFact]:
-    """Read the first late Pods whole, and the one that failed first: of a large group only outlines are known."""
+    """Read the first late or idle Pods whole, and the one that failed first: of a large group outlines are known."""
     whole: dict[str, PodFact] = {}
     late = [one.pod for one in state.stragglers if one.pod is not None] if state.phase in WAITING else []
+    late += [name for scope in state.scopes for name in scope.idle]
     failure = state.last.first_failure if state.last is not None else None
     failed = failure.get("pod") if failure is not None else None
     names = {*late[:DETAILS_MAX], *(pod.name for pod in pods if pod.name == failed)}
     for name in sorted(names):
         with suppress(NotFound):  # gone meanwhile
-            whole[name] = POD_CODEC.convert(await connection.client.get(PODS, connection.namespace, name))
+            whole[name] = await read_pod(connection, name)
     return [whole.get(pod.name, pod) for pod in pods]
 
 

@@ -7,44 +7,41 @@ explanation uses what is there and says what could not be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from inplace.cli.group.avoided_nodes import AvoidedNode, avoided_nodes
+from inplace.cli.group.controller_pulse import NOT_ASKED, Controller
 from inplace.cli.group.fenced import fenced_pods
 from inplace.cli.group.first_failure import first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.spares import Spares, spares_of
-from inplace.cli.group.state import NOT_RUNNING, WAITING, GroupPhase, GroupState
+from inplace.cli.group.state import GroupState
 from inplace.cli.group.straggler import Straggler, Why
-from inplace.cli.status.advice import ADVICE, Obstacle, log_advice
+from inplace.cli.status.advice import ADVICE, CONTROLLER_PODS, Obstacle, log_advice
 from inplace.cli.status.document import TRIGGERS, failure_text, recreated_text, slow_text
-from inplace.cli.status.notice_advice import GOES_WRONG, busy_lines, obstacles_of_notices
+from inplace.cli.status.notice_advice import busy_lines, obstacles_of_notices
 from inplace.cli.status.queued import Queued
 from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.common.bare.record import record
+from inplace.common.jobset.causes import Trigger, unix_time
+from inplace.common.jobset.crash_loop import crash_loop_of
+from inplace.common.jobset.furthest_behind import silent_text
+from inplace.common.jobset.goodput import cost_text
+from inplace.common.jobset.headline import OWN, WAITING, GroupPhase, Pulse, SlotState
+from inplace.common.jobset.scopes import fields_of_scope
 from inplace.common.kube.resources import JOBS, PODS, Resource
 from inplace.common.wire import names as wire
+from inplace.common.wire.last_progress import LONG_S
 from inplace.controller.api.object_events import Event
-from inplace.controller.spec.causes import Trigger, unix_time
-from inplace.controller.spec.crash_loop import crash_loop_of
-from inplace.controller.spec.furthest_behind import silent_text
-from inplace.controller.spec.goodput import cost_text
-from inplace.controller.spec.scopes import fields_of_scope
 
 # Triggers: something failed, or may have.
 FAILURES = (None, Trigger.UNKNOWN.value, *(one.value for one in Trigger if one.is_failure))
 MOMENTS_MAX = 12  # the newest; a JobSet that restarts often has hundreds of Events
 NAMES_IN_ADVICE = 5  # of a command that is copied; all names stand beside the cause
 CONTROLLER_S_MAX = 30.0  # a JobSet without a status after this long has no controller; a busy one takes 2 s
-CONTROLLER_PODS = "kubectl get pods -A -l app.kubernetes.io/name=inplace-controller"
-HEADLINES = NOT_RUNNING | {
-    GroupPhase.RECREATING: "it recreates its Jobs and Pods",
-    GroupPhase.UNREADABLE: "its controller cannot read it, and leaves it alone",
-    GroupPhase.OTHER: "it does not restart in place: a failure recreates its Pods",
-}
 CRASH_LOOP = "CrashLoop"  # the kind of its cause
 BLOCKED = (Why.IMAGE, Why.CONFIG)  # what condition ContainersBlocked tells too, of all Pods
 EVENTS_FIRST = (Why.MISSING, Why.CREATING, Why.UNSCHEDULED)  # their cause stands in no status: mounts, sandboxes, quota
@@ -71,6 +68,7 @@ class Facts:
     unread: Sequence[str] = ()
     queued: Queued | None = None
     spares: Sequence[PodFact] = ()
+    controller: Controller = NOT_ASKED
 
 
 class Subject(NamedTuple):
@@ -119,36 +117,8 @@ def explain(facts: Facts, *, now_s: float) -> Explanation:
     avoided = avoided_nodes(jobset, facts.pods, now_s) if jobset is not None else ()
     spares = spares_of(jobset, facts.spares) if jobset is not None else None
     causes, busy = tuple(_causes(facts, now_s)), busy_lines(facts.state, now_s)
-    words = headline(facts.state, {cause.kind for cause in causes})
-    return Explanation(facts, words, moments[-MOMENTS_MAX:], causes, avoided, spares, busy)
-
-
-def headline(state: GroupState, kinds: Set[str]) -> str:
-    """Return one sentence; `kinds` are those of its causes."""
-    pods = count_text(state.expected, "Pod")
-    match state.phase:
-        case GroupPhase.RUNNING:
-            epochs = ", ".join(str(scope.synced) for scope in state.scopes)
-            if idle := sum(len(scope.idle) for scope in state.scopes):
-                return f"all {pods} are at epoch {epochs}; kubelet does not report the workers of {idle:,} yet"
-            if CRASH_LOOP in kinds:
-                return f"all {pods} are at epoch {epochs}, after failures without progress"
-            if kinds & GOES_WRONG:
-                return f"it trains badly: all {pods} are at epoch {epochs}"
-            return f"it trains: all {pods} are at epoch {epochs}"
-        case GroupPhase.STARTING:
-            return f"it starts: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
-        case GroupPhase.RESTARTING:
-            return f"it restarts in place: {state.arrived:,} of {pods} are at the barrier of epoch {_target(state)}"
-        case GroupPhase.DEGRADED:
-            return f"it runs epoch {_target(state)} without {state.late:,} of its {pods}"
-        case _:
-            return HEADLINES[state.phase]
-
-
-def _target(state: GroupState) -> str:
-    gathering = [scope for scope in state.scopes if scope.late]
-    return ", ".join(str(scope.target) for scope in gathering or state.scopes)
+    words = facts.state.headline(facts.controller.pulse, is_queued=facts.queued is not None)
+    return Explanation(facts, words.text, moments[-MOMENTS_MAX:], causes, avoided, spares, busy)
 
 
 def _moments(facts: Facts) -> Iterator[Moment]:
@@ -205,7 +175,9 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         text = conditions["ContainersBlocked"].get("message", "")
         pods = f"kubectl get pods -n {state.namespace} -l {wire.JOBSET_NAME}={state.name}"
         yield Obstacle("ContainersBlocked", text, f"correct what kubelet names, and look at the Pods: {pods}")
-    yield from _of_crash_loops(facts, now_s)
+    yield from _of_controller(facts, now_s)
+    if state.phase not in OWN:
+        yield from _of_crash_loops(facts, now_s)
     if state.phase is GroupPhase.FAILED:
         events = facts.more_events.get(failed_job(state), ())
         yield why_failed(state, conditions["Failed"], events, facts.pods)
@@ -216,13 +188,14 @@ def _causes(facts: Facts, now_s: float) -> Iterator[Obstacle]:
         yield from obstacles_of_notices(state, now_s)
     elif state.phase is GroupPhase.RECREATING:
         yield Obstacle("Recreating", conditions["RestartingJobSet"].get("message", ""), "wait until its Jobs are there")
-    elif state.phase in WAITING:
-        yield from _of_controller(facts, now_s)
+    elif state.phase in (*WAITING, GroupPhase.OTHER):
+        yield from _of_failed(facts)
+        yield from _of_completed(state)
         fenced = fenced_pods(state, facts.pods, now_s)
         yield from _of_fenced(fenced, now_s)
         yield from _of_strays([name for name in state.strays if name not in fenced], state.namespace)
         yield from _of_stragglers(facts)
-        if not any(waits for waits, _ in crash_loops(state, now_s)):
+        if not any(waits for waits, _ in crash_loops(state, now_s)) and facts.controller.pulse is not Pulse.STOPPED:
             yield from _of_counting(state)
         yield from obstacles_of_notices(state, now_s)
 
@@ -245,7 +218,10 @@ def _of_suspension(state: GroupState, queued: Queued | None) -> Obstacle:
 
 
 def crash_loops(state: GroupState, now_s: float) -> Iterator[tuple[bool, str]]:
-    """Yield for each scope in a crash loop whether its next epoch waits, and the crash loop in words."""
+    """Yield for each scope in a crash loop whether its next epoch waits, and the crash loop in words.
+
+    An epoch that has run for so long that it counts as progress ends it.
+    """
     jobset = state.jobset
     if jobset is None or jobset.is_finished:
         return
@@ -255,6 +231,9 @@ def crash_loops(state: GroupState, now_s: float) -> Iterator[tuple[bool, str]]:
             continue
         until_s = unix_time(loop.until)
         waits = loop.epoch == scope.synced + 1 and until_s is not None and until_s > now_s
+        began_s = unix_time(loop.synced_at) if scope.is_running else None
+        if began_s is not None and now_s - began_s >= LONG_S:
+            continue
         named = f"scope {scope.name}: " if scope.name else ""
         yield waits, named + loop.words(now_s, waits=waits)
 
@@ -262,7 +241,8 @@ def crash_loops(state: GroupState, now_s: float) -> Iterator[tuple[bool, str]]:
 def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     """Yield that its workers fail again and again without progress, and that the next epoch waits for it."""
     last = facts.state.last
-    log = log_advice(last.first_failure if last is not None else None, facts.pods, facts.state.namespace)
+    first = last.first_failure if last is not None else None
+    log = log_advice(first, facts.pods, facts.state.name, facts.state.namespace)
     for waits, words in crash_loops(facts.state, now_s):
         text = f"{words}; its workers fail without a step of progress"
         then = (
@@ -274,8 +254,12 @@ def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
 
 
 def _of_controller(facts: Facts, now_s: float) -> Iterator[Obstacle]:
-    """Yield that no controller works on it, if the status is still empty."""
-    jobset = facts.state.jobset
+    """Yield that no controller works: by its Lease, or by a status that is still empty."""
+    state = facts.state
+    if facts.controller.pulse is Pulse.STOPPED and state.needs_controller:
+        yield Obstacle("NoController", facts.controller.words, facts.controller.advice)
+        return
+    jobset = state.jobset
     created_s = unix_time(jobset.metadata.get("creationTimestamp")) if jobset is not None else None
     if jobset is None or jobset.status or facts.pods or created_s is None or now_s - created_s < CONTROLLER_S_MAX:
         return
@@ -309,6 +293,8 @@ def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
     by_reason: dict[Why, list[Straggler]] = {}
     for one in facts.state.stragglers:
         by_reason.setdefault(one.why, []).append(one)
+    if facts.controller.pulse is Pulse.STOPPED:  # agents follow what nobody writes
+        by_reason = {why: late for why, late in by_reason.items() if why not in (Why.BEHIND, Why.SILENT, Why.UNTOLD)}
     counts = {why: len(late) + (facts.state.unnamed if why is Why.MISSING else 0) for why, late in by_reason.items()}
     for why, late in sorted(by_reason.items(), key=lambda item: -counts[item[0]]):
         first = late[0]
@@ -328,6 +314,36 @@ def _of_stragglers(facts: Facts) -> Iterator[Obstacle]:
         yield Obstacle(why.name.title().replace("_", ""), text, ADVICE[why].format(**places), names)
 
 
+def _of_failed(facts: Facts) -> Iterator[Obstacle]:
+    """Yield that agents told of workers that failed or hang, and that the group does not restart for it yet."""
+    state = facts.state
+    if facts.controller.pulse is Pulse.STOPPED:
+        return
+    for kind, told in ((SlotState.FAILED, "its worker failed"), (SlotState.SILENT, "a rank of it makes no step")):
+        count = sum(scope.slots.counts.get(kind, 0) for scope in state.scopes if scope.slots.runs)
+        if count:
+            text = f"{count_text(count, 'Pod')}: its agent told that {told}, and the group does not restart for it yet"
+            advice = f"wait a second; if this stays, see whether the controller runs: {CONTROLLER_PODS}"
+            yield Obstacle("NotRestartedYet", text, advice)
+
+
+def _of_completed(state: GroupState) -> Iterator[Obstacle]:
+    """Yield the Pods that completed while others run."""
+    for scope in state.scopes:
+        slots = scope.slots
+        if not slots.runs or not 0 < (count := slots.counts.get(SlotState.COMPLETED, 0)) < slots.size:
+            continue
+        first, there = slots.first.get(SlotState.COMPLETED, ""), f"-n {state.namespace}"
+        text = f"{count_text(count, 'Pod')}: its worker ended with exit code 0 while others run"
+        advice = (
+            "if all ranks are near their end, wait. Else a shell hid its failure (a pipe without `set -o pipefail`, a "
+            "command after it, a trap), or it went on in the background. Read its log: "
+            f"kubectl logs {first} --all-containers {there}. Correct the command, and start it again: "
+            f"inplace restart {state.name} {there}"
+        )
+        yield Obstacle("CompletedEarly", text, advice, (first,) if first else ())
+
+
 def _of_idle(state: GroupState) -> Iterator[Obstacle]:
     """Yield the Pods that reached the epoch and whose workers kubelet does not report: it looks every 10 s."""
     names = tuple(name for scope in state.scopes for name in scope.idle)
@@ -342,8 +358,8 @@ def _of_idle(state: GroupState) -> Iterator[Obstacle]:
 
 def _of_counting(state: GroupState) -> Iterator[Obstacle]:
     """Yield that every Pod is there and only the controller is missing."""
-    late = [scope for scope in state.scopes if scope.phase is not GroupPhase.RUNNING]
-    if late and not state.strays and not any(scope.late for scope in late):
+    late = [scope for scope in state.scopes if scope.slots.counts.get(SlotState.WAITING, 0) == scope.expected > 0]
+    if late and not state.strays:
         text = f"every Pod announced epoch {late[0].target}, and the status does not say so yet"
         advice = f"wait a second; if this stays, see whether the controller runs: {CONTROLLER_PODS}"
         yield Obstacle("NotSyncedYet", text, advice)

@@ -111,6 +111,7 @@ class StatusDocument(TypedDict):
     namespace: str
     name: str
     phase: str
+    headline: str | None
     managedBy: str | None
     pods: int
     expected: int

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
-from inplace.cli.group.state import state_of_status
+from inplace.cli.group.status_state import state_of_status
 from inplace.cli.status.document import TRIGGERS, failure_text
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, print_data
 from inplace.cli.terminal.visible import one_line
+from inplace.common.jobset.causes import trigger_of
+from inplace.common.jobset.restart_history import FIELD, PastRestart, history_of
+from inplace.common.jobset.saving import CRD_CURE
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.causes import trigger_of
-from inplace.controller.spec.restart_history import FIELD, PastRestart, history_of
-from inplace.controller.spec.saving import CRD_CURE
+from inplace.common.wire.exit_words import ended_with
 
 if TYPE_CHECKING:
     from inplace.cli.documents import FailureFields, HistoryDocument, PastRestartFields
@@ -135,7 +136,7 @@ def repeats_text(history: Sequence[PastRestart]) -> str:
         text
         for text in (
             _common([past.last_step for past in failures], "at step {}"),
-            _common([past.exit_code for past in failures], "with exit code {}"),
+            _common([None if past.exit_code is None else ended_with(past.exit_code) for past in failures], "{}"),
             _common([past.pod or None for past in failures], "in Pod {}"),
             _common([past.node or None for past in failures], "on node {}"),
             _common([past.last_line or None for past in failures], 'saying "{}"'),

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from inplace.cli.group.state import GroupPhase, state_of_status
+from inplace.cli.group.status_state import state_of_status
 from inplace.cli.status.view import STYLES
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import plain_table
 from inplace.cli.terminal.visible import one_line
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.headline import GroupPhase
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.spec.causes import unix_time
 
 if TYPE_CHECKING:
     from inplace.cli.documents import JobSetRow

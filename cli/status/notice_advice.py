@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from inplace.cli.group.notices import ALL_SLOWER, busy_text, busy_until_s, by_kind, in_scope, names_nobody
+from inplace.cli.group.notices import ALL_SLOWER, busy_text, by_kind, in_scope, names_nobody
 from inplace.cli.group.state import GroupState
 from inplace.cli.status.advice import Obstacle
 from inplace.cli.terminal.moments import count_text
+from inplace.common.jobset.notices import GroupNotice, restart_on
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import BUSY, LOSS, SLOW, STEPS
-from inplace.controller.spec.notices import GroupNotice, restart_on
 
 GOES_WRONG: Final = frozenset(("LossNotFinite", "SlowRank", "SlowRanks", "SlowSteps"))  # kinds of these obstacles
 INPUTS: Final = (
@@ -37,12 +37,8 @@ def obstacles_of_notices(state: GroupState, now_s: float) -> Iterator[Obstacle]:
 
 
 def busy_lines(state: GroupState, now_s: float) -> list[str]:
-    """Return a line for each scope in which a rank is busy, about the one that excuses it longest."""
-    return [
-        in_scope(scope, busy_text(max(ones, key=lambda one: busy_until_s(one) or 0.0)))
-        for scope, kind, ones in by_kind(state.notices, now_s)
-        if kind == BUSY
-    ]
+    """Return a line for each scope in which a rank is busy."""
+    return [in_scope(scope, busy_text(ones)) for scope, kind, ones in by_kind(state.notices, now_s) if kind == BUSY]
 
 
 def _of_loss(state: GroupState, ones: Sequence[GroupNotice]) -> Iterator[Obstacle]:

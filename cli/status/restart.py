@@ -10,15 +10,16 @@ from typing import Final
 from inplace.cli.beside import beside
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
-from inplace.cli.group.state import ENDED, NOT_RUNNING, GroupPhase, state_of_status
+from inplace.cli.group.status_state import state_of_status
 from inplace.cli.lint.saving import save_within_s
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text
+from inplace.common.injection.as_made import as_made
+from inplace.common.injection.pod_roles import members
+from inplace.common.jobset.headline import ENDED, NOT_RUNNING, GroupPhase
+from inplace.common.jobset.requests import RestartRequest
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.as_made import as_made
-from inplace.controller.injection.pod_roles import members
-from inplace.controller.spec.requests import RestartRequest
 
 CANNOT: Final = NOT_RUNNING | {
     GroupPhase.OTHER: "it does not restart in place (spec.failurePolicy.restartStrategy)",
@@ -51,7 +52,7 @@ async def request_restart(connection: Connection, name: str, save_s: int = 0) ->
     if save_s and not _can_save(raw):
         raise RefusalError(
             f"no worker of JobSet {name} would be asked to save: expected a time to save "
-            "(inplace inject --save-within), saw none; leave out --save to restart at once"
+            f"({wire.SAVE_WITHIN} on the JobSet), saw none; leave out --save to restart at once"
         )
     request = f"{datetime.now(UTC):%Y%m%dt%H%M%S}-{token_hex(3)}"
     annotations = {wire.RESTART_REQUESTED: str(RestartRequest(request, save_s))}

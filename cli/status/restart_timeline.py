@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from itertools import groupby
 
+from inplace.cli.group.last_restart import LastRestart
 from inplace.cli.group.pod_facts import Container, PodFact
-from inplace.cli.group.state import LastRestart
 from inplace.common.bare.record import record
+from inplace.common.jobset.causes import unix_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.phases import RestartPhase, moment_of, parse_numbers
 from inplace.common.wire.worker_failure import parse_failure
-from inplace.controller.spec.causes import unix_time
 
 SECOND_S = 1.0  # what Kubernetes cuts off
 SKEW_S = 1.0  # so far apart may two clocks be; and so late does kubelet see that a container ended

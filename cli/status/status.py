@@ -8,8 +8,11 @@ import time
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_group, read_jobsets
 from inplace.cli.group.state import GroupState, group_state
+from inplace.cli.group.steps_told import with_steps
 from inplace.cli.terminal.screen import Output, console, print_data, show
-from inplace.controller.spec.causes import unix_time
+from inplace.cli.terminal.visible import one_line
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.headline import GroupPhase, Pulse
 
 
 @command
@@ -40,16 +43,26 @@ async def run_status(
 
 
 async def _show_one(connection: Connection, name: str, output: Output) -> None:
-    state = group_state(*await read_group(connection, name))
-    now_s = time.time()
+    raw, pods = await read_group(connection, name)
+    unread: list[str] = []
+    state, pulse = group_state(raw, pods), Pulse.UNKNOWN
+    if state.phase is GroupPhase.RUNNING:  # one object more, the one that decides
+        state = await with_steps(connection, raw, pods, state, unread)
+    elif state.needs_controller:
+        from inplace.cli.group.controller_pulse import read_controller
+
+        pulse = (await read_controller(connection, unread)).pulse
+    line, now_s = state.headline(pulse).text, time.time()
     if output != "table":
         from inplace.cli.status.document import status_data
 
-        print_data(status_data(state, left_s_of(state, now_s)), output)
+        print_data(status_data(state, left_s_of(state, now_s), line), output)
         return
     from inplace.cli.status.view import status_picture
 
-    show(status_picture(state, now_s=now_s, columns=console().width, left_s=left_s_of(state, now_s)))
+    show(status_picture(state, now_s=now_s, columns=console().width, left_s=left_s_of(state, now_s), line=line))
+    for problem in unread:
+        print(one_line(f"not read: {problem}"), file=sys.stderr)
 
 
 async def _show_all(connection: Connection, output: Output, *, everywhere: bool) -> None:

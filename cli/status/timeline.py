@@ -1,20 +1,19 @@
-"""`inplace timeline`: the last group restart as a picture, on the terminal or as SVG."""
+"""`inplace timeline`: the last group restart as a picture on the terminal."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.first_failure import first_failure
+from inplace.cli.group.last_restart import LastRestart
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
-from inplace.cli.group.state import ENDED, GroupState, LastRestart, group_state
+from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import TRIGGERS, blame_text, failure_text
 from inplace.cli.status.history import past_data
@@ -27,16 +26,17 @@ from inplace.cli.status.restart_timeline import (
     Stage,
     restart_timeline,
 )
-from inplace.cli.status.timeline_svg import ROWS_MAX, timeline_svg
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.screen import Output, console, print_data, show
 from inplace.cli.terminal.visible import one_line
-from inplace.controller.spec.causes import unix_time
-from inplace.controller.spec.restart_history import history_of
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.headline import ENDED
+from inplace.common.jobset.restart_history import history_of
 
 if TYPE_CHECKING:
     from inplace.cli.documents import TimelineDocument
 
+ROWS_MAX: Final = 200  # of the document
 TERMINAL_ROWS_MAX: Final = 40
 NAME_COLUMNS: Final = 26
 COLUMNS_MAX: Final = 140  # wider bars say no more
@@ -63,12 +63,10 @@ def _why_nothing(state: GroupState) -> str:
 
 
 @command
-async def run_timeline(
-    connection: Connection, name: str, *, svg: Path | None, output: Output, epoch: int | None = None
-) -> None:
+async def run_timeline(connection: Connection, name: str, *, output: Output, epoch: int | None = None) -> None:
     """Draw the restart to an epoch, None for the last one."""
     state, pods = await read_restart(connection, name)
-    rows_max = ROWS_MAX if svg is not None or output != "table" else TERMINAL_ROWS_MAX
+    rows_max = ROWS_MAX if output != "table" else TERMINAL_ROWS_MAX
     timeline = restart_timeline(pods, state.last, now_s=time.time(), rows_max=rows_max)
     if epoch is not None and (timeline is None or timeline.epoch != epoch):
         timeline = past_timeline(state, epoch)
@@ -76,10 +74,8 @@ async def run_timeline(
         raise RefusalError(f"JobSet {name} {_why_nothing(state)}: nothing to draw")
     if output != "table":
         print_data(timeline_data(timeline), output)
-    elif svg is None:
+    else:
         show(*timeline_lines(timeline, timeline_title(state, timeline, pods), console().width))
-    if svg is not None:
-        _write(svg, timeline_svg(timeline, timeline_title(state, timeline, pods)))
 
 
 def past_timeline(state: GroupState, epoch: int) -> RestartTimeline:
@@ -173,11 +169,3 @@ def timeline_lines(timeline: RestartTimeline, title: str, columns: int) -> Itera
         yield Text("a row of several Pods shows the slowest of them in each phase", "dim")
     if any(row.whole for row in timeline.rows):
         yield Text(f"{WHOLE_MARK} {WHOLE_WORDS}", "dim")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RefusalError(f"cannot write {path}: {error}") from error
-    print(f"wrote {path}", file=sys.stderr)

@@ -10,13 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from inplace.cli.group.notices import notice_lines
-from inplace.cli.group.state import ENDED, WAITING, GroupPhase, GroupState, ScopeState
+from inplace.cli.group.state import GroupState, ScopeState
 from inplace.cli.group.straggler import Why
 from inplace.cli.status.document import TRIGGERS, blame_text, recreated_text, slow_text
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.cli.terminal.visible import one_line
-from inplace.controller.spec.causes import unix_time
-from inplace.controller.spec.goodput import goodput_text
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.goodput import goodput_text
+from inplace.common.jobset.headline import ENDED, WAITING, GroupPhase
 
 BAR_COLUMNS_MAX = 40
 NARROW = 60  # columns: a name and its reason no longer fit on one line
@@ -33,7 +34,9 @@ STYLES = {
 }
 
 
-def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: float | None = None) -> RenderableType:
+def status_picture(
+    state: GroupState, *, now_s: float, columns: int, left_s: float | None = None, line: str = ""
+) -> RenderableType:
     """Return the picture of one JobSet.
 
     Args:
@@ -41,10 +44,15 @@ def status_picture(state: GroupState, *, now_s: float, columns: int, left_s: flo
         now_s: wall time.
         columns: how wide the terminal is.
         left_s: when the barrier is expected to lift; None for unknown.
+        line: the headline; "" where it would say less than is known elsewhere.
     """
     title = Text.assemble((f"{state.namespace}/{state.name}", "bold"), "  ")
     title.append(state.phase.value, STYLES.get(state.phase, ""))
-    parts: list[RenderableType] = [title, *(Text(one_line(line)) for line in _notes(state))]
+    parts: list[RenderableType] = [
+        title,
+        *([Text(one_line(line), "bold")] if line else []),
+        *(Text(one_line(line)) for line in _notes(state)),
+    ]
     if state.phase not in (*ENDED, GroupPhase.SUSPENDED):
         for scope in state.scopes:
             parts += _scope(scope, columns, left_s)

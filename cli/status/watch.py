@@ -29,13 +29,14 @@ from inplace.cli.connection import Connection
 from inplace.cli.group.notices import notice_lines
 from inplace.cli.group.pod_facts import POD_CODEC, PodFact, PodsRead
 from inplace.cli.group.read import pods_selector, read_jobset, read_pods_of
-from inplace.cli.group.state import ENDED, GroupState, group_state
+from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.document import status_data
 from inplace.cli.status.view import status_picture
 from inplace.cli.terminal.moments import clock_text, count_text
 from inplace.cli.terminal.screen import Output, console
 from inplace.cli.terminal.visible import one_line
+from inplace.common.jobset.headline import ENDED, GroupPhase
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.codec import RAW, Meta
 from inplace.common.kube.informer import Informer
@@ -180,7 +181,8 @@ async def watch_status(connection: Connection, name: str, output: Output) -> Non
         state, now_s = watch.state(), time.time()
         left_s = _pace(progress, state)
         if columns is not None:
-            return status_picture(state, now_s=now_s, columns=columns, left_s=left_s)
+            line = "" if state.phase is GroupPhase.RUNNING else state.headline().text  # a watch sees no steps
+            return status_picture(state, now_s=now_s, columns=columns, left_s=left_s, line=line)
         if (line := watch_line(state, output)) != said:
             said = line
             print(line if output != "table" else f"{clock_text(now_s)} {line}", flush=True)

@@ -6,18 +6,19 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from inplace.agent.worker.command import NOT_EXECUTABLE, NOT_FOUND
+from inplace.agent.settings.command import NOT_EXECUTABLE, NOT_FOUND
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
 from inplace.cli.status.advice import Obstacle, log_advice
 from inplace.cli.status.document import failure_text
 from inplace.cli.status.history import repeats_text
 from inplace.common.agent_command import agent_arguments
+from inplace.common.injection.pod_roles import members
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.conditions import BEFORE_JOINING
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.restart_history import history_of
 from inplace.controller.api.object_events import Event
-from inplace.controller.injection.pod_roles import members
-from inplace.controller.spec.conditions import BEFORE_JOINING
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.restart_history import history_of
 
 DEADLINE: Final = "DeadlineExceeded"  # the Job controller's reason, of its condition and its Event
 START_ERROR: Final = 128  # containerd's exit code of a container whose program cannot be started
@@ -57,9 +58,11 @@ def why_failed(
     text = f"maxRestarts is {state.allowed}, and one more failure happened{cause}"
     if state.jobset is not None and (again := repeats_text(history_of(state.jobset.status))):
         text += f"; {again} (inplace history {state.name} -n {state.namespace})"
-    advice = (
-        f"{log_advice(last, pods, state.namespace)}; correct the cause of the workers' end, and recreate the JobSet"
-    )
+    if state.last is not None and state.last.trigger == Trigger.POD_LOST.value:
+        look = f"kubectl get events -n {state.namespace} --field-selector involvedObject.kind=Pod"
+        return Obstacle(reason, text, f"find out what deletes its Pods ({look}), and recreate the JobSet")
+    log = log_advice(last, pods, state.name, state.namespace)
+    advice = f"{log}; correct the cause of the workers' end, and recreate the JobSet"
     return Obstacle(reason, text, advice)
 
 

@@ -9,8 +9,10 @@ allowed. Both escape the same characters with `visible`, on terminals and in pip
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from io import TextIOWrapper
 from typing import IO, Any, Final, TextIO, cast
 
 # C0 without tab and newline; DEL and C1; bidi marks, embeddings, overrides and isolates; line separators; surrogates.
@@ -54,6 +56,14 @@ def raw_of(stream: IO[str]) -> IO[str]:
 
 
 def guard_streams() -> None:
-    """Let both standard streams escape control characters."""
+    """Let both standard streams escape control characters, and those that their encoding does not have.
+
+    A stream that was closed before the start (`inplace status >&-`) takes everything and keeps nothing.
+    """
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
+    for raw in (raw_of(sys.stdout), raw_of(sys.stderr)):
+        if isinstance(raw, TextIOWrapper):
+            raw.reconfigure(errors="backslashreplace")
     sys.stdout = cast("TextIO", VisibleText(raw_of(sys.stdout)))
     sys.stderr = cast("TextIO", VisibleText(raw_of(sys.stderr)))

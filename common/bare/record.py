@@ -9,7 +9,7 @@ inheritance and no order.
 
 from __future__ import annotations
 
-from operator import attrgetter
+from _operator import attrgetter  # `operator` is a module of Python around it
 
 from inplace.common.bare.typed import TYPE_CHECKING, Any, TypeVar
 

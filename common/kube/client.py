@@ -22,7 +22,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-_MAY_BE_GZIP = {"accept-encoding": "gzip"}  # kube-apiserver compresses answers of 128 KiB and more, and no watch
+_MAY_BE_GZIP = {"accept-encoding": "gzip"}  # kube-apiserver compresses 128 KiB and more; no watch asks for that
 
 
 class KubeClient:

@@ -62,7 +62,22 @@ def raw_meta(obj: KubeObject) -> Meta:
     return Meta(metadata.get("namespace", ""), metadata["name"], metadata["uid"], metadata["resourceVersion"])
 
 
+class SlimMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """The least metadata that a slim kind decodes; extend it with what the kind needs."""
+
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str = ""
+    deletion_timestamp: str | None = None
+
+
+class _Identified(msgspec.Struct):
+    metadata: SlimMeta
+
+
 def _without_managed_fields(obj: KubeObject) -> KubeObject:
+    msgspec.convert(obj, _Identified)
     obj["metadata"].pop("managedFields", None)
     return obj
 
@@ -83,16 +98,6 @@ RAW: Final[Codec[KubeObject]] = Codec(
     meta=raw_meta,
 )
 """Keeps whole objects, without managedFields."""
-
-
-class SlimMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """The least metadata that a slim kind decodes; extend it with what the kind needs."""
-
-    name: str
-    uid: str
-    resource_version: str
-    namespace: str = ""
-    deletion_timestamp: str | None = None
 
 
 class Slim(Protocol):

@@ -39,6 +39,12 @@ class ApiError(Exception):
         self.message = message
         self.status = status or {}
 
+    @property
+    def details(self) -> dict[str, Any]:
+        """Return what the Status has beside its words; {} where that is nothing, or no mapping."""
+        details = self.status.get("details")
+        return details if isinstance(details, dict) else {}
+
 
 class BadRequest(ApiError):
     """400: we sent nonsense."""
@@ -105,8 +111,7 @@ def error_from_status(status: dict[str, Any], code: int = 0, after_s: float = 0.
     kind = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
     error = kind(code, reason, str(status.get("message") or "no message"), status)
     if isinstance(error, Throttled | ServerError):
-        details = status.get("details")
-        retry_s = details.get("retryAfterSeconds") if isinstance(details, dict) else None
+        retry_s = error.details.get("retryAfterSeconds")
         error.after_s = max(after_s, float(retry_s) if isinstance(retry_s, int) else 0.0)
         error.after_s = min(error.after_s, RETRY_AFTER_S_MAX)
     return error

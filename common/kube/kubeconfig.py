@@ -295,8 +295,11 @@ def _root(file: Path) -> dict[str, Any]:
         raise CredentialsError(f"KUBECONFIG: expected a readable file, saw {str(file)!r}: {error}") from error
     try:
         root = json.loads(text)
+        json.dumps(root, ensure_ascii=False).encode()  # an escape may stand for half a character
     except RecursionError as error:
         raise _error(file, "the file", "JSON or YAML", "values nested too deep") from error
+    except UnicodeEncodeError as error:
+        raise _error(file, "the file", "whole characters", "half of one") from error
     except ValueError:
         root = _yaml(file, text)
     if not isinstance(root, dict):

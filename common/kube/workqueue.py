@@ -3,7 +3,9 @@ A queue of keys to reconcile.
 
 * Two lanes: keys that are urgent, or become urgent while they wait, come before all others. After `URGENT_RUN_MAX` of
   them in a row one other key comes, so that no key waits for ever.
-* Fair: in each lane keys come out in the order in which they were added.
+* Fair: in each lane namespaces have turns, and keys of one namespace come out in the order in which they were added.
+* A key needs a worker until its pass only waits for writes: who has many long passes keeps no worker from others. As
+  many keys of one namespace are in work at once as there are workers.
 * Once: a key is never processed twice at the same time. A key that is added several times before it is processed is
   processed once. A key that is added while it is processed is processed again.
 * Delays and per-key exponential backoff use the same entry.
@@ -17,13 +19,16 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import OrderedDict
+import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from anyio import create_task_group
+from anyio.abc import TaskGroup
 
 from inplace.common.kube.clock import Clock
+from inplace.common.kube.fair_queue import FairQueue
 
 K = TypeVar("K", bound=Hashable)
 
@@ -61,6 +66,7 @@ class WorkQueue(Generic[K]):
     """Keys to process; the one consumer-side call is `work`, or `get` and `done` in pairs.
 
     Args:
+        namespace_of: whose a key is.
         is_urgent: asked each time a key is added, also one that waits already; O(1).
     """
 
@@ -69,16 +75,21 @@ class WorkQueue(Generic[K]):
         clock: Clock,
         *,
         metrics: QueueMetrics,
+        namespace_of: Callable[[K], Hashable],
         is_urgent: Callable[[K], bool],
     ) -> None:
         self._clock = clock
         self._metrics = metrics
+        self._namespace_of = namespace_of
         self._is_urgent = is_urgent
-        self._ordinary: OrderedDict[K, None] = OrderedDict()
-        self._urgent: OrderedDict[K, None] = OrderedDict()
+        self._ordinary: FairQueue[K] = FairQueue()
+        self._urgent: FairQueue[K] = FairQueue()
         self._urgent_run = 0  # urgent keys since the last ordinary one
         self._added_s: dict[K, float] = {}  # waiting (also while being processed), and since when
         self._started_s: dict[K, float] = {}  # the keys that are being processed
+        self._in_work: Counter[Hashable] = Counter()  # how many of them, by namespace
+        self._busy: set[K] = set()  # those of them that need a worker
+        self._workers, self._reserved = math.inf, 0  # set by `work`; a caller of `get` bounds himself
         self._later: list[tuple[float, int, K]] = []
         self._due_s: dict[K, float] = {}  # the earliest time at which a delayed key is due
         self._sequence = 0
@@ -101,8 +112,7 @@ class WorkQueue(Generic[K]):
         if self._shut_down:
             return
         if key in self._added_s:
-            if key in self._ordinary and self._is_urgent(key):
-                del self._ordinary[key]
+            if self._is_urgent(key) and self._ordinary.discard(self._namespace_of(key), key):
                 self._enqueue(key)
             return
         if key not in self._started_s and (pause_s := self._pause_s(key)) > 0:
@@ -150,8 +160,8 @@ class WorkQueue(Generic[K]):
         self._ready.set()
         self._rescheduled.set()
 
-    async def get(self, *, urgent_only: bool = False) -> K:
-        """Wait for the next key; call `done` with it after.
+    async def get(self) -> K:
+        """Wait for the next key; call `done` with it after. One caller at a time.
 
         Raises:
             ShutDownError: `shut_down` was called.
@@ -159,32 +169,51 @@ class WorkQueue(Generic[K]):
         while True:
             if self._shut_down:
                 raise ShutDownError
-            if (lane := self._next_lane(urgent_only=urgent_only)) is not None:
+            if (key := self._take_next()) is not None:
                 break
             self._ready.clear()
             await self._ready.wait()
-        key, _ = lane.popitem(last=False)
         now_s = self._clock.monotonic_s()
         self._metrics.queue_duration(now_s - self._added_s.pop(key))
         self._metrics.depth(len(self))
         self._started_s[key] = now_s
+        self._in_work[self._namespace_of(key)] += 1
+        self._busy.add(key)
         return key
 
-    def _next_lane(self, *, urgent_only: bool) -> OrderedDict[K, None] | None:
-        """Return the lane whose turn it is; None when nothing waits."""
-        if urgent_only:
-            return self._urgent or None
-        if self._urgent and (self._urgent_run < URGENT_RUN_MAX or not self._ordinary):
+    def _take_next(self) -> K | None:
+        """Take the key whose turn it is; None when nothing waits that a worker is free for."""
+        urgent = self._head(self._urgent, self._workers + self._reserved)
+        ordinary = self._head(self._ordinary, self._workers)
+        if urgent is not None and (self._urgent_run < URGENT_RUN_MAX or ordinary is None):
             self._urgent_run += 1
-            return self._urgent
-        if self._ordinary:
+            return self._urgent.take(urgent[0])
+        if ordinary is not None:
             self._urgent_run = 0
-            return self._ordinary
+            return self._ordinary.take(ordinary[0])
         return None
+
+    def _head(self, lane: FairQueue[K], workers: float) -> tuple[Hashable, K] | None:
+        """Return the next key of a lane, of the namespaces that have fewer in work than there are workers."""
+        return lane.head(lambda namespace: self._in_work[namespace] < workers) if len(self._busy) < workers else None
+
+    def free_worker(self, key: K) -> bool:
+        """Give the worker of a key in work to another key; say False when that was done before."""
+        if key not in self._busy:
+            return False
+        self._busy.remove(key)
+        self._ready.set()
+        return True
 
     def done(self, key: K) -> None:
         """Say that processing `key` is over; if it was added meanwhile it is queued again."""
         self._metrics.work_duration(self._clock.monotonic_s() - self._started_s.pop(key))
+        namespace = self._namespace_of(key)
+        self._in_work[namespace] -= 1
+        if not self._in_work[namespace]:
+            del self._in_work[namespace]
+        self._busy.discard(key)
+        self._ready.set()
         if key not in self._added_s:
             return
         if (pause_s := self._pause_s(key)) > 0:
@@ -194,30 +223,30 @@ class WorkQueue(Generic[K]):
             self._enqueue(key)
 
     async def work(self, process: Callable[[K], Awaitable[None]], *, workers: int, reserved: int = 0) -> None:
-        """Process keys, at most `workers` at once, until shut down; return when those in work are done.
+        """Process keys with so many workers, until shut down; return when those in work are done.
 
         So many `reserved` workers come on top and take urgent keys only: all others may be busy with something long.
         `process` must not raise: what an error means for a key (retry, drop) is its decision.
         """
         assert workers >= 1, f"expected at least one worker, saw {workers}"
+        self._workers, self._reserved = workers, reserved
         async with create_task_group() as group:
             group.start_soon(self._run_delays, name="delays")
             async with create_task_group() as crew:
-                for number in range(workers + reserved):
-                    crew.start_soon(self._work_one_by_one, process, number >= workers, name=f"worker {number}")
+                crew.start_soon(self._work_once, process, crew, name="work")
             group.cancel_scope.cancel()
 
-    async def _work_one_by_one(self, process: Callable[[K], Awaitable[None]], urgent_only: bool) -> None:
-        while True:
-            try:
-                key = await self.get(urgent_only=urgent_only)
-            except ShutDownError:
-                return
-            try:
-                await process(key)
-            finally:
-                self.done(key)
-            await asyncio.sleep(0)  # a pass may wait for nothing, and a thousand of those would be one turn of the loop
+    async def _work_once(self, process: Callable[[K], Awaitable[None]], crew: TaskGroup) -> None:
+        """Wait for a key, let a task of its own wait for the next one, and process it."""
+        try:
+            key = await self.get()
+        except ShutDownError:
+            return
+        crew.start_soon(self._work_once, process, crew, name="work")
+        try:
+            await process(key)
+        finally:
+            self.done(key)
 
     async def _run_delays(self) -> None:
         """Move keys over when they are due."""
@@ -238,6 +267,6 @@ class WorkQueue(Generic[K]):
 
     def _enqueue(self, key: K) -> None:
         lane = self._urgent if self._is_urgent(key) else self._ordinary
-        lane[key] = None
+        lane.put(self._namespace_of(key), key)
         self._metrics.depth(len(self))
         self._ready.set()

@@ -18,8 +18,8 @@ from enum import Enum
 
 from inplace.common.bare.record import record, replace
 from inplace.common.bare.typed import Final
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.int32 import INT32_MAX
 
 
 class AgentPhase(Enum):

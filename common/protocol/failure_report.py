@@ -42,6 +42,18 @@ class WorkerStalled:
 
 
 @record
+class WorkerRaised:
+    """A rank of the worker of `epoch` has failed for good in this Pod, and its process has not ended yet.
+
+    Args:
+        code: with which it is about to end.
+    """
+
+    epoch: int
+    code: int
+
+
+@record
 class ReportDue:
     """The moment of this Pod has come, and the epoch is not deprecated yet."""
 
@@ -60,10 +72,10 @@ class ScheduleReport:
 class SendReport:
     """Write on this Pod how its worker failed, and report ReportSent."""
 
-    failure: WorkerFailed | WorkerStalled
+    failure: WorkerFailed | WorkerStalled | WorkerRaised
 
 
-Event = WorkerFailed | WorkerStalled | ReportDue | ReportSent
+Event = WorkerFailed | WorkerStalled | WorkerRaised | ReportDue | ReportSent
 Action = ScheduleReport | SendReport
 
 
@@ -77,7 +89,7 @@ class ReportState:
         answered: ReportSent came.
     """
 
-    failure: WorkerFailed | WorkerStalled | None = None
+    failure: WorkerFailed | WorkerStalled | WorkerRaised | None = None
     was_due: bool = False
     answered: bool = False
 
@@ -91,7 +103,7 @@ def step(state: ReportState, event: Event) -> tuple[ReportState, tuple[Action, .
     Raises:
         InvariantError: the shell broke its contract (an outcome nobody asked for).
     """
-    if isinstance(event, WorkerFailed | WorkerStalled):
+    if isinstance(event, WorkerFailed | WorkerStalled | WorkerRaised):
         if state.failure is not None:
             return state, ()
         return replace(state, failure=event), (ScheduleReport(),)

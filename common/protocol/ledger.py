@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.counters import bump
 from inplace.common.protocol.decision import Decision, PodCounts
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.slot import Shape, Slot
 
@@ -95,10 +95,7 @@ class Ledger:
         self._intruders.discard(uid)
 
     def vanish(self, uid: str) -> None:
-        """Drop a Pod whose object is gone; O(1).
-
-        If its end was not seen (it was deleted by force), it may still wait at the barrier that its replacement fills.
-        """
+        """Drop a Pod whose object is gone; if its end was not seen, it may still wait at a barrier. O(1)."""
         record = self._records.get(uid)
         if record is not None and _may_run(record):
             self._vanished = max(self._vanished, record.epoch or 0)
@@ -190,30 +187,31 @@ class Ledger:
         live = sum(pod.pod.life is PodLife.LIVE for slot in self._occupants.values() for pod in slot.values())
         running = self._pods_at[self.synced] if self._is_running() else 0
         waiting = sum(count for epoch, count in self._pods_at.items() if epoch > self.synced)
-        missing = max(0, self.shape.size - live - sum(self._succeeded.values()))
+        missing = max(0, self.shape.size - live - self.completed)
         return PodCounts(running, waiting, max(0, live - running - waiting), missing)
 
-    def arrived(self) -> int:
-        """Return how many slots are at the barrier of the next epoch."""
-        return self._slots_at[self.next_epoch]
+    def arrived(self, epoch: int) -> int:
+        """Return how many slots are at an epoch."""
+        return self._slots_at[epoch]
 
-    def arrived_by_job(self) -> Counter[tuple[str, int]]:
-        """Return how many slots of each Job are at that barrier; O(Pods), however many slots are expected."""
-        return Counter(slot[:2] for slot, pods in self._occupants.items() if _epoch_of(pods) == self.next_epoch)
+    def arrived_by_job(self, epoch: int) -> Counter[tuple[str, int]]:
+        """Return how many slots of each Job are at an epoch; O(Pods), however many slots are expected."""
+        return Counter(slot[:2] for slot, pods in self._occupants.items() if _epoch_of(pods) == epoch)
 
-    def absent(self, arrived: Mapping[tuple[str, int], int]) -> Iterator[tuple[Slot, tuple[str, ...]]]:
-        """Yield each slot that the barrier of the next epoch waits for, with the Pods in it by UID.
-
-        Whoever takes the first few pays for the Jobs, and for the Pods that are at the barrier, at most: Jobs that are
-        complete by `arrived` (of `arrived_by_job`) are passed over whole.
-        """
+    def absent(self, epoch: int, arrived: Mapping[tuple[str, int], int]) -> Iterator[tuple[Slot, tuple[str, ...]]]:
+        """Yield each slot that is not at an epoch, with its Pods by UID; a Job that `arrived` calls full costs O(1)."""
         for job in self.shape.jobs():
             size = self.shape.size_of(*job)
             for index in range(size if arrived.get(job, 0) < size else 0):
                 slot = Slot(*job, index)
                 pods = self._occupants.get(slot, {})
-                if _epoch_of(pods) != self.next_epoch:
+                if _epoch_of(pods) != epoch:
                     yield slot, tuple(pods)
+
+    @property
+    def completed(self) -> int:
+        """Return how many Pods completed; O(Jobs that have one)."""
+        return sum(self._succeeded.values())
 
     @property
     def next_epoch(self) -> int:

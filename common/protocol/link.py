@@ -1,14 +1,13 @@
 """
 The lines that an agent and its guard exchange over the link: a Unix socket in a folder that both containers mount.
 
-    both             inplace-link VERSION  the first line of each side; the guard's is 1, the agent's says its depth:
+    both             inplace-link DEPTH    the first line of each side; the agent's says the depth, the guard's is 1:
                                            1 containers: the guard ends with its worker; 2 process: it stays
     agent -> guard   lifted EPOCH          the worker may start; epoch 0 when in-place restart is off
                      signal NUMBER         depth 2: end the worker by this signal, and stay
                      examine PID SECONDS   the worker hangs for so long: run the command for that; 0 is no known process
-                     examine 0 0           the first line: say takes-stacks, if that is known here
-                     take-stacks REQUEST   only to a guard that takes stacks: write them to the worker's log; the number
-                                           is the request's, 0 for the watchdog's
+                     take-stacks REQUEST   write the stacks of the worker's ranks to its log; the number is the
+                                           request's, 0 for the watchdog's
                      leaving               the agent's process ends now: end the worker
     guard -> agent   started EPOCH         the worker's process runs
                      failed EPOCH CODE     the worker ended, and the group must restart
@@ -19,7 +18,6 @@ The lines that an agent and its guard exchange over the link: a Unix socket in a
                      examines              there is such a command, and it does not run; said after each run, too
                      checking MILLISECONDS a check runs here, for so long at most: announce nothing before it is over
                      fit                   no check runs here any more, and the last one let this Pod join
-                     takes-stacks          this guard knows take-stacks, which an older one would refuse
     both             unfit                 a check failed here, or in another container: this Pod ends
 
 The end of the connection is a message, too: to the guard it says that the agent left, to the agent that the worker's
@@ -31,25 +29,23 @@ from __future__ import annotations
 
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import TYPE_CHECKING, Any, Final
+from inplace.common.protocol.bounds import CODE_MAX, INT32_MAX, REQUEST_MAX, decimal
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.int32 import INT32_MAX
 
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-LINK_CONTAINERS: Final = 1  # the link's versions are the depths of a restart
+LINK_CONTAINERS: Final = 1  # the depths of a restart
 LINK_PROCESS: Final = 2
 LINE_BYTES_MAX: Final = 64  # the longest line, "failed 2147483647 255", has 21
-CODE_MAX: Final = 255
 SIGNAL_MAX: Final = 64  # SIGRTMAX
-REQUEST_MAX: Final = 10**15 - 1  # as `common.wire.stacks` has it
 
 
 @record
 class Hello:
     """The first line of each side."""
 
-    version: int = LINK_CONTAINERS
+    depth: int = LINK_CONTAINERS
 
 
 @record
@@ -141,11 +137,6 @@ class Fit:
 
 
 @record
-class TakesStacks:
-    """The guard knows `TakeStacks`."""
-
-
-@record
 class Unfit:
     """A check failed, and this Pod ends."""
 
@@ -167,7 +158,6 @@ _MESSAGES: Final[dict[str, tuple[Any, tuple[int, ...]]]] = {
     "fit": (Fit, ()),
     "unfit": (Unfit, ()),
     "take-stacks": (TakeStacks, (REQUEST_MAX,)),
-    "takes-stacks": (TakesStacks, ()),
 }
 _WORDS: Final = {message: word for word, (message, _) in _MESSAGES.items()}
 Message = (
@@ -186,7 +176,6 @@ Message = (
     | Fit
     | Unfit
     | TakeStacks
-    | TakesStacks
 )
 
 
@@ -202,14 +191,9 @@ def is_completion(message: Message) -> TypeGuard[Ended]:
 
 
 class LineReader:
-    """Turn the bytes of a link into messages.
+    """Turn the bytes of a link into messages."""
 
-    Args:
-        versions: which the peer may say.
-    """
-
-    def __init__(self, versions: tuple[int, ...] = (LINK_CONTAINERS,)) -> None:
-        self._versions = versions
+    def __init__(self) -> None:
         self._rest = b""
         self._greeted = False
 
@@ -226,10 +210,10 @@ class LineReader:
         if messages and not self._greeted:
             self._greeted = True
             first = messages[0]
-            if not isinstance(first, Hello) or first.version not in self._versions:
-                expected = " or ".join(f"'inplace-link {version}'" for version in self._versions)
+            if not isinstance(first, Hello) or first.depth not in (LINK_CONTAINERS, LINK_PROCESS):
+                expected = f"expected 'inplace-link {LINK_CONTAINERS}' or 'inplace-link {LINK_PROCESS}' first"
                 do = "run the same inplace-agent in all containers of the Pod"
-                raise RemoteProtocolError(f"expected {expected} first, saw {lines[0][:40]!r}; {do}")
+                raise RemoteProtocolError(f"{expected}, saw {lines[0][:40]!r}; {do}")
         return messages
 
 
@@ -244,10 +228,5 @@ def _read(line: bytes) -> Message:
 
 def _is_number(text: str, most: int) -> bool:
     """Say whether a text is a decimal number up to `most`, in its only spelling."""
-    return (
-        text.isascii()
-        and text.isdigit()
-        and len(text) <= len(str(most))
-        and str(int(text)) == text
-        and int(text) <= most
-    )
+    number = decimal(text, most)
+    return number is not None and str(number) == text

@@ -11,9 +11,8 @@ Safety rests on one rule: an epoch is announced only in life ABSENT, and only `W
 says that no process of the worker's tree is left. Views that arrive meanwhile are kept, so that the next machine
 announces at once from the newest view: no new watch, one PATCH.
 
-A worker that dies needs no report where the next announcement says it. A worker that hangs is told first, so that its
-peers stop while it is killed (`common.protocol.failure_report`); a stopped process takes no SIGTERM, so it gets no
-grace.
+A worker that dies needs no report where the next announcement says it. One that hangs, or has a rank that failed, is
+told first, so that its peers stop while it ends (`common.protocol.failure_report`).
 
 Where kubelet can give this Pod clean containers, this machine asks for them by leaving: in depth `containers` at every
 failure, else when the worker failed several times in a row without progress, and when a worker's container is gone. The
@@ -52,6 +51,7 @@ from inplace.common.protocol.failure_report import (
     ScheduleReport,
     SendReport,
     WorkerFailed,
+    WorkerRaised,
     WorkerStalled,
 )
 from inplace.common.protocol.failure_report import step as step_report
@@ -86,13 +86,6 @@ class WorkerLost:
 
 
 @record
-class WorkerNotStarted:
-    """The worker's command could not be executed; `code` says why, as a shell's exit code would."""
-
-    code: int
-
-
-@record
 class WorkerGone:
     """No process of the worker's tree is left."""
 
@@ -119,11 +112,13 @@ class StopWorker:
         verdict: why the group restarts; None when this process is to end.
         at_once: give it no grace.
         stalled: it hangs, so it gets no grace either.
+        raised: a rank has failed for good, so its processes end by themselves; only their exit handlers may hang.
     """
 
     verdict: Verdict | None
     at_once: bool = False
     stalled: bool = False
+    raised: bool = False
 
 
 @record
@@ -133,8 +128,8 @@ class Leave:
     code: int
 
 
-WorkerEvent = WorkerExited | WorkerLost | WorkerNotStarted | WorkerGone | WorkerStalled | ReportDue | ReportSent
-Event = AgentEvent | Lease | WorkerEvent | Terminate
+WorkerEvent = WorkerExited | WorkerLost | WorkerGone | WorkerStalled | WorkerRaised
+Event = AgentEvent | Lease | WorkerEvent | ReportDue | ReportSent | Terminate
 Action = TakeConsistentView | Announce | StartWorker | StopWorker | GiveUp | Leave | ScheduleReport | SendReport
 Step = tuple["PodState", tuple[Action, ...]]
 
@@ -199,9 +194,7 @@ def step(state: PodState, event: Event) -> Step:
             return _gone(state)
         case WorkerLost():
             return _lost(state)
-        case WorkerNotStarted(code):  # a command that cannot be executed now never can: no group restart cures it
-            return replace(state, life=WorkerLife.LEFT), (Leave(code),)
-        case WorkerStalled() | ReportDue():
+        case WorkerStalled() | WorkerRaised() | ReportDue():
             return _tell(state, event)
         case ReportSent():
             return _told(state)
@@ -217,8 +210,7 @@ def _follow(state: PodState, event: AgentEvent | Lease) -> Step:
         case (LiftBarrier(epoch),):
             return replace(state, life=WorkerLife.RUNNING), (StartWorker(epoch),)
         case (RestartInPlace(verdict=verdict),) if state.life is WorkerLife.RUNNING and not state.ends_with_guards:
-            stop = StopWorker(verdict, stalled=state.report.failure is not None)
-            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
+            return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (_stop(state, verdict),)
         case (RestartInPlace(),) if state.restart_code is not None:
             return replace(state, life=WorkerLife.LEFT), (Leave(state.restart_code),)
         case (RestartInPlace(),):
@@ -232,21 +224,25 @@ def _follow(state: PodState, event: AgentEvent | Lease) -> Step:
     raise InvariantError(f"the agent's machine wants {actions!r} in life {state.life.value}")
 
 
-def _tell(state: PodState, event: WorkerStalled | ReportDue) -> Step:
-    """Tell that the worker hangs, or why this process leaves; nothing of a worker that ends, or is another one."""
+def _stop(state: PodState, verdict: Verdict | None) -> StopWorker:
+    """Return how a worker is stopped, of which it may be known that it fails."""
+    failure = state.report.failure
+    return StopWorker(verdict, stalled=isinstance(failure, WorkerStalled), raised=isinstance(failure, WorkerRaised))
+
+
+def _tell(state: PodState, event: WorkerStalled | WorkerRaised | ReportDue) -> Step:
+    """Tell that the worker fails, or why this process leaves; nothing of a worker that ends, or is another one."""
     runs = state.life is WorkerLife.RUNNING and state.agent.phase is AgentPhase.LIFTED and _restarts_in_place(state)
-    if isinstance(event, WorkerStalled):
+    if isinstance(event, WorkerStalled | WorkerRaised):
         is_late = not runs or event.epoch != state.agent.epoch
     else:
         is_late = state.report.failure is None or not (runs or _is_leaving(state))
-    if is_late:
-        return state, ()
-    report, words = step_report(state.report, event)
+    report, words = (state.report, ()) if is_late else step_report(state.report, event)
     return replace(state, report=report), words
 
 
 def _told(state: PodState) -> Step:
-    """Leave, or end the worker that hangs, unless it ended meanwhile."""
+    """Leave, or end the worker that fails, unless it ended meanwhile."""
     if not state.report.was_due or state.report.answered:
         return state, ()
     report, _ = step_report(state.report, ReportSent())
@@ -255,8 +251,7 @@ def _told(state: PodState) -> Step:
         return _leave(state)
     if state.life is not WorkerLife.RUNNING:
         return state, ()
-    stop = StopWorker(None, stalled=True)
-    return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (stop,)
+    return replace(state, life=WorkerLife.STOPPING, code=state.restart_code), (_stop(state, None),)
 
 
 def _exited(state: PodState, code: int) -> Step:
@@ -273,7 +268,7 @@ def _exited(state: PodState, code: int) -> Step:
         state = replace(state, code=_last_code(state, code, was_running=was_running))
     if state.code is not None:
         return state, ()
-    failed = was_running or state.report.failure is not None  # it hung, and was told to end for that
+    failed = was_running or state.report.failure is not None  # and was told to end for that
     state = replace(state, failures=state.failures + failed)
     is_in_vain = failed and 0 < state.clean_after <= state.failures
     if state.clean_code is None or not (is_in_vain or (state.is_guarded and not _restarts_in_place(state))):

@@ -6,9 +6,7 @@ from inplace.common.bare.typed import Final
 
 OUR_PATH: Final = "/barrier-is-lifted"
 UPSTREAM_PATH: Final = "/barrier-is-down"
-WORKER_QUERY: Final = (
-    "worker"  # behind "?": asks whether the worker was started, too; an older agent answers as without it
-)
+WORKER_QUERY: Final = "worker"  # behind "?": asks whether the worker was started, too
 OUR_PORT: Final = 8080
 UPSTREAM_PORT: Final = 8081
 METRICS_PATH: Final = "/metrics"

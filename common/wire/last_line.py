@@ -8,21 +8,29 @@ Secrets are found by how they look: a name such as `password`, `token` or `api_k
 URL, `Bearer` and `Basic`, the well-known prefixes of tokens, and long runs of letters and digits. What is found becomes
 `***`. It is a net with meshes: a secret that looks like a word passes. This module is pure.
 
-In depth `process` and above a supervisor no container ends, and the Pod's agent tells the line, with the announcement
-or the report of the failure:
+In depth `process` and above a supervisor no container ends, and the Pod's agent tells line and moment, with the
+announcement or the report of the failure:
 
-    annotation = "v1,epoch=" epoch ",line=" line        epoch = in which the worker ran
+    annotation   = "v1,epoch=" epoch ",at=" milliseconds ",line=" [ line ]
+    epoch        = in which the worker ran
+    milliseconds = since the Unix epoch, by the node's clock; 13 digits: when the exception ended the first rank, or
+                   else when the process ended. It is not when the failure was told.
 """
 
 from __future__ import annotations
 
 import re
 
+from inplace.common.bare.record import record
 from inplace.common.bare.typed import Final
+from inplace.common.protocol.bounds import INT32_MAX
+from inplace.common.wire.parts import VERSION, read_parts, unix_s, unix_text, whole
 
 BYTES_MAX: Final = 200  # it goes into every copy of the JobSet
 READ_CHARACTERS_MAX: Final = 4096  # kubelet keeps 4096 bytes of a termination message; each pattern is linear in them
-_BEGINNING: Final = "v1,epoch="
+_LINE_PART: Final = ",line="  # the last part, which may hold anything
+_TOLD: Final = {"epoch": whole(1, INT32_MAX), "at": unix_s}
+_HEAD_BYTES_MAX: Final = len("v1,epoch=2147483647,at=1790000000123")
 _LINE_CHARACTERS_MAX: Final = 1024  # of one line
 _HIDDEN: Final = "***"
 _ESCAPES: Final = re.compile("\x1b(?:\\[[0-9;?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
@@ -32,6 +40,17 @@ _EXCEPTION: Final = re.compile(
     re.IGNORECASE,
 )
 _OWN: Final = re.compile(r'\{"timestamp": "[^"]*", "level": "')  # agent/report/log_line.py's
+_PEERS_SIGNS: Final = re.compile(
+    r"connection (?:was )?(?:closed|reset|refused|aborted|lost|broken)|lost connection|broken ?pipe"
+    r"|connection(?:reset|refused|aborted)error|transport endpoint is not connected|no route to host"
+    r"|remote (?:process|peer|endpoint|side)\b|ncclremoteerror|nccl communicator was aborted|peer (?:is gone|died)"
+    r"|some nccl operations have failed or timed out|collective operation timeout|watchdog caught"
+    r"|heart ?beat|(?:socket|barrier|rendezvous|store|read|wait\w*|recv\w*|allreduce|all_?gather)\b.{0,40}timed? ?out"
+    r"|timed? ?out (?:waiting|after|in|during)\b.{0,80}\b(?:peers?|ranks?|clients?|barrier|rendezvous|store|worker)"
+    r"|\bdeadline_exceeded\b|\bunavailable:|coordination service|distributed service detected|another task|tasks? died"
+    r"|rendezvous\w*error|diststoreerror|distnetworkerror|got signal: ?15|childfailederror|sigtermexception",
+    re.IGNORECASE,
+)
 _SECRETS: Final = (
     # Credentials in a URL.
     (re.compile(r"(://)[^\s/@]{1,512}@"), rf"\1{_HIDDEN}@"),
@@ -59,6 +78,19 @@ _SECRETS: Final = (
 )
 
 
+@record
+class LastLine:
+    """How a worker ended by itself.
+
+    Args:
+        at_s: when, Unix time by the node's clock.
+        line: what it wrote last, as the text has it; `clean_line` is the reader's part. "" if it left none.
+    """
+
+    at_s: float
+    line: str
+
+
 def last_line_of(text: str) -> str:
     """Return the line of a text that a person would search for, clean; "" if there is none."""
     found = ""
@@ -72,6 +104,11 @@ def last_line_of(text: str) -> str:
     return clean_line(found)
 
 
+def is_peers_sign(line: str) -> bool:
+    """Say whether a last line tells that a peer is gone or silent, and nothing of the process that wrote it."""
+    return _PEERS_SIGNS.search(line) is not None
+
+
 def clean_line(text: str, bytes_max: int = BYTES_MAX) -> str:
     """Return a text as one line without controls and secrets, cut to so many bytes of UTF-8."""
     line = _printable(text)
@@ -83,15 +120,16 @@ def clean_line(text: str, bytes_max: int = BYTES_MAX) -> str:
     return whole[: bytes_max - len("...")].decode(errors="ignore") + "..."
 
 
-def last_line_text(epoch: int, line: str) -> str:
+def last_line_text(epoch: int, at_s: float, line: str) -> str:
     """Return the annotation's value."""
-    return f"{_BEGINNING}{epoch},line={clean_line(line)}"
+    return f"{VERSION},epoch={epoch},at={unix_text(at_s)}{_LINE_PART}{clean_line(line)}"
 
 
-def told_line_of(text: str, epoch: int) -> str:
-    """Read the annotation's value, and clean the line again; "" for another epoch's, and for garbage."""
-    beginning = f"{_BEGINNING}{epoch},line="
-    return clean_line(text.removeprefix(beginning)) if text.startswith(beginning) else ""
+def told_line_of(text: str, epoch: int) -> LastLine | None:
+    """Read the annotation's value; None for another epoch's, and for garbage."""
+    head, is_there, line = text.partition(_LINE_PART)
+    read = read_parts(head, _TOLD, (("epoch", "at"),), _HEAD_BYTES_MAX)
+    return LastLine(read["at"], line) if is_there and read is not None and read["epoch"] == epoch else None
 
 
 def _printable(text: str) -> str:

@@ -22,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inplace.common.bare.typed import Final
+from inplace.common.protocol.bounds import STEP_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.stall import LastProgress
-from inplace.common.wire.phases import DIGITS_MAX, MILLISECONDS_MAX, VERSION, parse_numbers
+from inplace.common.wire.parts import VERSION
+from inplace.common.wire.phases import DIGITS_MAX, MILLISECONDS_MAX, parse_numbers
 
 _LOW: Final = 10**DIGITS_MAX
-STEP_MAX: Final = 10**12 - 1  # as common.wire.progress has it
 LONG_S: Final = 60.0  # where no step is told, so long a run is progress: it costs more than a restart (docs/adr/0021)
 TENTHS_PER_S: Final = 10_000
 BEGINNING: Final = ",quiet="  # a text without it carries no progress

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from inplace.common.bare.typed import Any, Final
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.int32 import INT32_MAX
 
 # Group, version, kind. Source: jobset api/jobset/v1alpha2.
 API_GROUP: Final = "jobset.x-k8s.io"
@@ -81,16 +81,16 @@ BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"
 BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
 
 # Ours, on the JobSet (docs/adr/0021): which restart comes after which failure.
-CRASH_LOOP_BACKOFF: Final = "inplace.dev/crash-loop-backoff"  # its grammar is controller/spec/crash_loop.py's
-ESCALATION: Final = "inplace.dev/escalation"  # its grammar is controller/spec/escalation.py's
-NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help: controller/spec/no_progress.py
+CRASH_LOOP_BACKOFF: Final = "inplace.dev/crash-loop-backoff"  # its grammar is common/jobset/crash_loop.py's
+ESCALATION: Final = "inplace.dev/escalation"  # its grammar is common/jobset/escalation.py's
+NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help: common/jobset/no_progress.py
 
 # Ours, on the JobSet (docs/adr/0060): the watchdog's limits in seconds, for agents whose own settings have none.
 STALL_AFTER: Final = "inplace.dev/stall-after"
 START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
 
 # Ours, on the JobSet (docs/adr/0104): which kinds of notices restart the group; none by default.
-RESTART_ON: Final = "inplace.dev/restart-on"  # its grammar is controller/spec/notices.py's
+RESTART_ON: Final = "inplace.dev/restart-on"  # its grammar is common/jobset/notices.py's
 
 # Ours, on the JobSet (docs/adr/0099): ask every worker once for its stacks; the value is the Unix time in milliseconds.
 STACKS_REQUESTED: Final = "inplace.dev/stacks-requested"  # its grammar is common/wire/stacks.py's
@@ -108,7 +108,7 @@ START_WINDOW: Final = "inplace.dev/start-window"
 BAD_NODES: Final = "inplace.dev/bad-nodes"
 
 # Ours, on the JobSet (docs/adr/0092): whether a Pod leaves a node that is cordoned, tainted, or not ready.
-MARKED_NODES: Final = "inplace.dev/marked-nodes"  # its grammar is controller/spec/marked_nodes.py's
+MARKED_NODES: Final = "inplace.dev/marked-nodes"  # its grammar is common/jobset/marked_nodes.py's
 
 # Ours, on a Node (docs/adr/0098): the key of the taint that lets Kueue move a Pod away from it, of the label by which
 # such nodes are found, and of the annotation that says whose taint it is and when it ends.
@@ -143,6 +143,11 @@ SETTINGS: Final = {
     "CLEAN_AFTER_FAILURES": CLEAN_AFTER,
     "START_WINDOW_S": START_WINDOW,
 }
+
+# Kubernetes', on a Job: the template of its owner's Workload that its Pods belong to. Source: k8s.io/kubernetes
+# pkg/apis/scheduling, GroupTemplateNameAnnotation.
+GROUP_TEMPLATE: Final = "scheduling.k8s.io/group-template-name"
+SCHEDULING_API: Final = "scheduling.k8s.io/v1beta1"  # of Workloads and PodGroups
 
 # Status fields of the protocol.
 SYNCED_EPOCH: Final = "syncedEpoch"  # seed, change 2

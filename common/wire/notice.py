@@ -19,12 +19,11 @@ strict: any other spelling makes the whole text invalid. This module is pure.
 
 from __future__ import annotations
 
-import re
-
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import Final
+from inplace.common.protocol.bounds import BUSY_S_MAX, INT32_MAX, STEP_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire.parts import VERSION, read_parts, unix_s, unix_text, whole
 
 BUSY: Final = "busy"
 LOSS: Final = "loss"
@@ -32,17 +31,19 @@ SLOW: Final = "slow"
 STEPS: Final = "steps"
 KINDS: Final = (BUSY, LOSS, SLOW, STEPS)
 VALUE_MAX: Final = 9_999_999  # what is more is told as this
-BUSY_S_MAX: Final = 604_800  # as common.wire.progress has it
 RANK_CHARACTERS_MAX: Final = 32
-STEP_MAX: Final = 999_999_999_999  # as common.wire.progress has it
 LISTED_MAX: Final = 4  # of one kind in one scope, in the status; who would be one more tells nothing
-_MILLISECONDS_MAX: Final = 9_999_999_999_999  # in the year 2286
-_TEXT: Final = re.compile(
-    r"v1,epoch=([1-9][0-9]{0,9}),kind=(busy|loss|slow|steps),value=([1-9][0-9]{0,6}),rank=([A-Za-z0-9._-]{1,32})"
-    r"(?:,step=(0|[1-9][0-9]{0,11}))?,at=([0-9]{13})",
-    re.ASCII,
-)
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
+_SAFE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_TEXT_BYTES_MAX: Final = 128
+_ORDERS: Final = (("epoch", "kind", "value", "rank", "at"), ("epoch", "kind", "value", "rank", "step", "at"))
+_READERS: Final = {
+    "epoch": whole(1, INT32_MAX),
+    "kind": lambda text: text if text in KINDS else None,
+    "value": whole(1, VALUE_MAX),
+    "rank": lambda text: text if _SAFE.issuperset(text) and 1 <= len(text) <= RANK_CHARACTERS_MAX else None,
+    "step": whole(0, STEP_MAX),
+    "at": unix_s,
+}
 
 
 @record
@@ -70,10 +71,10 @@ def notice_text(notice: Notice) -> str:
     """Return the annotation's value; what does not fit its ranges is cut."""
     most = BUSY_S_MAX if notice.kind == BUSY else VALUE_MAX
     value = min(max(notice.value, 1), most)
-    rank = _UNSAFE.sub("_", notice.rank[:RANK_CHARACTERS_MAX]) or "_"
+    rank = "".join(one if one in _SAFE else "_" for one in notice.rank[:RANK_CHARACTERS_MAX]) or "_"
     step = "" if notice.step is None or not 0 <= notice.step <= STEP_MAX else f",step={notice.step}"
-    milliseconds = min(max(round(notice.at_s * 1000), 0), _MILLISECONDS_MAX)
-    return f"v1,epoch={notice.epoch},kind={notice.kind},value={value},rank={rank}{step},at={milliseconds:013d}"
+    told = f"kind={notice.kind},value={value},rank={rank}{step},at={unix_text(notice.at_s)}"
+    return f"{VERSION},epoch={notice.epoch},{told}"
 
 
 def parse_notice(text: str) -> Notice:
@@ -82,14 +83,9 @@ def parse_notice(text: str) -> Notice:
     Raises:
         RemoteProtocolError: it does not follow the grammar above (its writer is at fault).
     """
-    found = _TEXT.fullmatch(text)
-    if found is not None:
-        epoch, kind, value, rank, step, milliseconds = found.groups()
-        notice = Notice(
-            int(epoch), kind, int(value), rank, None if step is None else int(step), int(milliseconds) / 1000
-        )
-        if notice.epoch <= INT32_MAX and (kind != BUSY or notice.value <= BUSY_S_MAX):
-            return notice
+    read = read_parts(text, _READERS, _ORDERS, _TEXT_BYTES_MAX)
+    if read is not None and (read["kind"] != BUSY or read["value"] <= BUSY_S_MAX):
+        return Notice(read["epoch"], read["kind"], read["value"], read["rank"], read.get("step"), read["at"])
     raise RemoteProtocolError(
         f"notice: expected v1,epoch=EPOCH,kind=KIND,value=VALUE,rank=RANK,step=STEP,at=MILLISECONDS, saw {text[:80]!r}"
     )

@@ -23,7 +23,9 @@ from collections.abc import Mapping
 from enum import Enum
 
 from inplace.common.bare.typed import Final
+from inplace.common.protocol.bounds import CODE_MAX, decimal
 from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.wire.parts import VERSION
 
 
 class RestartPhase(Enum):
@@ -43,7 +45,6 @@ class RestartPhase(Enum):
     DOWN = "down"  # worker's death, or the order to stop it -> the next worker's process runs
 
 
-VERSION: Final = "v1"
 MILLISECONDS_MAX: Final = 9_999_999  # far beyond the last bucket of every histogram; bounds the text
 TEXT_BYTES_MAX: Final = 160  # 5,000 Pods at once; and a value of a Pod that every watch of it carries
 NAME_CHARACTERS_MAX: Final = 16
@@ -51,8 +52,8 @@ PARTS_MAX: Final = 16  # as the policy has it
 DIGITS_MAX: Final = 7
 AT: Final = "at"
 CODE: Final = "code"
-CODE_MAX: Final = 255
 _AT_MS: Final = 10**DIGITS_MAX
+_NUMBER_MAX: Final = _AT_MS - 1
 _NAMES: Final = {phase.value: phase for phase in RestartPhase}
 _KNOWN: Final = frozenset({*_NAMES, AT, CODE, "quiet", "step", "high", "made", "pace", "work", "of"})
 
@@ -110,10 +111,10 @@ def parse_numbers(text: str) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for part in parts:
         name, _, digits = part.partition("=")
-        is_number = digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX
-        if name in numbers or not (_is_name(name) and is_number):
+        number = decimal(digits, _NUMBER_MAX)
+        if name in numbers or number is None or not _is_name(name):
             break
-        numbers[name] = int(digits)
+        numbers[name] = number
     if version != VERSION or len(numbers) != len(parts) or len(parts) > PARTS_MAX:
         raise RemoteProtocolError(f"phases: expected {VERSION!r} and parts ',name=number', saw {text[:80]!r}")
     return numbers

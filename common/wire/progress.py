@@ -18,12 +18,10 @@ from __future__ import annotations
 
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import Final
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import BUSY_S_MAX, INT32_MAX, STEP_MAX, decimal
 
 VERSION: Final = b"v1"
 LINE_BYTES_MAX: Final = 64  # what is read of a file, also of one that never ends
-STEP_MAX: Final = 10**12 - 1  # 31 years at 1,000 steps a second; bounds the annotation that carries it
-BUSY_S_MAX: Final = 604_800  # a week
 BUSY_NAME_CHARACTERS_MAX: Final = 16
 _NUMBER_DIGITS_MAX: Final = 10
 _SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -61,7 +59,7 @@ def parse_progress(content: bytes) -> ProgressLine:
         return UNKNOWN
     if content.startswith(VERSION + b" "):
         return _parse_line(content) or UNKNOWN
-    step = _number(content.rstrip(b" \t\r\n"), STEP_MAX)
+    step = decimal(content.rstrip(b" \t\r\n"), STEP_MAX)
     return UNKNOWN if step is None else ProgressLine(step=step)
 
 
@@ -72,9 +70,9 @@ def _parse_line(content: bytes) -> ProgressLine | None:
     _, *words = content[:-1].rstrip(b" ").split(b" ")
     if not 3 <= len(words) <= 5:
         return None
-    epoch = None if words[0] == b"-" else _number(words[0], INT32_MAX)
-    step = None if words[1] in (b"-", b"?") else _number(words[1], STEP_MAX)
-    pid = _number(words[2], 10**_NUMBER_DIGITS_MAX - 1)
+    epoch = None if words[0] == b"-" else decimal(words[0], INT32_MAX)
+    step = None if words[1] in (b"-", b"?") else decimal(words[1], STEP_MAX)
+    pid = decimal(words[2], 10**_NUMBER_DIGITS_MAX - 1)
     if (epoch is None) != (words[0] == b"-") or epoch == 0 or pid is None:
         return None
     if step is None and words[1] not in (b"-", b"?"):
@@ -86,14 +84,6 @@ def _parse_line(content: bytes) -> ProgressLine | None:
         case [b"ended"]:
             return ProgressLine(epoch, step, begun, pid, ended=True)
         case [name, seconds] if 1 <= len(name) <= BUSY_NAME_CHARACTERS_MAX and _SAFE.issuperset(name):
-            busy_s_max = _number(seconds, BUSY_S_MAX)
+            busy_s_max = decimal(seconds, BUSY_S_MAX)
             return ProgressLine(epoch, step, begun, pid, name.decode("ascii"), busy_s_max) if busy_s_max else None
     return None
-
-
-def _number(digits: bytes, most: int) -> int | None:
-    """Return a decimal number of ASCII digits in [0, most]; None for anything else."""
-    if not digits.isdigit() or len(digits) > len(str(most)):
-        return None
-    number = int(digits)
-    return number if number <= most else None

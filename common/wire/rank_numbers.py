@@ -19,10 +19,10 @@ from __future__ import annotations
 import re
 
 from inplace.common.bare.typed import Final
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.rank import RankNumbers
 
-LINE_BYTES_MAX: Final = 64  # as common.wire.progress has it; what is longer is read as nothing
+LINE_BYTES_MAX: Final = 64  # what is longer is read as nothing
 _LINE: Final = re.compile(rb"v1 (-|[1-9][0-9]{0,9}) ([0-9]{1,7}) (-|[0-9]{1,12}) ([0-9]{1,10}) ([0-9]{1,10}) ([01])\n")
 
 

@@ -10,9 +10,9 @@ them and `cli/stacks` reads them. Pure. docs/adr/0099
 from __future__ import annotations
 
 from inplace.common.bare.typed import Final
+from inplace.common.protocol.bounds import REQUEST_MAX, decimal
 from inplace.common.protocol.errors import RemoteProtocolError
 
-REQUEST_MAX: Final = 10**15 - 1  # in milliseconds, the year 33658
 SILENCE: Final = 0  # the id of a request that the watchdog makes
 THREAD: Final = "stack"  # the event of one thread's line
 TAKEN: Final = "stacks_taken"  # the event behind all lines of one answer
@@ -25,6 +25,6 @@ def parse_request(text: str) -> int:
     Raises:
         RemoteProtocolError: it is no number from 1 to REQUEST_MAX (whoever wrote the annotation is at fault).
     """
-    if text.isascii() and text.isdigit() and len(text) <= len(str(REQUEST_MAX)) and int(text) > 0:
-        return int(text)
+    if request := decimal(text, REQUEST_MAX):
+        return request
     raise RemoteProtocolError(f"expected the Unix time in milliseconds, saw {text[:40]!r}")

@@ -19,28 +19,27 @@ from __future__ import annotations
 
 from inplace.common.bare.record import record
 from inplace.common.bare.typed import Final
+from inplace.common.protocol.bounds import CODE_MAX, INT32_MAX, STEP_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.wire.parts import VERSION, read_parts, unix_s, unix_text, whole
 
-VERSION: Final = "v1"
 TEXT_BYTES_MAX: Final = len("v1,epoch=2147483647,stalled=9999999,step=999999999999,at=1790000000123")
 STALLED_S_MAX: Final = 9_999_999  # 115 days; what is longer is cut
 IN_VAIN_MAX: Final = 9  # more are told as 9
-STEP_MAX: Final = 999_999_999_999  # as common.wire.progress has it
-_MILLISECONDS_MAX: Final = 9_999_999_999_999  # in the year 2286
-_NAMES: Final = (
+_ORDERS: Final = (
     ("epoch", "at"),
     ("epoch", "code", "at"),
     ("epoch", "code", "vain", "at"),
     ("epoch", "stalled", "at"),
     ("epoch", "stalled", "step", "at"),
 )
-_RANGES: Final = {
-    "epoch": (1, INT32_MAX),
-    "code": (1, 255),
-    "vain": (1, IN_VAIN_MAX),
-    "stalled": (1, STALLED_S_MAX),
-    "step": (0, STEP_MAX),
+_READERS: Final = {
+    "epoch": whole(1, INT32_MAX),
+    "code": whole(1, CODE_MAX),
+    "vain": whole(1, IN_VAIN_MAX),
+    "stalled": whole(1, STALLED_S_MAX),
+    "step": whole(0, STEP_MAX),
+    "at": unix_s,
 }
 
 
@@ -73,8 +72,7 @@ def failure_text(failure: WorkerFailure) -> str:
     if failure.stalled_s is not None:
         how = f",stalled={min(max(failure.stalled_s, 1), STALLED_S_MAX)}"
         how += "" if failure.step is None else f",step={failure.step}"
-    milliseconds = min(max(round(failure.at_s * 1000), 0), _MILLISECONDS_MAX)
-    return f"{VERSION},epoch={failure.epoch}{how},at={milliseconds:013d}"
+    return f"{VERSION},epoch={failure.epoch}{how},at={unix_text(failure.at_s)}"
 
 
 def parse_failure(text: str) -> WorkerFailure:
@@ -83,23 +81,10 @@ def parse_failure(text: str) -> WorkerFailure:
     Raises:
         RemoteProtocolError: it does not follow the grammar above (its writer is at fault).
     """
-    version, *parts = text.split(",") if len(text) <= TEXT_BYTES_MAX else [""]
-    values = {}
-    for part in parts:
-        name, _, digits = part.partition("=")
-        values[name] = int(digits) if digits.isascii() and digits.isdigit() else -1
-    if version == VERSION and tuple(values) in _NAMES:
-        failure = WorkerFailure(
-            values["epoch"],
-            values.get("code"),
-            values["at"] / 1000,
-            values.get("stalled"),
-            values.get("step"),
-            values.get("vain", 0),
-        )
-        in_range = all(least <= values.get(name, least) <= most for name, (least, most) in _RANGES.items())
-        if in_range and failure_text(failure) == text:
-            return failure
+    read = read_parts(text, _READERS, _ORDERS, TEXT_BYTES_MAX)
+    if read is not None:
+        stalled, step, vain = read.get("stalled"), read.get("step"), read.get("vain", 0)
+        return WorkerFailure(read["epoch"], read.get("code"), read["at"], stalled, step, vain)
     raise RemoteProtocolError(
         f"worker failure: expected {VERSION},epoch=EPOCH,code=CODE,at=MILLISECONDS, or stalled=SECONDS,step=STEP for "
         f"the code, saw {text[:80]!r}"

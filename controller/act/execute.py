@@ -6,21 +6,29 @@ Guarantees:
 * An action that only a person can make possible is tried once a pass, and later (`refusals`). A server that is
   unreachable, or does not know our token, is tried once a pass.
 * An object of ours that exists already counts as created.
-* No Job is created BEFORE the binding of its agents, unless only a person can make that possible.
 * Deletions and suspensions name the object that the plan looked at (UID).
 * Answers go into the caches, so the next pass does not work on an older view than this one.
+* A Job is built when its place in the window of writes is free: passes that wait for their turn keep none in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from anyio import create_task_group
 
+from inplace.common.injection.rights import commands
+from inplace.common.jobset.bad_nodes import affinity_avoiding
+from inplace.common.jobset.claim import PersistentVolumeClaim
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import JOB_CODEC, Job, Pod
+from inplace.common.jobset.note import Note
+from inplace.common.jobset.pod_groups import SCHEDULING_CODEC
+from inplace.common.jobset.service import Service
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unauthorized
@@ -31,46 +39,45 @@ from inplace.common.kube.resources import (
     JOBSETS,
     PERSISTENT_VOLUME_CLAIMS,
     PODS,
-    ROLE_BINDINGS,
     SERVICES,
     KubeObject,
     Resource,
 )
 from inplace.common.wire import names as wire
+from inplace.controller.act.agent_rights import AgentRights
+from inplace.controller.act.failures import ActionsFailedError, ForeignObjectError, ResourcesNotPropagatedError
 from inplace.controller.act.job_settings import JobSettings
-from inplace.controller.act.refusals import BY_HAND, Refusals
+from inplace.controller.act.refusals import Refusals
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.pod_specs import read_pod_spec
+from inplace.controller.api.scheduling_objects import SchedulingReader
 from inplace.controller.plan.actions import (
     Action,
     AvoidNodes,
     BindAgents,
     CreateClaim,
     CreateJob,
+    CreateSchedulingObject,
     CreateService,
     CreateSpares,
     DeleteJob,
     DeleteJobSet,
+    DeleteSchedulingObject,
     LiftGate,
     ReplacePod,
     ResetIndexBackoff,
     ResizeJob,
+    ResizeSchedulingObject,
     ResumeJob,
     SuspendJob,
     UpdateService,
 )
-from inplace.controller.plan.binding import binding_command
 from inplace.controller.plan.resume import changes_resources, execution_annotation, template_patch
-from inplace.controller.spec.bad_nodes import affinity_avoiding
-from inplace.controller.spec.claim import PersistentVolumeClaim
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import JOB_CODEC, Job, Pod
-from inplace.controller.spec.note import Note
-from inplace.controller.spec.service import Service
 
 PARALLEL_MAX = 50  # writes in flight for one JobSet; upstream's bound
 ACTIONS_MAX = 500  # of one pass: some seconds; then the JobSet is looked at again, and an urgent one may go before it
-BYTES_MAX = 2 * 2**20  # of their Jobs' JSON; what is under way takes ten times that in memory, for each worker
+GIVES_WAY_S = 2.0  # how long one pass writes while other JobSets wait; to plan anew takes 0.1 s for the largest
+BYTES_MAX = 2 * 2**20  # of their Jobs' JSON: as much takes seconds as well
 AGAIN_S = 0.25  # a view that is late would ask for it with each event, see `_due`; what is deleted is back soon
 
 _REASONS: Final[Mapping[type, str]] = {
@@ -83,47 +90,26 @@ _REASONS: Final[Mapping[type, str]] = {
     ReplacePod: "PodReplacementFailed",
     ResetIndexBackoff: "IndexBackoffResetFailed",
     CreateClaim: "PVCCreationFailed",
+    CreateSchedulingObject: "GangCreationFailed",
+    ResizeSchedulingObject: "GangUpdateFailed",
+    DeleteSchedulingObject: "GangDeletionFailed",
     BindAgents: "AgentBindingFailed",
     DeleteJobSet: "JobSetDeletionFailed",
 }
 
 _CREATES: Final = {CreateJob: JOBS, CreateSpares: JOBS, CreateService: SERVICES, CreateClaim: PERSISTENT_VOLUME_CLAIMS}
 Created = tuple[str, str, str]  # plural, namespace and name
-
-
-class ForeignObjectError(Exception):
-    """Somebody else's Job has a name that we need; only its owner can make room."""
-
-    def __init__(self, jobset: JobSet, job: str) -> None:
-        super().__init__(
-            f"job {job} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
-            "delete that job, or rename the jobset; it is tried again with growing pauses"
-        )
-
-
-class ResourcesNotPropagatedError(Exception):
-    """A Job cannot be resumed with the resources that its JobSet's template has by now.
-
-    Attributes:
-        cause: the server's answer.
-    """
-
-    def __init__(self, job: str, cause: ApiError) -> None:
-        super().__init__(
-            f"job {job}: expected the server to take the resources of the jobset's template, saw {cause}; the job "
-            "stays suspended, and it is tried again with growing pauses. Ensure MutablePodResourcesForSuspendedJobs is "
-            "enabled on the API server."
-        )
-        self.cause = cause.with_traceback(None)
-
-
-class ActionsFailedError(Exception):
-    """Some actions failed; the message says how many and the first error."""
+Place = Callable[[str, int], contextlib.AbstractAsyncContextManager[None]]
 
 
 @dataclass(slots=True)
 class Executor:
-    """Performs actions, at most `ACTIONS_MAX` and `BYTES_MAX` in a pass; the next plan has the rest, from the state."""
+    """Performs actions, at most `ACTIONS_MAX` and `BYTES_MAX` in a pass; the next plan has the rest, from the state.
+
+    Args:
+        place: waits for a namespace's turn to write about so many bytes, and holds a place for them.
+        others_wait: says whether other JobSets wait for a pass.
+    """
 
     client: KubeClient
     jobs: Informer[Job]
@@ -135,6 +121,10 @@ class Executor:
     clock: Clock
     log: Log
     settings: JobSettings
+    rights: AgentRights
+    scheduling: SchedulingReader
+    place: Place
+    others_wait: Callable[[], bool]
     _created_s: dict[Created | None, float] = field(default_factory=dict)
 
     async def perform(self, jobset: JobSet, actions: Sequence[Action]) -> float | None:
@@ -151,26 +141,23 @@ class Executor:
         slots = asyncio.Semaphore(PARALLEL_MAX)
         failures: list[tuple[Action, Exception]] = []
         in_vain = False  # no request of this pass can succeed
-        is_unbound = False  # agents of new Jobs would be refused, and nothing would bind them later
-        bindings = [action for action in actions if isinstance(action, BindAgents)]
-        due, again_s = self._due(jobset, [action for action in actions if not isinstance(action, BindAgents)])
-        if not any(isinstance(action, CreateJob) for action in due):
-            bindings = []  # a binding is created in the same pass as the Jobs, and never alone
+        began_s, gives_way = self.clock.monotonic_s(), False  # to other JobSets; the next pass has the rest
+        due, again_s = self._due(jobset, actions)
 
         async def perform_one(action: Action) -> None:
-            nonlocal in_vain, is_unbound
+            nonlocal in_vain, gives_way
             created = _created_by(jobset.namespace, action)
-            is_vain = in_vain or (is_unbound and isinstance(action, CreateJob))
             try:
-                if is_vain or self.refusals.wait_s(jobset, action) > 0:  # as another action of this pass found out
-                    self._created_s.pop(created, None)
-                    return
-                await self._perform(jobset, action)
+                async with self.place(jobset.namespace, _bytes_of(action)):
+                    gives_way |= self.clock.monotonic_s() > began_s + GIVES_WAY_S and self.others_wait()
+                    if gives_way or in_vain or self.refusals.wait_s(jobset, action) > 0:  # as another action found out
+                        self._created_s.pop(created, None)
+                        return
+                    await self._perform(jobset, action)
             except (ApiError, TransportError, ForeignObjectError, ResourcesNotPropagatedError) as error:
                 # Its traceback holds this frame, and the frame `failures`: a circle around the whole Job.
                 failures.append((action, error.with_traceback(None)))
                 cause = error.cause if isinstance(error, ResourcesNotPropagatedError) else error
-                is_unbound |= isinstance(action, BindAgents)
                 in_vain |= isinstance(cause, Unauthorized) or (isinstance(cause, TransportError) and not cause.sent)
                 self._created_s.pop(created, None)
                 self.refusals.note(jobset, action, cause)
@@ -179,7 +166,7 @@ class Executor:
             finally:
                 slots.release()
 
-        for together in (bindings, *_scouts_first(due)):
+        for together in _scouts_first(due):
             async with create_task_group() as group:
                 for action in together:
                     await slots.acquire()
@@ -188,9 +175,9 @@ class Executor:
         if failures:
             action, error = failures[0]
             self._report(jobset, action, error)
-            counts = f"{len(failures)} of {len(bindings) + len(due)} actions failed"
+            counts = f"{len(failures)} of {len(due)} actions failed"
             raise ActionsFailedError(f"{counts}, first: {error}") from error
-        return again_s
+        return 0.0 if gives_way else again_s
 
     def _due(self, jobset: JobSet, actions: Sequence[Action]) -> tuple[list[Action], float | None]:
         """Return what may be asked for now, and after how many seconds to look at the rest (None: there is none).
@@ -205,6 +192,8 @@ class Executor:
         waits_s: list[float] = []
         self._created_s = {what: at_s for what, at_s in self._created_s.items() if now_s - at_s < AGAIN_S}
         for action in actions:
+            if isinstance(action, BindAgents) and self.rights.has(jobset, action.account):
+                continue  # planned in each pass; it must not wait for its turn to write
             created = _created_by(jobset.namespace, action)
             wait_s = AGAIN_S if created in self._created_s else self.refusals.wait_s(jobset, action)
             if wait_s > 0:
@@ -223,17 +212,23 @@ class Executor:
         reason = _REASONS.get(type(action), "JobUpdateFailed")
         if isinstance(error, ResourcesNotPropagatedError):
             reason = "FailedResourcePropagation"
-        self.recorder.emit(jobset.raw, Note(reason, str(error), warning=True))
+        message = str(error)
+        if isinstance(action, BindAgents):
+            message = (
+                "the controller may not give the agents their rights; pods start, and agents that lack them wait: "
+                f"{commands(jobset.namespace, action.account, jobset.name)}; the API server's answer: {error}"
+            )
+        self.recorder.emit(jobset.raw, Note(reason, message, warning=True))
 
     async def _perform(self, jobset: JobSet, action: Action) -> None:
         namespace = jobset.namespace
         match action:
             case CreateJob():
                 manifest, findings = self.settings.manifest_of(action)
-                if findings:
-                    text = f"{findings[0]}; the Pods of job {action.name} cannot restart in place without an agent"
-                    self.recorder.emit(jobset.raw, Note("AgentNotAdded", text, warning=True))
+                for note in self.settings.notes_on(action, manifest, findings):
+                    self.recorder.emit(jobset.raw, note)
                 await self._create_job(jobset, manifest)
+                self.rights.forget(jobset.uid)
             case CreateSpares():
                 await self._create_job(jobset, self.settings.spares_of(action))
             case CreateService(manifest):
@@ -244,8 +239,17 @@ class Executor:
                 await self._patch(SERVICES, self.services, namespace, service.metadata.name, change)
             case CreateClaim(manifest):
                 await self._create_shared(PERSISTENT_VOLUME_CLAIMS, self.claims, namespace, manifest)
-            case BindAgents(manifest):
-                await self._bind(jobset, manifest)
+            case CreateSchedulingObject(resource, manifest):
+                await self._create_scheduling_object(jobset, resource, manifest)
+            case ResizeSchedulingObject(resource, name, uid, spec):
+                change = {"metadata": {"uid": uid}, "spec": spec}
+                with contextlib.suppress(NotFound, Conflict):
+                    self._absorb(resource, await self.client.patch(resource, namespace, name, change))
+            case DeleteSchedulingObject(resource, name, uid):
+                with contextlib.suppress(NotFound, Conflict):  # gone, or another object by now
+                    await self.client.delete(resource, namespace, name, uid=uid)
+            case BindAgents(account):
+                await self.rights.give(jobset, account)
             case DeleteJobSet(uid):
                 self.log.info("finished_jobset_deleted", namespace=namespace, jobset=jobset.name)
                 with contextlib.suppress(NotFound, Conflict):  # gone, or another JobSet by now
@@ -331,13 +335,13 @@ class Executor:
         known = self.jobs.get(namespace, name)
         if known is not None and known.owner_uid != jobset.uid:
             # Unasked: while a namesake's Pods end, each of their events comes by here.
-            raise ForeignObjectError(jobset, name)
+            raise ForeignObjectError(jobset, "job", name)
         try:
             created = await self.client.create(JOBS, namespace, manifest)
         except AlreadyExists:
             created = await self.client.get(JOBS, namespace, name)
             if JOB_CODEC.convert(created).owner_uid != jobset.uid:
-                raise ForeignObjectError(jobset, name) from None
+                raise ForeignObjectError(jobset, "job", name) from None
         self.jobs.absorb(created)
 
     async def _create_shared(
@@ -347,18 +351,19 @@ class Executor:
         with contextlib.suppress(AlreadyExists):
             cache.absorb(await self.client.create(resource, namespace, manifest))
 
-    async def _bind(self, jobset: JobSet, binding: KubeObject) -> None:
-        """Create the agents' binding; where only a person can, say how, and let the Jobs be created."""
+    async def _create_scheduling_object(self, jobset: JobSet, resource: Resource, manifest: KubeObject) -> None:
+        name = manifest["metadata"]["name"]
         try:
-            await self.client.create(ROLE_BINDINGS, jobset.namespace, binding)
+            created = await self.client.create(resource, jobset.namespace, manifest)
         except AlreadyExists:
-            return
-        except (*BY_HAND, NotFound) as error:  # not found: a role that is not installed, asked for without `bind`
-            message = (
-                "the controller may not give the agents their right; pods start, and agents that lack it wait for it: "
-                f"{binding_command(binding)}; the API server's answer: {error}"
-            )
-            self.recorder.emit(jobset.raw, Note(_REASONS[BindAgents], message, warning=True))
+            created = await self.client.get(resource, jobset.namespace, name)
+            if SCHEDULING_CODEC.convert(created).owner_uid != jobset.uid:
+                raise ForeignObjectError(jobset, resource.kind, name) from None
+        self._absorb(resource, created)
+
+    def _absorb(self, resource: Resource, answer: KubeObject) -> None:
+        if (cache := self.scheduling.cache(resource)) is not None:
+            cache.absorb(answer)
 
     async def _delete_job(self, namespace: str, name: str, uid: str) -> None:
         try:

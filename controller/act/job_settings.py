@@ -6,23 +6,24 @@ The JobSet's spec stays the user's: what is added stands on the Job (docs/adr/00
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from inplace.common.injection.depth import chosen_words, probed_words
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.job import add_agent
+from inplace.common.injection.pod import InjectOptions
+from inplace.common.injection.pod_roles import Member
+from inplace.common.injection.rights import shared_token
+from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.note import Note
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.finding import Finding, refusal
-from inplace.controller.injection.job import add_agent
-from inplace.controller.injection.pod import InjectOptions
-from inplace.controller.injection.pod_roles import Member
 from inplace.controller.plan.actions import CreateJob, CreateSpares
 from inplace.controller.plan.agent import wants_agent
 from inplace.controller.plan.spare_job import build_spares
-from inplace.controller.spec.fields import ReplicatedJob
-from inplace.controller.spec.jobset import JobSet
-
-UNREADABLE: Final = (TypeError, AttributeError, KeyError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,23 @@ class JobSettings:
         findings = _added(_member(place.jobset, place.job, built), self.agent)
         return (self._built(place), findings) if findings else (built, [])
 
+    def notes_on(self, place: CreateJob, made: KubeObject, findings: Sequence[Finding]) -> Iterator[Note]:
+        """Yield what a JobSet's author should know of a Job; all Jobs of a replicatedJob get the same words."""
+        if findings:
+            text = f"{findings[0]}; the Pods of job {place.name} cannot restart in place without an agent"
+            yield Note("AgentNotAdded", text, warning=True)
+        if findings or self.agent is None or not self._wants_agent(place):
+            return
+        if told := shared_token(made):
+            yield Note("TokenReadable", told, warning=True)
+        member = _member(place.jobset, place.job, made)
+        if wire.RESTART_DEPTH not in place.manifest["spec"]["template"]["metadata"]["annotations"] and (
+            told := chosen_words(member)
+        ):
+            yield Note("ContainersRestart", told)
+        if told := probed_words(member):
+            yield Note("WorkerProbedEarly", told, warning=True)
+
     def spares_of(self, action: CreateSpares) -> KubeObject:
         """Return the Job of the spares; they ask for what the Pods do, their agents included.
 
@@ -82,12 +100,8 @@ class JobSettings:
 
 
 def _added(member: Member, options: InjectOptions) -> list[Finding]:
-    """Add the agent where there is none; return what keeps it out."""
-    try:
-        return list(add_agent(member, options)) if member.agent is None else []
-    except UNREADABLE as error:  # a definition without our schema stores any form; the API server refuses the Job
-        found = f"a form that nobody can read ({type(error).__name__}: {error})"
-        return [refusal(member.pod_path, found, "a Pod template", "correct it: inplace lint -f FILE")]
+    """Add the agent where there is none; return what keeps it out. The template's form is checked: spec/form.py."""
+    return list(add_agent(member, options)) if member.agent is None else []
 
 
 def _member(jobset: JobSet, job: ReplicatedJob, built: KubeObject) -> Member:

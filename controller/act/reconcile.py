@@ -12,6 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from inplace.common.jobset.bad_nodes import NO_SIGNS, NodeSigns
+from inplace.common.jobset.buckets import Bucket, bucket_of, is_current
+from inplace.common.jobset.claim import PersistentVolumeClaim
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.service import Service
+from inplace.common.jobset.topology import exclusive_key
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import Conflict, NotFound
@@ -27,19 +34,13 @@ from inplace.controller.act.status_patch import status_patch
 from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.node_marks import NodeMarksReader
+from inplace.controller.api.scheduling_objects import SchedulingReader
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.actions import AvoidNodes, Plan
 from inplace.controller.plan.avoided_domains import domains_to_read
 from inplace.controller.plan.observed import NeverJoined, Observed
 from inplace.controller.plan.placement import follower_to_read, leaders_to_follow
 from inplace.controller.plan.steps import plan
-from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
-from inplace.controller.spec.buckets import Bucket, bucket_of, is_current
-from inplace.controller.spec.claim import PersistentVolumeClaim
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.service import Service
-from inplace.controller.spec.topology import exclusive_key
 from inplace.controller.tracking.accepted_status import AcceptedStatus
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group, Key
@@ -56,6 +57,7 @@ class Reconciler:
     Args:
         readers: tell of each accepted status, one after the other.
         settings: of the Jobs that it makes.
+        only_writes: is told when a pass has decided all and only writes from then on.
     """
 
     client: KubeClient
@@ -66,7 +68,9 @@ class Reconciler:
     pods: Informer[Pod]
     domains: Domains
     marks: NodeMarksReader
+    scheduling: SchedulingReader
     taints: NodeTaints
+    only_writes: Callable[[Key], None]
     executor: Executor
     recorder: EventRecorder
     metrics: Metrics
@@ -108,6 +112,7 @@ class Reconciler:
         for action in planned.actions:
             if isinstance(action, AvoidNodes):
                 group.nodes.avoids(action.pod.metadata.uid, action.nodes)
+        self.only_writes(key)
         await self.taints.perform(group, planned.taints)
         taken_s = await self.executor.perform(jobset, planned.actions)
         await self.refused_pods.look(group, observed.barriers.values())
@@ -177,6 +182,7 @@ class Reconciler:
             },
             decisions=group.decisions(),
             pods=pods,
+            scheduling_objects=self.scheduling.of(jobset),
             domains=domains,
             asked_domains=asked_domains,
             causes=group.causes(),
@@ -197,6 +203,7 @@ class Reconciler:
             gated=group.nodes.gated,
             index_failures=tuple(group.index_failures.values()),
             node_signs=node_signs,
+            accounts=group.accounts,
             adds_agents=self.settings.agent is not None,
             agents_by_default=self.settings.adds_by_default(jobset.namespace),
             taints_nodes=self.taints.limits is not None,
@@ -295,4 +302,5 @@ class Reconciler:
         """Drop what is remembered of a JobSet that is gone."""
         self._known.pop(key, None)
         self.executor.refusals.forget(uid)
+        self.executor.rights.forget(uid)
         self.metrics.forget(*key)

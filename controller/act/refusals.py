@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from inplace.common.jobset.jobset import JobSet
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import BadRequest, Forbidden, Invalid, ServerError, Throttled
 from inplace.controller.plan.actions import Action, CreateJob, ResumeJob
-from inplace.controller.spec.jobset import JobSet
 
 ASK_AGAIN_S = 1.0  # the first wait; a person needs longer
 ASK_AGAIN_S_MAX = 60.0  # the last one: who has granted a right sees its effect within a minute

@@ -14,6 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from inplace.common.injection.pod_cost import refused_words
+from inplace.common.injection.pod_roles import Member
+from inplace.common.jobset.blocked import both_ends
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Job
+from inplace.common.jobset.note import Note
+from inplace.common.jobset.spares import spares_name
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError
@@ -22,16 +30,8 @@ from inplace.common.kube.informer import Log
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.object_events import events_about
-from inplace.controller.injection.pod_cost import refused_words
-from inplace.controller.injection.pod_roles import Member
 from inplace.controller.plan.actions import CreateJob
 from inplace.controller.plan.barrier import WaitingBarrier
-from inplace.controller.spec.blocked import both_ends
-from inplace.controller.spec.causes import unix_time
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Job
-from inplace.controller.spec.note import Note
-from inplace.controller.spec.spares import spares_name
 from inplace.controller.tracking.absent import NO_POD
 from inplace.controller.tracking.group import Group
 from inplace.controller.tracking.membership import Membership

@@ -10,11 +10,11 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final
 
+from inplace.common.jobset.kinds import Pod
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import NODES, PODS
 from inplace.controller.api.pod_specs import read_pod_spec
-from inplace.controller.spec.kinds import Pod
 
 REMEMBERED_MAX: Final = 20_000  # answers, the oldest go first; two megabytes
 

@@ -15,6 +15,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.marked_nodes import (
+    STAYS,
+    MarkedPod,
+    NodeMarks,
+    Toleration,
+    judge,
+    read_node,
+    unhealthy_devices,
+)
+from inplace.common.jobset.node_taints import is_moved_by_queue
+from inplace.common.jobset.note import Note
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound
@@ -25,18 +37,6 @@ from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.pod_specs import read_pod_spec
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.barrier import WaitingBarrier
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.marked_nodes import (
-    STAYS,
-    MarkedPod,
-    NodeMarks,
-    Toleration,
-    judge,
-    read_node,
-    unhealthy_devices,
-)
-from inplace.controller.spec.node_taints import is_moved_by_queue
-from inplace.controller.spec.note import Note
 from inplace.controller.tracking.group import Group, ScopeLedger
 from inplace.controller.tracking.membership import Membership
 

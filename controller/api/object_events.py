@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
+from inplace.common.jobset.causes import unix_time
 from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import LIST_TIMEOUT_S, KubeClient
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import Resource
-from inplace.controller.spec.causes import unix_time
 
 CORE_EVENTS: Final = Resource("", "v1", "events", "Event")  # only this form can be asked for by object
 EVENTS_MAX: Final = 500  # of one object; the server keeps an hour

@@ -7,6 +7,9 @@ the server is overloaded and grows by one for each windowful of successes (addit
 as in TCP). After a 429 or 503 every write waits for Retry-After and a random time more. No write is dropped: a refused
 write fails at its caller, which tries again with its own backoff, and writes that wait here have not been sent.
 
+Where writes wait, namespaces have turns: `common.kube.fair_queue`. Who takes a place BEFORE he makes a large object
+keeps none in memory while he waits.
+
 Status writes of JobSets, for which whole groups of agents wait, need no place in the window: they wait for a pause
 only. Reads, watches and the Lease (which has a client of its own) are not paced.
 """
@@ -14,15 +17,16 @@ only. Reads, watches and the Lease (which has a client of its own) are not paced
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from random import Random
 from typing import Final
 
 from inplace.common.kube.backoff import Backoff
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ServerError, Throttled, error_from_response
+from inplace.common.kube.fair_queue import FairQueue
 from inplace.common.kube.http.request import Request, Response, Stream, Transport, TransportError
 from inplace.common.kube.resources import JOBSETS
 
@@ -30,6 +34,7 @@ BYTES_PER_PLACE: Final = 20_000  # most Jobs take one place, those of 1 MB the w
 WRITES_MAX: Final = 48  # a connection each; the Lease, reads and status writes wait for none of them
 PAUSE_BASE_S: Final = 0.1
 PAUSE_CAP_S: Final = 5.0  # beyond Retry-After; a server that is down for long is asked about every 2.5 s
+_HAS_PLACE: Final[ContextVar[bool]] = ContextVar("has place", default=False)  # the current task
 _PAUSING: Final = frozenset({429, 503, 504})  # overload; another 5xx may be about one object (a webhook of its)
 
 
@@ -44,7 +49,7 @@ class PacedTransport:
         self._clock = clock
         self._window = float(WRITES_MAX)
         self._in_flight = 0
-        self._waiting: deque[tuple[asyncio.Future[None], int]] = deque()  # with the places that each needs
+        self._waiting: FairQueue[tuple[asyncio.Future[None], int]] = FairQueue()  # with the places that each needs
         self._cut_s = float("-inf")  # when the window was last halved; what was sent before knew nothing of it
         self._pause_until_s = float("-inf")
         self._pauses = Backoff(PAUSE_BASE_S, PAUSE_CAP_S, rng)
@@ -53,9 +58,9 @@ class PacedTransport:
         """Send a request when its turn has come; `timeout_s` bounds the sending, not the waiting."""
         if request.method == "GET":
             return await self._inner.request(request, timeout_s=timeout_s)
-        if is_status_write(request):
+        if is_status_write(request) or _HAS_PLACE.get():
             return await self._send(request, timeout_s)
-        async with self._places(1 + len(request.body) // BYTES_PER_PLACE):
+        async with self.place(_namespace_of(request), len(request.body)):
             return await self._send(request, timeout_s)
 
     def stream(self, request: Request, *, timeout_s: float) -> AbstractAsyncContextManager[Stream]:
@@ -103,22 +108,26 @@ class PacedTransport:
         return True
 
     @asynccontextmanager
-    async def _places(self, count: int) -> AsyncIterator[None]:
-        """Hold places in the window; first come, first served."""
-        if self._waiting or not self._has_room(count):
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((turn, count))
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._leave(count)
-                raise
-        else:
-            self._in_flight += count
+    async def place(self, namespace: str, size: int) -> AsyncIterator[None]:
+        """Wait for the turn of a namespace, and hold a place for writes of about so many bytes.
+
+        The writes of the current task go in it, one after the other.
+        """
+        count = 1 + size // BYTES_PER_PLACE
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.put(namespace, (turn, count))
+        self._let_in()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave(count)
+            raise
+        before = _HAS_PLACE.set(True)
         try:
             yield
         finally:
+            _HAS_PLACE.reset(before)
             self._leave(count)
 
     def _has_room(self, count: int) -> bool:
@@ -126,13 +135,28 @@ class PacedTransport:
         return self._in_flight == 0 or self._in_flight + count <= self.window
 
     def _leave(self, count: int) -> None:
-        """Give places back, and those that are free to those who wait."""
+        """Give places back."""
         self._in_flight -= count
-        while self._waiting and (self._waiting[0][0].done() or self._has_room(self._waiting[0][1])):
-            turn, needed = self._waiting.popleft()
-            if not turn.done():
-                self._in_flight += needed
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Give free places to writes that wait. One that needs many stops those behind it: else it waits for ever."""
+        while (head := self._waiting.head()) is not None:
+            namespace, (turn, count) = head
+            if turn.done():  # cancelled
+                self._waiting.take(namespace, 0)
+            elif self._has_room(count):
+                self._waiting.take(namespace, count)
+                self._in_flight += count
                 turn.set_result(None)
+            else:
+                return
+
+
+def _namespace_of(request: Request) -> str:
+    """Return the namespace that a write goes to; "" for none."""
+    _, _, namespaced = request.path.partition("/namespaces/")
+    return namespaced.partition("/")[0]
 
 
 def is_status_write(request: Request) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from inplace.common.jobset.kinds import Pod
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import PODS, KubeObject
-from inplace.controller.spec.kinds import Pod
 
 
 async def read_pod_spec(client: KubeClient, pod: Pod) -> KubeObject | None:

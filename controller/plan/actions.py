@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from inplace.common.kube.resources import KubeObject
+from inplace.common.jobset.causes import Cause
+from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.jobset import COUNTERS, JobSet
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.note import Note
+from inplace.common.jobset.pod_groups import PodGroup
+from inplace.common.jobset.service import Service
+from inplace.common.jobset.spares import spares_name
+from inplace.common.kube.resources import KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
-from inplace.controller.spec.causes import Cause
-from inplace.controller.spec.fields import ReplicatedJob
-from inplace.controller.spec.jobset import COUNTERS, JobSet
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.note import Note
-from inplace.controller.spec.service import Service
-from inplace.controller.spec.spares import spares_name
 
 
 @dataclass(frozen=True, slots=True, match_args=False, eq=False)
@@ -26,6 +27,7 @@ class CreateJob:
 
     Args:
         execution: in which execution of the JobSet the Job begins to run; None before the first.
+        group: in which its Pods are placed; None for each alone.
     """
 
     __match_args__: ClassVar = ("manifest",)
@@ -34,6 +36,7 @@ class CreateJob:
     job: ReplicatedJob = field(repr=False)
     index: int
     execution: int | None = None
+    group: PodGroup | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -41,9 +44,14 @@ class CreateJob:
         return self.jobset.job_name(self.job.name, self.index)
 
     @property
+    def group_template(self) -> str | None:
+        """Return the template of the Workload that its Pods belong to: ours, or one that its author wrote there."""
+        return self.job.form.annotations.get(wire.GROUP_TEMPLATE) if self.group is None else self.group.template
+
+    @property
     def manifest(self) -> KubeObject:
         """Build the Job."""
-        return build_job(self.jobset, self.job, self.index, self.execution)
+        return build_job(self.jobset, self.job, self.index, self.execution, self.group)
 
     def __eq__(self, other: object) -> bool:
         return self.manifest == other.manifest if isinstance(other, CreateJob) else NotImplemented
@@ -76,6 +84,7 @@ class DeleteJob:
     ASTRAY: ClassVar[str] = "its pods wait for nodes of a domain that their leader has left"
     SPARES: ClassVar[str] = "no spares are wanted"
     DEADLINE: ClassVar[str] = "the jobset was active for longer than its deadline"
+    REGROUPED: ClassVar[str] = "its pods are placed in another group since the jobset was suspended"
 
     name: str
     uid: str
@@ -125,9 +134,9 @@ class UpdateService:
 
 @dataclass(frozen=True, slots=True)
 class BindAgents:
-    """Create the RoleBinding by which agents announce, BEFORE the Jobs of this pass."""
+    """Give a ServiceAccount the rights with which agents of this JobSet announce."""
 
-    manifest: KubeObject
+    account: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +144,33 @@ class CreateClaim:
     """Create a PersistentVolumeClaim."""
 
     manifest: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchedulingObject:
+    """Create a Workload or a PodGroup."""
+
+    resource: Resource
+    manifest: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeSchedulingObject:
+    """Give the gangs of this very Workload or PodGroup (by UID) their size."""
+
+    resource: Resource
+    name: str
+    uid: str
+    spec: KubeObject
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSchedulingObject:
+    """Delete this very Workload or PodGroup (by UID)."""
+
+    resource: Resource
+    name: str
+    uid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +253,9 @@ Action = (
     | CreateService
     | UpdateService
     | CreateClaim
+    | CreateSchedulingObject
+    | ResizeSchedulingObject
+    | DeleteSchedulingObject
     | BindAgents
     | DeleteJobSet
 )

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from inplace.common.jobset import conditions
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.jobset import JobSet
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.finish import REQUEUE_S_MAX, complete, fail
-from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import unix_time
-from inplace.controller.spec.jobset import JobSet
 
 # Upstream counts in nanoseconds of an int64, 292 years; a longer deadline never comes.
 DEADLINE_S_MAX: Final = (2**63 - 1) // 10**9

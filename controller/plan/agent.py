@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.jobset import JobSet
 from inplace.common.wire import names as wire
-from inplace.controller.spec.fields import ReplicatedJob
-from inplace.controller.spec.jobset import JobSet
 
 
 def wants_agent(jobset: JobSet, job: ReplicatedJob, *, by_default: bool) -> bool:

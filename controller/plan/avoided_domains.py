@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from inplace.controller.spec.bad_nodes import avoided, records_of
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.topology import exclusive_key, finds_domain
+from inplace.common.jobset.bad_nodes import avoided, records_of
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.topology import exclusive_key, finds_domain
 
 
 def domains_to_read(jobset: JobSet, gated: Iterable[Pod], in_use: int, now: str) -> Iterator[tuple[str, str]]:

@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from inplace.common.jobset.bad_nodes import BadNodes, records_of
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.escalation import pod_leaving, uses_of
+from inplace.common.jobset.places import Place, job_of_pod
+from inplace.common.jobset.scopes import Scope
+from inplace.common.jobset.topology import exclusive_key, finds_domain
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.escalation import count_recreation, has_room, note_domain_left
 from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_jobs
-from inplace.controller.spec.bad_nodes import BadNodes, records_of
-from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.escalation import pod_leaving, uses_of
-from inplace.controller.spec.places import Place, job_of_pod
-from inplace.controller.spec.scopes import Scope
-from inplace.controller.spec.topology import exclusive_key, finds_domain
 
 LEFT: Final = "JobLeavesDomain"  # the Event's reason
 NODES_NAMED_MAX: Final = 5

@@ -8,11 +8,7 @@ scheduler takes a bad one, and its verdict is taken back. docs/adr/0024
 
 from __future__ import annotations
 
-from inplace.common.wire import names as wire
-from inplace.controller.plan.actions import AvoidNodes, TaintNode
-from inplace.controller.plan.avoided_domains import domains_of, key_of_leader
-from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.bad_nodes import (
+from inplace.common.jobset.bad_nodes import (
     AVOIDED,
     TAKEN_BACK,
     BadNodes,
@@ -24,13 +20,17 @@ from inplace.controller.spec.bad_nodes import (
     forgiven,
     records_of,
 )
-from inplace.controller.spec.causes import Cause, Failure, Trigger
-from inplace.controller.spec.furthest_behind import FurthestBehind
-from inplace.controller.spec.kinds import HOSTNAME, Pod
-from inplace.controller.spec.marked_nodes import STAYS
-from inplace.controller.spec.node_taints import is_moved_by_queue
-from inplace.controller.spec.places import job_of_pod
-from inplace.controller.spec.scopes import Scope
+from inplace.common.jobset.causes import Cause, Failure, Trigger
+from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.kinds import HOSTNAME, Pod
+from inplace.common.jobset.marked_nodes import STAYS
+from inplace.common.jobset.node_taints import is_moved_by_queue
+from inplace.common.jobset.places import job_of_pod
+from inplace.common.jobset.scopes import Scope
+from inplace.common.wire import names as wire
+from inplace.controller.plan.actions import AvoidNodes, TaintNode
+from inplace.controller.plan.avoided_domains import domains_of, key_of_leader
+from inplace.controller.plan.draft import Draft
 
 
 def avoid_bad_nodes(draft: Draft) -> bool:

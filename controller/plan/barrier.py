@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from inplace.controller.spec.kinds import Pod
+from inplace.common.jobset.kinds import Pod
 
 PATIENCE_S: Final = 15.0  # a restart takes up to 10 s, and says nothing of itself meanwhile
 NAMES_MAX: Final = 10  # missing Pods that are named
@@ -38,12 +38,13 @@ class WaitingBarrier:
     """A barrier that waits.
 
     Args:
-        epoch: at which Pods meet.
+        epoch: at which Pods meet, or meet again.
         arrived: slots that are there.
         expected: N.
         waited_s: for how long it has waited.
         missing: the first slots that it waits for; none while they are not needed.
         in_the_way: names of Pods that hold it up beside those that are missing, by reason.
+        runs: the epoch has begun, and lost a Pod.
         deadline_in_s: how long until its deadline is over; None when it has none.
         late: names of the Jobs that exist and have missing slots, when the deadline is over; else empty.
     """
@@ -54,6 +55,7 @@ class WaitingBarrier:
     waited_s: float
     missing: tuple[Missing, ...] = ()
     in_the_way: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    runs: bool = False
     deadline_in_s: float | None = None
     late: frozenset[str] = frozenset()
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from inplace.common.jobset import conditions
+from inplace.common.jobset.blocked import IMAGE
 from inplace.controller.plan.draft import REWORD_S, Draft
-from inplace.controller.spec import conditions
-from inplace.controller.spec.blocked import IMAGE
 
 HOLD_S: Final = 4.0  # kubelet tells of a Pod's containers within a second or two; who looks wants it within 10 s
 CAUSES_MAX: Final = 3  # that are told; an Event has room for as many

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from inplace.common.jobset.causes import Failure, Trigger
+from inplace.common.jobset.escalation import without_epoch
+from inplace.common.jobset.scopes import Scope, write_scope
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.causes import Failure, Trigger
-from inplace.controller.spec.escalation import without_epoch
-from inplace.controller.spec.scopes import Scope, write_scope
 
 
 def exempt_next_epoch(

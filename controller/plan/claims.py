@@ -17,18 +17,18 @@ LOOK_AGAIN_S = 30.0  # removing an owner from a claim wakes no JobSet
 
 
 def ensure_claims(draft: Draft) -> bool:
-    """Create the claims that are missing; no Job is created before all are there, but the rest of the pass goes on."""
+    """Create the claims that are missing; no Job starts before all are there, but the rest of the pass goes on."""
     jobset = draft.jobset
     for claim in jobset.claims:
         name = jobset.claim_name(claim)
         present = draft.observed.claims.get(name)
         if present is None:
             draft.add(CreateClaim(build_claim(jobset, claim)))
-            draft.may_create_jobs = False
+            draft.may_start_jobs = False
             continue
         owner = present.owner_uid
         if present.metadata.deletion_timestamp is not None or owner not in (None, jobset.uid):
-            draft.may_create_jobs = False
+            draft.may_start_jobs = False
             draft.look_again(LOOK_AGAIN_S)
             state = "is being deleted" if owner in (None, jobset.uid) else f"goes with another jobset (UID {owner})"
             draft.warn(

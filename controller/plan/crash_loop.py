@@ -1,4 +1,4 @@
-"""Let a group that fails again and again wait before its next epoch begins; see controller/spec/crash_loop.py."""
+"""Let a group that fails again and again wait before its next epoch begins; see common/jobset/crash_loop.py."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final
 
 from msgspec import structs
 
+from inplace.common.jobset.causes import Trigger, unix_time
+from inplace.common.jobset.crash_loop import CrashLoop, after_failure, backoff_of, crash_loop_of
+from inplace.common.jobset.scopes import Scope, fields_of_scope, write_scope
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.causes import Trigger, unix_time
-from inplace.controller.spec.crash_loop import CrashLoop, after_failure, backoff_of, crash_loop_of
-from inplace.controller.spec.scopes import Scope, fields_of_scope, write_scope
 
 OWN_FAULTS: Final = (
     Trigger.WORKER_EXIT,

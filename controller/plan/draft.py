@@ -6,6 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from inplace.common.jobset import last_restart
+from inplace.common.jobset.buckets import Buckets
+from inplace.common.jobset.causes import Cause, Failure, Trigger, unix_time
+from inplace.common.jobset.conditions import Condition, is_true, set_condition
+from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.jobset import COUNTERS_HOLD_S, JobSet
+from inplace.common.jobset.kinds import Job
+from inplace.common.jobset.note import Note
+from inplace.common.jobset.pod_groups import PodGroup
+from inplace.common.jobset.scopes import Scope
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import (
     Action,
@@ -20,14 +30,6 @@ from inplace.controller.plan.actions import (
 )
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.order import order_of
-from inplace.controller.spec import last_restart
-from inplace.controller.spec.buckets import Buckets
-from inplace.controller.spec.causes import Cause, Failure, Trigger, unix_time
-from inplace.controller.spec.conditions import Condition, is_true, set_condition
-from inplace.controller.spec.jobset import COUNTERS_HOLD_S, JobSet
-from inplace.controller.spec.kinds import Job
-from inplace.controller.spec.note import Note
-from inplace.controller.spec.scopes import Scope
 
 LOOK_AGAIN_S_MIN = 0.01
 REWORD_S = 30.0  # between two versions of one condition: at 5,000 agents of 300 bytes each 50 kB/s at most
@@ -45,7 +47,8 @@ class Draft:
         self.status: dict[str, Any] = dict(observed.jobset.status)
         self.hold_s = COUNTERS_HOLD_S
         self.is_urgent = False
-        self.may_create_jobs = True
+        self.may_start_jobs = True  # create them, and resume them
+        self.groups: tuple[PodGroup, ...] = ()  # in which the Pods are placed
         # Scopes whose epoch ends although no Pod announces another: a person asked for it, or they shrink.
         self.deprecating: set[str] = set()
         self.causes: dict[str, Cause] = dict(observed.causes)
@@ -68,6 +71,11 @@ class Draft:
     def creates_jobs(self) -> bool:
         """Say whether a step before this one plans to create a Job."""
         return any(isinstance(action, CreateJob) for action in self._actions)
+
+    def place(self, job: ReplicatedJob, index: int) -> CreateJob:
+        """Return the Job of a place, as this pass creates it."""
+        group = next((group for group in self.groups if group.has(job, index)), None)
+        return CreateJob(self.jobset, job, index, self.execution, group)
 
     def delete(self, job: Job, why: str) -> None:
         """Plan to delete a Job, unless that is under way."""
@@ -146,8 +154,10 @@ class Draft:
         after_s = max(after_s, LOOK_AGAIN_S_MIN)
         self.requeue_after_s = after_s if self.requeue_after_s is None else min(after_s, self.requeue_after_s)
 
-    def turn_false(self, kind: str) -> None:
-        """Turn a condition False that another one contradicts; its words stay, and the other one's Event is enough.
+    def turn_false(self, kind: str, message: str = "") -> None:
+        """Turn a condition False that another one contradicts; the other one's Event is enough.
+
+        Its words stay, unless there are better ones by now.
 
         One that an earlier step of this pass brought up was never told, and is dropped.
         """
@@ -155,6 +165,8 @@ class Draft:
             return
         told = {old.get("type") for old in self.jobset.status.get("conditions") or ()}
         changes = {"status": "False", "lastTransitionTime": self.observed.now}
+        if message:
+            changes["message"] = message
         self.status["conditions"] = [
             dict(old) | changes if old.get("type") == kind else old
             for old in self.status["conditions"]

@@ -9,11 +9,11 @@ barrier waits until the surplus Pods are gone. Source: jobset pkg/controllers/el
 
 from __future__ import annotations
 
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.fields import ReplicatedJob
 from inplace.controller.plan.actions import ResizeJob
 from inplace.controller.plan.budget import exempt_unless_restarting
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.fields import ReplicatedJob
 
 
 def resize_jobs(draft: Draft) -> bool:

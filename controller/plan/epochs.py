@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from inplace.common.jobset import conditions
+from inplace.common.jobset.causes import COMPLETED, Cause, Trigger, unix_time
+from inplace.common.jobset.escalation import FAIL, led_on
+from inplace.common.jobset.first_failure import OWN_ENDS
+from inplace.common.jobset.goodput import FIELD, after_run
+from inplace.common.jobset.jobset import COUNTERS
+from inplace.common.jobset.kinds import Job
+from inplace.common.jobset.last_restart import UNSEEN, begun, blamed, ended, entry_of
+from inplace.common.jobset.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
+from inplace.common.jobset.slow_ranks import slow_ranks
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire import names as wire
+from inplace.common.wire.last_line import is_peers_sign
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.bad_nodes import note_hang
 from inplace.controller.plan.crash_loop import lead_on, pace
@@ -18,17 +30,9 @@ from inplace.controller.plan.history import note_past_restart
 from inplace.controller.plan.marked_nodes import leave_marked_node
 from inplace.controller.plan.no_progress import judge_progress
 from inplace.controller.plan.recreations import recreate
-from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import COMPLETED, Cause, Trigger, unix_time
-from inplace.controller.spec.escalation import FAIL, led_on
-from inplace.controller.spec.goodput import FIELD, after_run
-from inplace.controller.spec.jobset import COUNTERS
-from inplace.controller.spec.kinds import Job
-from inplace.controller.spec.last_restart import UNSEEN, begun, blamed, ended, entry_of
-from inplace.controller.spec.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
-from inplace.controller.spec.slow_ranks import slow_ranks
 
 JOBS_NAMED_MAX = 5
+LAST_WORDS_S = 0.5  # an agent sees within 0.25 s that an exception ended a rank; its peers tell at once
 
 
 def divide_into_scopes(draft: Draft) -> bool:
@@ -67,6 +71,8 @@ def decide_epochs(draft: Draft) -> bool:
     decisions = {name: climb(draft, scopes[name], decision) for name, decision in draft.observed.decisions.items()}
     decisions = {name: leave_marked_node(draft, scopes[name], decision) for name, decision in decisions.items()}
     exceeded = [draft.jobset.scopes[name] for name, decision in decisions.items() if decision.exceeded]
+    if exceeded and _awaits_words(draft, exceeded):
+        return True
     if exceeded:
         for scope in exceeded:
             _note_restart(draft, scope, is_over=False)  # it never comes, but who wanted it is what people ask
@@ -87,6 +93,24 @@ def decide_epochs(draft: Draft) -> bool:
     note_restarting(draft)
     if any(decision.recreate or _is_restarting(draft, name) for name, decision in decisions.items()):
         _recreate_completed(draft)
+    return False
+
+
+def _awaits_words(draft: Draft, exceeded: Iterable[Scope]) -> bool:
+    """Say whether a failure that came before the last one may still be told: the Pods go with the JobSet's end.
+
+    A worker whose own words say why it failed is not waited behind.
+    """
+    for scope in exceeded:
+        cause = draft.causes.get(scope.name, UNSEEN)
+        may_follow = cause.failure is not None and (
+            not cause.failure.last_line or is_peers_sign(cause.failure.last_line)
+        )
+        seen_s = unix_time(cause.seen_at) if cause.trigger in OWN_ENDS and may_follow else None
+        left_s = 0.0 if seen_s is None else LAST_WORDS_S - (draft.now_s - seen_s)
+        if 0.0 < left_s <= LAST_WORDS_S:
+            draft.look_again(left_s)
+            return True
     return False
 
 
@@ -202,11 +226,19 @@ def note_restarting(draft: Draft) -> None:
     if bool(restarting) == draft.is_true(conditions.IN_PLACE_RESTARTING) or not draft.is_written_anyway:
         return
     if not restarting:
-        draft.turn_false(conditions.IN_PLACE_RESTARTING)
+        over = next((scope for scope in draft.jobset.scopes.values() if scope.is_restarting), None)
+        words = "" if over is None or over.name not in draft.causes else in_words(draft.causes[over.name], over)
+        draft.turn_false(conditions.IN_PLACE_RESTARTING, words)
         return
     first = restarting[0]
     cause = draft.causes.get(first.name, UNSEEN)
-    draft.set(conditions.in_place_restarting(cause, first.synced, first.name), quietly=True)
+    draft.set(conditions.in_place_restarting(cause.trigger.reason, in_words(cause, first)), quietly=True)
+
+
+def in_words(cause: Cause, scope: Scope) -> str:
+    """Say which epoch is over, and why."""
+    which = f"epoch {scope.synced} of scope {scope.name}" if scope.name else f"epoch {scope.synced}"
+    return f"{which} is over: {cause}"
 
 
 def _cannot_restart(draft: Draft, job: Job) -> bool:

@@ -13,16 +13,9 @@ from typing import Final
 
 from msgspec import structs
 
-from inplace.common.protocol.decision import Decision
-from inplace.common.wire import names as wire
-from inplace.controller.plan.actions import ReplacePod
-from inplace.controller.plan.bad_nodes import note_first_failure, stays_pinned
-from inplace.controller.plan.budget import exempt_next_epoch
-from inplace.controller.plan.draft import Draft
-from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_all_jobs, recreate_jobs
-from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Trigger, unix_time
-from inplace.controller.spec.escalation import (
+from inplace.common.jobset import conditions
+from inplace.common.jobset.causes import Trigger, unix_time
+from inplace.common.jobset.escalation import (
     FAIL,
     LEAVE_DOMAIN,
     LEAVE_NODE,
@@ -34,14 +27,22 @@ from inplace.controller.spec.escalation import (
     count_uses,
     fitting,
     kept,
+    listed,
     pod_leaving,
     use_of_restart,
     uses_of,
 )
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.last_restart import entry_of
-from inplace.controller.spec.places import Place
-from inplace.controller.spec.scopes import Scope
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.last_restart import entry_of
+from inplace.common.jobset.places import Place
+from inplace.common.jobset.scopes import Scope
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
+from inplace.controller.plan.actions import ReplacePod
+from inplace.controller.plan.bad_nodes import note_first_failure, stays_pinned
+from inplace.controller.plan.budget import exempt_next_epoch
+from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_all_jobs, recreate_jobs
 
 REPLACE_S_MAX: Final = 60.0  # a controller that comes back, a throttled server; beyond it a group waits for nothing
 
@@ -267,4 +268,4 @@ def _recreate(draft: Draft, scope: Scope) -> None:
 
 
 def _write(draft: Draft, uses: Iterable[Use]) -> None:
-    draft.status[wire.ESCALATION_USES] = [use.fields() for use in uses]
+    draft.status[wire.ESCALATION_USES] = listed(uses)

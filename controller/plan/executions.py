@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from inplace.common.jobset.buckets import execution_of
+from inplace.common.jobset.conditions import SUSPENDED
+from inplace.common.jobset.jobset import COUNTERS
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.buckets import execution_of
-from inplace.controller.spec.conditions import SUSPENDED
-from inplace.controller.spec.jobset import COUNTERS
 
 # The API's limit on the two lists of replicatedJobsStatus; a replicatedJob of more Jobs restarts as a whole JobSet.
 JOB_COUNTERS_MAX: Final = 1024

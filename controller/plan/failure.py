@@ -10,17 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from inplace.controller.plan.budget import exempt_next_epoch
-from inplace.controller.plan.draft import Draft
-from inplace.controller.plan.escalation import count_recreation
-from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_all_jobs, recreate_jobs
-from inplace.controller.plan.finish import fail
-from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Failure, Trigger
-from inplace.controller.spec.escalation import FAIL as FAIL_STEP
-from inplace.controller.spec.escalation import RECREATE_JOBS
-from inplace.controller.spec.kinds import Job
-from inplace.controller.spec.rules import (
+from inplace.common.jobset import conditions
+from inplace.common.jobset.causes import Failure, Trigger
+from inplace.common.jobset.escalation import FAIL as FAIL_STEP
+from inplace.common.jobset.escalation import RECREATE_JOBS
+from inplace.common.jobset.kinds import Job
+from inplace.common.jobset.rules import (
     FAIL,
     LEAVE_FAILED,
     RESTART,
@@ -33,6 +28,11 @@ from inplace.controller.spec.rules import (
     first_failed,
     judge,
 )
+from inplace.controller.plan.budget import exempt_next_epoch
+from inplace.controller.plan.draft import Draft
+from inplace.controller.plan.escalation import count_recreation
+from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_all_jobs, recreate_jobs
+from inplace.controller.plan.finish import fail
 
 COUNTED: Final = (RESTART, RESTART_JOB, RESTART_REPLICATED_JOB)
 ALONE: Final = (RESTART_JOB, RESTART_JOB_UNCOUNTED)  # one Job; the other restarts of WIDER are of one replicatedJob

@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from inplace.common.jobset import conditions
+from inplace.common.jobset.causes import Failure
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.rules import first_failed
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob, DeleteJobSet
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.history import note_last_failure
-from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Failure
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.rules import first_failed
 
 # A clock that is corrected, or a longer sleep than the event loop likes, is found within the hour.
 REQUEUE_S_MAX: Final = 3600.0

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from inplace.common.jobset.causes import Cause, Failure, Trigger
+from inplace.common.jobset.conditions import FAILED
+from inplace.common.jobset.goodput import goodput_of
+from inplace.common.jobset.last_restart import begun, blamed, entry_of
+from inplace.common.jobset.restart_history import FIELD, fields_of, history_of, past_restart, with_cost, with_restart
+from inplace.common.jobset.scopes import Scope, fields_of_scope
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.causes import Cause, Failure, Trigger
-from inplace.controller.spec.goodput import goodput_of
-from inplace.controller.spec.last_restart import begun, entry_of
-from inplace.controller.spec.restart_history import FIELD, fields_of, history_of, past_restart, with_cost, with_restart
-from inplace.controller.spec.scopes import Scope, fields_of_scope
 
 
 def note_past_restart(draft: Draft, scope: Scope, entry: Mapping[str, Any]) -> None:
@@ -51,3 +52,15 @@ def note_last_failure(draft: Draft, failure: Failure | None = None) -> None:
             entry = begun(draft.status, scope, cause, draft.now)
             draft.status[wire.LAST_GROUP_RESTART] = entry
             note_past_restart(draft, scope, entry)
+
+
+def correct_last_failure(draft: Draft) -> bool:
+    """Say of a JobSet that has failed what failed first, where that was told last."""
+    if draft.status.get("terminalState") != FAILED or not draft.jobset.is_in_place:
+        return False
+    for scope in draft.jobset.scopes.values():
+        entry, cause = entry_of(draft.status, scope), draft.causes.get(scope.name)
+        if entry is not None and cause is not None and (better := blamed(entry, cause)) != entry:
+            draft.status[wire.LAST_GROUP_RESTART] = better
+            note_past_restart(draft, scope, better)
+    return False

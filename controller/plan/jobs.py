@@ -11,23 +11,26 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from inplace.common.injection.agent_pieces import JOB_FIELDS
+from inplace.common.injection.index_backoff import back_off_per_index
+from inplace.common.jobset.bad_nodes import avoid_in_template
+from inplace.common.jobset.fields import Claim, Coordinator, ReplicatedJob
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.pod_groups import PodGroup
+from inplace.common.jobset.scopes import WHOLE
+from inplace.common.jobset.settings import read_settings
+from inplace.common.jobset.topology import exclusive_annotations, place_exclusively
 from inplace.common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.agent_pieces import JOB_FIELDS
-from inplace.controller.injection.index_backoff import back_off_per_index
 from inplace.controller.plan.fence import fence
-from inplace.controller.spec.bad_nodes import avoid_in_template
-from inplace.controller.spec.fields import Claim, Coordinator, ReplicatedJob
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.scopes import WHOLE
-from inplace.controller.spec.settings import read_settings
-from inplace.controller.spec.topology import exclusive_annotations, place_exclusively
 
 LABEL_CHARACTERS_MAX = 63  # of a label's value; the API refuses a Job with a longer one
 
 
-def build_job(jobset: JobSet, job: ReplicatedJob, index: int, execution: int | None = None) -> KubeObject:
-    """Return the Job of one place, in this execution of the JobSet (None before the first)."""
+def build_job(
+    jobset: JobSet, job: ReplicatedJob, index: int, execution: int | None = None, group: PodGroup | None = None
+) -> KubeObject:
+    """Return the Job of one place, in this execution of the JobSet (None before the first), and this group of Pods."""
     keys = job_keys(jobset, job, index)
     template = job.template()
     metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
@@ -59,6 +62,9 @@ def build_job(jobset: JobSet, job: ReplicatedJob, index: int, execution: int | N
     place_exclusively(jobset, job, jobset.job_name(job.name, index), keys[wire.JOB_KEY], pod_spec)
     if jobset.bad_nodes is not None and not job.has_opted_out:
         avoid_in_template(pod_spec)
+    if group is not None:
+        pod_spec["schedulingGroup"] = {"podGroupName": group.name}
+        annotations = annotations | {wire.GROUP_TEMPLATE: group.template}
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
@@ -156,7 +162,7 @@ def _add_volumes(jobset: JobSet, pod_spec: KubeObject) -> None:
 
 
 def _herd_annotations(jobset: JobSet, job: ReplicatedJob, index: int) -> dict[str, str]:
-    """Return what tells each agent its place in the herd (agent/announce/herd.py); an elastic resize keeps it."""
+    """Return what tells each agent its place in the herd (agent/settings/herd.py); an elastic resize keeps it."""
     scope = jobset.scope_name(job)  # those who restart together
     return {
         wire.GROUP_SIZE: str(jobset.numbers.slots[scope]),

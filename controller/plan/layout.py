@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from inplace.controller.plan.actions import CreateJob
+from inplace.common.jobset.causes import Trigger
 from inplace.controller.plan.budget import exempt_unless_restarting
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.causes import Trigger
 
 
 def create_missing_jobs(draft: Draft) -> bool:
@@ -13,7 +12,7 @@ def create_missing_jobs(draft: Draft) -> bool:
     jobset, policy = draft.jobset, draft.jobset.failure_policy
     if policy is not None and policy.strategy == "BlockingRecreate" and draft.buckets.previous:
         return False
-    if not draft.may_create_jobs:
+    if not draft.may_start_jobs:
         return False
     present = {jobset.places[job.metadata.name][0] for job in draft.buckets.current}
     for job in jobset.replicated_jobs:
@@ -22,7 +21,7 @@ def create_missing_jobs(draft: Draft) -> bool:
         names = [jobset.job_name(job.name, index) for index in range(job.replicas)]
         missing = [index for index, name in enumerate(names) if name not in draft.observed.jobs]
         for index in missing:
-            draft.add(CreateJob(jobset, job, index, draft.execution))
+            draft.add(draft.place(job, index))
         is_joining = job.name in draft.order.expected and job.name not in present
         if missing and jobset.has_order and is_joining:
             exempt_unless_restarting(draft, job.name, Trigger.JOIN)  # its Pods join the group, which restarts for them

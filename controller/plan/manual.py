@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.last_restart import entry_of
+from inplace.common.jobset.requests import RestartRequest
+from inplace.common.jobset.saving import CRD_CURE, Saving
+from inplace.common.jobset.scopes import Scope, write_scope
 from inplace.common.wire import names as wire
 from inplace.controller.plan.budget import exempt_next_epoch, exemption
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.requests import RestartRequest
-from inplace.controller.spec.saving import CRD_CURE, Saving
-from inplace.controller.spec.scopes import Scope, write_scope
 
 
 def restart_on_request(draft: Draft) -> bool:
@@ -50,7 +51,9 @@ def restart_on_request(draft: Draft) -> bool:
         else:
             _restart(draft, running, wanted.id)
             return False
-    elif wanted is not None and wanted.save_s and (lost := [scope for scope in running if _is_saving_lost(scope)]):
+    elif (
+        wanted is not None and wanted.save_s and (lost := [scope for scope in running if _is_saving_lost(draft, scope)])
+    ):
         draft.warn(
             "SavingNotStored",
             f"request {wanted.id}: expected the status to keep its field {wire.SAVING}, saw that it is gone: the "
@@ -70,9 +73,13 @@ def _restart(draft: Draft, scopes: Sequence[Scope], request: str) -> None:
     draft.deprecating |= {scope.name for scope in scopes}
 
 
-def _is_saving_lost(scope: Scope) -> bool:
-    """Say whether the time to save is gone that was written with the exemption of the next epoch."""
-    return scope.saving_now is None and scope.last_exempt == scope.synced + 1
+def _is_saving_lost(draft: Draft, scope: Scope) -> bool:
+    """Say whether the time to save is gone that was written with the exemption of the next epoch.
+
+    What else exempts an epoch, such as a disruption, says in the same write that its restart began.
+    """
+    is_exempt = scope.last_exempt == scope.synced + 1
+    return scope.saving_now is None and is_exempt and entry_of(draft.status, scope) is None
 
 
 def _let_save(draft: Draft, scopes: Sequence[Scope], wanted: RestartRequest) -> None:

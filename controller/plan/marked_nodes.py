@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from inplace.common.jobset.marked_nodes import STAY
+from inplace.common.jobset.scopes import Scope
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.escalation import let_leave
-from inplace.controller.spec.marked_nodes import STAY
-from inplace.controller.spec.scopes import Scope
 
 
 def leave_marked_node(draft: Draft, scope: Scope, decision: Decision) -> Decision:

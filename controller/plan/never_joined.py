@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from inplace.common.jobset import conditions
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.finish import fail
-from inplace.controller.spec import conditions
 
 
 def fail_never_joined(draft: Draft) -> bool:

@@ -1,4 +1,4 @@
-"""Fail a JobSet whose epochs end without progress; see controller/spec/no_progress.py."""
+"""Fail a JobSet whose epochs end without progress; see common/jobset/no_progress.py."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from inplace.common.jobset import conditions
+from inplace.common.jobset.causes import Trigger, unix_time
+from inplace.common.jobset.no_progress import FAILURE_CHARS_MAX, FailedEpoch, after_epoch, streak_of
+from inplace.common.jobset.scopes import Scope, fields_of_scope, write_scope
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Trigger, unix_time
-from inplace.controller.spec.no_progress import FAILURE_CHARS_MAX, FailedEpoch, after_epoch, streak_of
-from inplace.controller.spec.scopes import Scope, fields_of_scope, write_scope
 
-HARMLESS: Final = (Trigger.MANUAL, Trigger.RESIZE, Trigger.RESUME, Trigger.JOIN)
+HARMLESS: Final = (Trigger.MANUAL, Trigger.RESIZE, Trigger.RESUME, Trigger.JOIN, Trigger.DISRUPTED)
 
 
 def judge_progress(draft: Draft, scope: Scope, decision: Decision) -> conditions.Condition | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from inplace.common.jobset.notices import listed
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.notices import listed
 
 EVERY_S: Final = 1.0
 """Between two writes for notices alone: every agent gets each, and one Pod can change its notice without end."""

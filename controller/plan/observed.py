@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inplace.common.jobset.bad_nodes import NO_SIGNS, NodeSigns
+from inplace.common.jobset.blocked import BlockedCause
+from inplace.common.jobset.causes import Cause, Failure
+from inplace.common.jobset.claim import PersistentVolumeClaim
+from inplace.common.jobset.conditions import BEFORE_JOINING
+from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Job, Pod
+from inplace.common.jobset.marked_nodes import MarkedPod
+from inplace.common.jobset.notices import GroupNotice
+from inplace.common.jobset.pod_groups import UNKNOWN, SchedulingObjects
+from inplace.common.jobset.service import Service
+from inplace.common.jobset.slow_ranks import PodWork
 from inplace.common.protocol.decision import Decision
 from inplace.controller.plan.barrier import WaitingBarrier
-from inplace.controller.spec.bad_nodes import NO_SIGNS, NodeSigns
-from inplace.controller.spec.blocked import BlockedCause
-from inplace.controller.spec.causes import Cause, Failure
-from inplace.controller.spec.claim import PersistentVolumeClaim
-from inplace.controller.spec.conditions import BEFORE_JOINING
-from inplace.controller.spec.furthest_behind import FurthestBehind
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Job, Pod
-from inplace.controller.spec.marked_nodes import MarkedPod
-from inplace.controller.spec.notices import GroupNotice
-from inplace.controller.spec.service import Service
-from inplace.controller.spec.slow_ranks import PodWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Observed:
         claims: by name, every PersistentVolumeClaim that has a name of ours, also another owner's.
         now: RFC 3339, for transition times.
         pods: by name of their Job; only where they are placed exclusively.
+        scheduling_objects: the Workload and the PodGroups that it owns, where the API server serves them.
         domains: (node, label) -> value, for the nodes of leaders whose followers wait, and for bad ones that leaders
             are to avoid.
         asked_domains: by UID, the domain that a Pod asks for which the scheduler has no node for; "" for any.
@@ -75,6 +77,7 @@ class Observed:
         index_failures: Pods that joined, and that their Jobs would replace late because their indexes failed before.
         matches: by UID of a failed Job, the first rule of the failure policy that matches it; see `Matches`.
         forgets_requests: the status drops the ids of requests: the definition is older than the field.
+        accounts: (replicatedJob, ServiceAccount) of the Pods that were admitted and had not announced yet.
         adds_agents: the controller adds the agent to the Pods of groups that restart in place.
         agents_by_default: also where the JobSet says nothing.
         taints_nodes: the controller may taint a bad node, so that a queue moves the Pods that it pinned to it.
@@ -87,6 +90,7 @@ class Observed:
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     pods: Mapping[str, Sequence[Pod]] = field(default_factory=dict)
+    scheduling_objects: SchedulingObjects = UNKNOWN
     domains: Mapping[tuple[str, str], str] = field(default_factory=dict)
     asked_domains: Mapping[str, str] = field(default_factory=dict)
     causes: Mapping[str, Cause] = field(default_factory=dict)
@@ -103,6 +107,7 @@ class Observed:
     index_failures: Sequence[Pod] = ()
     matches: Mapping[str, int | None] = field(default_factory=dict)
     forgets_requests: bool = False
+    accounts: Collection[tuple[str, str]] = ()
     adds_agents: bool = False
     agents_by_default: bool = True
     taints_nodes: bool = False

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from inplace.controller.spec.buckets import Buckets, is_ready
-from inplace.controller.spec.fields import ReplicatedJob
-from inplace.controller.spec.jobset import COMPLETE, JobSet
-from inplace.controller.spec.kinds import Job
+from inplace.common.jobset.buckets import Buckets, is_ready
+from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.jobset import COMPLETE, JobSet
+from inplace.common.jobset.kinds import Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from inplace.common.jobset.kinds import Job, Pod
+from inplace.common.jobset.topology import exclusive_key, uses_node_selector
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob, LiftGate
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.kinds import Job, Pod
-from inplace.controller.spec.topology import exclusive_key, uses_node_selector
 
 LOOK_AGAIN_S: Final = 30.0  # a node that gets its label wakes no JobSet
 _OVER: Final = ("Succeeded", "Failed")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from inplace.common.jobset.buckets import is_ready
+from inplace.common.jobset.conditions import RESTART_JOBS_READY
+from inplace.common.jobset.jobset import COUNTERS
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.buckets import is_ready
-from inplace.controller.spec.conditions import RESTART_JOBS_READY
-from inplace.controller.spec.jobset import COUNTERS
 
 
 def count_jobs(draft: Draft) -> bool:

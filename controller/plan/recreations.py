@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.kinds import Job
+from inplace.common.jobset.scopes import Scope, fields_of_scope, write_scope
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.causes import unix_time
-from inplace.controller.spec.kinds import Job
-from inplace.controller.spec.scopes import Scope, fields_of_scope, write_scope
 
 AGAIN_S: Final = 300.0  # slower than nearly every Pod's start; 400 Jobs are 3 requests a second, for their JobSet alone
 AGAIN_S_MAX: Final = 3600.0  # an image of a terabyte; a person has looked by then

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.service import service_ports
 from inplace.common.kube.resources import SERVICES, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateService, UpdateService
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.jobs import owner_reference
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.service import service_ports
 
 
 def ensure_service(draft: Draft) -> bool:

@@ -13,13 +13,13 @@ from decimal import Decimal
 from typing import Any, Final
 
 from inplace.common.agent_command import HOLD_COMMAND
+from inplace.common.injection.agent_pieces import spare_container
+from inplace.common.injection.container_resources import amounts
+from inplace.common.injection.pod_roles import Container
 from inplace.common.kube.quantity import parse_quantity, quantity_text
 from inplace.common.kube.resources import JOBS, KubeObject
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.wire import names as wire
-from inplace.controller.injection.agent_pieces import spare_container
-from inplace.controller.injection.container_resources import amounts
-from inplace.controller.injection.pod_roles import Container
 from inplace.controller.plan.actions import CreateSpares
 from inplace.controller.plan.jobs import owner_reference
 

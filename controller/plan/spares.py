@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from inplace.common.jobset.spares import largest, spares_name
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, CreateSpares, DeleteJob, ResizeJob
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec.spares import largest, spares_name
 
 LOOK_AGAIN_S: Final = 30.0  # while Pods of the Job are missing: the API server may refuse them
 

@@ -6,9 +6,9 @@ Source: jobset pkg/controllers/startup_policy.go.
 
 from __future__ import annotations
 
+from inplace.common.jobset import conditions
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.order import not_due
-from inplace.controller.spec import conditions
 
 
 def note_startup(draft: Draft) -> bool:

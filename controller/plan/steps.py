@@ -18,6 +18,7 @@ from inplace.controller.plan.bad_nodes import avoid_bad_nodes
 from inplace.controller.plan.binding import bind_agents
 from inplace.controller.plan.blocked import tell_blocked
 from inplace.controller.plan.claims import ensure_claims
+from inplace.controller.plan.disruptions import excuse_disruptions
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.elastic import resize_jobs
 from inplace.controller.plan.epochs import decide_epochs, divide_into_scopes, mend_contradictions
@@ -25,6 +26,8 @@ from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.plan.executions import count_executions
 from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.finish import complete, delete_active_when_finished, delete_after_ttl
+from inplace.controller.plan.gang import keep_gang
+from inplace.controller.plan.history import correct_last_failure
 from inplace.controller.plan.index_resets import reset_index_backoff
 from inplace.controller.plan.layout import create_missing_jobs
 from inplace.controller.plan.manual import restart_on_request
@@ -86,6 +89,8 @@ STEPS: Final[tuple[Step, ...]] = (
     count_jobs,
     delete_previous,
     delete_active_when_finished,
+    keep_gang,
+    correct_last_failure,
     hold_spares,
     delete_after_ttl,
     keep_start_time,
@@ -97,17 +102,18 @@ STEPS: Final[tuple[Step, ...]] = (
     fail_never_joined,
     leave_bad_domains,
     complete,
+    bind_agents,
     ensure_service,
     ensure_claims,
     resize_jobs,
     count_executions,
     create_missing_jobs,
-    bind_agents,
     note_startup,
     follow_suspend,
     avoid_bad_nodes,
     lift_gates,
     restart_on_request,
+    excuse_disruptions,
     decide_epochs,
     list_notices,
     replace_pods,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from inplace.controller.plan.actions import CreateJob, ResumeJob, SuspendJob
+from inplace.common.jobset import conditions
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.kinds import Job
+from inplace.controller.plan.actions import DeleteJob, ResumeJob, SuspendJob
 from inplace.controller.plan.budget import exempt_unless_restarting
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.finish import end_waiting
-from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.kinds import Job
 
 
 def follow_suspend(draft: Draft) -> bool:
@@ -32,10 +32,13 @@ def follow_suspend(draft: Draft) -> bool:
 def _resume(draft: Draft, job: Job) -> None:
     """Resume one Job when it is due and at rest."""
     name, index = draft.jobset.places[job.metadata.name]
-    if name not in draft.order.due or not is_at_rest(job):
+    if name not in draft.order.due or not is_at_rest(job) or not draft.may_start_jobs:
         return
-    place = CreateJob(draft.jobset, draft.jobset.replicated_job(name), index, draft.execution)
-    draft.add(ResumeJob(job.metadata.name, job.metadata.uid, place))
+    place = draft.place(draft.jobset.replicated_job(name), index)
+    if job.group_template == place.group_template:
+        draft.add(ResumeJob(job.metadata.name, job.metadata.uid, place))
+    else:
+        draft.delete(job, DeleteJob.REGROUPED)  # a resume cannot change it; the Job is created anew
     if name in draft.order.expected:
         exempt_unless_restarting(draft, name, Trigger.RESUME)  # its Pods are new and announce the next epoch
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from inplace.common.jobset import conditions
+from inplace.common.jobset.scopes import Scope
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.barrier import NAMES_MAX, PATIENCE_S, WaitingBarrier
 from inplace.controller.plan.draft import REWORD_S, Draft
 from inplace.controller.plan.recreations import AGAIN_S, recreate
-from inplace.controller.spec import conditions
 
 REASON_TEXT: Final = {
     "ghost": "in no slot of the group, may still run a worker; if it does not end, delete it",
@@ -52,7 +53,12 @@ def _waiting(draft: Draft) -> Mapping[str, WaitingBarrier]:
     scopes = draft.jobset.scopes_in(draft.status)
     barriers = draft.observed.barriers.items()
     waiting = {name: barrier for name, barrier in barriers if name in scopes and name not in draft.paused}
-    return {name: barrier for name, barrier in waiting.items() if scopes[name].synced < barrier.epoch}
+    return {name: barrier for name, barrier in waiting.items() if _still_waits(barrier, scopes[name])}
+
+
+def _still_waits(barrier: WaitingBarrier, scope: Scope) -> bool:
+    """Say whether this pass has not let it begin; one whose epoch runs waits until that is over."""
+    return scope.is_running and scope.synced == barrier.epoch if barrier.runs else scope.synced < barrier.epoch
 
 
 def _words(barriers: Mapping[str, WaitingBarrier]) -> Iterator[str]:

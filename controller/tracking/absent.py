@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from inplace.common.injection.index_backoff import next_pod_words
+from inplace.common.jobset.kinds import Job, Pod
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.controller.injection.index_backoff import next_pod_words
-from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.pods import epoch_of
 
 NO_POD: Final = "no pod"  # its Job made none, and none is left of it

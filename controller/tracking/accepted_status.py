@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from inplace.common.jobset.causes import Cause
+from inplace.common.jobset.jobset import JobSet
 from inplace.controller.plan.actions import Plan
-from inplace.controller.spec.causes import Cause
-from inplace.controller.spec.jobset import JobSet
 from inplace.controller.tracking.group import Group
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from inplace.controller.spec.blocked import Blocked, BlockedCause, causes_of
-from inplace.controller.spec.kinds import Pod
+from inplace.common.jobset.blocked import Blocked, BlockedCause, causes_of
+from inplace.common.jobset.kinds import Pod
 
 
 class BlockedPods:

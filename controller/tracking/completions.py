@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from inplace.common.agent_command import is_guarded
+from inplace.common.agent_command import agent_arguments, is_guarded
+from inplace.common.jobset.causes import COMPLETED, Cause, Failure, Trigger, unix_time
+from inplace.common.jobset.first_failure import OWN_ENDS
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Job, Pod
+from inplace.common.wire.last_line import is_peers_sign
 from inplace.common.wire.phases import exit_code_of
-from inplace.controller.spec.causes import COMPLETED, Cause, Failure, Trigger, unix_time
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.pods import known_epoch
 from inplace.controller.tracking.signs import Sign
 
@@ -32,10 +34,11 @@ def completed_pods(
             yield from (pod for pod in pods_of(job) if pod.status.phase == "Succeeded" or _has_ended_well(pod))
 
 
-def blame_completed(sign: Sign, completed: Iterable[Pod]) -> Sign:
-    """Return the sign, or that a Pod completed before."""
+def blame_completed(sign: Sign, completed: Iterable[Pod], seen_at: str) -> Sign:
+    """Return the sign, which was seen at a moment, or that a Pod completed before."""
     trigger, failure = sign
-    first = min(completed, key=lambda pod: pod.metadata.name, default=None) if trigger is Trigger.WORKER_EXIT else None
+    before = (pod for pod in completed if trigger in OWN_ENDS and _is_cause(pod, failure, seen_at))
+    first = min(before, key=lambda pod: pod.metadata.name, default=None)
     if first is None:
         return sign
     after = f"; then {failure}" if failure is not None else ""
@@ -46,20 +49,23 @@ def blame_completed(sign: Sign, completed: Iterable[Pod]) -> Sign:
 
 def blame_late(cause: Cause, jobset: JobSet, scope: str, job: Job | None, pod: Pod) -> Cause:
     """Return the cause, or that this Pod completed before the failure that was seen first."""
-    if cause.trigger is not Trigger.WORKER_EXIT or job is None:
+    if cause.trigger not in OWN_ENDS or job is None:
         return cause
     place = jobset.places.get(job.metadata.name)
     if place is None or place[0] not in _wanted(jobset, scope):
         return cause
-    if not _has_told(pod, jobset.scopes[scope].synced) and not _shows_completion(pod, cause, jobset, place[0]):
+    if not _has_told(pod, jobset.scopes[scope].synced) and not _shows_completion(pod, jobset, place[0]):
         return cause
-    trigger, failure = blame_completed((cause.trigger, cause.failure), (pod,))
+    trigger, failure = blame_completed((cause.trigger, cause.failure), (pod,), cause.seen_at)
     return replace(cause, trigger=trigger, failure=failure)
 
 
 def _wanted(jobset: JobSet, scope: str) -> frozenset[str]:
-    """Return the replicatedJobs of a scope all of whose Pods the success policy wants to complete together."""
-    policy, members = jobset.success_policy, jobset.scopes[scope].members
+    """Return the replicatedJobs of a scope all of whose Pods the success policy wants to complete together.
+
+    An initializer completes first: others wait for that.
+    """
+    policy, members = jobset.success_policy, jobset.scopes[scope].members - jobset.awaited_to_complete
     if policy.operator != "All":
         return frozenset()
     return frozenset(members if not policy.targets else members & policy.targets)
@@ -73,11 +79,9 @@ def _has_told(pod: Pod, synced: int) -> bool:
     return known_epoch(pod) > synced
 
 
-def _shows_completion(pod: Pod, cause: Cause, jobset: JobSet, replicated_job: str) -> bool:
-    """Say whether kubelet shows that a Pod completed before the failure."""
-    if pod.status.phase != "Succeeded" and not (_has_ended_well(pod) and _has_guard(jobset, replicated_job)):
-        return False
-    return _ended_before(pod, cause)
+def _shows_completion(pod: Pod, jobset: JobSet, replicated_job: str) -> bool:
+    """Say whether kubelet shows that a Pod completed."""
+    return pod.status.phase == "Succeeded" or (_has_ended_well(pod) and _has_guard(jobset, replicated_job))
 
 
 def _has_ended_well(pod: Pod) -> bool:
@@ -86,16 +90,25 @@ def _has_ended_well(pod: Pod) -> bool:
     return bool(ends) and all(end is not None and end.exit_code == 0 for end in ends)
 
 
-def _ended_before(pod: Pod, cause: Cause) -> bool:
-    """Say whether a Pod's workers ended before the failure; kubelet cuts the moment to whole seconds."""
-    failed_at = cause.failure.finished_at if cause.failure is not None else ""
-    failed_s = unix_time(failed_at or cause.seen_at)
+def _is_cause(pod: Pod, failure: Failure | None, seen_at: str) -> bool:
+    """Say whether a Pod's completion may have brought a failure about.
+
+    kubelet cuts the moment of the completion to whole seconds. In that second the failure's words decide: ranks that
+    all end at their last step are no reason for the one among them that fails.
+    """
+    line = failure.last_line if failure is not None else ""
+    failed_s = unix_time((failure.finished_at if failure is not None else "") or seen_at)
     ends = [status.state.terminated for status in pod.status.container_statuses or ()]
-    ended_s = [unix_time(end.finished_at) if end is not None else None for end in ends]
-    return failed_s is not None and all(one is not None and one <= failed_s for one in ended_s)
+    ended_s = [unix_time(end.finished_at) for end in ends if end is not None]
+    if not ended_s or None in ended_s:  # its agent told, and nobody knows when it was
+        return not line or is_peers_sign(line)
+    last_s = max(one for one in ended_s if one is not None)
+    return failed_s is not None and last_s + (0.0 if is_peers_sign(line) else 1.0) <= failed_s
 
 
 def _has_guard(jobset: JobSet, replicated_job: str) -> bool:
-    """Say whether the template starts its workers below guards."""
-    containers = jobset.replicated_job(replicated_job).template()["spec"]["template"]["spec"].get("containers") or ()
-    return any(is_guarded((*(one.get("command") or ()), *(one.get("args") or ()))) for one in containers)
+    """Say whether its workers run below guards: the template starts them, or has no agent, and the controller did."""
+    pod_spec = jobset.replicated_job(replicated_job).template()["spec"]["template"]["spec"]
+    every = (*(pod_spec.get("containers") or ()), *(pod_spec.get("initContainers") or ()))
+    commands = [(*(one.get("command") or ()), *(one.get("args") or ())) for one in every]
+    return any(map(is_guarded, commands)) or all(agent_arguments(command) is None for command in commands)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
+from inplace.common.jobset.causes import Failure
+from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.goodput import Goodput
+from inplace.common.jobset.headline import Slots, SlotState
 from inplace.common.protocol.decision import PodCounts
-from inplace.controller.spec.causes import Failure
-from inplace.controller.spec.furthest_behind import FurthestBehind
-from inplace.controller.spec.goodput import Goodput
+
+SCOPES_SHOWN_MAX: Final = 8  # of a JobSet, each with 14 series; a spec of 10 kB may have 100 scopes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class GroupCount:
         waited_s: how long the present barrier has waited; 0 when none does.
         whole: what is said once of the JobSet, by one of its scopes.
         goodput: what its restarts cost in training time; None where no Pod ever told its steps.
+        is_at_rest: its JobSet is suspended or being deleted, so that its Pods are gone on purpose.
     """
 
     namespace: str
@@ -56,3 +62,51 @@ class GroupCount:
     waited_s: float = 0.0
     whole: JobSetCount | None = None
     goodput: Goodput | None = None
+    is_at_rest: bool = False
+
+    @property
+    def is_restarting(self) -> bool:
+        """Say whether a group restart is under way, or must come."""
+        return self.slots.is_restarting and not self.is_at_rest
+
+    @property
+    def slots(self) -> Slots:
+        """Return what is known of its slots."""
+        pods = self.standing
+        done = self.expected - pods.running - pods.waiting - pods.restarting - pods.missing
+        counts = {SlotState.RUNS: pods.running, SlotState.WAITING: pods.waiting, SlotState.PENDING: pods.restarting}
+        counts |= {SlotState.VACANT: pods.missing, SlotState.COMPLETED: max(0, done)}
+        return Slots(counts, self.synced, self.deprecated, self.scope)
+
+
+def summed(counts: Sequence[GroupCount]) -> GroupCount:
+    """Return how the scopes of one JobSet stand together.
+
+    Pods and costs are sums. S is 1 more than all their restarts; while one of them restarts, D is S.
+    """
+    synced = [count.synced for count in counts if count.synced]
+    epoch = 1 + sum(synced) - len(synced) if synced else 0
+    restarts = any(0 < count.synced <= count.deprecated for count in counts)
+    standing = [count.standing for count in counts]
+    costs = [count.goodput for count in counts if count.goodput is not None]
+    return replace(
+        counts[0],
+        scope="",
+        expected=sum(count.expected for count in counts),
+        standing=PodCounts(
+            running=sum(pods.running for pods in standing),
+            waiting=sum(pods.waiting for pods in standing),
+            restarting=sum(pods.restarting for pods in standing),
+            missing=sum(pods.missing for pods in standing),
+        ),
+        synced=epoch,
+        deprecated=epoch if restarts else max(0, epoch - 1),
+        waited_s=max(count.waited_s for count in counts),
+        goodput=Goodput(
+            restarts=sum(cost.restarts for cost in costs),
+            useful_s=sum(cost.useful_s for cost in costs),
+            lost_s=sum(cost.lost_s for cost in costs),
+            restart_s=sum(cost.restart_s for cost in costs),
+            lost_steps=sum(cost.lost_steps for cost in costs),
+        ),
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Job, Pod
 from inplace.common.wire import names as wire
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Job, Pod
 
 
 def division(jobset: JobSet) -> tuple[object, ...]:

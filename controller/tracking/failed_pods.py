@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from inplace.controller.spec.escalation import pod_leaving, use_of_restart
-from inplace.controller.spec.kinds import Pod
+from inplace.common.jobset.escalation import pod_leaving, use_of_restart
+from inplace.common.jobset.kinds import Pod
 from inplace.controller.tracking.group import Group, ScopeLedger
 
 

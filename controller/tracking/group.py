@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from inplace.common.jobset.causes import Cause, unix_time
+from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry, to_blame
+from inplace.common.jobset.headline import Slots, SlotState
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.last_restart import cause_of
+from inplace.common.jobset.notices import GroupNotice, notices_of
+from inplace.common.jobset.rules import Matches
+from inplace.common.jobset.scopes import Scope
+from inplace.common.jobset.slow_ranks import PodWork
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.ledger import Ledger
-from inplace.common.protocol.slot import Shape
+from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
-from inplace.controller.spec.causes import Cause, failure_of_entry, unix_time
-from inplace.controller.spec.furthest_behind import FurthestBehind, silent_of_entry
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.last_restart import cause_of
-from inplace.controller.spec.notices import GroupNotice, notices_of
-from inplace.controller.spec.rules import Matches
-from inplace.controller.spec.scopes import Scope
-from inplace.controller.spec.slow_ranks import PodWork
 from inplace.controller.tracking.blocked_pods import BlockedPods
-from inplace.controller.tracking.counts import GroupCount, JobSetCount
+from inplace.controller.tracking.counts import SCOPES_SHOWN_MAX, GroupCount, JobSetCount, summed
 from inplace.controller.tracking.fences import Fences
 from inplace.controller.tracking.last_steps import LastSteps
 from inplace.controller.tracking.marked_pods import MarkedPods
@@ -33,10 +34,15 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RestartTiming:
-    """When a group restart began, and when the status that began it was accepted."""
+    """When a group restart began, and when the status that began it was accepted.
+
+    Args:
+        blamed: the Pod that had failed first, as far as the Event of that moment says; "" for none.
+    """
 
     began_s: float
     deprecated_s: float
+    blamed: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,6 +95,14 @@ class ScopeLedger:
         for uid in self.fences.kept(now_s):
             self.ledger.fence(uid)
 
+    def slots(self) -> Slots:
+        """Return what the ledger knows of its slots in O(1): of an epoch that runs, which have no Pod in it."""
+        ledger = self.ledger
+        running, done = ledger.arrived(ledger.synced), ledger.completed
+        counts = {SlotState.RUNS: running, SlotState.COMPLETED: done}
+        counts[SlotState.VACANT] = max(0, ledger.shape.size - running - done)
+        return Slots(counts, ledger.synced, ledger.deprecated, self.name)
+
     def note_barrier(self, waited_s: float) -> None:
         """Take in how long a Pod waited at the last barrier."""
         self.barrier_s_min = waited_s if self.barrier_s_min is None else min(self.barrier_s_min, waited_s)
@@ -114,6 +128,7 @@ class Group:
         noticed_s: when the list of notices was last written.
         dirty_since_s: since when counters wait to be written; None while none do.
         nodes: what the Pods say of their nodes.
+        accounts: (replicatedJob, ServiceAccount) of the Pods that were seen before they announced.
         index_failures: by UID, the Pods that joined, and whose index had lost Pods before.
         blocked: which Pods have a container that kubelet cannot start.
         matches: which rule of the failure policy each failed Job matches.
@@ -127,6 +142,7 @@ class Group:
     noticed_s: float | None = None
     dirty_since_s: float | None = None
     nodes: NodeWatch = field(default_factory=NodeWatch)
+    accounts: set[tuple[str, str]] = field(default_factory=set)
     index_failures: dict[str, Pod] = field(default_factory=dict)
     blocked: BlockedPods = field(default_factory=BlockedPods)
     matches: Matches = field(default_factory=Matches)
@@ -153,6 +169,12 @@ class Group:
             for notice in notices_of(self.jobset.status):
                 if (scope_ledger := self.ledgers.get(notice.scope)) is not None:
                     scope_ledger.notices.put(notice)
+
+    def note_account(self, replicated_job: str, account: str) -> bool:
+        """Take in the account of a Pod that has not announced; say whether it is new, so that a pass has to look."""
+        known = len(self.accounts)
+        self.accounts.add((replicated_job, account))
+        return len(self.accounts) > known
 
     def learn(self) -> None:
         """Tell every ledger what the status says now."""
@@ -183,6 +205,13 @@ class Group:
             return None
         name = self.jobset.scope_name(job) if job is not None else min(self.ledgers, default="")
         return self.ledgers.get(name)
+
+    def number_of(self, slot: Slot) -> int | None:
+        """Return a slot's place in its group; None where the spec has none for it."""
+        job, first = self.jobset.find_replicated_job(slot.replicated_job), self.jobset.numbers.first_slot
+        if job is None or slot.completion_index < 0:
+            return None
+        return first[job.name] + slot.job_index * job.parallelism + slot.completion_index
 
     def decide(self, name: str) -> Decision:
         """Ask one ledger what the status should say; there is one maxRestarts for all scopes and all recreations."""
@@ -245,7 +274,7 @@ class Group:
             changes = (decision.synced, decision.deprecated) != (ledger.synced, ledger.deprecated)
             due = changes or decision.exceeded or bool(decision.recreate)
             # A Pod that announced beyond S asks for a change; before the first sync all Pods wait.
-            waits = changes or ledger.deprecated >= ledger.synced > 0 or (ledger.synced == 0 and ledger.shape.size > 0)
+            waits = changes or scope_ledger.slots().is_restarting or (ledger.synced == 0 and ledger.shape.size > 0)
         scope_ledger.note_waiting(now_s, waits=waits)
         if not due:
             scope_ledger.due_since_s = None
@@ -259,9 +288,15 @@ class Group:
         return min((wait_s for wait_s in waits_s if wait_s is not None), default=None)
 
     def counts(self, now_s: float) -> Iterator[GroupCount]:
-        """Yield how each scope stands; for metrics."""
+        """Yield how each scope stands, or how all stand together if they are many; for metrics."""
         if self.jobset.failure_policy is None or self.jobset.is_finished:
             return
+        if len(self.ledgers) > SCOPES_SHOWN_MAX:
+            yield summed(tuple(self._counts(now_s)))
+        else:
+            yield from self._counts(now_s)
+
+    def _counts(self, now_s: float) -> Iterator[GroupCount]:
         for position, (name, scope_ledger) in enumerate(self.ledgers.items()):
             ledger = scope_ledger.ledger
             yield GroupCount(
@@ -274,6 +309,7 @@ class Group:
                 waited_s=0.0 if scope_ledger.waits_since_s is None else now_s - scope_ledger.waits_since_s,
                 whole=self._count_once(name) if position == 0 else None,
                 goodput=self.jobset.scopes[name].goodput,
+                is_at_rest=self.jobset.suspended or self.jobset.is_leaving,
             )
 
     def _count_once(self, name: str) -> JobSetCount:
@@ -283,7 +319,7 @@ class Group:
         last = self.jobset.status.get(wire.LAST_GROUP_RESTART) or {}
         left = max(0, policy.restarts_max - self.decide(name).restarts)
         ended_s = unix_time(last.get("syncedAt"))
-        return JobSetCount(*self.key, policy.restarts_max, left, ended_s, failure_of_entry(last), silent_of_entry(last))
+        return JobSetCount(*self.key, policy.restarts_max, left, ended_s, to_blame(last), silent_of_entry(last))
 
     def _shape(self, name: str) -> Shape:
         """Return the slots that a scope's barrier waits for."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import insort
 from dataclasses import dataclass, field
 
+from inplace.common.jobset.furthest_behind import NAMED_MAX, FurthestBehind
 from inplace.common.protocol.stall import LastProgress
-from inplace.controller.spec.furthest_behind import NAMED_MAX, FurthestBehind
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from inplace.controller.spec.marked_nodes import MarkedPod
+from inplace.common.jobset.marked_nodes import MarkedPod
 
 ASK_AGAIN_S: Final = 30.0  # of a Pod for which a barrier waits; a node may be marked meanwhile
 HOLD_S_MAX: Final = 1.0  # for which the next epoch waits for an answer; most often it is there before the Pods are

@@ -5,8 +5,7 @@ Every event is O(1): a Pod event changes one ledger (controller/tracking/group.p
 change. Only then is the JobSet queued. A Pod counts if the Job that controls it is a current Job of the JobSet; labels
 do not matter. Jobs and Pods may become known in any order: Pods are indexed by the UID of their Job, and read again
 when the Job appears, changes to another JobSet or goes. A UID in an owner reference or a label counts only if both
-objects are in one namespace, as for Kubernetes' owners. So a user of another namespace can neither add a Pod to a group
-nor block it.
+objects are in one namespace, as for Kubernetes' owners: no Pod of another namespace joins a group, or blocks it.
 """
 
 from __future__ import annotations
@@ -14,28 +13,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inplace.common.jobset.buckets import is_current
+from inplace.common.jobset.causes import Cause, Trigger
+from inplace.common.jobset.claim import PersistentVolumeClaim
+from inplace.common.jobset.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset
+from inplace.common.jobset.kinds import Job, Pod
+from inplace.common.jobset.last_restart import synced_at_of
+from inplace.common.jobset.note import Note
+from inplace.common.jobset.notices import NO_KINDS, restart_on
+from inplace.common.jobset.service import Service
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import micro_time
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.controller.spec.buckets import is_current
-from inplace.controller.spec.causes import Cause
-from inplace.controller.spec.claim import PersistentVolumeClaim
-from inplace.controller.spec.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset
-from inplace.controller.spec.kinds import Job, Pod
-from inplace.controller.spec.last_restart import synced_at_of
-from inplace.controller.spec.note import Note
-from inplace.controller.spec.notices import NO_KINDS, restart_on
-from inplace.controller.spec.service import Service
+from inplace.controller.plan.barrier import PATIENCE_S
 from inplace.controller.tracking.completions import blame_completed, blame_late, completed_pods
 from inplace.controller.tracking.counts import GroupCount
 from inplace.controller.tracking.deciding_parts import current, division, readable, side
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
 from inplace.controller.tracking.name_references import NameReferences
-from inplace.controller.tracking.pods import NOWHERE, Reading, fenced_within_s, index_has_failed, read_pod
-from inplace.controller.tracking.signs import seconds_since, sign_of, with_exit
+from inplace.controller.tracking.pods import NOWHERE, Reading, account_of, fenced_within_s, index_has_failed, read_pod
+from inplace.controller.tracking.signs import corrected, seconds_since, sign_of, with_exit
 
 _Owner = tuple[str, str]  # namespace and UID
 PLACEMENT_HOLD_S = 0.05  # the Pods of a Job appear in a burst; one pass lifts the gates of a burst
@@ -172,7 +172,7 @@ class Membership:
             self.warn(group.jobset.raw, Note("UnreadablePod", message, warning=True))
         if moved:
             ledger = scope_ledger.ledger
-            self.gathering.note_missing(ledger.shape.size - ledger.arrived())
+            self.gathering.note_missing(ledger.shape.size - ledger.arrived(ledger.next_epoch))
             self._wake_if_due(group, scope_ledger)
 
     def pods_of(self, job: Job) -> Sequence[Pod]:
@@ -253,6 +253,8 @@ class Membership:
         if reading.view is not None:
             self._home_of[uid] = scope_ledger
             moved |= scope_ledger.ledger.observe(reading.view)
+            if reading.view.epoch is None and group.note_account(reading.view.slot.replicated_job, account_of(pod)):
+                self.wake(group.key, 0.0)
             joined = scope_ledger.ledger.synced > 0 and bool(reading.view.epoch)
             if joined and index_has_failed(pod):
                 group.index_failures[uid] = pod
@@ -263,8 +265,8 @@ class Membership:
             if scope_ledger.fences.note_pod(uid, fenced_within_s(pod)) and group is not None:
                 self.wake(group.key, 0.0)  # the pass looks again when the promise is kept
         if reading.view is not None and (notice := reading.notice) is not None:
-            name, synced = scope_ledger.name, scope_ledger.ledger.synced
-            if scope_ledger.notices.note(pod, notice, scope=name, synced=synced):
+            name, synced, number = scope_ledger.name, scope_ledger.ledger.synced, group.number_of(reading.view.slot)
+            if scope_ledger.notices.note(pod, notice, scope=name, synced=synced, number=number):
                 self.wake(group.key, 0.0)
         return group, scope_ledger, reading.problem, moved
 
@@ -354,33 +356,38 @@ class Membership:
         if scope_ledger.cause is not None:
             if new is not None and group is not None:
                 job = self._job_of(new, new.job_uid or "")
-                cause = with_exit(scope_ledger.cause, new, scope_ledger.ledger.synced)
+                known, synced = scope_ledger.cause, scope_ledger.ledger.synced
+                cause = corrected(with_exit(known, new, synced), new, synced)
                 scope_ledger.cause = blame_late(cause, group.jobset, scope_ledger.name, job, new)
+                if group.jobset.is_finished and scope_ledger.cause != known:
+                    self.wake(group.key, 0.0)  # no other write is to come
             return
         synced_at = synced_at_of(group.jobset.status) if group is not None else ""
         kinds = restart_on(group.jobset.annotations) if group is not None else NO_KINDS
         sign = sign_of(old, new, scope_ledger.ledger, lived=lived, synced_at=synced_at, restart_on=kinds)
         if sign is None:
             return
+        now_s, now = self.clock.monotonic_s(), micro_time(self.clock)
         trigger, failure = sign
         if group is not None:
-            jobset = group.jobset
-            done = completed_pods(jobset, scope_ledger.name, self.jobs_of(jobset), self.pods_of)
-            trigger, failure = blame_completed(sign, done)
+            done = completed_pods(group.jobset, scope_ledger.name, self.jobs_of(group.jobset), self.pods_of)
+            trigger, failure = blame_completed(sign, done, now)
         after_s = seconds_since(failure.finished_at, self.clock.wall_s()) if failure is not None else None
-        now_s, now = self.clock.monotonic_s(), micro_time(self.clock)
         scope_ledger.cause = Cause(trigger, now, now_s, failure, after_s)
+        if trigger is Trigger.DISRUPTED and group is not None:
+            self.wake(group.key, 0.0)  # that it is not counted is written BEFORE the Pod is forgotten
 
     def _wake_if_due(self, group: Group, *ledgers: ScopeLedger) -> None:
+        calm = [scope_ledger for scope_ledger in ledgers if scope_ledger.waits_since_s is None]
         if self._note_due(group, *ledgers):
             self.wake(group.key, 0.0)
+        elif any(scope_ledger.waits_since_s is not None for scope_ledger in calm):
+            self.wake(group.key, PATIENCE_S)  # an epoch that runs lost a Pod: perhaps nothing else happens
 
     def _note_due(self, group: Group, *ledgers: ScopeLedger) -> bool:
         """Say whether some ledger asks for another status; each notes since when."""
-        now_s, due = self.clock.monotonic_s(), False
-        for scope_ledger in ledgers:
-            due |= group.note_due(scope_ledger, now_s)
-        return due
+        now_s = self.clock.monotonic_s()
+        return True in [group.note_due(scope_ledger, now_s) for scope_ledger in ledgers]  # ask each of them
 
 
 def _owner_of(job: Job | None) -> _Owner | None:

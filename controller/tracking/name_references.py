@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from inplace.controller.spec.claim import PersistentVolumeClaim
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.service import Service
+from inplace.common.jobset.claim import PersistentVolumeClaim
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.service import Service
 
 _Name = tuple[type, str, str]  # of what kind, in which namespace, under what name
 

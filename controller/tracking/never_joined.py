@@ -19,18 +19,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from inplace.common.jobset.causes import Failure
+from inplace.common.jobset.containers import LAST_RESTARTED_WHOLE, InitStatus
+from inplace.common.jobset.kinds import Job, Pod
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE as UNFIT
 from inplace.controller.plan.observed import NeverJoined
-from inplace.controller.spec.causes import Failure
-from inplace.controller.spec.containers import LAST_RESTARTED_WHOLE, InitStatus
-from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.pods import epoch_of
 from inplace.controller.tracking.signs import exit_of
 
 COME_AGAIN: Final = frozenset((2, 126, 127, 128))
 """
-An agent's refused settings (`agent.start.exit_code`); a shell's not executable and not found; the runtime's
+An agent's refused settings (`agent.settings.exit_code`); a shell's not executable and not found; the runtime's
 StartError.
 """
 ENDED_BY_OTHERS: Final = frozenset((0, UNFIT, 130, 137, 143))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from inplace.common.jobset.bad_nodes import NodeSigns
+from inplace.common.jobset.causes import Failure
+from inplace.common.jobset.kinds import Pod
 from inplace.common.wire import names as wire
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE, WORDS
-from inplace.controller.spec.bad_nodes import NodeSigns
-from inplace.controller.spec.causes import Failure
-from inplace.controller.spec.kinds import Pod
 
 
 class NodeWatch:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.notices import GroupNotice, in_order
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire.notice import BUSY, LISTED_MAX, Notice
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.notices import GroupNotice, in_order
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class NoticeBoard:
     _epoch: int = 0
     _by_kind: dict[str, dict[str, GroupNotice]] = field(default_factory=dict)  # by kind, then by Pod
 
-    def note(self, pod: Pod, notice: Notice, *, scope: str, synced: int) -> bool:
+    def note(self, pod: Pod, notice: Notice, *, scope: str, synced: int, number: int | None = None) -> bool:
         """Take in what a Pod tells; say whether the list changes.
 
         Args:
@@ -29,13 +29,14 @@ class NoticeBoard:
             notice: of the epoch that the Pod announced.
             scope: the Pod's.
             synced: S, as far as it is known here; a Pod may know of a newer one, but only of the next.
+            number: the Pod's place in its group; None where it has none.
         """
         if not synced <= notice.epoch <= synced + 1:
             return False
         known = self._by_kind.get(notice.kind, {}).get(pod.metadata.name)
         if known is not None and known.epoch == notice.epoch and notice.kind != BUSY:
             return False  # who tells the same again and again costs nothing
-        return self.put(entry_of(pod, notice, scope))
+        return self.put(entry_of(pod, notice, scope, number))
 
     def put(self, entry: GroupNotice) -> bool:
         """Take in an entry; say whether the list changes. One of an older epoch is passed over."""
@@ -57,8 +58,9 @@ class NoticeBoard:
         return (entry for of_kind in self._by_kind.values() for entry in of_kind.values())
 
 
-def entry_of(pod: Pod, notice: Notice, scope: str = "") -> GroupNotice:
-    """Return the entry for what a Pod tells."""
+def entry_of(pod: Pod, notice: Notice, scope: str = "", number: int | None = None) -> GroupNotice:
+    """Return the entry for what a Pod tells; a process without a rank of its own has its Pod's, as in logs."""
     name, node = pod.metadata.name, pod.spec.node_name or ""
+    rank = f"rank-{number}" if number is not None and notice.rank.startswith("pid-") else notice.rank
     at = precise_time(notice.at_s)
-    return GroupNotice(notice.kind, notice.epoch, scope, notice.value, notice.rank, notice.step, name, node, at)
+    return GroupNotice(notice.kind, notice.epoch, scope, notice.value, rank, notice.step, name, node, at)

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.slow_ranks import PodWork
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire.last_progress import BEGINNING, parse_last_progress
 from inplace.common.wire.phases import RestartPhase, parse_phases
 from inplace.controller.metrics import Metrics
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.slow_ranks import PodWork
 from inplace.controller.tracking.group import ScopeLedger
 from inplace.controller.tracking.pods import known_epoch
 

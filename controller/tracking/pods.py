@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.notices import restart_on
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MIN, promised_s
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
@@ -13,8 +15,6 @@ from inplace.common.protocol.slot import Slot
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import Notice, parse_notice
 from inplace.common.wire.worker_failure import WorkerFailure, parse_failure
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.notices import restart_on
 
 NOWHERE = ("", -1)  # the place of a Pod whose Job is unknown; no shape expects it
 _NONE: Final[Mapping[str, Any]] = {}
@@ -110,6 +110,11 @@ def worker_of(pod: Pod) -> Worker:
         failed = failed or (state.terminated is not None and state.terminated.exit_code != 0)
     instances.sort()
     return Worker(",".join(instances).strip(","), running, failed)
+
+
+def account_of(pod: Pod) -> str:
+    """Return a Pod's ServiceAccount: admission gives `default` to Pods that name none, where it is switched on."""
+    return pod.spec.service_account_name or "default"
 
 
 def index_has_failed(pod: Pod) -> bool:

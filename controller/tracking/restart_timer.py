@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from inplace.common.jobset import conditions
+from inplace.common.jobset.causes import Cause, Trigger
+from inplace.common.jobset.escalation import FAIL
+from inplace.common.jobset.furthest_behind import silent_of_entry, silent_text
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.last_restart import UNSEEN, entry_of_sync, seconds_of
+from inplace.common.jobset.note import Note
+from inplace.common.jobset.scopes import Scope
+from inplace.common.jobset.slow_ranks import slow_ranks_of_entry
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
-from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Cause, Trigger
-from inplace.controller.spec.escalation import FAIL
-from inplace.controller.spec.furthest_behind import silent_of_entry, silent_text
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.last_restart import UNSEEN, entry_of_sync, seconds_of
-from inplace.controller.spec.note import Note
-from inplace.controller.spec.scopes import Scope
-from inplace.controller.spec.slow_ranks import slow_ranks_of_entry
 from inplace.controller.tracking.accepted_status import AcceptedStatus
 from inplace.controller.tracking.group import Group, RestartTiming, ScopeLedger
 
@@ -58,7 +58,7 @@ class RestartTimer:
         if is_skipped and scope_ledger.timing is not None:  # the restart that is under way goes on
             self._tell_start(jobset, after, cause)
         elif after.deprecated > before.deprecated:
-            timing = scope_ledger.timing = RestartTiming(_beginning(cause, due_since_s), now_s)
+            timing = scope_ledger.timing = RestartTiming(_beginning(cause, due_since_s), now_s, _pod_of(cause))
             self._observe("deprecate", now_s - timing.began_s)
             if cause.detected_after_s is not None:
                 self._observe("detect", cause.detected_after_s)
@@ -117,6 +117,8 @@ class RestartTimer:
             self._observe("sync", accepted.at_s - complete_s)
         message = f"all {size} pods{_of(scope)} are at epoch {scope.synced} {took}"
         found = entry or {}
+        if timing is not None and timing.blamed and timing.blamed != _pod_of(cause) and cause.failure is not None:
+            message += f"; first of all, {cause}"
         if silent := silent_text(silent_of_entry(found), found.get("trigger"), found.get("firstFailure")):
             message += f"; {silent}"
         if (slow := slow_ranks_of_entry(found)) is not None:
@@ -129,6 +131,10 @@ def _beginning(cause: Cause, due_since_s: float) -> float:
     if cause.seen_s is None or not cause.trigger.is_failure:
         return due_since_s
     return min(cause.seen_s, due_since_s)
+
+
+def _pod_of(cause: Cause) -> str:
+    return cause.failure.pod if cause.failure is not None else ""
 
 
 def _of(scope: Scope) -> str:

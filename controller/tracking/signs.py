@@ -7,16 +7,18 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from inplace.common.jobset.causes import MESSAGE_CHARS_MAX, OF_NOTICES, Cause, Failure, Trigger, unix_time
+from inplace.common.jobset.containers import InitStatus
+from inplace.common.jobset.first_failure import OWN_ENDS, came_before
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.notices import NO_KINDS
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.ledger import Ledger
-from inplace.common.wire.last_line import clean_line, last_line_of, told_line_of
+from inplace.common.wire.exit_words import RESTART_CODE
+from inplace.common.wire.last_line import LastLine, clean_line, last_line_of, told_line_of
 from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import WorkerFailure
-from inplace.controller.spec.causes import MESSAGE_CHARS_MAX, OF_NOTICES, Cause, Failure, Trigger, unix_time
-from inplace.controller.spec.containers import InitStatus
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.notices import NO_KINDS
 from inplace.controller.tracking.notice_board import entry_of
 from inplace.controller.tracking.pods import failure_told, known_epoch, notice_told
 
@@ -25,7 +27,10 @@ WHOLE_SECONDS = len("2026-01-01T00:00:00")  # of a time, which is all that kubel
 
 RAN = ("Error", "OOMKilled", "Completed", None)  # kubelet's reasons of a container whose program was started
 
-TOLD = "its agent told"
+STOPPED = (137, 143, RESTART_CODE)  # SIGKILL, SIGTERM, and our own: how a restart ends workers
+OUT_OF_MEMORY = "OOMKilled"
+
+NO_CODE = "the container ended without a word"
 UNSEEN_EXIT = "it announced the next epoch, and no exit code of it was seen"
 
 
@@ -76,8 +81,7 @@ def _announced_exit(pod: Pod, failure: Failure) -> Failure:
     code = exit_code_of(annotations.phases) if annotations is not None and annotations.phases is not None else None
     if not code:  # a completed worker is no failure; see controller/tracking/completions.py
         return replace(failure, message=UNSEEN_EXIT)
-    line = _line_told(pod, known_epoch(pod) - 1)
-    return replace(failure, container=_only_worker(pod), exit_code=code, message=TOLD, last_line=line)
+    return _told_exit(pod, known_epoch(pod) - 1, replace(failure, exit_code=code))
 
 
 def _stall_of(pod: Pod, epoch: int) -> tuple[Trigger, Failure] | None:
@@ -121,27 +125,73 @@ def _death_of(pod: Pod, epoch: int) -> Failure:
     """Say how a worker died: in kubelet's words, or in those of the Pod's agent, which come first."""
     failure = exit_of(pod, pod.status.container_statuses or ())
     told = _failure_told(pod)
-    if failure.container or told is None or told.epoch != epoch:
+    is_seen = failure.container and failure.exit_code != RESTART_CODE
+    if is_seen or told is None or told.epoch != epoch:
         return failure
-    message = TOLD if told.code is not None else "its agent told: the container ended without a word"
+    return _told_death(pod, told)
+
+
+def _told_death(pod: Pod, told: WorkerFailure) -> Failure:
+    """Say how a worker died, in the words of the Pod's agent."""
+    message = "" if told.code is not None else NO_CODE
     if told.in_vain:
         restarts = "the last restart" if told.in_vain == 1 else f"the last {told.in_vain} restarts"
-        message += f": {restarts} did not help, so its Pod gets clean containers"
-    return replace(
-        failure,
-        container=_only_worker(pod),
+        message = f"{restarts} did not help, so its Pod gets clean containers"
+    failure = Failure(
+        pod.metadata.name,
+        pod.spec.node_name or "",
         exit_code=told.code,
         message=message,
         finished_at=precise_time(told.at_s),
-        last_line=_line_told(pod, epoch),
     )
+    return _told_exit(pod, told.epoch, failure)
 
 
-def _line_told(pod: Pod, epoch: int) -> str:
-    """Return what the worker of an epoch wrote last, as the Pod's agent tells it."""
+def _told_exit(pod: Pod, epoch: int, failure: Failure) -> Failure:
+    """Add to an exit that the Pod's agent told when it was, and what the worker wrote last."""
     annotations = pod.metadata.annotations
     text = annotations.last_line if annotations is not None else None
-    return told_line_of(text, epoch) if text is not None else ""
+    end: LastLine | None = told_line_of(text, epoch) if text is not None else None
+    failure = replace(failure, container=_only_worker(pod))
+    if end is None:
+        return failure
+    return replace(failure, finished_at=precise_time(end.at_s), last_line=clean_line(end.line))
+
+
+def corrected(cause: Cause, pod: Pod, synced: int) -> Cause:
+    """Return the cause, or the end of this Pod's worker that is told later, and came before.
+
+    Args:
+        cause: of the restart that is under way.
+        pod: any of the scope.
+        synced: the epoch that is over.
+    """
+    if cause.trigger not in OWN_ENDS or cause.failure is None:
+        return cause
+    late = _end_told(pod, synced)
+    if late is None or late[1].pod == cause.failure.pod or not came_before(late[1], cause.failure):
+        return cause
+    return dataclasses.replace(cause, trigger=late[0], failure=late[1])
+
+
+def _end_told(pod: Pod, epoch: int) -> tuple[Trigger, Failure] | None:
+    """Return how a Pod's worker of an epoch failed by itself, as agent or kubelet tell; None where nobody does.
+
+    What kubelet says after a signal that ends processes counts for nothing here: the restart itself sends it.
+    """
+    if (stall := _stall_of(pod, epoch)) is not None:
+        return stall
+    told = _failure_told(pod)
+    if told is not None and told.epoch == epoch:
+        return Trigger.WORKER_EXIT, _told_death(pod, told)
+    known, keys = known_epoch(pod), pod.metadata.annotations
+    if known > epoch:
+        code = exit_code_of(keys.phases) if keys is not None and keys.phases is not None else None
+        failure = Failure(pod.metadata.name, pod.spec.node_name or "", exit_code=code)
+        return (Trigger.WORKER_EXIT, _told_exit(pod, epoch, failure)) if code and known == epoch + 1 else None
+    failure = exit_of(pod, pod.status.container_statuses or ())
+    is_own = failure.container and (failure.exit_code not in STOPPED or failure.reason == OUT_OF_MEMORY)
+    return (Trigger.WORKER_EXIT, failure) if is_own and known == epoch and not pod.is_disrupted else None
 
 
 def with_exit(cause: Cause, pod: Pod, synced: int) -> Cause:
@@ -158,7 +208,7 @@ def with_exit(cause: Cause, pod: Pod, synced: int) -> Cause:
     if known_epoch(pod) > synced:
         return cause
     seen = exit_of(pod, pod.status.container_statuses or ())
-    if not seen.container or failure.exit_code not in (None, seen.exit_code):
+    if not seen.container or failure.exit_code not in (None, seen.exit_code) or seen.exit_code == RESTART_CODE:
         return cause
     known = replace(failure, exit_code=seen.exit_code, last_line=failure.last_line or seen.last_line)
     return cause if known == failure else dataclasses.replace(cause, failure=known)
@@ -181,7 +231,8 @@ def _end_of_pod(pod: Pod) -> tuple[Trigger, Failure] | None:
         and (failure := exit_of(pod, pod.status.all_statuses)).container
     ):
         return Trigger.WORKER_EXIT, failure
-    return Trigger.POD_LOST, loss_of(pod)
+    is_disrupted = pod.status.condition("DisruptionTarget") is not None
+    return Trigger.DISRUPTED if is_disrupted else Trigger.POD_LOST, loss_of(pod)
 
 
 def exit_of(pod: Pod, statuses: Iterable[InitStatus]) -> Failure:

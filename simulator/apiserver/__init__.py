@@ -1,7 +1,7 @@
 """
 An embedded Kubernetes API server: good enough to run the real agent, the real controller and kubectl unchanged.
 
-Where clients of this project depend on a behaviour, this server behaves like kube-apiserver 1.36. tests/conformance
+Where clients of this project depend on a behaviour, this server behaves like kube-apiserver 1.37. tests/conformance
 checks that: the same cases run against both servers. Other behaviour may differ.
 
 Where it differs from the real one:

@@ -11,7 +11,9 @@ from inplace.common.kube.resources import (
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_GROUPS,
     PODS,
+    SCHEDULING_WORKLOADS,
     SERVICE_ACCOUNTS,
     SERVICES,
     Resource,
@@ -21,6 +23,7 @@ from inplace.simulator.apiserver.crd import CrdStrategy
 from inplace.simulator.apiserver.events import from_core, to_core
 from inplace.simulator.apiserver.jobs import JobStrategy
 from inplace.simulator.apiserver.kinds import Kind
+from inplace.simulator.apiserver.pod_groups import PodGroupStrategy, WorkloadStrategy
 from inplace.simulator.apiserver.pods import PodStrategy
 from inplace.simulator.apiserver.services import ClaimStrategy, LeaseStrategy, NamespaceStrategy, ServiceStrategy
 
@@ -94,8 +97,12 @@ _OPAQUE = (
 _WITH_GENERATION = frozenset(("deployments", "replicasets", "statefulsets", "daemonsets", "poddisruptionbudgets"))
 
 
-def builtin_kinds() -> list[Kind]:
+def builtin_kinds(*, serves_gangs: bool = False) -> list[Kind]:
     """Return fresh kinds for one server."""
+    gangs = [
+        Kind(SCHEDULING_WORKLOADS, has_generation=True, unconditional_update=False, strategy=WorkloadStrategy()),
+        Kind(POD_GROUPS, has_status=True, has_generation=True, unconditional_update=False, strategy=PodGroupStrategy()),
+    ]
     core_events = Kind(CORE_EVENTS, ("ev",), columns=columns.EVENT, field_labels=_EVENT_FIELDS, create_on_update=True)
     return [
         Kind(
@@ -117,7 +124,7 @@ def builtin_kinds() -> list[Kind]:
             has_generation=True,
             graceful=True,
             returns_deleted=True,
-            strategy=PodStrategy(),
+            strategy=PodStrategy(serves_gangs=serves_gangs),
             columns=columns.POD,
             field_labels=_POD_FIELDS,
             extra_subresources=("binding", "eviction", "log"),
@@ -167,7 +174,7 @@ def builtin_kinds() -> list[Kind]:
             has_status=True,
             has_generation=True,
             orphans_by_default=True,
-            strategy=JobStrategy(),
+            strategy=JobStrategy(serves_gangs=serves_gangs),
             columns=columns.JOB,
             field_labels=("status.successful",),
         ),
@@ -192,4 +199,5 @@ def builtin_kinds() -> list[Kind]:
             Kind(resource, short_names, has_status=True, has_generation=resource.plural in _WITH_GENERATION)
             for resource, short_names in _OPAQUE
         ),
+        *(gangs if serves_gangs else ()),
     ]

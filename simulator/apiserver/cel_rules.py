@@ -20,6 +20,7 @@ from inplace.simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, CelVariab
 from inplace.simulator.apiserver.schema import Schema
 from inplace.simulator.apiserver.status import StatusCause, show
 
+WHOLE = "<nil>"  # how Go prints the path of a whole object
 _USES_OLD = re.compile(r"\boldSelf\b")
 _REASONS = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate")
 
@@ -93,7 +94,7 @@ def _check(
             warn_once(expression, str(error))
             return
         message = f"Invalid value: {_shown(value)}rule evaluation error: {error}"
-        causes.append(StatusCause(path, message))
+        causes.append(StatusCause(path or WHOLE, message))
         return
     if holds is not True:
         causes.append(_broken(rule, value, path, scope))
@@ -103,7 +104,7 @@ def _broken(rule: dict[str, Any], value: Any, path: str, scope: CelVariables) ->
     message = rule.get("message") or f"failed rule: {rule['rule']}"
     if rule.get("messageExpression"):
         message = scope.text_of(rule["messageExpression"]) or message
-    field = path + str(rule.get("fieldPath", ""))
+    field = (path + str(rule.get("fieldPath", ""))).lstrip(".") or WHOLE
     reason = rule.get("reason", "FieldValueInvalid")
     return StatusCause(field, f"Invalid value: {_shown(value)}{message}", reason if reason in _REASONS else _REASONS[0])
 

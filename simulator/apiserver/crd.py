@@ -82,7 +82,8 @@ class CustomStrategy(Strategy):
         if found := duplicates(new, self._schema):
             causes += found if old is None or not duplicates(old, self._schema) else []
         causes.extend(required(field) for field in self._schema.raw.get("required") or () if field not in new)
-        if not any(cause.reason in _BLOCKING for cause in causes):
+        has_name = new["metadata"].get("name")  # its own breach, of which the server tells elsewhere
+        if has_name and not any(cause.reason in _BLOCKING for cause in causes):
             check_rules(new, old, self._schema, "", causes)
         elif self._schema.has_rules:
             causes.append(StatusCause("<nil>", f"Invalid value: null: {_NOT_CHECKED}"))

@@ -72,7 +72,7 @@ class Deletions:
 
     def delete(self, kind: Kind, obj: KubeObject, options: DeleteOptions) -> tuple[KubeObject, bool]:
         """Delete an object or mark it; return its last state and whether it is gone."""
-        self._check(kind, obj, options)
+        self.check(kind, obj, options)
         marked = self._marked(kind, obj, options)
         if options.dry_run:
             return marked, not is_kept(marked)
@@ -82,7 +82,8 @@ class Deletions:
             return self._store.put(kind.storage_key, marked), False
         return self._store.remove(kind.storage_key, marked), True
 
-    def _check(self, kind: Kind, obj: KubeObject, options: DeleteOptions) -> None:
+    def check(self, kind: Kind, obj: KubeObject, options: DeleteOptions) -> None:
+        """Refuse options whose preconditions the object does not meet."""
         meta = obj["metadata"]
         for wanted, actual, word, how in (
             (options.uid, meta["uid"], "UID", "deleted and then recreated"),

@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from inplace.simulator.apiserver.kinds import Kind, Registry
-from inplace.simulator.apiserver.reviews import REVIEWS
+from inplace.simulator.apiserver.reviews import REVIEWS, is_local
 
 VERSION = {
     "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.3+inplace-simulator",
+    "minor": "37",
+    "gitVersion": "v1.37.2+inplace-simulator",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-01-01T00:00:00Z",
@@ -122,7 +122,13 @@ class Discovery:
             resources += [_plain_subresource(kind, name) for name in _subresources(kind)]
         for plural, review in REVIEWS.get((group, version), {}).items():
             resources.append(
-                {"name": plural, "singularName": "", "namespaced": False, "kind": review, "verbs": ["create"]}
+                {
+                    "name": plural,
+                    "singularName": "",
+                    "namespaced": is_local(plural),
+                    "kind": review,
+                    "verbs": ["create"],
+                }
             )
         return {
             "kind": "APIResourceList",
@@ -264,7 +270,7 @@ def _aggregated_review(group: str, version: str, plural: str, review: str) -> di
     return {
         "resource": plural,
         "responseKind": {"group": group, "version": version, "kind": review},
-        "scope": "Cluster",
+        "scope": "Namespaced" if is_local(plural) else "Cluster",
         "singularResource": review.lower(),
         "verbs": ["create"],
     }

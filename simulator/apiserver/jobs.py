@@ -4,20 +4,23 @@ The rules of Jobs: what the API server fills in for the Job controller, and what
 Source: k8s.io/kubernetes/pkg/apis/batch/v1/defaults.go, /validation/validation.go, pkg/registry/batch/job/strategy.go.
 """
 
-# ruff: noqa: ARG002 -- every strategy has the same signatures and uses the arguments that it needs
-
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
+from inplace.simulator.apiserver.decoding import decoded
+from inplace.simulator.apiserver.job_validation import count_causes, name_causes, selector_causes, spec_causes
 from inplace.simulator.apiserver.kinds import Strategy, WriteContext
-from inplace.simulator.apiserver.metadata import LABEL_CHARACTERS_MAX
+from inplace.simulator.apiserver.metadata import map_causes
+from inplace.simulator.apiserver.pod_annotations import annotation_causes
 from inplace.simulator.apiserver.pod_failure_policies import pod_failure_policy_causes
-from inplace.simulator.apiserver.pods import default_pod_spec, pod_spec_causes
-from inplace.simulator.apiserver.status import StatusCause, bad_value, not_supported, required
+from inplace.simulator.apiserver.pod_groups import without_group
+from inplace.simulator.apiserver.pod_validation import pod_spec_causes
+from inplace.simulator.apiserver.pods import default_pod_spec, ready_pod_spec
+from inplace.simulator.apiserver.status import StatusCause, bad_value, required
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
@@ -33,9 +36,7 @@ _IMMUTABLE = (
     "managedBy",
     "successPolicy",
 )
-_COUNTS = ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
 _SCHEDULING_DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
-_REPLACEMENT_POLICIES = ("Failed", "TerminatingOrFailed")
 
 
 def default_job_spec(spec: dict[str, Any]) -> dict[str, Any]:
@@ -51,32 +52,49 @@ def default_job_spec(spec: dict[str, Any]) -> dict[str, Any]:
         if defaulted.get(field) is None:
             defaulted[field] = value
     if defaulted.get("podReplacementPolicy") is None:
-        defaulted["podReplacementPolicy"] = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
-    template = spec.get("template")
-    if isinstance(template, dict) and isinstance(template.get("spec"), dict):
-        defaulted["template"] = template | {"spec": default_pod_spec(template["spec"])}
+        defaulted["podReplacementPolicy"] = (
+            "Failed" if spec.get("podFailurePolicy") is not None else "TerminatingOrFailed"
+        )
     return defaulted
 
 
-def _with_generated_labels(obj: KubeObject, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec with the selector and template labels that tie Pods to this Job by its uid."""
+def _ready_job_spec(spec: Any, *, strict: bool) -> dict[str, Any]:
+    """Return a client's spec decoded and with defaults."""
+    pod = None
+    if isinstance(spec, dict) and isinstance(template := spec.get("template"), dict):
+        given = {} if template.get("spec") is None else template["spec"]
+        pod = ready_pod_spec(given, "spec.template.spec", "Job", strict=strict)
+        spec = spec | {"template": template | {"spec": {}}}  # decoded above
+    ready = default_job_spec(decoded(spec, "JobSpec", "spec", "Job", strict=strict))
+    return ready | {"template": ready.get("template", {}) | {"spec": pod or default_pod_spec({})}}
+
+
+def _generated_labels(obj: KubeObject) -> dict[str, str]:
     uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
-    labels = {CONTROLLER_UID: uid, JOB_NAME: name, LEGACY_CONTROLLER_UID: uid, LEGACY_JOB_NAME: name}
-    template = spec.get("template") or {}
+    return {CONTROLLER_UID: uid, JOB_NAME: name, LEGACY_CONTROLLER_UID: uid, LEGACY_JOB_NAME: name}
+
+
+def _with_generated_labels(obj: KubeObject, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec with the selector and template labels that tie Pods to this Job by its uid.
+
+    A client's own labels and selector stay, and are refused where they say something else.
+    """
+    template, selector = spec["template"], spec.get("selector") or {}
     meta = template.get("metadata") or {}
-    meta = {"creationTimestamp": None} | meta | {"labels": (meta.get("labels") or {}) | labels}
-    spec = spec | {"template": template | {"metadata": meta}}
-    if not spec.get("selector"):
-        spec["selector"] = {"matchLabels": {CONTROLLER_UID: uid}}
-    return spec
+    meta = meta | {"labels": _generated_labels(obj) | (meta.get("labels") or {})}
+    chosen = {CONTROLLER_UID: obj["metadata"]["uid"]} | (selector.get("matchLabels") or {})
+    return spec | {"template": template | {"metadata": meta}, "selector": selector | {"matchLabels": chosen}}
 
 
 class JobStrategy(Strategy):
     """Jobs: completions and template are fixed, except for elastic Indexed Jobs and suspended ones."""
 
+    def __init__(self, *, serves_gangs: bool = False) -> None:
+        self._serves_gangs = serves_gangs
+
     def prepare_create(self, obj: KubeObject, context: WriteContext) -> KubeObject:
         """Fill in defaults, generated labels and an empty status."""
-        spec = default_job_spec(obj.get("spec") or {})
+        spec = self._ready(obj, strict=context.strict)
         if not spec["manualSelector"]:
             spec = _with_generated_labels(obj, spec)
         return obj | {"spec": spec, "status": {}}
@@ -85,37 +103,44 @@ class JobStrategy(Strategy):
         """Fill in defaults that the client left out."""
         if new.get("spec") is old.get("spec"):
             return new
-        spec = default_job_spec(new.get("spec") or {})
+        spec = self._ready(new, strict=context.strict)
         return new | {"spec": old["spec"] if spec == old["spec"] else spec}
+
+    def _ready(self, obj: KubeObject, *, strict: bool) -> dict[str, Any]:
+        spec = _ready_job_spec(obj.get("spec") or {}, strict=strict)
+        if self._serves_gangs or "schedulingGroup" not in spec["template"]["spec"]:
+            return spec
+        return spec | {"template": spec["template"] | {"spec": without_group(spec["template"]["spec"])}}
 
     def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a new Job."""
         spec = obj["spec"]
-        yield from _count_causes(spec)
-        if spec["completionMode"] == "Indexed":
-            yield from _indexed_causes(obj["metadata"]["name"], spec)
-        if spec["podReplacementPolicy"] not in _REPLACEMENT_POLICIES:
-            yield not_supported("spec.podReplacementPolicy", spec["podReplacementPolicy"], _REPLACEMENT_POLICIES)
-        template = spec.get("template") or {}
-        pod = template.get("spec")
-        yield from pod_spec_causes(pod, "spec.template.spec")
-        policy = (pod or {}).get("restartPolicy")
+        yield from count_causes(spec)
+        yield from name_causes(obj["metadata"]["name"], spec)
+        yield from spec_causes(spec)
+        yield from selector_causes(spec, _generated_labels(obj))
+        template, where = spec["template"], "spec.template"
+        meta = template.get("metadata") or {}
+        yield from map_causes(meta, where)
+        found = annotation_causes(meta.get("annotations"), template["spec"], f"{where}.annotations", f"{where}.spec")
+        yield from found
+        yield from pod_spec_causes(template["spec"], f"{where}.spec")
+        policy = template["spec"]["restartPolicy"]
         if policy == "Always":
             yield required("spec.template.spec.restartPolicy", 'Required value: valid values: "OnFailure", "Never"')
-        if spec.get("podFailurePolicy") and policy != "Never":
-            message = f'Invalid value: "{policy}": only "Never" is supported when podFailurePolicy is specified'
-            yield StatusCause("spec.template.spec.restartPolicy", message)
-        if spec.get("podFailurePolicy"):
+        if spec.get("podFailurePolicy") is not None:
+            if policy == "OnFailure":
+                why = 'only "Never" is supported when podFailurePolicy is specified'
+                yield bad_value("spec.template.spec.restartPolicy", policy, why)
             yield from pod_failure_policy_causes(spec, "spec.podFailurePolicy")
-            if spec["podReplacementPolicy"] == "TerminatingOrFailed":
-                yield not_supported("spec.podReplacementPolicy", spec["podReplacementPolicy"], ("Failed",))
 
     def validate_update(self, new: KubeObject, old: KubeObject) -> Iterable[StatusCause]:
         """Return the rules that an update breaks."""
         if new["spec"] is old["spec"]:
             return
         spec, before = new["spec"], old["spec"]
-        yield from _count_causes(spec)
+        yield from count_causes(spec)
+        yield from name_causes(new["metadata"]["name"], spec)
         yield from _completions_causes(spec, before)
         for field in _IMMUTABLE:
             if spec.get(field) != before.get(field):
@@ -125,26 +150,6 @@ class JobStrategy(Strategy):
             comparable = _rescheduled(before["template"], spec.get("template") or {})
         if spec.get("template") != comparable:
             yield bad_value("spec.template", "<template>", "field is immutable")
-
-
-def _count_causes(spec: dict[str, Any]) -> Iterable[StatusCause]:
-    for field in _COUNTS:
-        value = spec.get(field)
-        if value is not None and (not isinstance(value, int) or value < 0):
-            yield bad_value(f"spec.{field}", value, "must be greater than or equal to 0")
-    if spec.get("completionMode") not in ("Indexed", "NonIndexed"):
-        yield not_supported("spec.completionMode", spec.get("completionMode"), ("Indexed", "NonIndexed"))
-
-
-def _indexed_causes(name: str, spec: dict[str, Any]) -> Iterable[StatusCause]:
-    completions = spec.get("completions")
-    if completions is None:
-        yield required("spec.completions", "Required value: when completion mode is Indexed")
-        return
-    # Pod hostnames are <job>-<index>, and a hostname is a DNS label.
-    if len(f"{name}-{max(completions - 1, 0)}") > LABEL_CHARACTERS_MAX:
-        rule = "will not able to create pod with invalid DNS label"
-        yield bad_value("metadata.name", name, f"{rule}: {name}-{max(completions - 1, 0)}")
 
 
 def _completions_causes(spec: dict[str, Any], before: dict[str, Any]) -> Iterable[StatusCause]:
@@ -160,7 +165,7 @@ def _completions_causes(spec: dict[str, Any], before: dict[str, Any]) -> Iterabl
 
 
 def _may_reschedule(job: KubeObject) -> bool:
-    """Return whether scheduling directives and resources are mutable: suspended and at rest, as 1.36 has it."""
+    """Return whether scheduling directives and resources are mutable: suspended and at rest, as 1.37 has it."""
     status = job.get("status") or {}
     if not job["spec"].get("suspend") or status.get("active"):
         return False

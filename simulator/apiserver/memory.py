@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 
 from inplace.common.kube.http.request import Request, Response, Stream, TransportTimeoutError
 from inplace.simulator.apiserver.reads import StreamingResponse
@@ -44,9 +45,11 @@ class InMemoryTransport:
             async with self._server.clock.timeout(timeout_s):
                 answer = await self._send(request)
                 if isinstance(answer, Response):
-                    return answer
-                body = b"".join([chunk async for chunk in answer.chunks()])
-                return Response(answer.status, answer.headers, body)
+                    body = answer.body
+                else:
+                    body = b"".join([chunk async for chunk in answer.chunks()])
+                date = formatdate(self._server.clock.wall_s(), usegmt=True)  # every HTTP server says it
+                return Response(answer.status, {**answer.headers, "date": date}, body)
         except TimeoutError as error:
             raise TransportTimeoutError(f"no answer to {request.method} {request.path} within {timeout_s} s") from error
 

@@ -7,13 +7,14 @@ Source: k8s.io/apimachinery/pkg/api/validation/objectmeta.go.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from random import Random
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.formats import annotation_key, label_key, label_value
 from inplace.simulator.apiserver.status import StatusCause, StatusError, bad_request, bad_value, required
 
 SECONDS_REMEMBERED = 256  # formatting a time costs more than the merge of a small PATCH
@@ -27,8 +28,6 @@ _GENERATE_BASE_MAX = LABEL_CHARACTERS_MAX - _GENERATED_CHARACTERS
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
-_QUALIFIED = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
@@ -39,12 +38,6 @@ LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-KEY_RULE = "name part must consist of alphanumeric characters, '-', '_' or '.'"
-LABEL_VALUE_RULE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
-    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 
 NAMED_LIKE_PATHS = frozenset(("roles", "rolebindings", "clusterroles", "clusterrolebindings"))
@@ -114,23 +107,23 @@ def name_causes(plural: str, meta: dict[str, Any]) -> Iterable[StatusCause]:
         yield bad_value("metadata.name", name, SUBDOMAIN_RULE)
 
 
-def map_causes(meta: dict[str, Any]) -> Iterable[StatusCause]:
-    """Return the rules that labels and annotations break."""
-    for key, value in (meta.get("labels") or {}).items():
-        if not _QUALIFIED.fullmatch(key):
-            yield bad_value("metadata.labels", key, KEY_RULE)
-        if len(value) > LABEL_CHARACTERS_MAX:
-            yield bad_value("metadata.labels", value, f"must be no more than {LABEL_CHARACTERS_MAX} bytes")
-        elif not _LABEL_VALUE.fullmatch(value):
-            yield bad_value("metadata.labels", value, LABEL_VALUE_RULE)
+def map_causes(meta: dict[str, Any], path: str = "metadata") -> Iterable[StatusCause]:
+    """Return the rules that labels and annotations break, of an object or of a template."""
+    yield from label_causes(meta.get("labels"), f"{path}.labels")
     total = 0
     for key, value in (meta.get("annotations") or {}).items():
         total += len(key) + len(value)
-        if not _QUALIFIED.fullmatch(key.lower()):
-            yield bad_value("metadata.annotations", key, KEY_RULE)
+        yield from (bad_value(f"{path}.annotations", key, why) for why in annotation_key(key))
     if total > ANNOTATIONS_BYTES_MAX:
         message = f"Too long: may not be more than {ANNOTATIONS_BYTES_MAX} bytes"
-        yield StatusCause("metadata.annotations", message, "FieldValueTooLong")
+        yield StatusCause(f"{path}.annotations", message, "FieldValueTooLong")
+
+
+def label_causes(labels: Mapping[str, str] | None, path: str) -> Iterable[StatusCause]:
+    """Return the rules that labels break; the API names only their field."""
+    for key, value in (labels or {}).items():
+        yield from (bad_value(path, key, why) for why in label_key(key))
+        yield from (bad_value(path, value, why) for why in label_value(value))
 
 
 def owner_causes(meta: dict[str, Any]) -> Iterable[StatusCause]:

@@ -53,6 +53,7 @@ class ApiServerOptions:
         log_source: answers `pods/log`.
         gc_delay_s: pause between a cause and the garbage collector's work, at each generation: a JobSet's Pods go
             two pauses after it. The real one deletes 20 objects a second: the last of 5,000 Pods go after minutes.
+        serves_gangs: the feature gate GenericWorkload and the API scheduling.k8s.io/v1beta1; both are off in 1.37.
     """
 
     interceptor: Interceptor | None = None
@@ -61,3 +62,4 @@ class ApiServerOptions:
     priority_levels: tuple[PriorityLevel, ...] = ()
     log_source: LogSource | None = None
     gc_delay_s: float = 0.0
+    serves_gangs: bool = False

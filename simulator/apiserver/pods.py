@@ -1,28 +1,37 @@
 """
-The rules of Pods: defaults, restart rules, what an update may change.
+The rules of Pods: defaults, and what an update may change. What a spec may say is in pod_validation.py.
 
-Source: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go and /validation/validation.go (1.36).
+Source: k8s.io/kubernetes/pkg/apis/core/v1/defaults.go and /validation/validation.go (1.37).
 """
-
-# ruff: noqa: ARG002 -- every strategy has the same signatures and uses the arguments that it needs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
-from inplace.common.kube.resources import KubeObject
-from inplace.simulator.apiserver.kinds import Strategy, WriteContext
-from inplace.simulator.apiserver.metadata import is_dns_label
-from inplace.simulator.apiserver.status import StatusCause, bad_value, not_supported, required
+import msgspec
 
-RESTART_RULES_MAX = 20
-EXIT_CODES_MAX = 255
+from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.decoding import decoded
+from inplace.simulator.apiserver.kinds import Strategy, WriteContext
+from inplace.simulator.apiserver.pod_annotations import annotation_causes
+from inplace.simulator.apiserver.pod_groups import without_group
+from inplace.simulator.apiserver.pod_validation import TEMPLATES_MAX, pod_spec_causes
+from inplace.simulator.apiserver.status import StatusCause
+
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
-_POD_RESTART_POLICIES = ("Always", "Never", "OnFailure")
-_RULE_ACTIONS = ("Restart", "RestartAllContainers")
-_OPERATORS = ("In", "NotIn")
+_SPEC_DEFAULTS: dict[str, Any] = {
+    "restartPolicy": "Always",
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+}
+_CONTAINER_DEFAULTS = {"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}
+_PROBE_DEFAULTS = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_HTTP_DEFAULTS = {"path": "/", "scheme": "HTTP"}
+_TCP = {"protocol": "TCP"}
 _MUTABLE = frozenset(("activeDeadlineSeconds", "tolerations", "schedulingGates", "terminationGracePeriodSeconds"))
 _MUTABLE_WHILE_GATED = frozenset(("nodeSelector", "affinity"))
 _UPDATE_FORBIDDEN = (
@@ -42,150 +51,79 @@ _DEFAULT_TOLERATIONS = [
 ]
 
 
+def ready_pod_spec(spec: Any, path: str, kind: str, *, strict: bool) -> dict[str, Any]:
+    """Return a client's Pod spec (of a Pod or of a template) decoded and with the API's defaults.
+
+    What the Pods of one template share is made once.
+
+    Raises:
+        StatusError: 400, it cannot be decoded.
+    """
+    if not isinstance(spec, dict) or not isinstance(hostname := spec.get("hostname", ""), str):
+        return decoded(spec, "PodSpec", path, kind, strict=strict)  # type: ignore[no-any-return]  # which raises
+    shared = {name: value for name, value in spec.items() if name != "hostname"}
+    ready = _ready(msgspec.json.encode(shared), path, kind, strict)
+    return ready | {"hostname": hostname} if hostname else ready
+
+
+@lru_cache(maxsize=TEMPLATES_MAX)
+def _ready(encoded: bytes, path: str, kind: str, strict: bool) -> dict[str, Any]:
+    spec = decoded(msgspec.json.decode(encoded), "PodSpec", path, kind, strict=strict)
+    return default_pod_spec(spec)
+
+
 def default_pod_spec(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a Pod spec (of a Pod or of a template) with the API's defaults."""
-    defaulted = {
-        "restartPolicy": "Always",
-        "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
-        "securityContext": {},
-        "schedulerName": "default-scheduler",
-    } | spec
+    """Return a decoded Pod spec with the API's defaults; an empty text counts as absent."""
+    defaulted = spec | {field: value for field, value in _SPEC_DEFAULTS.items() if not spec.get(field)}
+    if spec.get("terminationGracePeriodSeconds") is None:
+        defaulted["terminationGracePeriodSeconds"] = 30
     for field in CONTAINER_LISTS:
-        if isinstance(spec.get(field), list):
+        if field in spec:
             defaulted[field] = [_default_container(container) for container in spec[field]]
-    if "serviceAccountName" in spec:
-        defaulted["serviceAccount"] = spec["serviceAccountName"]
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):  # the second is its old name
+        defaulted |= {"serviceAccountName": account, "serviceAccount": account}
     return defaulted
 
 
-def _default_container(container: Any) -> Any:
-    if not isinstance(container, dict):
-        return container
-    image = str(container.get("image", ""))
-    tag = image.rpartition("/")[2]
+def _default_container(container: dict[str, Any]) -> dict[str, Any]:
+    tag = container.get("image", "").rpartition("/")[2]
     latest = ("@" not in tag and ":" not in tag) or tag.endswith(":latest")
-    defaulted: dict[str, Any] = {
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-        "imagePullPolicy": "Always" if latest else "IfNotPresent",
-        "resources": {},
-    } | container
+    defaults = _CONTAINER_DEFAULTS | {"imagePullPolicy": "Always" if latest else "IfNotPresent"}
+    defaulted = {"resources": {}} | container | {k: v for k, v in defaults.items() if not container.get(k)}
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if isinstance(container.get(probe), dict):
+        if probe in container:
             defaulted[probe] = _default_probe(container[probe])
-    if isinstance(container.get("ports"), list):
-        defaulted["ports"] = [{"protocol": "TCP"} | port for port in container["ports"]]
-    if isinstance(container.get("env"), list):
+    if "ports" in container:
+        defaulted["ports"] = [port | ({} if port.get("protocol") else _TCP) for port in container["ports"]]
+    if "env" in container:
         defaulted["env"] = [_default_env(variable) for variable in container["env"]]
     return defaulted
 
 
 def _default_probe(probe: dict[str, Any]) -> dict[str, Any]:
-    defaulted = {
-        "timeoutSeconds": 1,
-        "periodSeconds": 10,
-        "successThreshold": 1,
-        "failureThreshold": 3,
-    } | probe
-    if isinstance(probe.get("httpGet"), dict):
-        defaulted["httpGet"] = {"path": "/", "scheme": "HTTP"} | probe["httpGet"]
+    defaulted = probe | {field: value for field, value in _PROBE_DEFAULTS.items() if not probe.get(field)}
+    if "httpGet" in probe:
+        asked = probe["httpGet"]
+        defaulted["httpGet"] = asked | {field: value for field, value in _HTTP_DEFAULTS.items() if not asked.get(field)}
     return defaulted
 
 
 def _default_env(variable: dict[str, Any]) -> dict[str, Any]:
     field_ref = (variable.get("valueFrom") or {}).get("fieldRef")
-    if not isinstance(field_ref, dict):
+    if field_ref is None or field_ref.get("apiVersion"):
         return variable
     return variable | {"valueFrom": variable["valueFrom"] | {"fieldRef": {"apiVersion": "v1"} | field_ref}}
-
-
-def pod_spec_causes(spec: Any, path: str) -> Iterable[StatusCause]:
-    """Return the rules that a Pod spec breaks."""
-    if not isinstance(spec, dict) or not spec.get("containers"):
-        yield required(f"{path}.containers")
-        return
-    policy = spec.get("restartPolicy")
-    if policy not in _POD_RESTART_POLICIES:
-        yield not_supported(f"{path}.restartPolicy", policy, _POD_RESTART_POLICIES)
-    names: set[str] = set()
-    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
-    for field in CONTAINER_LISTS:
-        for index, container in enumerate(spec.get(field) or ()):
-            here = f"{path}.{field}[{index}]"
-            yield from _container_causes(container, here, names, volumes, init=field == "initContainers")
-
-
-def _container_causes(
-    container: dict[str, Any], path: str, names: set[str], volumes: set[Any], *, init: bool
-) -> Iterable[StatusCause]:
-    name = container.get("name")
-    if not name:
-        yield required(f"{path}.name")
-    elif not is_dns_label(name):
-        yield bad_value(
-            f"{path}.name",
-            name,
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters",
-        )
-    elif name in names:
-        yield StatusCause(f"{path}.name", f'Duplicate value: "{name}"', "FieldValueDuplicate")
-    names.add(name or "")
-    if not container.get("image"):
-        yield required(f"{path}.image")
-    for index, mount in enumerate(container.get("volumeMounts") or ()):
-        if mount.get("name") not in volumes:
-            message = f'Not found: "{mount.get("name")}"'
-            yield StatusCause(f"{path}.volumeMounts[{index}].name", message, "FieldValueNotFound")
-    yield from _restart_causes(container, path)
-    sidecar = init and container.get("restartPolicy") == "Always"
-    if init and not sidecar:
-        for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-            if container.get(probe):
-                message = "Forbidden: may not be set for init containers without restartPolicy=Always"
-                yield StatusCause(f"{path}.{probe}", message, "FieldValueForbidden")
-
-
-def _restart_causes(container: dict[str, Any], path: str) -> Iterable[StatusCause]:
-    """Return the broken rules of KEP-5307 (container restart rules) and KEP-5532 (RestartAllContainers)."""
-    policy = container.get("restartPolicy")
-    if policy is not None and policy not in _POD_RESTART_POLICIES:
-        yield not_supported(f"{path}.restartPolicy", policy, _POD_RESTART_POLICIES)
-    rules = container.get("restartPolicyRules")
-    if not rules:
-        return
-    if policy is None:
-        yield required(
-            f"{path}.restartPolicy",
-            "Required value: must specify restartPolicy when restart rules are used",
-        )
-    if len(rules) > RESTART_RULES_MAX:
-        message = f"Too many: {len(rules)}: must have at most {RESTART_RULES_MAX} items"
-        yield StatusCause(f"{path}.restartPolicyRules", message, "FieldValueTooMany")
-    for index, rule in enumerate(rules):
-        yield from _rule_causes(rule, f"{path}.restartPolicyRules[{index}]")
-
-
-def _rule_causes(rule: dict[str, Any], path: str) -> Iterable[StatusCause]:
-    if rule.get("action") not in _RULE_ACTIONS:
-        yield not_supported(f"{path}.action", rule.get("action", ""), _RULE_ACTIONS)
-    codes = rule.get("exitCodes")
-    if codes is None:
-        yield required(f"{path}.exitCodes", "Required value: must be specified")
-        return
-    if codes.get("operator") not in _OPERATORS:
-        yield not_supported(f"{path}.exitCodes.operator", codes.get("operator", ""), _OPERATORS)
-    if len(codes.get("values") or ()) > EXIT_CODES_MAX:
-        message = f"Too many: {len(codes['values'])}: must have at most {EXIT_CODES_MAX} items"
-        yield StatusCause(f"{path}.exitCodes.values", message, "FieldValueTooMany")
 
 
 class PodStrategy(Strategy):
     """Pods: created Pending; afterwards the spec is all but fixed."""
 
+    def __init__(self, *, serves_gangs: bool = False) -> None:
+        self._kept: Callable[[dict[str, Any]], dict[str, Any]] = dict if serves_gangs else without_group
+
     def prepare_create(self, obj: KubeObject, context: WriteContext) -> KubeObject:
         """Fill in defaults and the initial status."""
-        given = default_pod_spec(obj.get("spec") or {})
+        given = self._kept(ready_pod_spec(obj.get("spec") or {}, "spec", "Pod", strict=context.strict))
         spec: dict[str, Any] = {
             "enableServiceLinks": True,
             "preemptionPolicy": "PreemptLowerPriority",
@@ -199,13 +137,14 @@ class PodStrategy(Strategy):
 
     def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a new Pod."""
-        return pod_spec_causes(obj["spec"], "spec")
+        yield from annotation_causes(obj["metadata"].get("annotations"), obj["spec"], "metadata.annotations", "spec")
+        yield from pod_spec_causes(obj["spec"], "spec", of_pod=True)
 
     def prepare_update(self, new: KubeObject, old: KubeObject, context: WriteContext) -> KubeObject:
         """Fill in defaults that the client left out."""
         if new.get("spec") is old.get("spec"):
             return new
-        spec = default_pod_spec(new.get("spec") or {})
+        spec = self._kept(ready_pod_spec(new.get("spec") or {}, "spec", "Pod", strict=context.strict))
         for field in ("enableServiceLinks", "preemptionPolicy", "priority", "tolerations", "nodeName"):
             if field in old["spec"] and field not in spec:
                 spec[field] = old["spec"][field]

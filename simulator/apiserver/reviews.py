@@ -15,6 +15,7 @@ REVIEWS: dict[tuple[str, str], dict[str, str]] = {
     ("authorization.k8s.io", "v1"): {
         "selfsubjectaccessreviews": "SelfSubjectAccessReview",
         "subjectaccessreviews": "SubjectAccessReview",
+        "localsubjectaccessreviews": "LocalSubjectAccessReview",
         "selfsubjectrulesreviews": "SelfSubjectRulesReview",
     },
     ("authentication.k8s.io", "v1"): {
@@ -24,6 +25,11 @@ REVIEWS: dict[tuple[str, str], dict[str, str]] = {
 }
 
 _EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+
+
+def is_local(plural: str) -> bool:
+    """Say whether a review is asked for in a namespace."""
+    return plural.startswith("local")
 
 
 def answer_review(route: Route, body: KubeObject, user: str) -> KubeObject:

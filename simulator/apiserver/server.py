@@ -30,7 +30,7 @@ from inplace.simulator.apiserver.options import ApiServerOptions
 from inplace.simulator.apiserver.patches import Patches, decode_json, decode_yaml
 from inplace.simulator.apiserver.pod_log import follow_log
 from inplace.simulator.apiserver.reads import Reads, StreamingResponse
-from inplace.simulator.apiserver.reviews import REVIEWS, answer_review
+from inplace.simulator.apiserver.reviews import REVIEWS, answer_review, is_local
 from inplace.simulator.apiserver.route import Route, resource_route, split_path
 from inplace.simulator.apiserver.status import StatusError
 from inplace.simulator.apiserver.store import CollectionKey, Event, Store
@@ -44,6 +44,7 @@ DEFAULT_OPTIONS = ApiServerOptions()
 
 _CRDS: CollectionKey = ("apiextensions.k8s.io", "customresourcedefinitions")
 _BODY_TYPES = ("application/json", "application/yaml")
+_PROTOBUF = "application/vnd.kubernetes.protobuf"  # of typed clients
 
 Answer = Response | StreamingResponse
 
@@ -74,7 +75,7 @@ class ApiServer:
         self._lagging: asyncio.Queue[WatchCache] = asyncio.Queue()
         self._reads.on_cache = self._lagging.put_nowait
         self.store.listen(self._follow_definitions)
-        for kind in builtin_kinds():
+        for kind in builtin_kinds(serves_gangs=options.serves_gangs):
             self._registry.add(kind)
             if kind.stored_as is None:
                 self.store.collection(kind.storage_key)
@@ -225,6 +226,8 @@ class ApiServer:
 
     async def _answer(self, request: Request, route: Route, user: str) -> Answer:
         if route.plural in REVIEWS.get((route.group, route.version), ()):
+            if bool(route.namespace) is not is_local(route.plural):
+                raise status.page_not_found()
             question = {} if _is_protobuf(request) else self._body(request)
             return _json(201, answer_review(route, question, user))
         kind = self._registry.by_url(route.group, route.version, route.plural)
@@ -341,7 +344,7 @@ class ApiServer:
                 subresources.bind(self._writes, kind, obj, body, _options(request, route, user))
                 return _json(201, success | {"code": 201})
             case "eviction":
-                subresources.evict(self._deletions, kind, obj, body)
+                subresources.evict(self._deletions, kind, obj, body, writes=self._writes)
                 return _json(201, success | {"code": 201})
             case "token":
                 return _json(201, subresources.mint_token(obj, body, self.clock))
@@ -350,7 +353,7 @@ class ApiServer:
     def _body(self, request: Request) -> KubeObject:
         media_type = request.headers.get("content-type", "").partition(";")[0].strip()
         if media_type not in ("", *_BODY_TYPES):
-            raise status.unsupported_media_type(_BODY_TYPES)
+            raise status.unsupported_media_type(_BODY_TYPES, is_protobuf=media_type == _PROTOBUF)
         body = decode_yaml(request.body) if media_type == "application/yaml" else decode_json(request.body)
         if not isinstance(body, dict):
             raise status.bad_request(f"expected an object, saw {type(body).__name__}")

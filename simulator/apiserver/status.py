@@ -8,7 +8,8 @@ Source: k8s.io/apimachinery/pkg/api/errors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,9 +150,11 @@ def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """415: the body is in a format that the operation does not take."""
+def unsupported_media_type(accepted: Sequence[str], *, is_protobuf: bool = False) -> StatusError:
+    """415: the body is in a format that the operation does not take; this server never takes protobuf."""
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    if is_protobuf:
+        message += "; with kubectl: `kubectl create ... --dry-run=client -o yaml | kubectl create -f -`"
     return StatusError(415, "UnsupportedMediaType", message)
 
 
@@ -198,6 +201,30 @@ def not_supported(field: str, value: Any, supported: Sequence[str]) -> StatusCau
     """Return the cause for a value outside an enumeration."""
     names = ", ".join(f'"{name}"' for name in supported)
     return StatusCause(field, f"Unsupported value: {show(value)}: supported values: {names}", "FieldValueNotSupported")
+
+
+def forbidden_field(path: str, why: str) -> StatusCause:
+    """Return the cause for a field that must not be there."""
+    return StatusCause(path, f"Forbidden: {why}", "FieldValueForbidden")
+
+
+def too_many(path: str, count: int, limit: int) -> StatusCause:
+    """Return the cause for a list with too many items."""
+    return StatusCause(path, f"Too many: {count}: must have at most {limit} items", "FieldValueTooMany")
+
+
+def duplicate(path: str, value: str) -> StatusCause:
+    """Return the cause for a value that must be unique."""
+    return StatusCause(path, f'Duplicate value: "{value}"', "FieldValueDuplicate")
+
+
+def repeated(names: list[str]) -> Iterator[tuple[int, str]]:
+    """Yield the place of each name that stood before."""
+    seen = Counter[str]()
+    for at, name in enumerate(names):
+        if name and seen[name]:
+            yield at, name
+        seen[name] += 1
 
 
 def bad_value(field: str, value: Any, why: str) -> StatusCause:

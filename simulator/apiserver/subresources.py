@@ -6,6 +6,8 @@ Source: k8s.io/kubernetes/pkg/registry/core/pod/storage and .../serviceaccount/s
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import status
@@ -16,6 +18,7 @@ from inplace.simulator.apiserver.store import Store
 from inplace.simulator.apiserver.writes import NAMESPACES_KEY, WriteOptions, Writes
 
 _TOKEN_LIFE_S = 3600
+_DISRUPTED = "DisruptionTarget"
 
 
 def bind(writes: Writes, kind: Kind, pod: KubeObject, binding: KubeObject, options: WriteOptions) -> None:
@@ -56,9 +59,25 @@ def bind(writes: Writes, kind: Kind, pod: KubeObject, binding: KubeObject, optio
     writes.put_trusted(kind, pod, bound, options)
 
 
-def evict(deletions: Deletions, kind: Kind, pod: KubeObject, eviction: KubeObject) -> None:
-    """Delete a Pod as a drain does; disruption budgets are ignored."""
-    deletions.delete(kind, pod, DeleteOptions.parse(eviction.get("deleteOptions"), {}))
+def evict(deletions: Deletions, kind: Kind, pod: KubeObject, eviction: KubeObject, *, writes: Writes) -> None:
+    """Mark a Pod as disrupted, and delete it, as a drain does; disruption budgets are ignored.
+
+    Source: k8s.io/kubernetes/pkg/registry/core/pod/storage/eviction.go, addConditionAndDeletePod.
+    """
+    options = DeleteOptions.parse(eviction.get("deleteOptions"), {})
+    if not options.dry_run:
+        conditions = [c for c in (pod.get("status") or {}).get("conditions") or () if c.get("type") != _DISRUPTED]
+        evicting = {
+            "type": _DISRUPTED,
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastTransitionTime": writes.now(),
+        }
+        marked = pod | {"status": (pod.get("status") or {}) | {"conditions": [*conditions, evicting]}}
+        deletions.check(kind, pod, options)
+        pod = writes.put_trusted(kind, pod, marked, WriteOptions())
+    deletions.delete(kind, pod, replace(options, resource_version=None))
 
 
 def finalize(store: Store, namespace: KubeObject, body: KubeObject) -> KubeObject:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import EpochFile, Failures
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.epoch_file import EpochFile, Failures
 from inplace.common.bare.record import replace
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.judge import Judge

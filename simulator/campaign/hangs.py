@@ -9,7 +9,7 @@ import asyncio
 
 from inplace.agent.announce.failure_reporter import REPORT_S_MAX
 from inplace.agent.progress.rank_notices import BUSY_SHARE
-from inplace.agent.start.arguments import GRACE_S
+from inplace.agent.settings.arguments import GRACE_S
 from inplace.common.protocol.stall import LATE_PERIODS
 from inplace.common.wire import names as wire
 from inplace.controller.plan.notices import EVERY_S

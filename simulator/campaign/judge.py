@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from inplace.common.jobset.causes import unix_time
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.worker_failure import parse_failure
-from inplace.controller.spec.causes import unix_time
 from inplace.simulator.apiserver.store import Event
 from inplace.simulator.campaign.process import current_process
 from inplace.simulator.campaign.trace import Trace
@@ -66,7 +66,7 @@ class History:
         hung: every epoch in which a worker hung.
         dying: (Pod's uid, epoch) of each worker that ended BEFORE its leftovers: its guard tells its agent after them.
         causes: how many events may have ended an epoch: deaths, and users' actions.
-        free: how many epochs users' actions and recreations may take without using up maxRestarts.
+        free: how many epochs users' actions, recreations and disruptions may take without using up maxRestarts.
         sending: the highest S that a controller has sent, stored or not.
         grown: how often S grew: at the first start, and with each group restart. Edited annotations can move S by
             fifty in one group restart; that counts as one.
@@ -293,6 +293,7 @@ class Judge:
             self._ended[uid] = event.revision
             history = self.histories[_jobset_of(obj)]
             history.causes += 1
+            history.free += _is_disrupted(obj)
             if history.sending > history.synced:
                 self._unknown.add(uid)
         before = self._pods.get(uid)
@@ -367,6 +368,11 @@ def _is_of(use: KubeObject, epoch: int) -> bool:
 def _jobset_of(pod: KubeObject) -> str:
     meta = pod["metadata"]
     return str((meta.get("annotations") or {}).get(wire.JOBSET_UID) or (meta.get("labels") or {}).get(wire.JOBSET_UID))
+
+
+def _is_disrupted(pod: KubeObject) -> bool:
+    """Say whether Kubernetes marked the Pod: it is evicted, or its node is gone."""
+    return any(one["type"] == "DisruptionTarget" for one in pod.get("status", {}).get("conditions") or ())
 
 
 def _epoch_text(pod: KubeObject) -> str:

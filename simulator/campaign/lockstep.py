@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from inplace.agent.report.log import Log
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.agent.worker.save_requests import SaveRequests
 from inplace.simulator.campaign.process import outside
 from inplace.simulator.cluster.model_container import WorkerRun

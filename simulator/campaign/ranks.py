@@ -19,10 +19,10 @@ from typing import Final
 
 from inplace.agent.progress.folder import ProgressFolder
 from inplace.agent.progress.stall_watch import StallWatch
-from inplace.agent.progress.watch_settings import WatchSettings
 from inplace.agent.progress.watchdog import Watchdog
 from inplace.agent.report.log import Log
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.watch_settings import WatchSettings
 from inplace.common.kube.clock import Clock
 from inplace.common.protocol.rank import FIRST_STEPS, FIRST_STEPS_FACTOR, StallSettings
 from inplace.common.protocol.stall import LATE_PERIODS

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.requests import RestartRequest
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
-from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.requests import RestartRequest
 from inplace.simulator.campaign.faults_nodes import evict
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, epochs_of, until

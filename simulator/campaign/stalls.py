@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from inplace.agent.progress.stall_watch import StallWatch
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.agent.worker.worker import Worker
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled

@@ -13,14 +13,14 @@ Where it differs from the real one:
 * Kubelet. A Pod costs a node nothing: no contention, no serial queues, no image pulls, no eviction, no heartbeats;
   a node never becomes unready by itself. Status writes come when something changed, without the real one's
   queueing. Container deaths are seen at the PLEG's tick; the real kubelet needs a second tick in some paths.
-  preStop and postStart hooks and ephemeral containers do not exist; a probe by tcpSocket, grpc or HTTPS only connects;
-  readiness and liveness share one schedule. Log files are not rotated.
+  preStop and postStart hooks and ephemeral containers do not exist; a probe by tcpSocket, grpc or HTTPS only connects,
+  and one of HTTP goes to the Pod's address whatever its `host` says. Log files are not rotated.
 * Pods. envFrom is ignored. A variable from a ConfigMap, a Secret or a resource is empty. configMap, secret and
   downwardAPI volumes are empty folders. An image has no entrypoint here, so `command` must be given.
 * Job controller. No finalizers on Pods: memory holds which Pods were counted, and which never will be because a
   suspension or a smaller size deleted them. A back-off counts from the moment of the count. No successPolicy, no TTL,
   no creation rate limit (the real one's default of 20 requests a second makes 1,000 Pods take 50 s).
-* Scheduler. First fit by selector, taints, declared features and requests. No affinity, spread, preemption, scores.
+* Scheduler. First fit by selector, required affinity, taints, declared features and requests. No spread, no scores.
 * Local processes. No namespaces and no cgroups: a container sees the machine and its limits are not enforced. A
   mountPath at the start of a word of an argument or environment value is replaced by the volume's folder. A Pod's
   address is in 127.0.0.0/8, and a hosts file (INPLACE_HOSTS_FILE) stands in for DNS. PATH begins with this

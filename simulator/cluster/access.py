@@ -59,7 +59,7 @@ async def collection_path(client: KubeClient, document: KubeObject) -> str:
     served = msgspec.json.decode((await client.raw("GET", root)).body)
     for resource in served["resources"]:
         if resource["kind"] == kind and "/" not in resource["name"]:
-            namespace = document["metadata"].get("namespace", "default")
+            namespace = document["metadata"].get("namespace") or "default"
             middle = f"/namespaces/{namespace}" if resource["namespaced"] else ""
             return f"{root}{middle}/{resource['name']}"
     raise LookupError(f"expected a kind that the API server serves, saw {api_version} {kind}")

@@ -23,13 +23,13 @@ from typing import Any, Literal, Self
 
 import msgspec
 
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.client import APPLY_PATCH, KubeClient
 from inplace.common.kube.clock import Clock, LoopClock
 from inplace.common.kube.http.request import Request, Transport
 from inplace.common.kube.resources import KubeObject
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.config import ControllerConfig
-from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.runtime import Controller
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, HttpFront, InMemoryTransport, LogRequest
 from inplace.simulator.apiserver.store import CollectionKey, Event
@@ -44,7 +44,7 @@ from inplace.simulator.cluster.components import Components
 from inplace.simulator.cluster.controller_process import keep_controller
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 from inplace.simulator.cluster.logs import read_log
-from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions, priority_classes
+from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions, spare_manifests
 from inplace.simulator.cluster.model_agent import QuietLog
 from inplace.simulator.cluster.model_runtime import TimedRuntime
 from inplace.simulator.cluster.node_loss import give_up
@@ -67,8 +67,7 @@ class Cluster:
     Args:
         nodes: how many plain ones, or the shape of each.
         pods_per_node: a node's room for Pods (the kubelet's default).
-        runtime: "process" runs containers as local processes in real time; "model" runs timed models, in real
-            or virtual time.
+        runtime: "process" runs containers as local processes, "model" timed models, in real or virtual time.
         seed: everything random follows from it.
         clock: None is the running loop's; for virtual time use `virtual_cluster`.
         timings: None is what fits the runtime.
@@ -78,6 +77,7 @@ class Cluster:
         serve_http: listen on loopback. The process runtime always does.
         programs: folders whose programs the process runtime's containers find before all others.
         adds_agent: the controller adds the agent to JobSets that restart in place and have none.
+        serves_gangs: the API server has Workloads and PodGroups.
     """
 
     def __init__(
@@ -95,12 +95,13 @@ class Cluster:
         serve_http: bool = False,
         programs: Sequence[Path] = (),
         adds_agent: bool = False,
+        serves_gangs: bool = False,
     ) -> None:
         self.clock = clock or LoopClock()
         self.rng = Random(seed)
         self.timings = timings or (local_processes() if runtime == "process" else Timings())
         lag_s = self._watch_lag() if self.timings.watch != ZERO else None
-        options = ApiServerOptions(watch_cache_lag_s=lag_s, log_source=self.read_log)
+        options = ApiServerOptions(watch_cache_lag_s=lag_s, log_source=self.read_log, serves_gangs=serves_gangs)
         self.server = ApiServer(clock=self.clock, rng=self._random("apiserver"), options=options)
         self.observers = Observers()
         self.url = ""
@@ -110,7 +111,7 @@ class Cluster:
         self._serves_http = serve_http or runtime == "process"
         self._temporary = tempfile.TemporaryDirectory(prefix="inplace-") if folder is None else None
         self.folder = folder or Path(self._temporary.name if self._temporary else "")
-        shipped = (*custom_resource_definitions(), *admission_policies(), *priority_classes())
+        shipped = (*custom_resource_definitions(), *admission_policies(), *spare_manifests())
         self._crds = list(shipped if crds is None else crds)
         self._programs = programs
         self._adds_agent = adds_agent
@@ -320,9 +321,10 @@ class Cluster:
         return timeline
 
     def kubeconfig(self, user: str = "admin") -> Path:
-        """Write a kubeconfig file for the API server's URL and return its path."""
+        """Return a kubeconfig file for the server's URL; it is written once, for a program may read it at any time."""
         path = self.folder / f"kubeconfig-{user}"
-        path.write_text(kubeconfig_text(self.url, user_name(user)))
+        if not path.exists():
+            path.write_text(kubeconfig_text(self.url, user_name(user)))
         return path
 
     # The wiring.

@@ -84,7 +84,7 @@ class Components:
             self._pod_changed(obj["spec"].get("nodeName", ""), event_type, obj)
         if plural in ("pods", "jobs"):
             self._jobs.observe(plural, event_type, obj)
-        if plural in ("pods", "nodes"):
+        if plural in ("pods", "nodes", "podgroups"):
             self._scheduler.observe(plural, event_type, obj)
 
     def deafen(self, node: str) -> None:

@@ -34,7 +34,7 @@ async def _status(host: str, port: int, path: str) -> int:
     reader, writer = await asyncio.open_connection(host, port, limit=_STATUS_LINE_BYTES_MAX)
     try:
         writer.write(
-            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: kube-probe/1.36\r\n"
+            f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nUser-Agent: kube-probe/1.37\r\n"
             "Accept: */*\r\nConnection: close\r\n\r\n".encode()
         )
         line = await reader.readline()

@@ -1,7 +1,7 @@
 """
 How often each index of a Job failed (`backoffLimitPerIndex`): its Pods' annotations tell, and its back-off is its own.
 
-Source: pkg/controller/job/indexed_job_utils.go v1.36 (isIndexFailed, getPodsWithDelayedDeletionPerIndex).
+Source: pkg/controller/job/indexed_job_utils.go v1.37 (isIndexFailed, getPodsWithDelayedDeletionPerIndex).
 """
 
 from __future__ import annotations

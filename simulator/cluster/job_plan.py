@@ -3,7 +3,7 @@ Decide what a Job needs: Pods to create, Pods to delete, and its status.
 
 Pure: `plan(job, pods, memory, now) -> JobPlan`. It keeps the built-in controller's order: count finished Pods, then
 failure, success, suspension, and last the number of Pods.
-Source: pkg/controller/job/job_controller.go v1.36 (syncJob, manageJob, trackJobStatusAndRemoveFinalizers).
+Source: pkg/controller/job/job_controller.go v1.37 (syncJob, manageJob, trackJobStatusAndRemoveFinalizers).
 """
 
 from __future__ import annotations

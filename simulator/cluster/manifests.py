@@ -12,7 +12,7 @@ import yaml
 
 from inplace import deploy
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PATH
 
@@ -47,9 +47,11 @@ def admission_policies() -> tuple[KubeObject, ...]:
 
 
 @cache
-def priority_classes() -> tuple[KubeObject, ...]:
+def spare_manifests() -> tuple[KubeObject, ...]:
     """Return what deploy/spares holds; do not modify them."""
-    return tuple(read_manifests(_DEPLOY / "spares" / "priorityclass.yaml"))
+    return tuple(
+        doc for name in ("priorityclass.yaml", "policy.yaml") for doc in read_manifests(_DEPLOY / "spares" / name)
+    )
 
 
 def with_pods(documents: Iterable[KubeObject], pods: int) -> list[KubeObject]:
@@ -80,7 +82,9 @@ def held_by_probe(jobset: KubeObject) -> KubeObject:
             container["env"] = [entry for entry in container["env"] if entry["name"] not in gone]
         epoch = {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.EPOCH}']"}}
         worker["env"].append({"name": "EPOCH", "valueFrom": epoch})
-        worker["volumeMounts"] = [mount for mount in worker["volumeMounts"] if mount["name"] != "agent"]
+        worker["volumeMounts"] = [
+            mount for mount in worker["volumeMounts"] if mount["name"] not in ("agent", "progress")
+        ]
     return jobset
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from inplace.agent.agent import Agent
 from inplace.agent.barrier.http import Barrier
 from inplace.agent.deps import AgentDeps
-from inplace.agent.start.arguments import WorkerOptions, parse
-from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.settings.arguments import WorkerOptions, parse
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.exit_code import ExitCode
 from inplace.agent.start.sidecar import agent_of
 from inplace.common.agent_command import GUARD, agent_arguments
 from inplace.simulator.cluster.model_container import ModelMachine, StayingContainer

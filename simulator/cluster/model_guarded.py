@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from inplace.agent.start.arguments import GRACE_S
+from inplace.agent.settings.arguments import GRACE_S
 from inplace.common.protocol.guard import (
     GONE,
     WAITING,

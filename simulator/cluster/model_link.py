@@ -11,7 +11,7 @@ from typing import Protocol
 
 from inplace.agent.link.server import GuardServer, Listener
 from inplace.common.protocol.guard import AgentSignal, BarrierLifted, Event, LinkEnded, StayOn
-from inplace.common.protocol.link import Examine, Leaving, Lifted, Message, Signal, TakesStacks, TakeStacks
+from inplace.common.protocol.link import Leaving, Lifted, Message, Signal, TakeStacks
 from inplace.common.wire.names import DEPTH_PROCESS
 
 
@@ -84,8 +84,6 @@ class ModelServer(GuardServer):
                 guard.hear(BarrierLifted(epoch))
             case Signal(number):
                 guard.hear(AgentSignal(number))
-            case Examine(0, 0):
-                self._listener.heard(peer, TakesStacks())
             case TakeStacks(request):
                 guard.take_stacks(request)
             case Leaving():

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import isfinite
 
-from inplace.agent.start.arguments import ArgumentsError
-from inplace.agent.start.config import AgentConfig, ConfigError
-from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.settings.arguments import ArgumentsError
+from inplace.agent.settings.config import AgentConfig, ConfigError
+from inplace.agent.settings.exit_code import ExitCode
 from inplace.agent.worker.host import STARTING
 from inplace.common.agent_command import agent_arguments, is_guarded, is_spare
 from inplace.common.kube.resources import KubeObject
@@ -104,7 +105,7 @@ class TimedRuntime(ModelRuntime):
     def make_worker(self, run: ContainerRun) -> TimedRun:
         """Start a worker; a spare makes no step."""
         log = self.logs.newest(run.sandbox.uid, run.spec.name)
-        steps, step_s = int(run.env.get("STEPS") or 0), float(run.env.get("STEP_S") or 0)
+        steps, step_s = _number(run.env.get("STEPS")), _number(run.env.get("STEP_S"))
         life_s = 0.0 if run.spec.role is Role.INIT else steps * step_s if steps else None
 
         def on_first_step() -> None:
@@ -127,3 +128,12 @@ class TimedRuntime(ModelRuntime):
         """Tell of a moment in a worker's life."""
         if run.spec.role is Role.REGULAR:
             self.tell(ClusterEvent.of(run.pod, self.clock.monotonic_s(), kind, run.spec.name, detail))
+
+
+def _number(text: str | None) -> float:
+    """Read a variable of a worker's; a text that is no number makes no step, and ends no cluster."""
+    try:
+        number = float(text or 0)
+    except ValueError:
+        return 0.0
+    return number if isfinite(number) else 0.0

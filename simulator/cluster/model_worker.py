@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping
 
-from inplace.agent.worker.command import EPOCH
+from inplace.agent.settings.command import EPOCH
 from inplace.agent.worker.worker import Worker
 from inplace.simulator.cluster.model_container import ModelMachine, WorkerRun
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT

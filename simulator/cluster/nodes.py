@@ -10,7 +10,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.simulator.cluster.scheduler import RESTART_FEATURE
 
 HOST_IP = "127.0.0.1"
-KUBELET_VERSION = "v1.36.3"
+KUBELET_VERSION = "v1.37.2"
 
 
 ROOM: Mapping[str, str] = {"cpu": "64", "memory": "512Gi", "ephemeral-storage": "1Ti"}

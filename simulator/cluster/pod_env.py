@@ -70,7 +70,7 @@ def expand(text: str, env: Mapping[str, str]) -> str:
 
 def _referred(entry: Mapping[str, Any], pod: KubeObject, pod_ip: str, host_ip: str) -> str:
     source = entry["valueFrom"]
-    if "fieldRef" in source:
+    if source.get("fieldRef"):
         return field_value(source["fieldRef"]["fieldPath"], pod, pod_ip, host_ip)
     if set(source) <= _HELD_ELSEWHERE:
         return ""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inplace.common.injection.agent_pieces import COPY_PROGRAM, PREFIX
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.injection.agent_pieces import COPY_PROGRAM, PREFIX
 
 TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105
 

@@ -5,7 +5,7 @@ Decide, as a kubelet does, which containers of one Pod to start and kill next.
 and a test can drive it by hand. Events and actions name a container *instance*: an event about an instance
 that is no longer the current one is late, and ignored.
 
-Source: pkg/kubelet/kuberuntime/kuberuntime_manager.go v1.36 (computePodActions, SyncPod, doBackOff), KEP-753
+Source: pkg/kubelet/kuberuntime/kuberuntime_manager.go v1.37 (computePodActions, SyncPod, doBackOff), KEP-753
 (sidecars), KEP-5307 and KEP-5532 (restart rules).
 """
 

@@ -1,7 +1,7 @@
 """
 Build the Pod status that a kubelet reports from what it knows of the containers.
 
-Source: pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go v1.36.
+Source: pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go v1.37.
 """
 
 from __future__ import annotations

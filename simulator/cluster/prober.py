@@ -1,13 +1,14 @@
 """
 Probe one container instance at the ticks of its Pod and report changes.
 
-A kubelet's probe worker starts with the Pod, not with the container, so container starts do not move its ticks: a
-barrier that lifts just after a tick is noticed a whole period later.
-Source: pkg/kubelet/prober/worker.go.
+A kubelet has a probe worker for each kind of probe, which starts with the Pod, not with the container, so container
+starts do not move its ticks: a barrier that lifts just after a tick is noticed a whole period later. Readiness and
+liveness begin once the startup probe has succeeded. Source: pkg/kubelet/prober/worker.go.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
 
@@ -41,6 +42,7 @@ class Prober:
         self._clock = clock
         self._born_s = born_s
         self._report = report
+        self._ran_s = 0.0
 
     @staticmethod
     def concerns(spec: ContainerSpec) -> bool:
@@ -48,41 +50,45 @@ class Prober:
         return spec.startup is not None or spec.readiness is not None or spec.liveness is not None
 
     async def run(self) -> None:
-        """Probe until a failure or cancellation ends it; without readiness and liveness, until started."""
+        """Probe until cancelled; a probe that only matters once ends by itself."""
+        self._ran_s = self._clock.monotonic_s()
         name, instance = self._spec.name, self._instance
         if self._spec.startup is not None:
             if not await self._succeeds(self._spec.startup):
                 self._report(life.ProbeFailed(name, instance))
                 return
             self._report(life.StartupPassed(name, instance))
-        # Both probes run on one schedule: the shorter period. A Pod of this project has at most one of them.
-        readiness, liveness = self._spec.readiness, self._spec.liveness
-        failures, ready = 0, readiness is None
-        while readiness is not None or liveness is not None:
-            await self._next_tick(min(p.period_s for p in (readiness, liveness) if p is not None))
-            if readiness is not None and await self._running.probe(readiness) != ready:
-                ready = not ready
-                self._report(life.Readiness(name, instance, ready))
-            if liveness is not None:
-                failures = 0 if await self._running.probe(liveness) else failures + 1
-                if failures >= liveness.failure_threshold:
-                    self._report(life.ProbeFailed(name, instance))
-                    return
+        async with asyncio.TaskGroup() as group:
+            if self._spec.readiness is not None:
+                group.create_task(self._tell_readiness(self._spec.readiness))
+            if self._spec.liveness is not None:
+                group.create_task(self._tell_death(self._spec.liveness))
 
     async def _succeeds(self, probe: Probe) -> bool:
-        """Probe until success_threshold successes (True) or failure_threshold failures (False) in a row."""
-        successes = failures = 0
-        await self._clock.sleep(probe.initial_delay_s)
+        """Probe until the startup probe's first result that counts."""
+        return await self._changes(probe, was=None)
+
+    async def _tell_readiness(self, probe: Probe) -> None:
+        ready = False
+        while True:
+            ready = await self._changes(probe, was=ready)
+            self._report(life.Readiness(self._spec.name, self._instance, ready))
+
+    async def _tell_death(self, probe: Probe) -> None:
+        await self._changes(probe, was=True)
+        self._report(life.ProbeFailed(self._spec.name, self._instance))
+
+    async def _changes(self, probe: Probe, *, was: bool | None) -> bool:
+        """Probe until as many results in a row as its threshold say something new: success (True) or failure."""
+        last, run = None, 0
         while True:
             await self._next_tick(probe.period_s)
-            if await self._running.probe(probe):
-                successes, failures = successes + 1, 0
-                if successes >= probe.success_threshold:
-                    return True
-            else:
-                successes, failures = 0, failures + 1
-                if failures >= probe.failure_threshold:
-                    return False
+            if self._clock.monotonic_s() - self._ran_s < probe.initial_delay_s:
+                continue
+            result = await self._running.probe(probe)
+            last, run = result, run + 1 if result is last else 1
+            if result is not was and run >= (probe.success_threshold if result else probe.failure_threshold):
+                return result
 
     async def _next_tick(self, period_s: float) -> None:
         await self._clock.sleep(until_tick_s(self._clock.monotonic_s(), self._born_s, period_s))

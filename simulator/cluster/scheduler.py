@@ -1,10 +1,11 @@
 """
 Bind Pods to nodes: first fit, in the order in which the Pods came.
 
-It reads nodeSelector, taints, unschedulable, declared features and requests. It does not score, and it ignores affinity
-and topology spread: a Pod with those goes to the first node that fits otherwise. It answers to every schedulerName. A
-node that a Pod prefers to avoid by its name, or for the labels of Pods there, is taken only if no other one fits. A Pod
-that fits nowhere preempts Pods of a lower priority, on the first node where that makes room.
+It reads nodeSelector, required affinity, taints, unschedulable, declared features and requests. It does not score, and
+it ignores topology spread: a Pod with that goes to the first node that fits otherwise. It answers to every
+schedulerName. A node that a Pod prefers to avoid by its name, or for the labels of Pods there, is taken only if no
+other one fits. A Pod that fits nowhere preempts Pods of a lower priority, on the first node where that makes room. A
+gang (gangs.py) is placed whole or not at all.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.quantity import parse_quantity
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.simulator.apiserver.metadata import timestamp
+from inplace.simulator.cluster.affinity import Placement, asks_for_company, has_room_for_kind
+from inplace.simulator.cluster.gangs import Gangs
 from inplace.simulator.cluster.pod_spec import parse_pod
 from inplace.simulator.cluster.timings import Timings
 
@@ -63,17 +66,22 @@ class Scheduler:
         self._timings = timings
         self._nodes: dict[str, _NodeEntry] = {}
         self._placed: dict[str, _Placed] = {}  # by Pod uid
+        self._choosy: set[str] = set()  # uids of placed Pods with a required affinity
         self._pending: dict[str, KubeObject] = {}
         self._told: set[str] = set()  # uids whose PodScheduled=False is written
+        self._gangs = Gangs()
         self._work = asyncio.Event()
         self._full_until = 0  # the nodes before this position have no Pod slot left
 
     def observe(self, plural: str, event_type: str, obj: KubeObject) -> None:
-        """Process a change of a node or a Pod."""
+        """Process a change of a node, a Pod or a PodGroup."""
         if plural == "nodes":
             self._observe_node(event_type, obj)
         elif plural == "pods":
             self._observe_pod(event_type, obj)
+        else:
+            self._gangs.observe(event_type, obj)
+            self._work.set()
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -113,12 +121,15 @@ class Scheduler:
 
     def _take(self, uid: str, node: str, requests: dict[str, float], pod: KubeObject) -> None:
         self._placed[uid] = _Placed(node, requests, pod)
+        if asks_for_company(pod):
+            self._choosy.add(uid)
         if (entry := self._nodes.get(node)) is not None:
             for resource, amount in requests.items():
                 entry.used[resource] = entry.used.get(resource, 0.0) + amount
 
     def _release(self, uid: str) -> None:
         placed = self._placed.pop(uid, None)
+        self._choosy.discard(uid)
         if placed is not None and (entry := self._nodes.get(placed.node)) is not None:
             for resource, amount in placed.requests.items():
                 entry.used[resource] -= amount
@@ -127,15 +138,41 @@ class Scheduler:
                 self._work.set()
 
     async def _schedule(self, uid: str, pod: KubeObject) -> None:
+        """Place a Pod; of a gang all that wait, once so many fit as the gang lacks."""
         await self._clock.sleep(self._timings.bind.draw(self._rng))
+        together, least = self._gangs.companions(uid, pod, self._pending, (one.pod for one in self._placed.values()))
+        fitting = [(one, member, node) for one, member in together if (node := self._reserve(one, member)) is not None]
+        if len(fitting) < least:
+            for one, _, _ in fitting:
+                self._release(one)
+            if together:
+                await self._refuse(uid, pod)
+            return
+        for one, member, node in fitting:
+            await self._settle(one, member, node)
+
+    def _reserve(self, uid: str, pod: KubeObject) -> str | None:
+        """Take room for a Pod where it fits, and return the node."""
         requests = requests_of(pod)
         node = self._fit(pod, requests)
-        try:
-            if node is None:
-                await self._tell(uid, pod)
-                await self._preempt(pod, requests)
-                return
+        if node is not None:
             self._take(uid, node, requests, pod)
+        return node
+
+    async def _refuse(self, uid: str, pod: KubeObject) -> None:
+        """Say that a Pod has no room, and make some."""
+        try:
+            await self._tell(uid, pod)
+            await self._preempt(pod, requests_of(pod))
+        except (Conflict, NotFound):
+            pass  # it is gone
+        except (ApiError, TransportError):
+            await self._clock.sleep(RETRY_S)
+            self._work.set()
+
+    async def _settle(self, uid: str, pod: KubeObject, node: str) -> None:
+        """Bind a Pod to the node where it has room."""
+        try:
             await self._bind(pod, node)
         except (Conflict, NotFound):
             self._release(uid)
@@ -151,14 +188,28 @@ class Scheduler:
             self._full_until += 1
         needs_restart, last = parse_pod(pod).restarts_all, None
         shunned = _shunned(pod["spec"]) | self._shared(pod["spec"])
+        others = self._others(pod)
         for name, entry in entries[self._full_until :]:
-            if _admits(entry.node, pod["spec"], needs_restart=needs_restart) and all(
-                entry.free(resource) >= amount for resource, amount in requests.items()
+            if (
+                _admits(entry.node, pod["spec"], needs_restart=needs_restart)
+                and all(entry.free(resource) >= amount for resource, amount in requests.items())
+                and (others is None or has_room_for_kind(pod, entry.node, others))
             ):
                 if name not in shunned:
                     return name
                 last = last or name
         return last
+
+    def _others(self, pod: KubeObject) -> list[Placement] | None:
+        """Return the placed Pods that decide where a Pod may be; None where no affinity is required."""
+        if asks_for_company(pod):
+            placed = list(self._placed.values())
+        elif self._choosy:
+            placed = [self._placed[uid] for uid in self._choosy]
+        else:
+            return None
+        nodes = ((one, self._nodes.get(one.node)) for one in placed)
+        return [(one.pod, entry.node["metadata"].get("labels") or {}) for one, entry in nodes if entry is not None]
 
     def _shared(self, spec: dict[str, Any]) -> frozenset[str]:
         """Return the nodes with Pods that a Pod prefers to keep away from; each node is a domain here."""

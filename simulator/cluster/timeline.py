@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.worker_failure import parse_failure
-from inplace.controller.spec.last_restart import seconds_of
 from inplace.simulator.apiserver import ApiServer
 from inplace.simulator.apiserver.store import CollectionKey, Event
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
@@ -53,7 +53,7 @@ class GroupRestart:
         first_line: what the first worker printed for its first step; "" before.
         requests: requests by (verb, resource, user-agent family) from `began_s` to the last first step.
         rejected: how many of them got 429.
-        pods_recreated: Pods created since the JobSet first synced, up to the end of this restart.
+        pods_recreated: Pods created in the place of another, up to the end of this restart.
     """
 
     number: int
@@ -132,6 +132,7 @@ class Timeline:
         self._counted_as_step: tuple[Kind, ...] = (Kind.FIRST_STEP,)
         self._working: set[str] = set()  # uids whose worker was started since the sync
         self._pods: dict[str, int] = {}  # uid -> announced epoch
+        self._places: set[tuple[tuple[str, ...], str]] = set()  # Job and completion index of every Pod that was there
         self._running: set[str] = set()  # uids whose worker's status was seen running
         self._stepped: set[str] = set()
         self._started: set[tuple[str, str]] = set()  # (uid, container) of every container that was started
@@ -245,8 +246,10 @@ class Timeline:
             return
         if uid not in self._pods:
             self._pods[uid] = 0
-            if self._synced:
-                self.pods_recreated += 1
+            owners = tuple(owner["name"] for owner in meta.get("ownerReferences") or ())  # its Job
+            place = owners, (meta.get("annotations") or {}).get(wire.JOB_COMPLETION_INDEX, "")
+            self.pods_recreated += place in self._places
+            self._places.add(place)
         self._take_announcement(uid, meta.get("annotations") or {})
         self._take_failure(meta.get("annotations") or {})
         self._take_worker(uid, pod)

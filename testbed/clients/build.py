@@ -7,15 +7,16 @@ Usage: python -m testbed.clients.build      (prints the path of each program)
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from testbed.go_module import GoBuild, GoModule, Replacement, print_made
+from testbed import versions
+from testbed.go_module import GoBuild, GoModule, Replacement, module_folder, print_made
 
 FOLDER: Final = Path(__file__).parent
-FLAGS: Final = ("-trimpath", "-mod=readonly", "-ldflags=-s -w")
+FLAGS: Final = ("-trimpath", "-mod=readonly", *versions.FLAGS, "-ldflags=-s -w")
 ENVIRONMENT: Final = {"CGO_ENABLED": "0"}
-SOURCES: Final = ("go.mod", "go.sum")
 
 KUEUE_MODULE: Final = "sigs.k8s.io/kueue"
 TRAINER_MODULE: Final = "github.com/kubeflow/trainer/v2"
@@ -26,7 +27,7 @@ METRICS_FOLDER: Final = "metrics-certificate-here"
 KUEUE: Final = GoModule(
     name="kueue",
     directory=FOLDER / "kueue",
-    sources=SOURCES,
+    sources=versions.SOURCES,
     builds=(GoBuild((f"{KUEUE_MODULE}/cmd/kueue",), FLAGS, ENVIRONMENT),),
     cost="first time: 4 minutes of CPU",
     replacements=(Replacement("kueue", "/etc/kueue/metrics/certs", METRICS_FOLDER),),
@@ -35,7 +36,7 @@ KUEUE: Final = GoModule(
 TRAINER: Final = GoModule(
     name="trainer",
     directory=FOLDER / "trainer",
-    sources=SOURCES,
+    sources=versions.SOURCES,
     builds=(GoBuild((f"{TRAINER_MODULE}/cmd/trainer-controller-manager",), FLAGS, ENVIRONMENT),),
     cost="first time: 90 seconds of CPU after Kueue",
 )
@@ -49,6 +50,17 @@ def kueue() -> Path:
 def trainer() -> Path:
     """Return Trainer's program, after building it when it is not cached."""
     return TRAINER.build() / "trainer-controller-manager"
+
+
+def kueue_sources() -> Path:
+    """Return the folder of Kueue's module."""
+    return module_folder(KUEUE.directory, KUEUE_MODULE, versions.FLAGS)
+
+
+@cache
+def trainer_sources() -> Path:
+    """Return the folder of Trainer's module."""
+    return module_folder(TRAINER.directory, TRAINER_MODULE, versions.FLAGS)
 
 
 if __name__ == "__main__":

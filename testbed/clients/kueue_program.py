@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from testbed.clients.build import KUEUE, KUEUE_MODULE, METRICS_FOLDER, kueue
+from testbed.clients.build import METRICS_FOLDER, kueue, kueue_sources
 from testbed.clients.manifests import documents, kustomized
 from testbed.clients.program import ClientProgram
 from testbed.control_plane import ControlPlane
-from testbed.go_module import module_folder
 from testbed.ports import LOOPBACK
 
 NAMESPACE: Final = "kueue-system"
@@ -17,7 +16,7 @@ ACCOUNT: Final = "kueue-controller-manager"
 CONFIGURATION: Final = "config/components/manager/controller_manager_config.yaml"
 
 # Its server of pending workloads is an aggregated API, for which the API server would need a Service with an endpoint.
-FLAGS: Final = ("--feature-gates=VisibilityOnDemand=false", "--zap-log-level=2")
+GATES: Final = {"VisibilityOnDemand": False}
 
 
 class Kueue(ClientProgram):
@@ -25,13 +24,13 @@ class Kueue(ClientProgram):
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane, "kueue", NAMESPACE, ACCOUNT)
-        self._sources = module_folder(KUEUE.directory, KUEUE_MODULE)
+        self._sources = kueue_sources()
         plane.serving_certificate(self.folder / "certificate")
         plane.serving_certificate(self.folder / METRICS_FOLDER)
 
     async def run(self, **settings: Any) -> None:
         """Run it with its default configuration and these top-level settings, in place of the process before."""
-        await self.configured((str(kueue()), *FLAGS), self._configuration(settings))
+        await self.configured((str(kueue()), "--zap-log-level=2"), self._configuration(settings))
 
     def manifests(self) -> list[dict[str, Any]]:
         """Return its default manifests."""
@@ -48,4 +47,5 @@ class Kueue(ClientProgram):
             "internalCertManagement": {"enable": False},
             "leaderElection": {"leaderElect": False},  # one process; a lease would only delay a restart
             **settings,
+            "featureGates": GATES | settings.get("featureGates", {}),
         }

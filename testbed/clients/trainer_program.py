@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
-from testbed.clients.build import TRAINER, TRAINER_MODULE, trainer
+from testbed.clients.build import trainer, trainer_sources
 from testbed.clients.manifests import documents, kustomized
 from testbed.clients.program import ClientProgram
 from testbed.control_plane import ControlPlane
-from testbed.go_module import module_folder
 from testbed.ports import LOOPBACK
 
 NAMESPACE: Final = "kubeflow-system"
@@ -19,12 +17,6 @@ ACCOUNT: Final = "kubeflow-trainer-controller-manager"
 CONFIGURATION: Final = "manifests/base/manager/controller_manager_config.yaml"
 CERTIFICATE: Final = "k8s-webhook-server/serving-certs"  # below TMPDIR; no setting names it
 INSTALLED: Final = ("crds", "rbac", "webhook")
-
-
-@cache
-def trainer_sources() -> Path:
-    """Return the folder of Trainer's module."""
-    return module_folder(TRAINER.directory, TRAINER_MODULE)
 
 
 def trainer_definitions() -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-from testbed.frameworks.alone import rank_variables
+from testbed.frameworks.ranks import rank_variables
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
 

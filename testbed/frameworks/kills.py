@@ -41,9 +41,8 @@ from inplace.simulator.cluster import reaper
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.events import ClusterEvent, Kind
 from inplace.simulator.cluster.process_runtime import ProcessRuntime
-from testbed.frameworks.alone import rank_variables
 from testbed.frameworks.manifests import EXAMPLES, MODES, documents_of
-from testbed.frameworks.trainers import trainers
+from testbed.frameworks.ranks import rank_variables, trainers
 from testbed.frameworks.venv import environment
 from testbed.frameworks.worker_lines import Findings, WorkerLines
 from testbed.ports import free_ports

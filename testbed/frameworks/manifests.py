@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from inplace import examples
+from inplace.common.injection.agent_pieces import CONTAINER_RESTART, variables
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import OUR_PORT
-from inplace.controller.injection.agent_pieces import CONTAINER_RESTART, variables
 
 MODES = ("supervisor", "guarded", "process")
 ADDED = "added"
@@ -19,7 +19,7 @@ ADDED = "added"
 
 EXAMPLES = Path(examples.__file__).parent
 GUARDED = EXAMPLES / "train.yaml"
-AGENTS = {entry["name"] for entry in variables(exit_code=None, port=OUR_PORT)} | {CONTAINER_RESTART}
+AGENTS = {entry["name"] for entry in variables(port=OUR_PORT)} | {CONTAINER_RESTART}
 """The variables that an agent reads, which a worker's container beside it does not need."""
 
 

@@ -13,8 +13,7 @@ import yaml
 from testbed.api_client import ApiClient
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
-from testbed.crd import install_crd
-from testbed.kube_client import kube_client
+from testbed.kube_client import install_crd, kube_client
 
 APF: Final = Path(__file__).parents[2] / "deploy" / "apf" / "flowcontrol.yaml"
 AGENTS: Final = 8

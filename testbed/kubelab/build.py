@@ -7,20 +7,18 @@ nothing afterwards.
 Usage: python -m testbed.kubelab.build      (prints the path of the binary as its last line)
 """
 
-import re
 import sys
 from pathlib import Path
 
+from testbed import versions
 from testbed.go_module import GoBuild, GoModule, print_made
 
 SOURCE_DIR = Path(__file__).parent
 
 
 def kubernetes_version() -> str:
-    """Return the version go.mod pins, such as v1.36.3: what a server built here reports."""
-    found = re.search(r"k8s\.io/kubernetes (v\d+\.\d+\.\d+)$", (SOURCE_DIR / "go.mod").read_text(), re.MULTILINE)
-    assert found is not None, "go.mod names no k8s.io/kubernetes"
-    return found[1]
+    """Return the version that is pinned, such as v1.37.2: what a server built here reports."""
+    return versions.pinned(SOURCE_DIR / versions.MOD, "k8s.io/kubernetes")
 
 
 def _build_flags() -> tuple[str, ...]:
@@ -29,13 +27,13 @@ def _build_flags() -> tuple[str, ...]:
     major, minor, _ = version.removeprefix("v").split(".")
     settings = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     linker = " ".join(("-s", "-w", *(f"-X k8s.io/component-base/version.{k}={v}" for k, v in settings.items())))
-    return ("-trimpath", "-mod=readonly", f"-ldflags={linker}")
+    return ("-trimpath", "-mod=readonly", *versions.FLAGS, f"-ldflags={linker}")
 
 
 KUBELAB = GoModule(
     name="kubelab",
     directory=SOURCE_DIR,
-    sources=("go.mod", "go.sum", "main.go"),
+    sources=(*versions.SOURCES, "main.go"),
     # CGO off: no C compiler needed, and the binary runs on any Linux of this architecture.
     builds=(GoBuild((".",), _build_flags(), {"CGO_ENABLED": "0"}),),
     cost="first time: 7 minutes of CPU, 2.3 GB of memory, 3.6 GB of Go caches",

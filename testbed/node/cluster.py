@@ -5,10 +5,11 @@ One cluster serves a session: it costs some 15 s. Groups live in namespaces of t
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import yaml
 
@@ -18,8 +19,7 @@ from inplace.common.kube.resources import NODES
 from testbed.binaries import Binaries
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
-from testbed.crd import install_crd
-from testbed.kube_client import create, kube_client
+from testbed.kube_client import create, install_crd, kube_client
 from testbed.node import names, network
 from testbed.node.machine import Node
 from testbed.ports import free_ports
@@ -30,6 +30,22 @@ READY_S_MAX = 60.0
 DEPLOY = Path(__file__).parents[2] / "deploy"
 NEEDED = ("rbac/agents.yaml", "spares/priorityclass.yaml")
 """Of the whole install, what the groups of the tests cannot do without."""
+LEASE_S: Final = 8
+"""nodeLeaseDurationSeconds: kubelet renews its node's Lease every quarter of it."""
+
+LEASE_S_DEFAULT: Final = 40
+GRACE_S: Final = 8
+"""node-monitor-grace-period: without a renewal for so long, a node is given up."""
+
+LOOK_S: Final = 1
+VERDICT_S_MAX: Final = 60.0
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+
+
+async def install_needed(client: KubeClient) -> None:
+    """Create what the groups of the tests need; again, where a test has uninstalled everything."""
+    for path in NEEDED:
+        await create(client, yaml.safe_load_all((DEPLOY / path).read_text()))
 
 
 class Cluster:
@@ -143,8 +159,7 @@ async def running_cluster(
             controller = await ending.enter_async_context(upstream_controller(plane))
         elif installed == "ours":
             await install_crd(client)
-            for path in NEEDED:
-                await create(client, yaml.safe_load_all((DEPLOY / path).read_text()))
+            await install_needed(client)
         await ending.enter_async_context(names.answering(client, network.GATEWAY))
         kubelet = binaries.command("kubelet")
         cluster = Cluster(plane, client, folder, programs=programs, kubelet=kubelet, images=images)
@@ -160,3 +175,36 @@ async def running_cluster(
 
 async def _power_off(cluster: Cluster) -> None:
     await asyncio.gather(*(node.power_off() for node in cluster.nodes))
+
+
+@asynccontextmanager
+async def quick_verdicts(cluster: Cluster) -> AsyncIterator[None]:
+    """Let Kubernetes find a dead node in seconds; afterwards all is as before.
+
+    A kubelet renews its node's Lease every 10 s, and kube-controller-manager gives a node up 50 s after the last
+    renewal. That is long for a test, and longer than a short lease of a worker. Here both are shorter, in proportion.
+    """
+    await _renew_every(cluster, LEASE_S)
+    periods = (f"--node-monitor-grace-period={GRACE_S}s", f"--node-monitor-period={LOOK_S}s")
+    await cluster.plane.restart_controller_manager(*periods)
+    try:
+        yield
+    finally:
+        await cluster.plane.restart_controller_manager()
+        await _renew_every(cluster, LEASE_S_DEFAULT)
+
+
+async def until_given_up(cluster: Cluster, node: Node) -> float:
+    """Return when Kubernetes has tainted a node as unreachable, on the monotonic clock."""
+
+    async def is_tainted() -> bool:
+        taints = (await cluster.client.get(NODES, None, node.name))["spec"].get("taints") or []
+        return any((taint["key"], taint["effect"]) == (UNREACHABLE, "NoExecute") for taint in taints)
+
+    await until(is_tainted, f"{node.name} is given up", timeout_s=VERDICT_S_MAX)
+    return time.monotonic()
+
+
+async def _renew_every(cluster: Cluster, lease_s: int) -> None:
+    nodes = [node for node in cluster.nodes if node.is_on]  # an earlier test may have lost some
+    await asyncio.gather(*(node.restart_kubelet(nodeLeaseDurationSeconds=lease_s) for node in nodes))

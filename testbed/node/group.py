@@ -22,6 +22,7 @@ from testbed.waiting import until
 SETTLED_S_MAX: Final = 120.0
 """For a group to run at an epoch: a restart takes seconds here; a machine busy with other tests gets the rest."""
 
+VICTIM: Final = 1
 LAG_S_MAX: Final = 2.0
 """Of a watch behind the workers' records: milliseconds, unless this process was busy with something else."""
 
@@ -150,7 +151,8 @@ class Group:
         while not all(Path(f"/proc/{victim}").exists() for victim in victims):  # one ended while others were looked up
             victims = await self._last_processes(container)
         for victim in victims:
-            os.kill(victim, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # the first one's end has ended it, where this loop had to wait
+                os.kill(victim, signal.SIGKILL)
 
     async def _last_processes(self, container: str) -> list[int]:
         return [await self._process(slot, container, -1) for slot in range(self.slots)]
@@ -251,3 +253,28 @@ async def running(group: Group, documents: Sequence[KubeObject]) -> AsyncIterato
             await cluster.client.delete(JOBSETS, group.namespace, jobset, propagation="Foreground")
             await until(group.is_gone, "its Pods are gone", timeout_s=SETTLED_S_MAX, also=group.state)
             await cluster.client.delete(NAMESPACES, None, group.namespace)
+
+
+async def train_through_a_kill(group: Group, words: str, process: int = -1) -> str:
+    """
+    Kill a worker once all have passed a checkpoint, and wait for the end; the group restarts once, in its Pods.
+
+    Args:
+        group: its workers train.
+        words: what each worker prints behind its first checkpoint.
+        process: the worker's place among its container's processes, the oldest of which has place 0.
+
+    Returns:
+        What the workers printed.
+    """
+
+    def holds() -> bool:
+        return group.printed("worker").count(words) == group.slots
+
+    await until(holds, f"{words!r} of all workers", timeout_s=SETTLED_S_MAX, also=group.state)
+    before = group.uids()
+    await group.kill(VICTIM, "worker", process=process)
+    await group.until_ended("Completed")
+    assert group.epochs() == (2, 1)
+    assert group.uids() == before
+    return group.printed("worker")

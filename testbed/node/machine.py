@@ -15,9 +15,9 @@ from pathlib import Path
 
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
+from testbed.frameworks.ranks import in_order_of_start
 from testbed.node import capsule, cgroups, network, registry, settings
 from testbed.node.network import Address
-from testbed.process_age import in_order_of_start
 
 READY_S_MAX = 60.0
 """From exec to an answer on the socket takes a second; the rest is for a busy machine."""

@@ -24,7 +24,7 @@ JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.pyc"]
 MEMORY_LIMIT = "64Mi"
 SHELL = Path("/bin/sh")
-_AGENTS = ("agent", "token", "inplace")  # the example's volumes that our agent needs
+_AGENTS = ("agent", "progress", "token", "inplace")  # the example's volumes that our agent needs
 
 RESTRICTED = {
     "runAsNonRoot": True,

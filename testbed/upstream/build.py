@@ -5,12 +5,12 @@ Their manifests are read from the module's folder when they are needed; nothing 
 Usage: python -m testbed.upstream.build      (prints the folder of the programs as its last line)
 """
 
-import re
 import sys
 from functools import cache
 from pathlib import Path
 
 from testbed.go_module import GoBuild, GoModule, module_folder, print_made
+from testbed.versions import pinned
 
 SOURCE_DIR = Path(__file__).parent
 MODULE = "sigs.k8s.io/jobset"
@@ -28,11 +28,7 @@ UPSTREAM = GoModule(
 
 def version() -> str:
     """Return upstream's version as go.mod pins it, such as v0.12.0."""
-    found = re.search(
-        rf"^\s*(?:require )?{re.escape(MODULE)} (v\S+)", (SOURCE_DIR / "go.mod").read_text(), re.MULTILINE
-    )
-    assert found is not None, f"go.mod names no {MODULE}"
-    return found[1]
+    return pinned(SOURCE_DIR / "go.mod", MODULE)
 
 
 @cache

@@ -16,11 +16,11 @@ from inplace.agent.link.server import GuardServer, LinkServer
 from inplace.agent.report.log_line import LevelLog
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import EpochFile
+from inplace.agent.settings.command import epoch_variables
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.epoch_file import EpochFile
 from inplace.agent.start.prelude import head_start
 from inplace.agent.start.sidecar import agent_of
-from inplace.agent.worker.command import epoch_variables
 from inplace.agent.worker.worker import WorkerLostError
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock

@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from inplace.agent.report.phases import boot_s
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from tests.agent.process import COMMAND, environment, environment_in_cluster, finished, process
 from tests.agent.scripted_server import (
     SYNC_THEN_RESTART,
@@ -165,7 +165,7 @@ class Dying:
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name == "inplace.agent.loop":
+        if name == "inplace.agent.start.loop":
             Dying()
 
 sys.unraisablehook = lambda _: None
@@ -296,8 +296,8 @@ async def scrapable(port: int) -> None:
 SLEEPY = """
 import time
 time.sleep(0.3)
-from inplace.agent.start.config import AgentConfig
-from inplace.agent.loop import _with_what_is_left_of_the_slot as left
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.start.loop import _with_what_is_left_of_the_slot as left
 print(left(AgentConfig("ns", "p", "j", start_slot_s=9.0)).start_slot_s)
 print(left(AgentConfig("ns", "p", "j", start_slot_s=0.1)).start_slot_s)
 """

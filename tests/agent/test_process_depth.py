@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +67,12 @@ async def pod(
     worker: str = "note('epoch-' + os.environ['INPLACE_EPOCH'])\n" + RUN,
     *options: str,
     env: Mapping[str, str] | None = None,
+    starter: Sequence[str] = (),
 ) -> AsyncIterator[Pod]:
-    """Run both containers; the options are the guard's, the variables the agent's but for the time to save."""
+    """Run both containers; the options are the guard's, the variables the agent's but for the time to save.
+
+    `starter` is a command that turns into each of them.
+    """
     views = Views()
     async with ScriptedServer(lists=[jobset(0, rv=10)], watches=[(views.follow,)]) as server:
         settings = {
@@ -77,8 +81,10 @@ async def pod(
             "BARRIER_PORT": str(free_ports(1)[0]),
         }
         async with (
-            process(environment(folder, server, **(settings | dict(env or {}))), *COMMAND) as agent,
-            guarded(folder, worker, *options, SAVE_WITHIN_S=(env or {}).get("SAVE_WITHIN_S", "")) as guard,
+            process(environment(folder, server, **(settings | dict(env or {}))), *starter, *COMMAND) as agent,
+            guarded(
+                folder, worker, *options, starter=starter, SAVE_WITHIN_S=(env or {}).get("SAVE_WITHIN_S", "")
+            ) as guard,
         ):
             yield Pod(server, agent, guard, views)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.exit_code import ExitCode
 from inplace.common.protocol.errors import InvariantError
 from tests.agent.rig import CONFIG, NotedBarrier, Rig
 from tests.agent.scripted_server import (

@@ -8,13 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.report.log import LazyLog
 from inplace.agent.report.phases import PhaseFile
+from inplace.agent.settings.epoch_file import EpochFile
 from inplace.agent.shared_file import read_shared, write_shared
-from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import EpochFile
-from inplace.agent.start.shell import EPOCHS_AHEAD_MAX, with_kept_epoch
-from inplace.common.protocol.link import Examine, Failed, Hello, Lifted, Started, line_of
+from inplace.common.protocol.link import Failed, Hello, Lifted, Started, line_of
 from tests.agent.link.test_agent_end import connected
 from tests.agent.test_guard import agent_at
 
@@ -72,17 +69,6 @@ def test_what_is_written_replaces_it(tmp_path: Path, kind: str, suffix: str) -> 
     assert (victim.read_text(), stat.S_IMODE(victim.stat().st_mode)) == (SECRET, 0o600)
 
 
-@pytest.mark.parametrize(("kept", "previous"), [(2_000_000_000, None), (7 + EPOCHS_AHEAD_MAX, 107)])
-def test_a_forged_epoch_holds_nobody_back(tmp_path: Path, kept: int, previous: int | None) -> None:
-    """An epoch far from what this Pod announced last is not believed: the agent asks the server."""
-    for name in ("epoch", "epoch.ran"):
-        (tmp_path / name).write_text(str(kept))
-    config = AgentConfig("ns", "pod", "train", previous_epoch=7, epoch_file=str(tmp_path / "epoch"))
-    corrected = with_kept_epoch(config, LazyLog())
-    assert corrected.previous_epoch == previous
-    assert corrected.reached_epoch < 200
-
-
 @pytest.mark.asyncio
 async def test_the_sockets_mode_is_set_without_its_name(tmp_path: Path) -> None:
     """A link in place of the new socket does not open its target to everybody."""
@@ -101,6 +87,6 @@ async def test_a_death_in_another_epoch_is_passed_on_to_nobody(tmp_path: Path) -
         for message in (Failed(2, 1), Failed(2_000_000_000, 1), Started(4)):
             async with connected(tmp_path) as (reader, writer):
                 writer.write(line_of(Hello()) + line_of(message))
-                words = (Hello(), Examine(0, 0), Lifted(3))
+                words = (Hello(), Lifted(3))
                 assert (await reader.read()).split(b"\n")[:-1] == [line_of(one).strip() for one in words]
     assert (agent.deaths, len(agent.log.of("link_refused"))) == ([], 3)

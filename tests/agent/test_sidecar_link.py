@@ -15,18 +15,19 @@ import pytest
 
 from inplace.agent.agent import Agent
 from inplace.agent.announce.failure_reporter import REPORT_S_MAX
-from inplace.agent.announce.herd import Herd
 from inplace.agent.deps import AgentDeps
 from inplace.agent.link.server import GuardServer, Listener
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import PhaseFile, RestartPhases
+from inplace.agent.settings.herd import Herd
 from inplace.agent.start.sidecar import agent_of
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
-from inplace.common.protocol.link import Ended, Examine, Failed, Leaving, Lifted, Message, Started
-from inplace.common.wire.names import WORKER_FAILED
+from inplace.common.protocol.link import Ended, Failed, Leaving, Lifted, Message, Started
+from inplace.common.wire.last_line import told_line_of
+from inplace.common.wire.names import LAST_LINE, WORKER_FAILED
 from inplace.common.wire.phases import exit_code_of
 from inplace.common.wire.worker_failure import parse_failure
 from tests.agent.rig import CONFIG, NotedBarrier, NotedLog
@@ -107,13 +108,15 @@ async def test_a_death_is_one_patch_and_then_the_exit() -> None:
         code, _ = await asyncio.gather(scene.run(server, restart_exit_code=77), scene.link.worker_ends(Failed(1, 9)))
         announcement, told = server.requests("PATCH")
     assert code == 77
-    assert scene.link.said[:2] == [Examine(0, 0), Lifted(1)]
+    assert scene.link.said[0] == Lifted(1)
     assert scene.link.said[-1] == Leaving()
     metadata = json.loads(told.body)["metadata"]
     assert metadata["uid"] == CONFIG.pod_uid
-    assert list(metadata["annotations"]) == [WORKER_FAILED]
+    assert list(metadata["annotations"]) == [WORKER_FAILED, LAST_LINE]
     failure = parse_failure(metadata["annotations"][WORKER_FAILED])
-    assert (failure.epoch, failure.code) == (1, 9)
+    words = told_line_of(metadata["annotations"][LAST_LINE], 1)
+    assert words is not None
+    assert (failure.epoch, failure.code, failure.at_s, words.line) == (1, 9, words.at_s, "")
     assert told.path == announcement.path
     assert scene.log.of("restarting_in_place") == [
         {"epoch": 1, "verdict": "worker_failed", "worker_exit_code": 9, "exit_code": 77}

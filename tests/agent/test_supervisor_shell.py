@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from inplace.agent.agent import Agent
-from inplace.agent.announce.herd import Herd
 from inplace.agent.deps import AgentDeps
-from inplace.agent.start.arguments import WorkerOptions
-from inplace.agent.start.exit_code import ExitCode
-from inplace.agent.worker.command import NOT_FOUND
-from inplace.agent.worker.worker import Worker, WorkerStartError, WorkerStuckError
+from inplace.agent.settings.arguments import WorkerOptions
+from inplace.agent.settings.exit_code import ExitCode
+from inplace.agent.settings.herd import Herd
+from inplace.agent.worker.worker import Worker, WorkerStuckError
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.credentials import Credentials
 from inplace.common.kube.http.http1 import Http1Transport
@@ -64,17 +63,6 @@ class StickyWorker(UndeadWorker):
         raise WorkerStuckError("planted")
 
 
-class AbsentWorker(UndeadWorker):
-    """Its command is not there any more; SIGTERM comes in the same turn of the loop."""
-
-    supervisor: Agent
-
-    def start(self, env: Mapping[str, str]) -> None:
-        """Fail, with a signal on its way."""
-        asyncio.get_running_loop().call_soon(self.supervisor.keeper.terminate, signal.SIGTERM)
-        raise WorkerStartError("planted", NOT_FOUND)
-
-
 class ObedientWorker(UndeadWorker):
     """Ends when it is told to, the first one by itself if `first_dies`; the second start is the test's end."""
 
@@ -117,7 +105,7 @@ async def run(
         deps = AgentDeps(transport=transport, clock=clock, rng=Random(7), barrier=NotedBarrier(), log=log)
         options = WorkerOptions(("worker",))
         supervisor = Agent(replace(CONFIG, **config), deps, worker=worker, options=options)
-        if isinstance(worker, AbsentWorker | ObedientWorker):
+        if isinstance(worker, ObedientWorker):
             worker.supervisor = supervisor
         try:
             async with asyncio.timeout(RUN_S_MAX):
@@ -141,13 +129,6 @@ async def test_leftovers_that_survive_sigkill_end_the_pod() -> None:
     code, log, server = await run(StickyWorker(), (1, 0))
     assert code == ExitCode.WORKER_STUCK
     assert log.of("worker_stuck")[0]["message"] == "planted"
-    assert len(server.requests("PATCH")) == 1
-
-
-async def test_a_signal_beside_a_failed_start_does_not_hang() -> None:
-    """SIGTERM between the failure and its report: nobody waits for the grace of a worker that never was."""
-    code, _, server = await run(AbsentWorker(), (1, 0))
-    assert code == NOT_FOUND
     assert len(server.requests("PATCH")) == 1
 
 

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from benchmarks.agent_start import Samples, pod, report
+from benchmarks.agent_start import UPSTREAM, figures_of, pod
 from inplace.common.wire import names as wire
 
-SAMPLES = {
-    kind: Samples([ms, ms, ms + 1.0], [mb, mb, mb], [mb + 1.0], [requests] * 3, [cpu_ms, cpu_ms, 0.0])
-    for kind, ms, mb, requests, cpu_ms in (
-        ("agent", 80.0, 24.0, 3, 6.0),
-        ("baseline", 800.0, 72.0, 3, 12.0),
-        ("upstream", 240.0, 32.0, 4, 24.0),
-    )
-}
 
-
-def test_the_report_compares_with_upstreams_agent_where_it_took_part() -> None:
-    """Upstream's figures and ours divided by them are in the report; the API server's CPU is a mean."""
-    found = report("real", 3, SAMPLES)
-    assert (found["upstream_median_ms"], found["upstream_ratio"]) == (240.0, 0.333)
-    assert (found["upstream_rss_mb"], found["upstream_rss_ratio"]) == (32.0, 0.75)
-    assert (found["requests"], found["upstream_requests"]) == (3, 4)
-    assert (found["server_cpu_ms"], found["upstream_server_cpu_ms"]) == (4.0, 16.0)
-    assert found["upstream_server_cpu_ratio"] == 0.25
-
-
-def test_without_upstreams_agent_nothing_is_said_of_it() -> None:
-    """A run without it has no key of it."""
-    found = report("real", 3, {kind: SAMPLES[kind] for kind in ("agent", "baseline")})
-    assert not [key for key in found if key.startswith("upstream")]
+def test_the_report_compares_with_both_other_agents() -> None:
+    """Our start is judged beside a plain agent's and beside upstream's; the API server's CPU is a mean."""
+    figures = figures_of("real", 1)
+    for kind, ms, cpu_ms in (("agent", 80.0, 6.0), ("baseline", 200.0, 12.0), (UPSTREAM, 240.0, 24.0)):
+        figures.add(kind, {"ms": ms, "server_cpu_ms": cpu_ms})
+    assert figures.ratios()["agent / upstream"] == {"ms": 80.0 / 240.0, "server_cpu_ms": 0.25}
+    assert figures.missed() == ["agent / baseline: expected ms of at most 0.35, saw 0.4"]
+    assert "mean" in figures.report()["rows"]["agent"]["server_cpu_ms"]
 
 
 def test_upstreams_pod_announced_in_upstreams_words_alone() -> None:

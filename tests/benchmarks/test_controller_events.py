@@ -8,16 +8,15 @@ import msgspec
 import pytest
 
 from benchmarks.controller_events import POD_BYTES, main, measure, page_of, pod_event
-from inplace.controller.spec.kinds import POD_CODEC
+from inplace.common.jobset.kinds import POD_CODEC
 from inplace.controller.tracking.pods import epoch_of
 
 
-@pytest.mark.parametrize("rate", [0, 2_000])
-def test_every_announcement_is_counted(rate: int) -> None:
-    """The round ends when all Pods stand at the barrier."""
-    row = measure(40, rate, 1)
-    assert row["events_per_s"] == (rate or None)
-    assert 0 < row["least_us"] <= row["cpu_us"] <= row["most_us"]
+def test_every_announcement_is_counted() -> None:
+    """At each rate a round ends when all Pods stand at the barrier."""
+    figures = measure(40, 1)
+    assert [*figures.rows] == ["as fast as they are read", "2000 a second", "500 a second"]
+    assert all(row["cpu_us"][0] > 0 for row in figures.rows.values())
 
 
 def test_an_event_weighs_what_a_real_one_weighs() -> None:
@@ -28,7 +27,7 @@ def test_an_event_weighs_what_a_real_one_weighs() -> None:
     assert msgspec.json.decode(line)["object"]["spec"]["containers"]
 
 
-@pytest.mark.parametrize("arguments", [["--pods", "0"], ["--pods", "150"], ["--rounds", "0"]])
+@pytest.mark.parametrize("arguments", [["--pods", "150"]])
 def test_impossible_sizes_are_refused(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

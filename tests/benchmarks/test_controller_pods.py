@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
-from benchmarks.controller_pods import PODS_PER_JOB, jobset, placed
-from benchmarks.controller_report import table
-from benchmarks.controller_status import pod_status
+from benchmarks.controller_pods import PODS_PER_JOB, jobset, placed, pod_status
+from inplace.common.jobset.jobset import parse_jobset
+from inplace.common.jobset.kinds import POD_CODEC
 from inplace.common.wire import names as wire
-from inplace.controller.spec.jobset import parse_jobset
-from inplace.controller.spec.kinds import POD_CODEC
 from inplace.controller.tracking.pods import worker_of
-
-ROW: dict[str, Any] = {
-    "cpu_s": 1.0,
-    "cpu_announcements_s": 0.4,
-    "deprecate_ms": 20.0,
-    "deprecate_ms_max": 30.0,
-    "sync_ms": 40.0,
-    "sync_ms_max": 50.0,
-    "rss_mb": 100.0,
-    "rss_peak_mb": 110.0,
-}
-BURST: dict[str, Any] = {
-    "burst_jobsets": 1000,
-    "burst_seconds": 30.0,
-    "burst_restarts": 100,
-    "burst_restart_p50_ms": 100.0,
-    "burst_restart_p99_ms": 300.0,
-    "burst_announce_p50_ms": 20.0,
-    "idle_restart_p50_ms": 40.0,
-    "service_ms": {"new": 100.0, "deleted": 50.0},
-}
 
 
 @pytest.mark.parametrize("pods", [1, 4, 200, 5_000])
@@ -66,26 +41,3 @@ def test_a_played_pod_is_as_large_as_a_real_one_and_its_worker_is_read() -> None
         workers.append(worker_of(POD_CODEC.decode(body)))
     assert [(worker.running, worker.failed) for worker in workers] == [(True, False), (False, True), (True, False)]
     assert workers[0].instance == workers[1].instance != workers[2].instance
-
-
-def test_the_report_puts_bounds_beside_our_figures() -> None:
-    """Every promise of the issue has a line with its bound."""
-    rows = [ROW | {"pods": 1_000}, ROW | {"pods": 5_000, "cpu_s": 4.0}]
-    text = table({"rows": rows, "memory": ROW | {"pods": 10_000}} | BURST)
-    for words in (
-        "deprecate 50 ms",
-        "sync 100 ms",
-        "4.0 s (at most 3)",
-        "4.00 (at most 5.5)",
-        "(at most 120)",
-        "(at most 180)",
-        "(at most 60 for 1,000)",
-        "(at most 500)",
-        "(at most 1000)",
-    ):
-        assert words in text, words
-
-
-def test_parts_that_were_skipped_are_not_reported() -> None:
-    """Without a burst and without the memory part, only the rows are there."""
-    assert "jobsets" not in table({"rows": [ROW | {"pods": 200}]})

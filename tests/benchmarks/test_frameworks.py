@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchmarks.frameworks import PODS, ROWS, STANDBY, Group, _for_measuring, summary
+from benchmarks.frameworks import PODS, ROWS, STANDBY, Group, _for_measuring
 from inplace.cli.demo.manifest import read_demo_manifest
 from testbed.frameworks.manifests import MODES
 
@@ -61,17 +61,9 @@ def test_options_go_to_the_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("framework", sorted(ROWS))
-def test_the_summary_has_medians_and_their_ratios(framework: str) -> None:
-    """A median and a ratio for each row; the supervisor's ratio is plainly `ratio`."""
-    rows = ROWS[framework]
-    samples = {row.key: [number, number + 1.0, number + 5.0] for number, row in enumerate(rows, 1)}
-    found = summary(rows, samples, [100.0, 120.0, 300.0])
-    assert (found["baseline_s"], found["supervisor_s"], found["standby_s"]) == (2.0, 3.0, 4.0)
-    assert (found["ratio"], found["standby_ratio"], found["standby_to_supervisor_ratio"]) == (1.5, 2.0, 1.33)
-    assert (found["guarded_s"], found["guarded_ratio"]) == (5.0, 2.5)
-    assert found["standby_rss_mb"] == 120.0
-    assert found["samples"] == samples
-    seconds = {key for key in found if key.endswith("_s")}
-    ratios = {key for key in found if key.endswith("ratio")} - {"standby_to_supervisor_ratio"}
-    assert seconds == {row.key for row in rows}
-    assert len(ratios) == len(rows) - 1
+def test_every_way_has_a_name_of_its_own(framework: str) -> None:
+    """The first row is the baseline, and a standby is compared with the supervisor that has none."""
+    names = [row.key for row in ROWS[framework]]
+    assert names[0] == "baseline"
+    assert len(set(names)) == len(names)
+    assert {"standby", "supervisor"} <= set(names)

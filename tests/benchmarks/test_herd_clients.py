@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.herd import summary
-from benchmarks.herd_variants import CAPACITY, VARIANTS, WITH_APF, WITHOUT, Round, Variant
+from benchmarks.herd import CAPACITY, WITH_APF, WITHOUT, Round, figures_of
 
 POOR = """
 import resource
@@ -36,34 +35,22 @@ def measured(seconds: float, rejected: int = 0, by_server: int | None = None) ->
     return Round(seconds, seconds / 2, rejected, server, 30 + rejected, 0.1, 0.05, 56)
 
 
-def rounds(**special: list[Round]) -> dict[Variant, list[Round]]:
-    """Return three equal rounds of each variant, but for the named ones."""
-    named = {"capacity": CAPACITY, "with_apf": WITH_APF, "without": WITHOUT}
-    return {variant: [measured(4.0)] * 3 for variant in VARIANTS} | {
-        named[name]: some for name, some in special.items()
-    }
-
-
-def test_the_summary_takes_medians_and_ratios_to_capacity() -> None:
-    """One slow round moves no figure; rejections are per group, and per agent beside."""
-    found = summary(
-        10,
-        16,
-        rounds(
-            with_apf=[measured(5.0), measured(4.4), measured(90.0)],
-            without=[measured(6.0, 1), measured(5.0, 2), measured(7.0, 3)],
-        ),
-    )
-    assert found["agents"] == 10
-    assert found["capacity_seconds"] == 4.0
-    assert (found["seconds_with_apf"], found["rejected_with_apf"], found["ratio_with_apf"]) == (5.0, 0.0, 1.25)
-    assert (found["seconds_without"], found["rejected_without"], found["rejected_without_per_agent"]) == (6.0, 2.0, 0.2)
-    assert found["counts_agree"]
-    assert [row["variant"] for row in found["rows"]] == [variant.name for variant in VARIANTS]
-    (slow,) = (row for row in found["rows"] if row["seconds_max"] == 90.0)
-    assert (slow["seconds_min"], slow["server_cpu_ms_per_agent"], slow["requests_per_agent"]) == (4.4, 10.0, 3.0)
+def test_a_start_is_compared_with_the_servers_capacity() -> None:
+    """One slow round moves no figure; CPU and requests are per agent."""
+    figures = figures_of(10, 3, 16)
+    for variant, seconds in ((WITH_APF, (5.0, 4.4, 90.0)), (CAPACITY, (4.0, 4.0, 4.0))):
+        for each in seconds:
+            figures.add(variant.name, measured(each).figures(10))
+    row = figures.rows[WITH_APF.name]
+    assert (figures.middle(WITH_APF.name, "s"), row["server_cpu_ms_per_agent"][0]) == (5.0, 10.0)
+    assert row["requests_per_agent"] == [3.0, 3.0, 3.0]
+    assert figures.ratios()[f"{WITH_APF.name} / {CAPACITY.name}"]["s"] == 1.25
+    assert figures.missed() == []
 
 
 def test_counts_that_differ_are_told() -> None:
-    """When the client and the server count different rejections, the summary says so."""
-    assert not summary(10, 16, rounds(without=[measured(5.0, 2), measured(5.0, 2, by_server=3)]))["counts_agree"]
+    """When the client and the server count different rejections in one round, the report says so."""
+    figures = figures_of(10, 2, 16)
+    for by_server in (2, 3):
+        figures.add(WITHOUT.name, measured(5.0, 2, by_server).figures(10))
+    assert figures.missed() == [f"{WITHOUT.name}: expected miscounted of at most 0, saw 0.5"]

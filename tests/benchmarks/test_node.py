@@ -1,13 +1,8 @@
-"""The record and the report of a run on a real node; the run itself needs a quiet machine with root."""
+"""The report of a run on a real node; the run itself needs a quiet machine with root."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-from benchmarks.calibration import FIGURES
-from benchmarks.node import record, summary
-from inplace.simulator.profile import NUMBERS
+from benchmarks.node import figures_of
 from testbed.node import manifests
 
 MEASURED = {
@@ -17,38 +12,20 @@ MEASURED = {
 }
 
 
-def test_the_record_is_one_that_calibration_reads(tmp_path: Path) -> None:
-    """The record has the least, median and greatest time of each mode that the model knows, and a Pod's CPU."""
-    file = record(MEASURED, 16, tmp_path)
-    kept = json.loads(file.read_text())
-    assert kept["measured"] == {
-        "sidecar_s": [3.0, 4.0, 5.0],
-        "supervisor_s": [0.25, 0.5, 0.75],
-        "node.restart_cpu_s": [0.4, 0.4, 0.4],
-        "node.start_cpu_s": [0.2, 0.2, 0.2],
-        "node.supervised_cpu_s": [0.1, 0.1, 0.1],
-    }
-    assert {name for name in kept["measured"] if (file.stem, name) not in FIGURES} <= set(NUMBERS)
-    assert "no_sync" in kept["machine"]
-    assert "3 restarts" in kept["source"]
-    assert "--record" in kept["command"]
-
-
-def test_the_report_has_medians_phases_and_what_was_tuned() -> None:
-    """The report has the keys that scripts read; CPU figures come AFTER times."""
-    report = summary(MEASURED)
-    assert (report["sidecar_s"], report["supervisor_s"]) == (4.0, 0.5)
-    assert list(report["phases"]["sidecar"].items()) == [("synced", 3.0), ("last_worker", 4.0), ("cpu_node", 9.6)]
-    assert report["tuned"]
+def test_the_report_has_the_moments_in_the_order_of_time() -> None:
+    """CPU figures come AFTER times, and every mode has all that was measured of it."""
+    figures = figures_of(MEASURED, "")
+    assert [*figures.rows] == [*MEASURED]
+    assert [*figures.rows["sidecar"]] == ["synced_s", "last_worker_s", "cpu_node_s"]
+    assert figures.middle("sidecar", "last_worker_s") == 4.0
 
 
 def test_ratios_are_to_upstreams_own_system_where_it_took_part() -> None:
     """With upstream's own system in the run, every ratio is to that, and not to our agent in its shape."""
     upstream = [{"last_worker": each, "deprecated": 0.5} for each in (3.0, 2.0, 4.0)]
-    report = summary(MEASURED | {"upstream": upstream, "upstream_shape": [{"last_worker": 1.0}]})
-    assert (report["upstream_s"], report["guarded_s"]) == (3.0, 1.0)
-    assert (report["guarded_ratio"], report["supervisor_ratio"]) == (0.333, 0.167)
-    assert report["died_to_deprecated_ms"] == {"upstream": 500.0}
+    found = figures_of(MEASURED | {"upstream": upstream, "upstream_shape": [{"last_worker": 1.0}]}, "").ratios()
+    assert found["guarded / upstream"] == {"last_worker_s": 1.0 / 3.0}
+    assert not [pair for pair in found if pair.endswith("upstream_shape")]
 
 
 def test_upstreams_manifest_has_its_own_shape() -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.places import SCENES, WHAT, WORDS, since, summary, table
-
-MEASURED = {
-    "drained": [{"created": each, "all_new": each + 1.0} for each in (10.0, 9.0, 11.004)],
-    "plain_job": [{"created": 79.7}],
-}
+from benchmarks.places import PAIRS, SCENES, WHAT, figures_of, since
 
 
 def test_moments_count_from_their_beginning() -> None:
@@ -15,26 +10,18 @@ def test_moments_count_from_their_beginning() -> None:
     assert since(100.0, {"created": 110.5, "all_new": 111.0}) == {"created": 10.5, "all_new": 11.0}
 
 
-def test_the_report_has_medians_rounds_and_the_load() -> None:
-    """A scene has only what was measured in it, in the order of time."""
-    report = summary(MEASURED, 1.234)
-    assert report["median_s"] == {"drained": {"created": 10.0, "all_new": 11.0}, "plain_job": {"created": 79.7}}
-    assert report["rounds_s"]["drained"][2] == {"created": 11.0, "all_new": 12.0}
-    assert report["load_before"] == 1.23
-    assert list(report["what"]) == list(MEASURED)
-
-
-def test_the_table_has_a_line_for_each_moment() -> None:
-    """With words and not with names."""
-    lines = table(summary(MEASURED, 0.0)).splitlines()
-    assert lines[1] == WHAT["drained"]
-    assert lines[2].split() == ["last", "replacement", "created", "10.0"]
-    assert lines[-1].split()[-1] == "79.7"
-    assert len(lines) == 1 + 3 + 2
+def test_a_scene_is_compared_with_its_own_baseline() -> None:
+    """A drain stands beside a plain Job's, and the report says what a scene is and how loaded the machine was."""
+    figures = figures_of(["drained", "plain_job"], 1, 1.234)
+    figures.add("drained", {"created_s": 10.0, "all_new_s": 11.0})
+    figures.add("plain_job", {"created_s": 80.0})
+    assert figures.ratios() == {"drained / plain_job": {"created_s": 0.125}}
+    assert "load 1.23 before" in figures.about
+    assert f"drained: {WHAT['drained']}" in figures.about
 
 
 def test_every_scene_is_explained() -> None:
     """And says from when its seconds count."""
     assert set(SCENES) == set(WHAT)
     assert all("from " in words for words in WHAT.values())
-    assert set(WORDS) == {"created", "all_new", "died"}
+    assert {scene for pair in PAIRS for scene in pair} <= set(SCENES)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.stalls import judged
-from testbed.frameworks.trainers import trainers
+from testbed.frameworks.ranks import trainers
 from tests.cli.command import REPOSITORY
 
 MARKER = "INPLACE_TEST_STALLS=1"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import tomllib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,15 +15,20 @@ from typing import Any, Final
 
 from inplace.cli.demo.demo import DemoOptions, run_demo
 from inplace.cli.inject.jobset import Refusal, inject
+from inplace.cli.lint.admission import refusals_of_jobs, refusals_of_jobset
 from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.lint import LintReport, _judged, lint
-from inplace.cli.manifests.documents import StreamError, read_stream
+from inplace.cli.lint.stored import as_stored
+from inplace.cli.lint.subjects import subjects
+from inplace.cli.manifests.documents import StreamError, objects_of, read_stream
 from inplace.cli.manifests.text import with_documents
+from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
-from inplace.common.kube.errors import ApiError
-from inplace.common.kube.resources import JOBSETS, KubeObject
-from inplace.controller.injection.pod import InjectOptions
+from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions
@@ -31,12 +37,10 @@ FOLDER: Final = Path(__file__).parent / "manifests"
 COLUMNS: Final = ("lint", "inject", "injected", "api", "demo")
 """`expected.toml` says what each means."""
 
+_UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # a server draws one for each Job
 USUAL: Final = "usual"  # the table of what most files share
 OTHER_NAMESPACE: Final = "research"
 """The namespace of the manifests that name one."""
-
-Create = Callable[[str, KubeObject], Awaitable[str | None]]
-"""Create a JobSet in a namespace, without storing it; return the server's refusal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,13 @@ def _case(file: Path, said: dict[str, Any]) -> Case:
     return Case(file, expected, tuple(said.get("words", ())))
 
 
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as lines, with columns as wide as they need."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(lines)
+
+
 def differences(case: Case, found: Mapping[str, Seen]) -> list[str]:
     """Return where a tool did something else than expected."""
     texts = "\n".join(one.text for one in found.values())
@@ -126,36 +137,46 @@ def injected(file: Path) -> str:
     return with_documents(stream, documents, first).text
 
 
-async def seen_by_api(file: Path, create: Create) -> Seen:
-    """Say `accepted` or `refused`; `unreadable` where there is no JobSet to send."""
+async def seen_by_api(file: Path, client: KubeClient) -> Seen:
+    """Say what a server does with the JobSets and their Jobs, if it is asked as kubectl asks; nothing is stored.
+
+    Returns:
+        `accepted`, `refused`, or `jobs-refused` where it takes the JobSet and not its Jobs; `unreadable` where there is
+        no JobSet to send, and none that Trainer makes. The text names each field and why.
+    """
+    objects = [one for document in parse(file.read_text("utf-8-sig")) for one in objects_of(document)]
+    jobsets = [one.jobset for one in subjects(objects)]
+    word, found = "accepted" if jobsets else "unreadable", list[Finding]()
+    for jobset in jobsets:
+        namespace = jobset["metadata"].get("namespace") or "default"
+        placed = jobset | {"metadata": jobset["metadata"] | {"namespace": namespace}}
+        if refused := await refusals_of_jobset(client, placed, namespace):
+            word, found = "refused", [*found, *refused]
+        elif refused := await _refusals_of_jobs(client, placed):
+            word, found = "jobs-refused", [*found, *refused]
+    text = "\n".join(sorted(f"{one.path}: {one.found}" for one in found))
+    return Seen(word, _UID.sub("(uid)", text))
+
+
+async def _refusals_of_jobs(client: KubeClient, jobset: KubeObject) -> list[Finding]:
+    """Return why there would be no Jobs: the controller cannot read the JobSet, or the server refuses what it makes."""
     try:
-        (jobset,) = read_stream(str(file)).jobsets()
-    except (StreamError, ValueError) as error:
-        return Seen("unreadable", str(error))
-    said = await create(str(jobset["metadata"].get("namespace") or "default"), jobset)
-    return Seen("accepted") if said is None else Seen("refused", said)
+        as_stored(jobset)
+    except RemoteProtocolError as error:
+        return [Finding("admission", "the controller", str(error), "", "")]
+    return [one async for one in refusals_of_jobs(client, jobset)]
 
 
 def seen_by_embedded(file: Path) -> Seen:
-    """Say what the embedded API server does with the JobSet."""
+    """Say what the embedded API server does with the JobSets."""
 
     async def run() -> Seen:
         server = ApiServer(clock=LoopClock(), rng=Random(0))
         server.load([*custom_resource_definitions(), *admission_policies()])
         server.load([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER_NAMESPACE}}])
-        client = KubeClient(InMemoryTransport(server), user_agent="cases", field_manager="cases")
-        return await seen_by_api(file, lambda namespace, jobset: creation(client, namespace, jobset))
+        return await seen_by_api(file, KubeClient(InMemoryTransport(server), user_agent="cases", field_manager="cases"))
 
     return virtual_time.run(run())
-
-
-async def creation(client: KubeClient, namespace: str, jobset: KubeObject) -> str | None:
-    """Create a JobSet as a dry run; return the server's refusal."""
-    try:
-        await client.raw("POST", JOBSETS.path(namespace, query={"dryRun": "All"}), body=jobset)
-    except ApiError as error:
-        return str(error)
-    return None
 
 
 def seen_by_demo(file: Path) -> Seen:
@@ -169,16 +190,16 @@ def seen_by_demo(file: Path) -> Seen:
     return Seen("ends" if "saw that it ended" in err.getvalue() else "refused", err.getvalue())
 
 
-def seen(case: Case, folder: Path) -> dict[str, Seen]:
+def seen(file: Path, folder: Path) -> dict[str, Seen]:
     """Return what every tool that needs no cluster does with a file; inject's output goes to a folder."""
-    changed = seen_by_inject(case.file)
-    output = folder / case.name
+    changed = seen_by_inject(file)
+    output = folder / file.name
     if changed.word == "changed":
         output.write_text(changed.text)
     return {
-        "lint": seen_by_lint(case.file),
+        "lint": seen_by_lint(file),
         "inject": changed,
         "injected": seen_by_lint(output) if changed.word == "changed" else Seen("nothing"),
-        "api": seen_by_embedded(case.file),
-        "demo": seen_by_demo(case.file),
+        "api": seen_by_embedded(file),
+        "demo": seen_by_demo(file),
     }

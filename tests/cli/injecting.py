@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from copy import deepcopy
 from functools import cache
@@ -16,9 +17,9 @@ from inplace.cli.lint.lint import lint
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import with_documents
 from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod import InjectOptions
 from inplace.simulator.cluster.manifests import with_pods
 from tests.cli.command import REPOSITORY
 
@@ -111,6 +112,20 @@ def jobset_of(text: str) -> KubeObject:
 
 
 PLAIN: Final = example("plain.yaml")
+FLOW: Final = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: minimal, namespace: default}
+spec:
+  failurePolicy: {maxRestarts: 10, restartStrategy: InPlaceRestart}
+  replicatedJobs:
+  - name: workers
+    template:
+      spec: {parallelism: 8, template: {spec: {containers: [
+        {name: worker, image: "train:1", command: [python3, train.py]}]}}}
+"""
+"""examples/minimal.yaml with braces."""
+
 SILENT: Final = PLAIN.replace("              command: [python3, -m, inplace.examples.train]\n", "")
 TWO: Final = PLAIN.replace(
     "            volumes:", "            - {name: logger, image: 'logger:1', command: [log]}\n            volumes:"
@@ -121,3 +136,19 @@ def pod_spec_of(text: str) -> KubeObject:
     """Return the pod spec of the text's first replicatedJob."""
     spec: KubeObject = jobset_of(text)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     return spec
+
+
+def annotated(text: str = PLAIN, **settings: str) -> str:
+    """Return an example whose JobSet has settings as annotations, such as `save_within="60"`."""
+    lines = (f'    inplace.dev/{name.replace("_", "-")}: "{value}"\n' for name, value in settings.items())
+    head = "\nmetadata:\n"
+    assert text.count(head) == 1
+    return text.replace(head, f"{head}  annotations:\n{''.join(lines)}") if settings else text
+
+
+def with_env(text: str = PLAIN, **variables: str) -> str:
+    """Return the plain example, or what was made of it, whose worker has more variables."""
+    anchor = "              env:\n"
+    lines = (f"              - {json.dumps({'name': name, 'value': value})}\n" for name, value in variables.items())
+    assert text.count(anchor) == 1
+    return text.replace(anchor, f"{anchor}{''.join(lines)}")

@@ -18,7 +18,6 @@ from inplace.cli.lint.lint import LintOptions, run_lint
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.status.explain import run_explain
 from inplace.cli.status.history import run_history
-from inplace.cli.status.nodes import run_nodes
 from inplace.cli.status.report import run_report
 from inplace.cli.status.restart import run_restart
 from inplace.cli.status.status import run_status
@@ -48,12 +47,11 @@ COMMANDS: dict[str, Callable[[str], int]] = {
     "status NAME": lambda path: run_status(Target(kubeconfig=path), "train", output="table", watch=False),
     "status --watch": lambda path: run_status(Target(kubeconfig=path), "train", output="table", watch=True),
     "explain": lambda path: run_explain(Target(kubeconfig=path), "train", output="table"),
-    "nodes": lambda path: run_nodes(Target(kubeconfig=path), "train", output="table"),
     "history": lambda path: run_history(Target(kubeconfig=path), "train", output="table"),
     "report": lambda path: run_report(
         Target(kubeconfig=path), selector=None, everywhere=False, price=None, output="table"
     ),
-    "timeline": lambda path: run_timeline(Target(kubeconfig=path), "train", svg=None, output="table"),
+    "timeline": lambda path: run_timeline(Target(kubeconfig=path), "train", output="table"),
     "restart": lambda path: run_restart(Target(kubeconfig=path), "train", wait=True, timeout_s=5.0),
     "lint": lambda path: run_lint(str(EXAMPLES / "train.yaml"), LintOptions(kubeconfig=path, cluster=True)),
 }

@@ -42,17 +42,13 @@ async def test_documents_about_a_group() -> None:
         history = check("history", await printed("history", "train", "--json"))
         assert [one["epoch"] for one in history["restarts"]] == [2]
         assert check("report", await printed("report", "--json"))["restarts"] == 1
-        assert check("nodes", await printed("nodes", "train", "--json"))["policy"]
         assert check("timeline", await printed("timeline", "train", "--json"))["rows"]
         lines = (await printed("logs", "train", "--all", "--json")).splitlines()
         assert [check("logs", line)["pod"] for line in lines]
 
 
 def test_documents_of_no_cluster() -> None:
-    """What restarts cost, and what is wrong with a manifest, have their types."""
-    words = ("--nodes", "2", "--price", "1", "--failures-per-day", "1")
-    cost = run_here("cost", *words, "--json").stdout
-    assert check("cost", cost) == json.loads(run_here("cost", *words, "-o", "json").stdout)
+    """What is wrong with a manifest has its type."""
     assert check("lint", run_here("lint", "-f", str(EXAMPLES / "train.yaml"), "--json").stdout)["jobsets"] == [
         "JobSet default/train"
     ]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.cli.group.state import NAMED_MAX, GroupPhase, group_state
+from inplace.cli.group.state import NAMED_MAX, group_state
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_data
 from inplace.cli.status.listing import list_data
 from inplace.cli.status.watch import watch_line
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.jobset.headline import GroupPhase
+from inplace.common.jobset.scopes import BY_REPLICATED_JOB
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.wire import names as wire
-from inplace.controller.spec.scopes import BY_REPLICATED_JOB
 from tests.cli.facts import JOB, drawn, explanation_of, jobset, pod, text_of
 
 LARGEST = INT32_MAX * INT32_MAX

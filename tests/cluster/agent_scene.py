@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import yaml
 
+from inplace.common.injection.rights import permissions, service_account
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from testbed.api_client import ApiClient, UnexpectedStatus, connect
@@ -24,10 +25,9 @@ from testbed.waiting import until
 from tests.cluster.test_crd_real import install
 from tests.controller.manifests import changed, jobset
 from tests.deploy.admission import policies
-from tests.deploy.agent_attempts import ACCOUNT, BEFORE, GONE, OTHER, OWN, STRANGER, TRACKING, Attempt
+from tests.deploy.agent_attempts import ACCOUNT, BEFORE, GONE, OTHER, OWN, STRANGER, TRACKING, WEB, Attempt
 
 DEPLOY: Final = Path(__file__).parents[2] / "deploy"
-AGENT: Final = DEPLOY / "agent" / "agent.yaml"
 AGENTS_ROLE: Final = DEPLOY / "rbac" / "agents.yaml"
 ACTIVE_S_MAX: Final = 90.0  # a policy acts about a second after its storage, later on a busy machine
 CORE: Final = "/api/v1/namespaces"
@@ -135,14 +135,14 @@ async def install_policy(admin: ApiClient) -> None:
 
 @asynccontextmanager
 async def agent_scene(plane: ControlPlane, *, is_mighty: bool = False, account: str = ACCOUNT) -> AsyncIterator[Scene]:
-    """Make a scene with the permissions of deploy/agent, or with an account that RBAC allows everything.
+    """Make a scene with the permissions that `inject` prints, or with an account that RBAC allows everything.
 
     The second account shows what the policy refuses without RBAC.
 
     Args:
         plane: where.
         is_mighty: RBAC allows the account everything.
-        account: of the Pods; one of another name gets the ClusterRole of deploy/rbac instead.
+        account: of the Pods.
     """
     async with AsyncExitStack() as ending:
         admin = await ending.enter_async_context(plane.client())
@@ -155,6 +155,7 @@ async def agent_scene(plane: ControlPlane, *, is_mighty: bool = False, account: 
             ("own", {"kind": "Pod", "apiVersion": "v1", "name": OWN}),
             ("other", {"kind": "Pod", "apiVersion": "v1", "name": OTHER}),
             ("gone", {"kind": "Pod", "apiVersion": "v1", "name": GONE}),
+            ("web", {"kind": "Pod", "apiVersion": "v1", "name": WEB}),
             ("secret", {"kind": "Secret", "apiVersion": "v1", "name": "bait"}),
             ("unbound", None),
         ):
@@ -170,10 +171,7 @@ async def agent_scene(plane: ControlPlane, *, is_mighty: bool = False, account: 
 
 async def _grant(scene: Scene, is_mighty: bool) -> None:
     """Give the account its rights in the namespace, and all others if wanted."""
-    if scene.account == ACCOUNT:
-        await _apply_agent(scene)
-    else:
-        await bind_agents_role(scene, scene.account)
+    await bind_agents_role(scene, scene.account)
     if is_mighty:
         await scene.admin.post(
             f"{RBAC}/clusterrolebindings",
@@ -186,10 +184,10 @@ async def _grant(scene: Scene, is_mighty: bool) -> None:
 
 
 async def bind_agents_role(scene: Scene, account: str) -> None:
-    """Create an account, and give it in the scene's namespace what the controller gives: ClusterRole inplace-agent."""
+    """Create an account, and give it in the scene's namespace what the controller gives for JobSet `train`."""
     role: KubeObject = next(yaml.safe_load_all(AGENTS_ROLE.read_text()))
-    await scene.admin.create([role])
-    await bind(scene, account, {"apiGroup": GROUP, "kind": "ClusterRole", "name": role["metadata"]["name"]})
+    rights = permissions(scene.namespace, account, "train")
+    await scene.admin.create([role, service_account(scene.namespace, account), *rights])
 
 
 async def bind_rules(scene: Scene, account: str, rules: Sequence[KubeObject]) -> None:
@@ -211,17 +209,6 @@ async def bind(scene: Scene, account: str, role: KubeObject) -> None:
     await scene.admin.post(f"{RBAC}/namespaces/{scene.namespace}/rolebindings", body)
 
 
-async def _apply_agent(scene: Scene) -> None:
-    """Apply deploy/agent to the namespace."""
-    manifests = []
-    for document in yaml.safe_load_all(AGENT.read_text()):
-        manifest = changed(document, "metadata.namespace", scene.namespace)
-        if manifest["kind"] == "RoleBinding":
-            manifest = changed(manifest, "subjects.0.namespace", scene.namespace)
-        manifests.append(manifest)
-    await scene.admin.create(manifests)
-
-
 async def _populate(scene: Scene) -> None:
     """Make the Pods, the Secret and the JobSet."""
     pods = f"{CORE}/{scene.namespace}/pods"
@@ -229,10 +216,13 @@ async def _populate(scene: Scene) -> None:
     await scene.admin.post(pods, pod(OTHER, scene.account))
     await scene.admin.post(pods, pod(GONE, scene.account))
     await scene.admin.post(pods, pod(STRANGER, "default"))
+    web = pod(WEB, scene.account)
+    await scene.admin.post(pods, web | {"metadata": {"name": WEB, "annotations": BEFORE}})
     await scene.admin.post(f"{CORE}/{scene.foreign}/pods", pod(OWN))
     await scene.admin.post(f"{CORE}/{scene.namespace}/secrets", {"metadata": {"name": "bait"}})
-    manifest = changed(jobset(), "metadata.namespace", scene.namespace)
-    await scene.admin.post(f"/apis/{wire.API_VERSION}/namespaces/{scene.namespace}/jobsets", manifest)
+    for name in ("train", "other"):
+        manifest = changed(jobset(name), "metadata.namespace", scene.namespace)
+        await scene.admin.post(f"/apis/{wire.API_VERSION}/namespaces/{scene.namespace}/jobsets", manifest)
 
 
 async def _kubeconfig(scene: Scene, name: str, claim: Mapping[str, Any] | None) -> Path:

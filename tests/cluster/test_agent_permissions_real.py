@@ -13,16 +13,16 @@ import pytest
 import pytest_asyncio
 
 from inplace.agent.announce.jobset_requests import announcement_request, failure_request, list_request, watch_request
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.client import APPLY_PATCH
 from inplace.common.kube.http.request import Request
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX, STEP_MAX
+from inplace.common.protocol.bounds import STEP_MAX as PROGRESS_STEP_MAX
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
-from inplace.common.wire.last_progress import STEP_MAX as PROGRESS_STEP_MAX
 from inplace.common.wire.last_progress import last_progress_text
 from inplace.common.wire.phases import MILLISECONDS_MAX, RestartPhase, phases_text
-from inplace.common.wire.worker_failure import STALLED_S_MAX, STEP_MAX, WorkerFailure, failure_text
+from inplace.common.wire.worker_failure import STALLED_S_MAX, WorkerFailure, failure_text
 from testbed.api_client import UnexpectedStatus
 from testbed.control_plane import ControlPlane
 from testbed.ports import free_ports
@@ -38,7 +38,7 @@ AGENT_S_MAX = 60.0  # it announces within a second, and later when the machine i
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def scene(plane: ControlPlane) -> AsyncIterator[Scene]:
-    """Give a namespace with the permissions of deploy/agent."""
+    """Give a namespace with the permissions that `inject` prints."""
     async with agent_scene(plane) as made:
         yield made
 
@@ -196,7 +196,7 @@ async def test_the_agent_says_who_refuses_it(scene: Scene) -> None:
 
 
 async def test_the_agent_says_which_right_it_lacks(scene: Scene) -> None:
-    """Without the Role the agent logs its account, the missing right and the Role's place."""
+    """Without a Role the agent logs its account, the missing right and who gives it."""
     line = await first_line(scene, "stranger", "watch_failed")
     assert f"system:serviceaccount:{scene.namespace}:default" in line["message"]
-    assert "deploy/agent" in line["cure"]
+    assert "AgentBindingFailed" in line["cure"]

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from inplace.agent.announce.jobset_requests import announcement_request, list_request, watch_request
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.http.http1 import Http1Transport
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.kubeconfig import read_kubeconfig

@@ -6,8 +6,10 @@ import pytest
 
 from images.build_once import MissingComponent
 from testbed.binaries import Binaries, find_binaries
+from testbed.clients.build import KUEUE, KUEUE_MODULE, TRAINER, TRAINER_MODULE
 from testbed.go_module import print_made
 from testbed.kubelab.build import KUBELAB, build
+from testbed.versions import pinned
 
 
 @pytest.fixture(autouse=True)
@@ -59,3 +61,12 @@ def test_another_compiler_gets_another_binary(monkeypatch: pytest.MonkeyPatch, t
     )
     assert older != newer
     assert newer.is_relative_to(tmp_path / "kubelab")
+
+
+def test_an_older_world_is_older_in_each_part() -> None:
+    """Kubernetes, Kueue and Trainer have a file for each world, and its versions are older than the newest."""
+    parts = ((KUBELAB, "k8s.io/kubernetes"), (KUEUE, KUEUE_MODULE), (TRAINER, TRAINER_MODULE))
+    for module, path in parts:
+        versions = [pinned(module.directory / f"{world}.mod", path) for world in ("1.36", "go")]
+        older, newest = ([int(number) for number in version[1:].split(".")] for version in versions)
+        assert older < newest, path

@@ -19,9 +19,8 @@ from inplace.cli.status.restart_timeline import restart_timeline
 from inplace.cli.status.watch import watch_status
 from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
-from testbed.crd import install_crd
 from testbed.group import Group, running_controller, running_group
-from testbed.kube_client import kube_client
+from testbed.kube_client import install_crd, kube_client
 from testbed.waiting import until
 
 REPOSITORY = Path(__file__).parents[2]

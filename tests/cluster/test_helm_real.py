@@ -15,7 +15,7 @@ from inplace.agent.version import VERSION
 from inplace.common.kube.resources import KubeObject
 from inplace.deploy.chart import dashboards
 from testbed.control_plane import ControlPlane
-from testbed.helm import helm
+from testbed.go_programs import helm
 from testbed.kubectl import REPOSITORY, done
 from tests.cluster.conftest import unavailable
 from tests.controller.manifests import jobset
@@ -132,7 +132,7 @@ async def test_the_values_arrive(binary: Path) -> None:
         "imagePullSecrets[0].name=pull",
         "resources.limits.memory=1Gi",
         "apiServerPorts={16443}",
-        "agentNamespaces={team-a,team-b}",
+        "workerNamespaces={team-a,team-b}",
         "affinity.nodeAffinity.a=b",
         "priorityClassName=system-cluster-critical",
         "annotations.owner=team",
@@ -161,10 +161,7 @@ async def test_the_values_arrive(binary: Path) -> None:
     egress = made["NetworkPolicy inplace-system/inplace-controller"]["spec"]["egress"]
     assert egress == [{"ports": [{"protocol": "TCP", "port": 16443}]}]
     for team in ("team-a", "team-b"):
-        assert f"ServiceAccount {team}/inplace-agent" in made
-        assert f"Role {team}/inplace-agent" in made
-        subjects = made[f"RoleBinding {team}/inplace-agent"]["subjects"]
-        assert subjects == [{"kind": "ServiceAccount", "name": "inplace-agent", "namespace": team}]
+        assert f"NetworkPolicy {team}/inplace-workers" in made
 
 
 @pytest.mark.parametrize(
@@ -175,7 +172,7 @@ async def test_the_values_arrive(binary: Path) -> None:
         (("--set", "image.tag=110"), "tag"),
         (("--set", "beside=yes"), "beside"),
         (("--set", "logLevel=verbose"), "logLevel"),
-        (("--set", "agentNamespaces={Team}"), "agentNamespaces"),
+        (("--set", "workerNamespaces={Team}"), "workerNamespaces"),
         (("--set", "apiServerPorts={0}"), "apiServerPorts"),
         (("--kube-version", "1.35.2"), "mutatingAdmissionPolicy: expected Kubernetes 1.36 or newer, saw v1.35.2"),
         (("--kube-version", "1.29.0"), "kubeVersion: >=1.30.0-0"),
@@ -205,7 +202,7 @@ async def test_a_release_comes_changes_and_goes(binary: Path, plane: ControlPlan
     release = ("inplace", CHART, *SYSTEM, "--kubeconfig", str(plane.kubeconfig))
     code, out, err = await run(binary, "install", *release, "--create-namespace")
     assert code == 0, err
-    assert "No namespace has an agent's ServiceAccount yet" in out
+    assert "Only namespaces with a label may scrape its metrics" in out
     await done(plane.kubeconfig, "wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io")
     async with plane.client() as api:
         jobsets = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchmarks.herd import open_bench
-from benchmarks.herd_variants import CAPACITY, WITH_APF, WITHOUT, Variant
+from benchmarks.herd import CAPACITY, WITH_APF, WITHOUT, Variant, open_bench
 from testbed.binaries import Binaries
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

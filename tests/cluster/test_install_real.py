@@ -11,12 +11,16 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from inplace.common.injection.rights import commands
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.act.agent_rights import ANNOUNCE
+from inplace.controller.api import access_review
 from inplace.controller.preflight import POLICIES
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries
 from testbed.control_plane import ControlPlane
+from testbed.kube_client import kube_client
 from testbed.kubectl import done, kubectl
 from testbed.waiting import until
 from tests.cluster.test_crd_real import refusal
@@ -115,7 +119,7 @@ async def test_the_policies_are_without_a_type_error(plane: ControlPlane, instal
 
     await until(checked, "a type check of each policy")
     found = {each["metadata"]["name"]: each["status"]["typeChecking"] for each in (await installed.get(path))["items"]}
-    assert found == {name: {} for name in POLICIES}
+    assert found == {name: {} for name in (*POLICIES, "spares.inplace.dev")}
 
 
 @pytest.mark.parametrize(
@@ -247,18 +251,21 @@ async def test_what_somebody_else_set_is_a_conflict_that_names_them(plane: Contr
     assert (await installed.get(path))["spec"]["replicas"] == 2
 
 
-async def test_an_agents_namespace_is_a_kustomization(
-    plane: ControlPlane, installed: ApiClient, tmp_path: Path
-) -> None:
-    """deploy/agent with `namespace: team-a` makes account, Role and a binding of the two there."""
-    (tmp_path / "agent.yaml").write_text((Path(__file__).parents[2] / "deploy/agent/agent.yaml").read_text())
-    (tmp_path / "kustomization.yaml").write_text("namespace: team-a\nresources: [agent.yaml]\n")
+async def test_the_commands_for_a_person_give_an_agents_rights(plane: ControlPlane, installed: ApiClient) -> None:
+    """What the Event AgentBindingFailed prints: the account may read its JobSet by name, and announce."""
+    del installed
     await done(plane.kubeconfig, "create", "namespace", "team-a")
-    await done(plane.kubeconfig, *APPLY, str(tmp_path))
-    may = ("auth", "can-i", "--as=system:serviceaccount:team-a:inplace-agent", "-n", "team-a")
-    assert (await done(plane.kubeconfig, *may, "patch", "pods")).strip() == "yes"
-    assert (await done(plane.kubeconfig, *may, "watch", "jobsets.jobset.x-k8s.io")).strip() == "yes"
-    assert (await kubectl(plane.kubeconfig, *may, "delete", "pods")).out.strip() == "no"
+    for command in commands("team-a", "trainer", "train").split(" && "):
+        program, *arguments = command.split()
+        assert program == "kubectl"
+        await done(plane.kubeconfig, *arguments)
+    may = ("auth", "can-i", "--as=system:serviceaccount:team-a:trainer", "-n", "team-a")
+    for allowed in (("patch", "pods"), ("watch", "jobsets.jobset.x-k8s.io/train")):
+        assert (await kubectl(plane.kubeconfig, *may, *allowed)).out.strip() == "yes", allowed
+    async with kube_client(plane.kubeconfig) as client:  # kubectl asks about no resource that only RBAC knows
+        assert await access_review.may(client, "team-a", "trainer", ANNOUNCE)
+    for denied in (("delete", "pods"), ("list", "jobsets.jobset.x-k8s.io"), ("get", "jobsets.jobset.x-k8s.io/other")):
+        assert (await kubectl(plane.kubeconfig, *may, *denied)).out.strip() == "no", denied
 
 
 async def test_a_workers_namespace_is_a_kustomization(
@@ -283,8 +290,8 @@ async def test_before_1_36_leaves_out_what_older_servers_do_not_know(plane: Cont
 
 
 async def test_an_older_server_takes_the_overlay_and_keeps_templates(binaries: Binaries) -> None:
-    """A server with 1.33's behaviour takes the overlay, refuses a changed template and accepts another spelling."""
-    async with ControlPlane(binaries, apiserver_flags=("--emulated-version=1.33",)) as older, older.client() as api:
+    """A server with 1.34's behaviour takes the overlay, refuses a changed template and accepts another spelling."""
+    async with ControlPlane(binaries, apiserver_flags=("--emulated-version=1.34",)) as older, older.client() as api:
         await done(older.kubeconfig, *APPLY, "deploy/overlays/before-1.36")
         await done(older.kubeconfig, "wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io")
         stored = await api.post(JOBSETS, jobset())

@@ -43,14 +43,29 @@ async def test_a_client_with_older_types_loses_nothing(guarded: ApiClient, path:
 
 
 async def test_a_gang_cannot_be_changed(guarded: ApiClient) -> None:
-    """Another group is refused; spec.scheduling can be removed while the JobSet stays suspended."""
+    """Another group of a pod template is refused."""
     namespace = await new_namespace(guarded)
-    url = f"{jobsets(namespace)}/train"
-    manifest = changed(changed(jobset(suspend=True), f"{POD_SPEC}.schedulingGroup", GANG), "spec.scheduling", {})
+    manifest = changed(jobset(suspend=True), f"{POD_SPEC}.schedulingGroup", GANG)
     stored = await guarded.post(jobsets(namespace), merged(manifest, namespace))
     other = changed(stored, f"{POD_SPEC}.schedulingGroup", {"podGroupName": "h"})
     assert "schedulingGroup.podGroupName: field is immutable" in str(
-        await refusal(guarded.text("PUT", url, body=other))
+        await refusal(guarded.text("PUT", f"{jobsets(namespace)}/train", body=other))
     )
-    after = json.loads(await guarded.text("PUT", url, body=changed(stored, "spec.scheduling", None)))
-    assert "scheduling" not in after["spec"]
+
+
+async def test_scheduling_changes_while_suspended_alone(guarded: ApiClient) -> None:
+    """spec.scheduling changes and goes once the JobSet is suspended and its condition says so, and no sooner."""
+    namespace = await new_namespace(guarded)
+    url = f"{jobsets(namespace)}/train"
+    stored = await guarded.post(jobsets(namespace), merged(jobset(suspend=True, scheduling={}), namespace))
+    other = changed(stored, "spec.scheduling", {"schedulingPolicy": {"basic": {}}})
+    told = str(await refusal(guarded.text("PUT", url, body=other)))
+    assert "spec.scheduling: field is immutable unless the JobSet is suspended" in told
+    condition = {"type": "Suspended", "status": "True", "reason": "a", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status = {"status": {"conditions": [condition | {"message": "suspended"}]}}
+    await guarded.text("PATCH", f"{url}/status", body=status, content_type="application/merge-patch+json")
+    wanted: dict[str, Any] | None
+    for wanted in ({"schedulingPolicy": {"basic": {}}}, None):
+        seen = changed(await guarded.get(url), "spec.scheduling", wanted)
+        after = json.loads(await guarded.text("PUT", url, body=seen))
+        assert after["spec"].get("scheduling") == wanted

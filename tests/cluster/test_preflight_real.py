@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from inplace.common.injection.pod import InjectOptions
 from inplace.controller.act.job_settings import JobSettings
-from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE
 from inplace.controller.runtime import Controller
 from testbed.control_plane import ControlPlane

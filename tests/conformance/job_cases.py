@@ -14,7 +14,7 @@ from typing import Any
 
 from inplace.common.kube.client import STRATEGIC_MERGE_PATCH
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.wire.names import INDEX_FAILURES as FAILURES
 from inplace.common.wire.names import INDEX_FAILURES_IGNORED as IGNORED
 from inplace.common.wire.names import JOB_COMPLETION_INDEX

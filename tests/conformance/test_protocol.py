@@ -7,7 +7,7 @@ import json
 import pytest
 
 from inplace.common.kube.resources import CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, Resource
-from tests.conformance.api import Api
+from tests.conformance.api import NEWEST_ONLY, Api
 from tests.conformance.widgets import config_map, widget
 
 pytestmark = pytest.mark.asyncio
@@ -131,10 +131,11 @@ async def test_aggregated_discovery(api: Api) -> None:
         assert "status" in [sub["subresource"] for sub in entry["subresources"]]
 
 
+@NEWEST_ONLY
 async def test_version(api: Api) -> None:
-    """/version names a version of Kubernetes 1.36."""
+    """/version names a version of Kubernetes 1.37."""
     version = await api.json("GET", "/version")
-    assert (version["major"], version["minor"]) == ("1", "36")
+    assert (version["major"], version["minor"]) == ("1", "37")
 
 
 async def test_access_reviews_answer(api: Api) -> None:
@@ -147,6 +148,21 @@ async def test_access_reviews_answer(api: Api) -> None:
     answer = await api.send("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
     assert answer.status == 201
     assert json.loads(answer.body)["status"]["allowed"] is True
+
+
+async def test_local_reviews_are_asked_for_in_their_namespace(api: Api) -> None:
+    """A LocalSubjectAccessReview has a path in its namespace, and none beside it."""
+    place = {"namespace": api.ns, "verb": "patch", "resource": "pods"}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "LocalSubjectAccessReview",
+        "metadata": {"namespace": api.ns},
+        "spec": {"user": "jane", "groups": ["system:masters"], "resourceAttributes": place},
+    }
+    root = "/apis/authorization.k8s.io/v1"
+    answer = await api.send("POST", f"{root}/namespaces/{api.ns}/localsubjectaccessreviews", review)
+    assert (answer.status, json.loads(answer.body)["status"]["allowed"]) == (201, True)
+    assert (await api.send("POST", f"{root}/localsubjectaccessreviews", review)).status == 404
 
 
 async def test_token_request_yields_a_token(api: Api) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from inplace.common.kube.errors import Conflict, Forbidden, Invalid, NotFound
 from inplace.common.kube.resources import JOBS, PODS, KubeObject, Resource
-from tests.conformance.api import Api, refusal
+from tests.conformance.api import NEWEST_ONLY, Api, refusal
 from tests.conformance.widgets import job, pod
 
 pytestmark = pytest.mark.asyncio
@@ -260,6 +260,18 @@ async def test_elastic_indexed_job_resizes_in_tandem(api: Api) -> None:
     await refusal(api.patch({"spec": {"completions": 5, "parallelism": 3}}, "j", JOBS), Invalid)
 
 
+@NEWEST_ONLY
+async def test_indexed_job_does_not_grow_past_its_pods_names(api: Api) -> None:
+    """An Indexed Job whose last Pod would have a hostname of 64 characters does not grow, as it could not be made."""
+    name = "j" * 61
+    await api.create(job(name, completionMode="Indexed", parallelism=10, completions=10), JOBS)
+    growth = {"spec": {"completions": 11, "parallelism": 11}}
+    refused = await refusal(
+        api.patch(growth, name, JOBS), Invalid, "will not able to create pod with invalid DNS label"
+    )
+    assert [cause["field"] for cause in refused.status["details"]["causes"]] == ["metadata.name"]
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -340,6 +352,24 @@ async def test_eviction_deletes_a_pod(api: Api) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     assert (await api.send("POST", api.path(PODS, "p", "eviction"), eviction)).status == 201
     await api.gone("p", PODS)
+
+
+async def test_an_eviction_marks_its_pod(api: Api) -> None:
+    """A Pod that is evicted has the condition DisruptionTarget BEFORE it goes; one that is deleted has not."""
+    for name in ("evicted", "deleted"):
+        pod = _pod()
+        await api.create(pod | {"metadata": pod["metadata"] | {"name": name, "finalizers": ["example.com/held"]}}, PODS)
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted"}}
+    assert (await api.send("POST", api.path(PODS, "evicted", "eviction"), eviction)).status == 201
+    assert (await api.send("DELETE", api.path(PODS, "deleted"), None)).status == 200
+    found = {}
+    for name in ("evicted", "deleted"):
+        pod = await api.get(name, PODS)
+        assert pod["metadata"]["deletionTimestamp"]
+        conditions = (one for one in pod["status"].get("conditions") or () if one["type"] == "DisruptionTarget")
+        found[name] = [(one["status"], one["reason"], one["message"]) for one in conditions]
+        await api.patch({"metadata": {"finalizers": None}}, name, PODS)
+    assert found == {"evicted": [("True", "EvictionByEvictionAPI", "Eviction API: evicting")], "deleted": []}
 
 
 async def test_binding_of_a_gated_pod_is_refused(api: Api) -> None:

@@ -17,7 +17,7 @@ from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
 
 FAILED_CHECK = f"{unfit.WORDS}: it ended with exit code 1: GPU 3"
-_PLACEMENT = ("affinity", "nodeSelector", "schedulingGates", "tolerations")
+_KEPT = ("affinity", "nodeSelector", "schedulingGates", "serviceAccountName", "tolerations")
 
 
 @dataclass
@@ -115,7 +115,7 @@ class Crew:
             }
             | changes,
             "spec": {"restartPolicy": "Never", "containers": [{"name": "worker", "image": "worker:1"}]}
-            | {part: template["spec"][part] for part in _PLACEMENT if part in template["spec"]},
+            | {part: template["spec"][part] for part in _KEPT if part in template["spec"]},
         }
         created = await self.client.create(PODS, self.namespace, pod)
         name: str = created["metadata"]["name"]

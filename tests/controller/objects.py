@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import structlog
 
+from inplace.common.jobset.jobset import JobSet, parse_jobset
+from inplace.common.jobset.kinds import Job, Pod
+from inplace.common.jobset.note import Note
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.jobset import JobSet, parse_jobset
-from inplace.controller.spec.kinds import Job, Pod
-from inplace.controller.spec.note import Note
 from inplace.controller.tracking.group import Key
 from inplace.controller.tracking.membership import Membership
 from tests.controller.manifests import jobset, replicated_job

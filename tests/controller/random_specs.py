@@ -8,9 +8,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from inplace.common.jobset.rules import ACTIONS
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.rules import ACTIONS
 from tests.controller.manifests import jobset, replicated_job
 
 RACK = "example.com/rack"

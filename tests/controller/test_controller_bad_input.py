@@ -7,6 +7,7 @@ import pytest
 from inplace.common.kube.errors import Invalid, NotFound
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, JOBS, JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.api.events import BURST
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.rig import Rig
 from tests.deploy.crd_cases import crd
@@ -34,6 +35,22 @@ async def test_a_broken_annotation_holds_up_its_own_group_and_tells_why(rig: Rig
     await rig.meet(other, 2)
     assert await crew.epochs() == (1, 0)
     assert await other.epochs() == (2, 1)
+
+
+@pytest.mark.attack
+async def test_a_worker_cannot_write_an_event_with_each_patch(rig: Rig) -> None:
+    """1,251 texts that cannot be read are a burst of Events; the restart that follows is told, and that of others."""
+    other = await rig.started(jobset("other"))
+    crew = await rig.started(jobset())
+    bad, _ = crew.pods.values()
+    for number in range(1_251):
+        await crew.annotate(bad, {wire.NOTICE: f"no notice, {number}"})
+    await rig.settle()
+    assert len(await rig.events("UnreadablePod")) == BURST
+    for one in (crew, other):
+        await rig.meet(one, 2)
+    started = {event["regarding"]["name"] for event in await rig.events("GroupRestartStarted")}
+    assert started == {"train", "other"}
 
 
 async def test_garbage_in_labels_stops_nobody(rig: Rig) -> None:

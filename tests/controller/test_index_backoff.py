@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from inplace.common.injection.index_backoff import FIELD, next_pod_words
 from inplace.common.kube.resources import PODS, KubeObject
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.wire import names as wire
-from inplace.controller.injection.index_backoff import FIELD, next_pod_words
 from inplace.controller.plan.jobs import build_job
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.objects import parsed
@@ -40,9 +40,8 @@ def job_spec(**changes: Any) -> KubeObject:
         ({"restart_policy": "OnFailure"}, None),
         ({"completionMode": "NonIndexed"}, None),
         ({"podFailurePolicy": FAIL_INDEX}, None),
-        ({"podFailurePolicy": {"rules": "none"}}, INT32_MAX),
     ],
-    ids=["plain", "the user's own", "OnFailure", "NonIndexed", "FailIndex", "unreadable"],
+    ids=["plain", "the user's own", "OnFailure", "NonIndexed", "FailIndex"],
 )
 def test_a_job_of_a_group_has_a_backoff_for_each_index(changes: KubeObject, seen: int | None) -> None:
     """Where the API takes it, and the user neither set a limit nor lets an index fail for good."""

@@ -8,28 +8,35 @@ from typing import Any
 
 import pytest
 
+from inplace.common.jobset.node_taints import TaintLimits, is_wanted
 from inplace.common.kube.http.request import Request, Response
-from inplace.common.kube.resources import JOBSETS, NODES, PODS, KubeObject
+from inplace.common.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    JOBSETS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    KubeObject,
+)
 from inplace.common.wire import names as wire
 from inplace.controller.act.node_tainting import NodeTaints
-from inplace.controller.spec.node_taints import TaintLimits, is_wanted
 from inplace.controller.term import Term
 from inplace.simulator.cluster.nodes import node
 from tests.common.kube.answers import refusal
 from tests.controller.background import background
-from tests.controller.crew import Crew
-from tests.controller.manifests import jobset, replicated_job
+from tests.controller.crew import Crew, exists
+from tests.controller.queued import HOST, KUEUE, admit, in_namespace, manifest, place
 from tests.controller.rig import Rig, running_rig
 from tests.mistakes.mistake import Mistake, instead_of, planted
 
 pytestmark = pytest.mark.virtual_time
 
-LIMITS = TaintLimits(2, 600)
-HOST = "kubernetes.io/hostname"
-TOPOLOGY = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+LIMITS = TaintLimits(4, 600, frozenset({"default"}))
 OURS = {"key": wire.BAD_NODE, "effect": "NoSchedule"}
 THEIRS = {"key": "broken", "effect": "PreferNoSchedule"}
+N0 = {"operator": "In", "values": ["n0"]}
 CHECKED_S = 6.0  # after which a taint that is not wanted has gone
+CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
 @pytest.fixture
@@ -38,35 +45,26 @@ def rig() -> AbstractAsyncContextManager[Rig]:
     return running_rig(taint_limits=LIMITS)
 
 
-def manifest(name: str = "train", *, pods: int = 3, bad_nodes: str = "1/3600", **annotations: str) -> KubeObject:
-    """Return a JobSet whose Pods Kueue places."""
-    given = {wire.CRASH_LOOP_BACKOFF: "0", wire.BAD_NODES: bad_nodes}
-    given |= {getattr(wire, key): value for key, value in annotations.items()}
-    wanted = jobset(name, jobs=[replicated_job(replicas=1, pods=pods)], restarts_max=100, annotations=given)
-    pods_template = wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
-    pods_template["metadata"] = {"annotations": TOPOLOGY}
-    pods_template["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/topology"}]
-    return wanted
-
-
-async def place(rig: Rig, crew: Crew, index: int, where: str) -> None:
-    """Pin the Pod of a slot to a node and let it run there, as Kueue, scheduler and kubelet do."""
-    await rig.settle(0.1)
-    pod = crew.pod_at(index)
-    await rig.admin.patch(PODS, "default", pod, {"spec": {"nodeSelector": {HOST: where}, "schedulingGates": None}})
-    await crew.run_on(pod, where)
-
-
-async def started(rig: Rig, wanted: KubeObject, first: int = 0) -> Crew:
+async def started(rig: Rig, wanted: KubeObject, first: int = 0, *, is_admitted: bool = True) -> Crew:
     """Bring a group to epoch 1; the Pod of index i is on node n(first + i)."""
+    namespace = wanted["metadata"]["namespace"]
+    if namespace not in {found["metadata"]["name"] for found in (await rig.admin.list(NAMESPACES))["items"]}:
+        await rig.admin.create(NAMESPACES, None, {"metadata": {"name": namespace}})
     crew = await rig.with_pods(wanted)
     await rig.settle()
+    if not await exists(rig.admin, CUSTOM_RESOURCE_DEFINITIONS, "", KUEUE["metadata"]["name"]):
+        await rig.admin.create(CUSTOM_RESOURCE_DEFINITIONS, None, KUEUE)
+    if is_admitted:
+        await admit(crew)
+    known = {found["metadata"]["name"] for found in (await rig.admin.list(NODES))["items"]}
     for _, index in list(crew.pods):
         name = f"n{first + index}"
-        found = node(name, pods=8, now="2026-01-01T00:00:00Z")
-        found["spec"] = {**(found.get("spec") or {}), "taints": [THEIRS]}
-        await rig.admin.create(NODES, None, found)
-        await place(rig, crew, index, name)
+        if name not in known:
+            found = node(name, pods=8, now="2026-01-01T00:00:00Z")
+            found["spec"] = {**(found.get("spec") or {}), "taints": [THEIRS]}
+            await rig.admin.create(NODES, None, found)
+        await rig.settle(0.1)
+        await place(crew, index, name)
     await rig.run_epoch(crew, 1)
     rig.requests.clear()
     return crew
@@ -114,7 +112,8 @@ async def test_a_pinned_pod_leaves_its_bad_node_once_that_is_tainted(rig: Rig) -
     assert await crew.epochs() == (1, 1), "it must not sync with a Pod that is about to end"
     await crew.set_phase(failed, "Failed")
     await crew.replace("train-workers-0", 0)
-    await place(rig, crew, 0, "n9")
+    await rig.settle(0.1)
+    await place(crew, 0, "n9")
     await rig.run_epoch(crew, 2)
     assert await crew.epochs() == (2, 1)
     assert await rig.events("PodStaysOnNode") == []
@@ -162,7 +161,7 @@ async def test_endings(rig: Rig, why: str, end: Callable[[Rig, Crew], Awaitable[
     assert rig.writes("/nodes/n0") == 0, "what is gone is not written again"
 
 
-@pytest.mark.parametrize(("limits", "is_kept"), [(LIMITS, True), (None, False), (TaintLimits(2, 60), False)])
+@pytest.mark.parametrize(("limits", "is_kept"), [(LIMITS, True), (None, False), (TaintLimits(4, 60), False)])
 async def test_the_next_leader_knows_all_from_the_node(limits: TaintLimits | None, *, is_kept: bool) -> None:
     """A controller that died leaves a taint; the next keeps it to its end, or removes it where the option is off."""
     rig = Rig()
@@ -231,15 +230,142 @@ async def test_without_the_right_an_event_says_so_once(rig: Rig) -> None:
     assert [r for r in rig.requests if "/nodes" in r.path] == []
 
 
-async def test_no_more_nodes_than_the_controller_may_taint(rig: Rig) -> None:
-    """A user with many JobSets that fail on purpose holds so many nodes, and the next Pod restarts in place."""
-    for number in range(3):
-        crew = await started(rig, manifest(f"train-{number}", pods=1), first=number)
-        failed = await rig.fail(crew)
-        assert await rig.is_ending(failed) is (number < 2)
-    assert [await is_clean(rig, f"n{number}") for number in range(3)] == [False, False, True]
+async def refused(rig: Rig, crew: Crew, name: str = "n0") -> str:
+    """Let the worker of the first Pod die; return why its node is not tainted, and that it restarts there."""
+    failed = await rig.fail(crew)
+    told = [
+        one["note"] for one in await rig.events("PodStaysOnNode") if one["regarding"]["namespace"] == crew.namespace
+    ]
+    pod = await rig.admin.get(PODS, crew.namespace, failed)
+    assert "activeDeadlineSeconds" not in pod["spec"], told
+    assert await is_clean(rig, name)
+    return str(told[-1])
+
+
+@pytest.mark.attack
+async def test_a_tenant_who_names_a_node_cannot_have_it_tainted(rig: Rig) -> None:
+    """Kueue's annotation and a selector of one host are his own words; not even those of a trusted namespace count."""
+    wanted = manifest(pods=1)
+    spec = wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    spec["nodeSelector"] = {HOST: "n0"}
+    crew = await started(rig, wanted)
+    assert "may run on node n0 alone" in await refused(rig, crew)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "changes",
+    [
+        None,
+        {"conditions": []},
+        {"conditions": [{"type": "Admitted", "status": "False"}]},
+        {"admission": {}},
+        {"admission": {"podSetAssignments": [{"name": "workers"}]}},
+        {"admission": {"podSetAssignments": [{"name": "others", "topologyAssignment": {}}]}},
+    ],
+)
+async def test_kueues_annotation_is_no_evidence_without_kueue(rig: Rig, changes: KubeObject | None) -> None:
+    """Only a Workload that Kueue admitted, with hosts for this replicatedJob, says that Kueue chose the node."""
+    crew = await started(rig, manifest(pods=1), is_admitted=False)
+    if changes is not None:
+        await admit(crew, **changes)
+    assert "expected Kueue to have chosen the node" in await refused(rig, crew)
+
+
+@pytest.mark.attack
+async def test_a_workload_of_another_jobset_says_nothing(rig: Rig) -> None:
+    """It counts by the UID of its JobSet, in the JobSet's own namespace."""
+    other = await started(rig, in_namespace("team-b", pods=1))
+    await rig.admin.delete(JOBSETS, "team-b", "train")
+    crew = await started(rig, manifest(pods=1), first=1, is_admitted=False)
+    assert other.name == crew.name
+    assert "expected Kueue to have chosen the node" in await refused(rig, crew, "n1")
+
+
+@pytest.mark.attack
+async def test_one_namespace_alone_taints_nothing(rig: Rig) -> None:
+    """Its verdict is for its own Pods; what it fails with other JobSets is no second opinion."""
+    first = await started(rig, in_namespace("team-a", name="one", pods=1))
+    words = await refused(rig, first)
+    assert "expected JobSets of two namespaces to find it bad" in words
+    assert "saw those of team-a alone" in words
+    second = await started(rig, in_namespace("team-a", name="two", pods=1))
+    assert "saw those of team-a alone" in await refused(rig, second)
+
+
+async def test_two_namespaces_taint_a_node(rig: Rig) -> None:
+    """The second one's failure taints the node on which the first one's worker failed, too."""
+    await refused(rig, await started(rig, in_namespace("team-a", pods=1)))
+    failed = await rig.fail(await started(rig, in_namespace("team-b", pods=1)))
+    assert await taints(rig, "n0") == [THEIRS, OURS]
+    assert "activeDeadlineSeconds" in (await rig.admin.get(PODS, "team-b", failed))["spec"]
+
+
+def affinity(kind: str, rules: Any) -> KubeObject:
+    """Return a Pod's node affinity, `required` or `preferred`."""
+    return {"affinity": {"nodeAffinity": {f"{kind}DuringSchedulingIgnoredDuringExecution": rules}}}
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"nodeSelector": {HOST: "n0"}},
+        {"nodeName": "n0"},
+        affinity("required", {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name"} | N0]}]}),
+        affinity("preferred", [{"weight": 1, "preference": {"matchExpressions": [{"key": HOST} | N0]}}]),
+    ],
+)
+async def test_a_tenant_who_names_a_node_is_no_second_opinion(rig: Rig, named: KubeObject) -> None:
+    """His JobSet fails on a node that he chose, so that another namespace's verdict would suffice."""
+    wanted = in_namespace("evil", pods=1)
+    wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"] |= named
+    await rig.fail(await started(rig, wanted))
+    assert "saw those of team-b alone" in await refused(rig, await started(rig, in_namespace("team-b", pods=1)))
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("mark", ["label", "taint"])
+async def test_a_node_of_the_control_plane_is_never_tainted(rig: Rig, mark: str) -> None:
+    """Whoever finds it bad; it counts for no limit either."""
+    crew = await started(rig, manifest(pods=1))
+    taint = {"key": CONTROL_PLANE, "effect": "PreferNoSchedule"}  # no mark for which a Pod would leave
+    change: KubeObject = {"spec": {"taints": [THEIRS, taint]}}
+    if mark == "label":
+        change = {"metadata": {"labels": {CONTROL_PLANE: ""}}}
+    await rig.admin.patch(NODES, None, "n0", change)
+    failed = await rig.fail(crew)
+    assert not await rig.is_ending(failed)
+    assert OURS not in await taints(rig, "n0")
     (told,) = await rig.events("PodStaysOnNode")
-    assert "2 nodes are tainted, the most that the controller may taint" in told["note"]
+    assert "saw one of the control plane" in told["note"]
+    for number in (1, 2):
+        crew = await started(rig, manifest(f"train-{number}", pods=1), first=number)
+        assert await rig.is_ending(await rig.fail(crew)), "the share is not used up by what was refused"
+
+
+@pytest.mark.attack
+async def test_one_namespace_cannot_use_up_the_taints() -> None:
+    """It has half of them, even a trusted one; the next namespace's bad node is tainted."""
+    async with running_rig(taint_limits=TaintLimits(4, 600, frozenset({"default", "team-b"}))) as rig:
+        for number in range(3):
+            crew = await started(rig, manifest(f"train-{number}", pods=1), first=number)
+            failed = await rig.fail(crew)
+            assert await rig.is_ending(failed) is (number < 2)
+        (told,) = await rig.events("PodStaysOnNode")
+        assert "2 nodes are tainted for namespace default, the most of one namespace" in told["note"]
+        await rig.fail(await started(rig, in_namespace("team-b", pods=1), first=3))
+        assert [await is_clean(rig, f"n{number}") for number in range(4)] == [False, False, True, False]
+
+
+async def test_no_more_nodes_than_the_controller_may_taint() -> None:
+    """Of all namespaces together; the next Pod restarts in place."""
+    async with running_rig(taint_limits=TaintLimits(2, 600, frozenset({"a", "b", "c"}))) as rig:
+        for number, namespace in enumerate("abc"):
+            await rig.fail(await started(rig, in_namespace(namespace, pods=1), first=number))
+        assert [await is_clean(rig, f"n{number}") for number in range(3)] == [False, False, True]
+        (told,) = await rig.events("PodStaysOnNode")
+        assert "2 nodes are tainted, the most that the controller may taint" in told["note"]
 
 
 async def test_no_more_nodes_than_the_jobset_may_avoid(rig: Rig) -> None:
@@ -248,7 +374,8 @@ async def test_no_more_nodes_than_the_jobset_may_avoid(rig: Rig) -> None:
     first = await rig.fail(crew, 0)
     await crew.set_phase(first, "Failed")
     await crew.replace("train-workers-0", 0)
-    await place(rig, crew, 0, "n9")
+    await rig.settle(0.1)
+    await place(crew, 0, "n9")
     await rig.run_epoch(crew, 2)
     second = await rig.fail(crew, 1)
     assert not await rig.is_ending(second)
@@ -322,9 +449,9 @@ async def left_behind() -> list[str]:
     return left
 
 
-async def _places_first(original: Any, self: NodeTaints, node: str, jobset: Any, nodes_max: int) -> TaintLimits:
+async def _places_first(original: Any, self: NodeTaints, node: str, jobset: Any, action: Any) -> TaintLimits:
     try:
-        limits: TaintLimits = await original(self, node, jobset, nodes_max)
+        limits: TaintLimits = await original(self, node, jobset, action)
     except BaseException:
         self._known.pop(node, None)
         raise

@@ -10,13 +10,14 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from inplace.common.injection.pod import InjectOptions
+from inplace.common.jobset.node_taints import TaintLimits
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.config import ControllerConfig
-from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.preflight import (
     AGAIN_S,
     AGENTS_CURE,
@@ -28,7 +29,6 @@ from inplace.controller.preflight import (
     TAINTS_CURE,
     Preflight,
 )
-from inplace.controller.spec.node_taints import TaintLimits
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.common.kube.answers import refusal
 from tests.controller.background import background
@@ -39,7 +39,7 @@ from tests.deploy.crd_cases import crd
 pytestmark = pytest.mark.virtual_time
 
 WHOLE = {"event": "installation_complete", "log_level": "info"}
-GUARDS = policies("jobsets.yaml", "immutable.yaml", "agents.yaml")
+GUARDS = policies("jobsets.yaml", "immutable.yaml", "agents.yaml", "controller.yaml")
 
 
 def preflight(rig: Rig, **settings: Any) -> Preflight:

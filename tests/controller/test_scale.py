@@ -12,14 +12,16 @@ import msgspec
 import pytest
 import structlog
 
+from inplace.common.jobset.kinds import POD_CODEC
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
+from inplace.common.kube.errors import NotFound
 from inplace.common.kube.http.request import Request, Response, Stream
 from inplace.common.kube.informer import Informer
-from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject
+from inplace.common.kube.resources import JOBS, JOBSETS, NAMESPACES, PODS, KubeObject
 from inplace.common.wire import names as wire
+from inplace.controller.act.execute import GIVES_WAY_S
 from inplace.controller.api.pace import WRITES_MAX
-from inplace.controller.spec.kinds import POD_CODEC
 from inplace.controller.tracking.group import Key
 from tests.common.kube.answers import refusal
 from tests.controller.manifests import jobset, replicated_job
@@ -29,6 +31,7 @@ from tests.controller.rig import Rig
 pytestmark = pytest.mark.virtual_time
 
 WRITE_S = 0.05  # of a server that is busy
+FLOODED_WRITE_S = 0.5  # of one that 48 writes keep busy
 RESTART_S_MAX = 0.5
 POD_COUNT = 1_000
 POD_BYTES_MAX = 2_500  # of all caches and ledgers together; 10,000 Pods then cost 25 MB
@@ -64,6 +67,73 @@ async def test_a_burst_of_jobsets_starves_no_restart(rig: Rig) -> None:
     assert len((await rig.admin.list(JOBS, "default"))["items"]) < 100, "the burst ended too soon to prove it"
     await rig.settle(60.0)
     assert len((await rig.admin.list(JOBS, "default"))["items"]) == 101
+
+
+async def until_made(rig: Rig, namespace: str, job: str) -> float:
+    """Return in how many seconds a Job is there."""
+    began_s = rig.clock.monotonic_s()
+    while True:
+        try:
+            await rig.admin.get(JOBS, namespace, job)
+        except NotFound:
+            await rig.settle(0.01)
+        else:
+            return rig.clock.monotonic_s() - began_s
+
+
+@pytest.mark.slow
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("namespaces", "jobsets", "jobs", "writes_waited"),
+    [(1, 60, 20, 2), (1, 8, 500, 2), (4, 15, 20, 2), (20, 3, 100, 8)],
+    ids=["60 JobSets", "8 JobSets of 500 Jobs", "4 namespaces", "20 namespaces"],
+)
+async def test_a_flood_of_other_namespaces_does_not_delay_a_new_jobset(
+    rig: Rig, namespaces: int, jobsets: int, jobs: int, writes_waited: int
+) -> None:
+    """On a server that takes half a second for a write, a JobSet waits for so many writes more than without a flood.
+
+    A restart beside it takes its two status writes. Of many namespaces each has its turn at the workers.
+    """
+    crew = await rig.started(jobset())
+    for namespace in ("team", *(f"flood-{number}" for number in range(namespaces))):
+        await rig.admin.create(NAMESPACES, None, {"metadata": {"name": namespace}})
+    rig.latency_s = lambda request: 0.0 if request.method == "GET" or "/leases" in request.path else FLOODED_WRITE_S
+    await rig.admin.create(JOBSETS, "default", jobset("before", jobs=[replicated_job()]))
+    alone_s = await until_made(rig, "default", "before-workers-0")
+    await rig.settle(5.0)
+    for number in range(jobsets * namespaces):
+        namespace = f"flood-{number % namespaces}"
+        flood = jobset(f"flood-{number}", namespace=namespace, jobs=[replicated_job(replicas=jobs)])
+        await rig.admin.create(JOBSETS, namespace, flood)
+    await rig.settle(2.2)
+    for epoch in (2, 3):
+        name = f"beside-{epoch}"
+        await rig.admin.create(JOBSETS, "team", jobset(name, namespace="team", jobs=[replicated_job()]))
+        waited_s = await until_made(rig, "team", f"{name}-workers-0")
+        assert waited_s <= alone_s + writes_waited * FLOODED_WRITE_S
+        began_s = rig.clock.monotonic_s()
+        await crew.announce_all(epoch)
+        while (await crew.epochs())[0] < epoch:
+            await rig.settle(0.01)
+        assert rig.clock.monotonic_s() - began_s <= 3 * FLOODED_WRITE_S
+    made = len((await rig.admin.list(JOBS))["items"])
+    assert made < namespaces * jobsets * jobs, "the flood ended too soon to prove it"
+
+
+@pytest.mark.slow
+async def test_a_small_jobset_does_not_wait_for_all_jobs_of_large_ones_of_its_namespace(rig: Rig) -> None:
+    """Four passes, as many as a namespace may have, make 500 Jobs each; they end early for it, and make all later."""
+    rig.latency_s = lambda request: 0.0 if request.method == "GET" or "/leases" in request.path else FLOODED_WRITE_S
+    for number in range(4):
+        await rig.admin.create(JOBSETS, "default", jobset(f"large-{number}", jobs=[replicated_job(replicas=500)]))
+    await rig.settle(0.2)
+    await rig.admin.create(JOBSETS, "default", jobset("small", jobs=[replicated_job()]))
+    assert await until_made(rig, "default", "small-workers-0") <= GIVES_WAY_S + 5 * FLOODED_WRITE_S
+    assert len((await rig.admin.list(JOBS, "default"))["items"]) < 1_000
+    await rig.settle(60.0)
+    assert len((await rig.admin.list(JOBS, "default"))["items"]) == 2_001
+    assert rig.writes("/jobs", "POST") == 2_001
 
 
 @pytest.mark.slow

@@ -7,13 +7,14 @@ from typing import Final
 
 import pytest
 
+from inplace.common.injection.pod import InjectOptions
+from inplace.common.jobset.spares import QUEUES_TOPOLOGY, spares_name
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.act.refused_pods import LACKING_S
 from inplace.controller.api.object_events import CORE_EVENTS
-from inplace.controller.injection.pod import InjectOptions
-from inplace.controller.spec.spares import QUEUES_TOPOLOGY, spares_name
+from inplace.controller.plan.spare_job import requests_of
 from tests.controller.crew import Crew, exists
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.rig import Rig, running_rig
@@ -177,11 +178,35 @@ async def test_spares_outlive_a_recreation_of_all_jobs(rig: Rig) -> None:
 
 @pytest.mark.parametrize("text", ["abc", "-1", "10000", "5", "1.5", ""])
 async def test_a_bad_number_is_said_and_holds_nothing(rig: Rig, text: str) -> None:
-    """The bound is the group's size."""
+    """The bound is the number of Pods in the largest replicatedJob."""
     crew = await rig.started(with_spares(text))
     assert await spares(rig) is None
-    words = f"metadata.annotations[{wire.SPARES}]: expected an integer from 0 to 4, saw {text!r} (the group has 4 pods)"
-    assert await problem(crew) == f"{words}; no spare is held; correct it"
+    words = f"metadata.annotations[{wire.SPARES}]: expected an integer from 0 to 4, saw {text!r}"
+    assert await problem(crew) == f"{words} (the largest replicatedJob has 4 pods); no spare is held; correct it"
+
+
+@pytest.mark.attack
+async def test_spares_hold_no_more_than_the_group(rig: Rig) -> None:
+    """Small Pods of other replicatedJobs do not raise the number of spares, which are as large as the large ones."""
+    jobs = [replicated_job("workers", pods=2)] + [replicated_job(f"tiny-{number}", pods=1) for number in range(4)]
+    for wanted, memory in zip(jobs, ("1Gi", *["50Mi"] * 4), strict=True):
+        container = wanted["template"]["spec"]["template"]["spec"]["containers"][0]
+        container |= {"command": ["train"], "resources": {"requests": {"memory": memory}}}
+    crew = await rig.started(jobset(jobs=jobs, annotations={wire.SPARES: "6"}))
+    assert await spares(rig) is None
+    assert "saw '6' (the largest replicatedJob has 2 pods)" in await problem(crew)
+    await rig.annotate({wire.SPARES: "2"})
+    job = await spares(rig)
+    assert job is not None
+    held = job["spec"]["parallelism"] * _mebibytes(job)
+    group = sum(made["spec"]["parallelism"] * _mebibytes(made) for made in (await crew.jobs()).values())
+    assert held <= group
+
+
+def _mebibytes(job: KubeObject) -> int:
+    """Return what a Pod of a Job asks for, in mebibytes."""
+    requests = requests_of(job["spec"]["template"]["spec"])
+    return int(requests["memory"]) // 2**20
 
 
 async def test_a_controller_without_an_image_says_so() -> None:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.jobset.scopes import WHOLE
 from inplace.common.protocol.agent import AgentState, Announce, Verdict, View, judge, step
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.pod_view import PodView
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
-from inplace.controller.spec.scopes import WHOLE
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig

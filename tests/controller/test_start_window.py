@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings

@@ -94,11 +94,13 @@ def test_an_agent_that_dies_with_its_worker() -> None:
     assert told["firstFailure"]["exitCode"] == 137
 
 
-@pytest.mark.parametrize("disturb", [delete, lose], ids=["deleted", "node_lost"])
-def test_a_pod_that_is_lost(disturb: Callable[[Cluster, str], Coroutine[Any, Any, None]]) -> None:
+@pytest.mark.parametrize(
+    ("disturb", "trigger"), [(delete, "pod_lost"), (lose, "disrupted")], ids=["deleted", "node_lost"]
+)
+def test_a_pod_that_is_lost(disturb: Callable[[Cluster, str], Coroutine[Any, Any, None]], trigger: str) -> None:
     """The cause is the lost Pod, not its replacement."""
     victim, told = restarted(disturb)
-    assert (told["trigger"], told["firstFailure"]["pod"]) == ("pod_lost", victim)
+    assert (told["trigger"], told["firstFailure"]["pod"]) == (trigger, victim)
 
 
 def test_a_request() -> None:

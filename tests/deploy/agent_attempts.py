@@ -16,6 +16,7 @@ from inplace.common.wire import names as wire
 
 ACCOUNT: Final = "inplace-agent"
 OWN, OTHER, STRANGER, GONE = "train-w-0-0-own", "train-w-0-1-other", "web-stranger", "train-w-0-2-gone"
+WEB: Final = "web-of-its-account"  # which no Job owns
 POLICY: Final = "agents.inplace.dev"
 OTHERWISE: Final = "agents-otherwise.inplace.dev"
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
@@ -267,6 +268,13 @@ IDENTITIES: Final = (
     Attempt("announce with a token that is bound to no Pod", _ANNOUNCEMENT, "saw one of no Pod", token="unbound"),
     Attempt("announce with a token that is bound to a Secret", _ANNOUNCEMENT, "saw one of no Pod", token="secret"),
     Attempt("announce for it with another Pod's token", _ANNOUNCEMENT, _NOT_ITS_POD, token="other"),
+    Attempt(
+        "announce for its own Pod, which is in no JobSet",
+        _ANNOUNCEMENT,
+        "only a Pod that a JobSet's Job owns",
+        path=f"{PODS}/{WEB}",
+        token="web",
+    ),
     Attempt("announce with the token of a Pod that is gone", _ANNOUNCEMENT, "", token="gone"),
     Attempt(
         "announce with another Pod's uid in the patch",
@@ -275,7 +283,8 @@ IDENTITIES: Final = (
     ),
 )
 
-_JOBSET: Final = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets/train"
+_JOBSETS: Final = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"
+_JOBSET: Final = f"{_JOBSETS}/train"
 _ACCOUNTS: Final = "/api/v1/namespaces/{namespace}/serviceaccounts"
 _TOKEN: Final = {"spec": {"audiences": [], "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": OTHER}}}
 
@@ -283,6 +292,16 @@ BEYOND_PODS: Final = (
     Attempt("replace its Pod (PUT)", _POD, "", method="PUT"),
     Attempt("read Pods", None, "", method="GET", path=PODS),
     Attempt("read Secrets", None, "", method="GET", path="/api/v1/namespaces/{namespace}/secrets"),
+    Attempt("list the JobSets of its namespace", None, "", method="GET", path=_JOBSETS),
+    Attempt("read another JobSet of its namespace", None, "", method="GET", path=f"{_JOBSETS}/other"),
+    Attempt(
+        "watch another JobSet of its namespace",
+        None,
+        "",
+        method="GET",
+        path=_JOBSETS,
+        query={"watch": "true", "fieldSelector": "metadata.name=other", "timeoutSeconds": "1"},
+    ),
     Attempt(
         "read the JobSets of all namespaces",
         None,
@@ -297,7 +316,7 @@ BEYOND_PODS: Final = (
         "give itself more rights",
         {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
         "",
-        path=f"/apis/rbac.authorization.k8s.io/v1/namespaces/{{namespace}}/roles/{ACCOUNT}",
+        path=f"/apis/rbac.authorization.k8s.io/v1/namespaces/{{namespace}}/roles/{ACCOUNT}:train:{ACCOUNT}",
     ),
     Attempt(
         "remove the policy",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -45,6 +46,25 @@ def schema_of(namespace: str, account: str, request: Request) -> str | None:
             ):
                 return str(schema["metadata"]["name"])
     return None
+
+
+def hand_of(namespace: str, account: str) -> frozenset[int]:
+    """Return the queues of our level that a ServiceAccount's requests may wait in.
+
+    Source: k8s.io/apiserver/pkg/util/flowcontrol, hashFlowID, and pkg/util/shufflesharding, Dealer.Deal.
+    """
+    queuing = apf_object("PriorityLevelConfiguration", "inplace-agents")["spec"]["limited"]["limitResponse"]["queuing"]
+    flow = b"inplace-agents\0" + f"system:serviceaccount:{namespace}:{account}".encode()
+    left, remainders = int.from_bytes(hashlib.sha256(flow).digest()[:8], "little"), list[int]()
+    for dealt in range(queuing["handSize"]):
+        left, remainder = divmod(left, queuing["queues"] - dealt)
+        remainders.append(remainder)
+    hand = set[int]()
+    for place, card in enumerate(remainders):
+        for before in reversed(remainders[:place]):
+            card += card >= before
+        hand.add(card)
+    return frozenset(hand)
 
 
 def _is_subject(subject: dict[str, Any], namespace: str, account: str) -> bool:

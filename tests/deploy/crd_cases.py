@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from inplace.common.jobset.furthest_behind import NAMED_MAX, FurthestBehind
+from inplace.common.jobset.goodput import FIELD, Goodput, RestartCost, Run
+from inplace.common.jobset.notices import ENTRIES_MAX, GroupNotice
+from inplace.common.jobset.slow_ranks import NAMED_MAX as SLOW_MAX
+from inplace.common.jobset.slow_ranks import SlowRank, SlowRanks
 from inplace.common.kube.resources import KubeObject
+from inplace.common.protocol.bounds import STEP_MAX
 from inplace.common.protocol.stall import LastProgress
-from inplace.common.wire.last_progress import STEP_MAX
 from inplace.common.wire.notice import KINDS, VALUE_MAX
 from inplace.common.wire.phases import MILLISECONDS_MAX
-from inplace.controller.spec.furthest_behind import NAMED_MAX, FurthestBehind
-from inplace.controller.spec.goodput import FIELD, Goodput, RestartCost, Run
-from inplace.controller.spec.notices import ENTRIES_MAX, GroupNotice
-from inplace.controller.spec.slow_ranks import NAMED_MAX as SLOW_MAX
-from inplace.controller.spec.slow_ranks import SlowRank, SlowRanks
 from inplace.simulator.cluster.manifests import custom_resource_definitions
-from testbed.crd import with_opaque_templates
 from tests.controller.manifests import changed, jobset, replicated_job
 
 CRD_FILE: Final = Path(__file__).parents[2] / "deploy" / "crd" / "jobsets.yaml"
@@ -36,6 +35,18 @@ def crd() -> KubeObject:
     """Return the CRD, a copy that the caller may change."""
     (document,) = custom_resource_definitions()
     return deepcopy(document)
+
+
+def with_opaque_templates(crd: KubeObject) -> KubeObject:
+    """Return the CRD without what `deploy.template_schema` writes, as it was before."""
+    found = deepcopy(crd)
+    spec = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    job = spec["properties"]["replicatedJobs"]["items"]["properties"]["template"]["properties"]["spec"]["properties"]
+    pod = job["template"]["properties"]["spec"]
+    for name in ("podFailurePolicy", "selector"):
+        del job[name]
+    pod["properties"] = {"restartPolicy": pod["properties"]["restartPolicy"]}
+    return found
 
 
 def without_rules(schema: Any) -> Any:

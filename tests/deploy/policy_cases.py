@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.controller.manifests import changed, jobset, replicated_job
+from tests.deploy import scheduling_cases
 from tests.deploy.crd_cases import NO_POLICY, SPEC, SUSPENDED, Create, Update
 from tests.deploy.spec_cases import claim, claims, plain
 
@@ -34,6 +35,7 @@ EPHEMERAL_VOLUME: Final = {
 }
 SCOPE: Final = {"annotations": {"inplace.dev/restart-scope": "Group"}}
 POLICY_CREATES: Final = (
+    *scheduling_cases.POLICY_CREATES,
     Create("restart_scope", jobset() | {"metadata": jobset()["metadata"] | SCOPE}),
     Create(
         "restart_scope_unknown",
@@ -94,6 +96,7 @@ POLICY_CREATES: Final = (
     ),
 )
 POLICY_UPDATES: Final = (
+    *scheduling_cases.POLICY_UPDATES,
     Update(
         "restart_scope_added",
         "metadata.annotations",

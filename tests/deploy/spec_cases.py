@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from inplace.common.kube.resources import KubeObject
 from tests.controller.manifests import jobset, replicated_job
+from tests.deploy import scheduling_cases
 from tests.deploy.crd_cases import SPEC, SUSPENDED, Create, Update
 
 COORDINATOR: Final = {"replicatedJob": "workers", "jobIndex": 0, "podIndex": 1}
@@ -48,6 +49,7 @@ def claims(*templates: KubeObject) -> list[KubeObject]:
 
 
 SPEC_CREATES: Final = (
+    *scheduling_cases.CRD_CREATES,
     Create("depends_on_in_order", plain(replicated_job("a"), depending("b", "a"), depending("c", "a", "b"))),
     Create(
         "v2_first_depends",

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from inplace.agent.announce.jobset_requests import announcement_request, list_request, watch_request
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request
@@ -18,7 +18,7 @@ from inplace.common.kube.resources import JOBSETS, LEASES, PODS
 from inplace.common.wire import names as wire
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport, PriorityLevel
 from inplace.simulator.cluster.virtual_time import run
-from tests.deploy.apf_objects import RESOURCES, apf_object, apf_objects, schema_of
+from tests.deploy.apf_objects import RESOURCES, apf_object, apf_objects, hand_of, schema_of
 
 pytestmark = pytest.mark.virtual_time
 
@@ -81,6 +81,24 @@ def test_the_subjects_are_the_accounts_that_rbac_names() -> None:
 def test_a_flow_may_wait_with_two_requests_of_each_of_5000_agents() -> None:
     """Hand x length is the most that one ServiceAccount can have in its queues."""
     assert QUEUING["handSize"] * QUEUING["queueLengthLimit"] >= 2 * AGENTS
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(("accounts", "share_max"), [(1, 0.0), (4, 0.0), (8, 0.07), (16, 0.42)])
+def test_a_tenant_with_many_accounts_does_not_stand_in_every_queue(accounts: int, share_max: float) -> None:
+    """Of 1,000 other accounts all but a few have a queue without a flooding one, in which they are served in turn."""
+    loud = frozenset[int]().union(*(hand_of("loud", f"account-{number}") for number in range(accounts)))
+    starved = sum(hand_of(f"team-{number}", "inplace-agent") <= loud for number in range(1_000))
+    assert starved <= 1_000 * share_max
+
+
+@pytest.mark.attack
+def test_nobody_else_has_the_controllers_level() -> None:
+    """An account of its name elsewhere, or of another name beside it, has the agents' level at most."""
+    status = get(JOBSETS.path("team-a", "train", subresource="status"), "PATCH")
+    for namespace, name in (("team-a", "inplace-controller"), ("inplace-system", "inplace-agent")):
+        assert schema_of(namespace, name, announcement_request(CONFIG, 3)) == "inplace-agents"
+        assert schema_of(namespace, name, status) is None
 
 
 async def test_the_embedded_server_stores_the_objects() -> None:

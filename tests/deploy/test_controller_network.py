@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from inplace.controller.main import METRICS_PORT, PROBE_PORT
+from tests.deploy.network_policies import Place, may_reach
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+PORTS = {PROBE_PORT, METRICS_PORT}
 LABELLED = [{"namespaceSelector": {"matchLabels": {"inplace.dev/metrics": "true"}}}]
 
 
@@ -29,9 +31,13 @@ def container() -> dict[str, Any]:
 
 def test_only_labelled_namespaces_may_scrape() -> None:
     """Only labelled namespaces reach the metrics; the probes' port is open, because no rule can name kubelet."""
-    probes, scrapes = documents("controller/network.yaml")["NetworkPolicy"]["spec"]["ingress"]
-    assert probes == {"ports": [{"protocol": "TCP", "port": PROBE_PORT}]}
-    assert scrapes == {"from": LABELLED, "ports": [{"protocol": "TCP", "port": METRICS_PORT}]}
+    policy = documents("controller/network.yaml")["NetworkPolicy"]
+    pod = documents("controller/deployment.yaml")["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    target = Place(policy["metadata"]["namespace"], pod)
+    monitoring = Place("monitoring", namespace_labels={"inplace.dev/metrics": "true"})
+    for source, ports in ((Place("team-a"), {PROBE_PORT}), (target, {PROBE_PORT}), (monitoring, PORTS)):
+        assert {port for port in range(1, 65536) if may_reach([policy], source, target, port)} == ports
+        assert not any(may_reach([policy], source, target, port, "UDP") for port in PORTS)
 
 
 def test_workers_and_controller_have_one_label() -> None:

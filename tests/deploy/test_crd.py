@@ -16,7 +16,7 @@ from tests.deploy.spec_cases import SPEC_CREATES, SPEC_UPDATES
 from tests.deploy.template_defaults import TEMPLATE_DEFAULTS
 
 JOB_SPEC = "spec.replicatedJobs[].template.spec"
-WALKED_BY_NO_RULE = ((JOB_SPEC, "podFailurePolicy"), (JOB_SPEC, "template"))
+WALKED_BY_NO_RULE = ((JOB_SPEC, "podFailurePolicy"), (JOB_SPEC, "scheduling"), (JOB_SPEC, "template"))
 
 pytestmark = pytest.mark.virtual_time
 

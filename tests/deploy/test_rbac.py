@@ -6,9 +6,9 @@ from pathlib import Path
 
 import yaml
 
+from inplace.common.injection.rights import ROLE
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.plan.binding import ROLE
-from inplace.controller.preflight import FOR_AGENTS, FOR_LEASE, FOR_OPT_IN, FOR_REFUSALS, NEEDED, POLICIES
+from inplace.controller.preflight import FOR_AGENTS, FOR_GANGS, FOR_LEASE, FOR_OPT_IN, FOR_REFUSALS, NEEDED, POLICIES
 
 RBAC = Path(__file__).parents[2] / "deploy" / "rbac"
 
@@ -31,7 +31,7 @@ def granted(found: KubeObject) -> dict[str, set[str]]:
 
 def test_the_controller_asks_for_what_it_is_given() -> None:
     """The preflight checks exactly the rights of the ClusterRole."""
-    needed = {what: set(verbs) for what, verbs in (NEEDED | FOR_AGENTS | FOR_OPT_IN | FOR_REFUSALS).items()}
+    needed = {what: set(verbs) for what, verbs in (NEEDED | FOR_AGENTS | FOR_GANGS | FOR_OPT_IN | FOR_REFUSALS).items()}
     assert granted(role("ClusterRole", "inplace-controller")) == needed
 
 
@@ -58,7 +58,11 @@ BINDS = {
     "resourceNames": [ROLE],
     "verbs": ["bind"],
 }
-CREATES_BINDINGS = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": ["create"]}
+GIVES_RIGHTS = {
+    "apiGroups": ["rbac.authorization.k8s.io"],
+    "resources": ["roles", "rolebindings"],
+    "verbs": ["create"],
+}
 WRITES = {"create", "update", "patch", "delete", "deletecollection", "*"}
 
 
@@ -76,7 +80,7 @@ def test_the_controllers_token_reads_no_secret_and_changes_no_right() -> None:
     for rule in rules:
         assert "*" not in {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
         if "rbac.authorization.k8s.io" in rule["apiGroups"]:
-            assert rule in (BINDS, CREATES_BINDINGS)
+            assert rule in (BINDS, GIVES_RIGHTS)
             continue
         assert not {"secrets", "configmaps", "serviceaccounts", "serviceaccounts/token"} & set(rule["resources"])
         assert not {"pods/exec", "pods/attach", "pods/portforward", "pods/ephemeralcontainers"} & set(rule["resources"])
@@ -84,13 +88,13 @@ def test_the_controllers_token_reads_no_secret_and_changes_no_right() -> None:
         assert not {"impersonate", "escalate", "bind"} & set(rule["verbs"])
 
 
-def test_an_agent_may_do_no_more_than_the_role_of_a_namespace_gives() -> None:
-    """The agents' ClusterRole is the Role of deploy/agent and the right by which admission knows an agent."""
-    documents = list(yaml.safe_load_all((RBAC.parent / "agent" / "agent.yaml").read_text()))
-    namespaced = next(found for found in documents if found["kind"] == "Role")
+def test_the_agents_cluster_role_reads_no_jobset() -> None:
+    """It patches Pods, as admission narrows it, and has the right by which admission knows an agent; no more."""
     shipped = role("ClusterRole", ROLE, "agents.yaml")
-    announce = {"apiGroups": ["inplace.dev"], "resources": ["epochs"], "verbs": ["announce"]}
-    assert shipped["rules"] == [*namespaced["rules"], announce]
+    assert shipped["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+        {"apiGroups": ["inplace.dev"], "resources": ["epochs"], "verbs": ["announce"]},
+    ]
     assert "aggregationRule" not in shipped
     assert "labels" not in shipped["metadata"]
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from inplace.common.jobset.node_taints import NodeTaint, read_taint, tainting, untainting
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.resources import NODES, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.preflight import FOR_TAINTS, NEEDED
-from inplace.controller.spec.node_taints import NodeTaint, tainting, untainting
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster.manifests import read_manifests
 from inplace.simulator.cluster.nodes import node
@@ -48,6 +48,12 @@ REFUSED: Final[dict[str, KubeObject]] = {
     "a removed annotation": {"metadata": {"annotations": {"note": None}}},
     "a finalizer": {"metadata": {"finalizers": ["x/y"]}},
 }
+CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+OF_CONTROL_PLANE: Final[dict[str, KubeObject]] = {
+    "by its label": {"metadata": {"labels": {CONTROL_PLANE: ""}}},
+    "by its taint": {"spec": {"taints": [THEIRS, {"key": CONTROL_PLANE, "effect": "NoSchedule"}]}},
+    "by its old label": {"metadata": {"labels": {"node-role.kubernetes.io/master": "true"}}},
+}
 
 
 def documents(kind: str) -> list[KubeObject]:
@@ -55,15 +61,25 @@ def documents(kind: str) -> list[KubeObject]:
     return [one for one in read_manifests(RIGHT) if one["kind"] == kind]
 
 
-async def stored(user: str = CONTROLLER) -> KubeClient:
-    """Return a user's client of a server that has the policy and one Node."""
+def client_of(server: ApiServer, user: str) -> KubeClient:
+    """Return a user's client."""
+    return KubeClient(InMemoryTransport(server, user=user), user_agent="t", field_manager="t")
+
+
+async def served() -> ApiServer:
+    """Return a server that has the policy and one Node."""
     server = ApiServer(clock=LoopClock(0.0), rng=Random(1))
     server.load(read_manifests(RIGHT))
     made = node("n0", pods=8, now="2026-01-01T00:00:00Z")
     made["metadata"] |= {"labels": {"rack": "a"}, "annotations": {"note": "x"}}
     made["spec"] = {**(made.get("spec") or {}), "taints": [THEIRS]}
-    await KubeClient(InMemoryTransport(server), user_agent="t", field_manager="t").create(NODES, None, made)
-    return KubeClient(InMemoryTransport(server, user=user), user_agent="t", field_manager="t")
+    await client_of(server, "admin").create(NODES, None, made)
+    return server
+
+
+async def stored(user: str = CONTROLLER) -> KubeClient:
+    """Return a user's client of such a server."""
+    return client_of(await served(), user)
 
 
 @pytest.mark.parametrize("claim", ALLOWED)
@@ -78,6 +94,24 @@ async def test_what_the_controller_may_not_do_to_a_node(claim: str) -> None:
     with pytest.raises(ApiError, match="the JobSet controller may"):
         await (await stored()).patch(NODES, None, "n0", REFUSED[claim])
     await (await stored("admin")).patch(NODES, None, "n0", REFUSED[claim])
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("claim", OF_CONTROL_PLANE)
+async def test_no_node_of_the_control_plane_is_tainted(claim: str) -> None:
+    """Not even by a stolen token; a taint that is there when the node becomes one may go."""
+    server = await served()
+    admin, controller = client_of(server, "admin"), client_of(server, CONTROLLER)
+    await controller.patch(NODES, None, "n0", tainting(await admin.get(NODES, None, "n0"), TAINT))
+    before = await admin.get(NODES, None, "n0")
+    change = OF_CONTROL_PLANE[claim]
+    spec = change.get("spec") and {"spec": {"taints": [*before["spec"]["taints"], *change["spec"]["taints"][1:]]}}
+    await admin.patch(NODES, None, "n0", spec or change)
+    await controller.patch(NODES, None, "n0", untainting(await admin.get(NODES, None, "n0")))
+    after = await admin.get(NODES, None, "n0")
+    assert read_taint(after) is None
+    with pytest.raises(ApiError, match="the JobSet controller may taint no node of the control plane"):
+        await controller.patch(NODES, None, "n0", tainting(after, TAINT))
 
 
 async def test_what_the_controller_does() -> None:
@@ -100,4 +134,10 @@ async def test_the_right_is_not_installed_by_default() -> None:
             for rule in found.get("rules") or ():
                 assert "nodes" not in rule["resources"] or set(rule["verbs"]) <= set(NEEDED["/nodes"]), path
     (role,) = documents("ClusterRole")
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": list(FOR_TAINTS["/nodes"])}]
+    granted = {
+        f"{group}/{name}": tuple(rule["verbs"])
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for name in rule["resources"]
+    }
+    assert granted == FOR_TAINTS

@@ -69,6 +69,8 @@ SENTENCES: Final = {
         "what is missing in the installation, and the cure; as an error the controller is not ready "
         "([install.md](install.md))"
     ),
+    "gangs_unavailable": "the API server serves no Workloads and PodGroups, or does not let the controller use them",
+    "gangs_unknown": "the API server did not say whether it serves Workloads and PodGroups; JobSets with a gang wait",
     "installation_not_looked_at": "the API server did not say what is installed; it is asked again",
     "job_deleted": "a Job is deleted, and why",
     "jobset_deleted": "the JobSet is gone; Kubernetes will delete this Pod",
@@ -115,8 +117,13 @@ SENTENCES: Final = {
     "notice_listed": "a Pod told of its worker, which runs on, and `status.notices` lists it",
     "node_untainted": "a taint of ours was removed from a node",
     "node_not_untainted": "a taint of ours could not be removed from a node; it is tried again",
+    "steps_begun": "some rank of this Pod reported its first step in this epoch; only with the watchdog on",
+    "tail_not_kept": "what a run of the worker wrote last cannot be kept for `inplace logs`, and why",
     "tainted_nodes_not_read": "the nodes that are tainted could not be listed; until then no node is tainted",
     "pass_failed": "one pass over a JobSet failed, and is tried again with growing waits",
+    "process_open": (
+        "agent or guard could not set PR_SET_DUMPABLE: other processes of its user can read it, and speak for it"
+    ),
     "port_unavailable": "the port for health and metrics cannot be bound; exit 1",
     "progress_unreadable": "why the watchdog cannot read the progress files; until it can, no silence is counted",
     "reaper_refused": "the system does not let this process adopt the worker's orphans; exit 2, no request was sent",
@@ -179,8 +186,18 @@ SENTENCES: Final = {
     "worker_failed": (
         "a guard told that its worker died, or the watchdog that it hangs, and when this agent will tell the controller"
     ),
+    "rank_failed": (
+        "an exception, or `sys.exit`, ended a rank's main thread: its exit code; exit "
+        "handlers have 5 s ([worker.md](worker.md#when-a-rank-fails-and-its-process-does-not-end))"
+    ),
     "worker_killed": "the worker did not end within its grace period",
-    "worker_not_started": "the worker's command cannot be executed; the exit code says why",
+    "worker_not_started": (
+        "the worker's command cannot be executed: which file, and what is wrong with it; the run ends at once"
+    ),
+    "worker_tail": (
+        "what a run of the worker wrote last, in pieces: its epoch, when it began and ended, how many bytes it had "
+        "written before ([worker-logs.md](worker-logs.md))"
+    ),
     "worker_stalled": (
         "the worker hangs: the rank that is furthest behind, its last step, how long it has been silent, the "
         "limit, its busy phase ([hangs.md](hangs.md))"

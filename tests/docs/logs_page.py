@@ -31,7 +31,7 @@ SHARED: Final = (  # by agent and guard
     "line_limit",
     "line_writer",
 )
-WIRE_EVENTS: Final = "inplace.common.wire.stacks"  # names of events that a command reads
+WIRE_EVENTS: Final = ("inplace.common.wire.stacks", "inplace.common.wire.run_tail")  # their constants name events
 HEAD: Final = """# Logs
 
 Generated from the code by `make rewrite`; do not edit.
@@ -68,10 +68,10 @@ def events() -> dict[str, Event]:
     for path in (*ROOT.glob("agent/**/*.py"), *ROOT.glob("controller/**/*.py"), *ROOT.glob("common/**/informer.py")):
         tree = ast.parse(path.read_text())
         constants = dict(_constants(tree))
-        if any(isinstance(node, ast.ImportFrom) and node.module == WIRE_EVENTS for node in tree.body):
-            constants |= _constants(
-                ast.parse((ROOT / f"{WIRE_EVENTS.removeprefix('inplace.').replace('.', '/')}.py").read_text())
-            )
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and node.module in WIRE_EVENTS:
+                source = ROOT / f"{node.module.removeprefix('inplace.').replace('.', '/')}.py"
+                constants |= _constants(ast.parse(source.read_text()))
         for name, level, fields in _logged(tree, constants):
             event = found.setdefault(name, Event())
             event.levels.add(level)

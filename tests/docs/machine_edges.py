@@ -11,8 +11,8 @@ from typing import Any, Final
 from inplace.common.protocol import agent, failure_report, guard
 from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import AgentPhase, AgentState, Verdict, View
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.guard import ENDING, GONE, HALTING, RUNNING, STOPPING, WAITING, GuardState
-from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.protocol.pod import PodState, WorkerLife
 
 FINAL_CODE: Final = 3
@@ -172,7 +172,6 @@ def _supervisor_events(state: PodState) -> Iterator[Any]:
     yield from _agent_events(state.agent) if state.agent.phase not in agent.TERMINAL else VIEWS
     yield pod_machine.Terminate(15)
     if state.life is WorkerLife.RUNNING:
-        yield pod_machine.WorkerNotStarted(127)
         yield failure_report.WorkerStalled(state.agent.epoch, 11, 1200)
         if state.report.failure is not None:
             yield failure_report.ReportSent() if state.report.was_due else failure_report.ReportDue()
@@ -215,8 +214,6 @@ def _happened(state: PodState, event: Any) -> tuple[str, str] | None:
             return "told to end", ""
         case pod_machine.WorkerExited():
             return "main process exits", ""
-        case pod_machine.WorkerNotStarted():
-            return "command cannot be executed", ""
         case failure_report.WorkerStalled():
             return "main process hangs", ""
         case failure_report.ReportDue():

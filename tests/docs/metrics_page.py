@@ -15,15 +15,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
+from inplace.common.jobset.causes import Failure, Trigger
+from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.goodput import Goodput
 from inplace.common.protocol.decision import PodCounts
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.metrics import OUTCOMES, LiveCollector, Metrics
 from inplace.controller.serving.exposition import SUFFIXED
-from inplace.controller.spec.causes import Failure, Trigger
-from inplace.controller.spec.furthest_behind import FurthestBehind
-from inplace.controller.spec.goodput import Goodput
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -34,7 +34,9 @@ Generated from the code by `make rewrite`; do not edit.
 
 The controller serves `/metrics` on port 8080; you need no other target. A JobSet's series end when it is deleted.
 Only one Pod of each JobSet is a label value: the Pod that failed first in the last restart. If a JobSet is divided into
-scopes ([ADR 23](adr/0023-who-is-in-the-group.md)), the label `scope` names one; otherwise it is empty.
+scopes ([ADR 23](adr/0023-who-is-in-the-group.md)), the label `scope` names one; otherwise it is empty. More than 8
+scopes are shown as one: Pods and costs are sums, and the epoch is 1 more than all restarts. `inplace status` names
+each scope.
 [ADR 39](adr/0039-why-a-group-restarts.md) explains triggers and first failures.
 """
 _AGENT: Final = """
@@ -63,7 +65,8 @@ _TRIGGERS: Final[dict[Trigger, str]] = {
     Trigger.STALLED: "a worker hangs, as its agent told ([hangs.md](hangs.md))",
     Trigger.LOSS_NOT_FINITE: "the loss is no finite number, and `inplace.dev/restart-on` names `loss`",
     Trigger.SLOW: "a rank, or steps, got slower, and `inplace.dev/restart-on` names it",
-    Trigger.POD_LOST: "a Pod was deleted or evicted, or its node is gone",
+    Trigger.POD_LOST: "a Pod was deleted, or its end was not seen",
+    Trigger.DISRUPTED: "a Pod was evicted, preempted, drained or deleted because of its node; it does not count",
     Trigger.COMPLETED_EARLY: "a worker completed, then one that went on failed; the failure names the first",
     Trigger.JOB_FAILED: "the failure policy recreated Jobs",
     Trigger.MANUAL: "a person asked for it by annotation",

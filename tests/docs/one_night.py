@@ -37,7 +37,7 @@ LIMIT: Final = {wire.STALL_AFTER: "6"}
 COLUMNS: Final = "160"
 TIMEOUT_S: Final = 240.0  # 16 workers start in 10 s on two idle cores
 SECONDS_MASKED: Final = re.compile(r"\b(?:\d+h)?(?:\d+m)?\d+(?:\.\d+)? ?s\b")
-MOMENTS_MASKED: Final = re.compile(r"(?:\d\d\d\d-)?(?:\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d+)?Z?")
+MOMENTS_MASKED: Final = re.compile(r"(?:\d\d\d\d-)?(?:\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:\.\d+)?Z?")
 
 
 def script() -> str:
@@ -97,6 +97,9 @@ async def _night(folder: Path) -> list[tuple[str, str]]:
         (data / SILENT).write_text("1")
         await until_runs(3)
         await until(lambda: all(_is_ready(pod) for pod in cluster.pods()))
+        async with cluster.clock.timeout(TIMEOUT_S):  # the watchdog looks at the steps now and then
+            while "it trains" not in await asyncio.to_thread(_printed, cluster, end[0], folder):
+                await cluster.clock.sleep(0.5)
         await ask(end)
     return printed
 

@@ -1,4 +1,4 @@
-"""docs/code-paths.md walks through the code: each walk is short, and each function of it exists."""
+"""docs/code-paths.md walks through the code: each walk is short, and each function and module of it exists."""
 
 from __future__ import annotations
 
@@ -41,3 +41,20 @@ def test_a_walk_is_short_and_leads_through_functions_that_exist(title: str) -> N
                 file = module
             elif name not in ("plan", "World"):  # a stop names another module than the stop before
                 assert name in functions(file), f"{file} has no {name}: {stop}"
+
+
+FOLDERS: Final = {"": "controller/plan", "s": "common/jobset", "t": "controller/tracking"}
+ROWS: Final = re.findall(r"^\| (?!what |---)(.+?) \| (.+) \|$", PAGE.partition("\n## One pass")[2], re.MULTILINE)
+
+
+@pytest.mark.parametrize(("feature", "modules"), ROWS, ids=[feature[:30] for feature, _ in ROWS])
+def test_a_feature_names_modules_that_exist(feature: str, modules: str) -> None:
+    """Each name in a row is a module of `controller/plan`, or of the folder that its letter stands for."""
+    named = 0
+    for part in modules.split("; "):
+        letter, mark, rest = part.partition(": ")
+        folder = FOLDERS[letter if mark else ""]
+        for name in re.findall(r"`(\w+)/?`", rest if mark else part):
+            named += 1
+            assert any((ROOT / folder).glob(f"{name}*")), f"{feature}: {folder} has no {name}"
+    assert named

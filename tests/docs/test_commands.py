@@ -95,8 +95,6 @@ def test_the_runbooks_have_commands_of_both_kinds() -> None:
     text = "\n".join(page.read_text() for page in pages)
     logs = [words for words in commands(text, "kubectl") if "logs" in words and "-c" in words]
     assert {words[words.index("-c") + 1] for words in logs} == {"inplace-agent", "worker"}
-    assert {"explain", "logs", "status", "timeline", "nodes", "restart"} <= {
-        words[1] for words in commands(text, "inplace")
-    }
+    assert {"explain", "logs", "status", "timeline", "restart"} <= {words[1] for words in commands(text, "inplace")}
     assert wrong_words(["inplace", "explian"]) == ["explian"]
     assert wrong_words(["inplace", "explain", "--wait", "X"]) == ["--wait"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inplace.controller.spec.causes import Trigger
+from inplace.common.jobset.causes import Trigger
 from tests.docs.metrics_page import _TRIGGERS, controller_rows
 
 

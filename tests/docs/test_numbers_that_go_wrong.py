@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from inplace.cli.group.state import group_state
 from inplace.cli.status.document import slow_text
+from inplace.common.jobset.notices import GroupNotice
+from inplace.common.jobset.slow_ranks import SlowRank, SlowRanks
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import KINDS, LISTED_MAX
 from inplace.controller.api.object_events import Event
-from inplace.controller.spec.notices import GroupNotice
-from inplace.controller.spec.slow_ranks import SlowRank, SlowRanks
 from tests.cli.command import REPOSITORY
 from tests.cli.facts import explanation_of, jobset, pod, text_of
 

@@ -23,7 +23,7 @@ import time
 
 
 def load(batch):
-    if os.environ["JOB_COMPLETION_INDEX"] == "1" and os.environ["INPLACE_EPOCH"] == "1" and batch == 3:
+    if os.environ["JOB_COMPLETION_INDEX"] == "1" and int(os.environ["INPLACE_EPOCH"]) <= FAILURES and batch == 3:
         raise ValueError("batch 3 is empty")
     time.sleep(0.1)
 
@@ -41,17 +41,30 @@ def commands() -> list[list[str]]:
 
 
 @pytest.mark.asyncio
-async def test_from_the_alert_to_the_line_of_code(tmp_path: Path) -> None:
-    """Five commands name the JobSet, the Pod that failed first, the line that raised, and the restart."""
+@pytest.mark.parametrize(
+    ("depth", "failures"),
+    [
+        ("process", 1),
+        pytest.param("process", 3, marks=pytest.mark.slow),
+        pytest.param("containers", 2, marks=pytest.mark.slow),
+    ],
+)
+async def test_from_the_alert_to_the_line_of_code(tmp_path: Path, depth: str, failures: int) -> None:
+    """Five commands name the JobSet, the Pod that failed first, the line that raised, and the restart.
+
+    In a crash loop, too, which removes the containers of the runs before.
+    """
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT)
+    script.write_text(SCRIPT.replace("FAILURES", str(failures)))
     group = example_of(2)
-    group[-1]["metadata"]["annotations"] = {wire.BAD_NODES: "2/3600"}
+    settings = {wire.BAD_NODES: "9/3600", wire.RESTART_DEPTH: depth, wire.CRASH_LOOP_BACKOFF: "0"}
+    group[-1]["metadata"]["annotations"] = settings
     worker(group[-1])["command"][2:] = ["python3", str(script)]
     async with Cluster(nodes=1) as cluster:
         await cluster.apply(group)
         await cluster.until(
-            lambda: cluster.jobset("train").get("status", {}).get(wire.SYNCED_EPOCH) == 2, timeout_s=TIMEOUT_S
+            lambda: cluster.jobset("train").get("status", {}).get(wire.SYNCED_EPOCH) == failures + 1,
+            timeout_s=TIMEOUT_S,
         )
         victim = sorted(pod["metadata"]["name"] for pod in cluster.pods())[1]
         config = ("--kubeconfig", str(cluster.kubeconfig("admin")))
@@ -62,5 +75,5 @@ async def test_from_the_alert_to_the_line_of_code(tmp_path: Path) -> None:
     assert f"first failure: container worker of Pod {victim} on node-0 with exit code 1" in explained
     raised = SCRIPT[: SCRIPT.index("        raise")].count("\n") + 1
     assert f'"{script}", line {raised}, in load' in first
-    assert f"{victim}  ValueError: batch 3 is empty" in searched
+    assert searched.count(f"{victim}  ValueError: batch 3 is empty") == failures
     assert victim in history

@@ -21,3 +21,8 @@ def test_names_and_steps_are_compared() -> None:
     """What is hidden is no more than moments and durations."""
     line = "  03:12:31  pod train-workers-0-11-s56pw was silent first: at step 29, quiet for 6.1 s"
     assert masked(line) == "  T  pod train-workers-0-11-s56pw was silent first: at step 29, quiet for S"
+
+
+def test_a_day_is_no_difference() -> None:
+    """The page was written on another day than the test runs."""
+    assert masked('{"timestamp": "2026-11-28T03:12:31.123Z", "epoch": 1}') == '{"timestamp": "T", "epoch": 1}'

@@ -48,7 +48,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
         ("see docs/adr/9999.", ["docs/adr/9999"]),
         ("tests/scripts/nothing*.txt", ["tests/scripts/nothing*.txt"]),
         ("    python -m benchmarks.nothing --json", ["benchmarks.nothing"]),
-        ("`Makefile`, grafana/build.py, docs/adr/0051, images/timeline.svg, tests/scripts/*.txt, -m tests.model", []),
+        ("`Makefile`, grafana/build.py, docs/adr/0051, images/demo.svg, tests/scripts/*.txt, -m tests.model", []),
     ],
 )
 def test_what_does_not_exist_is_seen(text: str, found: list[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from inplace.agent.start.arguments import USAGE
+from inplace.agent.settings.arguments import USAGE
 from tests.cli.command import subcommands
 from tests.docs.test_glossary import ROWS
 

@@ -1,4 +1,4 @@
-"""SECURITY.md: each claim has an existing test, and docs/security.md agrees with it."""
+"""docs/security.md: each claim has an existing test. docs/permissions.md agrees with the code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from inplace.controller.main import METRICS_PORT, PROBE_PORT
 from inplace.controller.serving.pages import SEATS, SEATS_PER_SOURCE
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = (ROOT / "SECURITY.md").read_text()
+PAGE: Final = (ROOT / "docs" / "security.md").read_text()
 ATTACKERS: Final = (
     "Who may create JobSets",
     "Who may reach Pod ports",
+    "Who trains",
     "Who holds an agent's token",
     "Who holds the controller's token",
 )
@@ -46,17 +47,17 @@ def test_each_claim_of_the_threat_model_has_a_test(attacker: str) -> None:
 
 
 def test_it_says_how_to_report_and_what_is_supported() -> None:
-    """The page begins with how to report a vulnerability and the supported versions."""
-    assert [line for line in PAGE.splitlines() if line.startswith("## ")][:2] == [
+    """SECURITY.md begins with how to report a vulnerability and the supported versions."""
+    assert [line for line in (ROOT / "SECURITY.md").read_text().splitlines() if line.startswith("## ")][:2] == [
         "## Report a vulnerability",
         "## Supported versions",
     ]
 
 
 def test_both_pages_have_the_same_ports_and_bounds() -> None:
-    """docs/security.md names the ports and the seats of the code, and leads here."""
-    page = (ROOT / "docs" / "security.md").read_text()
+    """docs/permissions.md names the ports and the seats of the code; the claims lead to SECURITY.md."""
+    page = (ROOT / "docs" / "permissions.md").read_text()
     assert f"| {PROBE_PORT} | `/healthz`, `/readyz`" in page
     assert f"| {METRICS_PORT} | `/metrics`" in page
     assert re.search(rf"at most {SEATS}\s+connections of it and {SEATS_PER_SOURCE} from one address", page)
-    assert "(../SECURITY.md)" in page
+    assert "(../SECURITY.md)" in PAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -14,7 +15,7 @@ from mkdocs.exceptions import Abort, PluginError
 
 from docs.front_page import from_docs
 from docs.narrow_columns import on_page_content
-from tests.docs import decisions_page, logs_page, metrics_page, protocol_page
+from tests.docs import decisions_page, logs_page, metrics_page, protocol_page, states_page
 
 ROOT: Final = Path(__file__).parents[2]
 LINES_MAX: Final = 200
@@ -81,11 +82,12 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, target: str) -> No
     ids=lambda page: page.name,
 )
 def test_a_page_is_short(page: Path) -> None:
-    """A page answers one question in at most 200 lines; a longer one is two pages."""
-    assert len(page.read_text().splitlines()) <= LINES_MAX
+    """A page answers one question in at most 200 lines, whole manifests apart; a longer one is two pages."""
+    text = re.sub("```yaml\n.*?```", "", page.read_text(), flags=re.DOTALL)
+    assert len(text.splitlines()) <= LINES_MAX
 
 
-@pytest.mark.parametrize("generator", [decisions_page, logs_page, metrics_page, protocol_page])
+@pytest.mark.parametrize("generator", [decisions_page, logs_page, metrics_page, protocol_page, states_page])
 def test_a_generated_page_is_what_the_code_says(generator: ModuleType) -> None:
     """`make rewrite` would change nothing."""
     assert generator.PAGE.read_text() == generator.page()

@@ -174,3 +174,29 @@ def test_ranks_in_a_collective_say_where_they_are_and_go_on(tmp_path: Path) -> N
     waiting, stopped = ask_ranks(command, env, ("rank-0", "rank-1"))
     assert (stopped["silent"], stopped["state"]) == (True, "T")
     assert any("jax" in frame for frame in waiting["frames"])
+
+
+ENDS = (
+    "import sys\n"
+    "from inplace.examples import jax_train\n"
+    "def train(settings):\n"
+    "    sys.stdout.close()\n"
+    "    sys.exit(HOW)\n"
+    "jax_train.train = train\n"
+    "jax_train.main()\n"
+)
+
+
+@pytest.mark.parametrize(("how", "code", "said"), [("'no data'", 1, "no data"), ("7", 7, ""), ("None", 0, "")])
+def test_sys_exit_ends_at_once_beside_a_closed_stdout(how: str, code: int, said: str) -> None:
+    """It ends with Python's code and text, without JAX's handlers, which may wait for peers that are gone."""
+    python = environment("jax") / "bin" / "python3"
+    done = subprocess.run(
+        [python, "-c", ENDS.replace("HOW", how)],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.strip()) == (code, said)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from inplace.common.wire.last_line import told_line_of
 from inplace.common.wire.names import LAST_LINE
 from testbed.frameworks.venv import environment
 from testbed.ports import free_ports
@@ -40,4 +41,6 @@ async def test_torchrun_s_rank_that_failed_is_quoted(tmp_path: Path, script: str
             while len(group.server.requests("PATCH")) < 2:  # noqa: ASYNC110 - the rig waits for 10 s at most
                 await asyncio.sleep(0.1)
         told = json.loads(group.server.requests("PATCH")[1].body)["metadata"]["annotations"]
-        assert told[LAST_LINE] == "v1,epoch=1,line=RuntimeError: CUDA error: uncorrectable ECC error"
+        words = told_line_of(told[LAST_LINE], 1)
+        assert words is not None
+        assert words.line == "RuntimeError: CUDA error: uncorrectable ECC error"

@@ -16,13 +16,13 @@ from grafana.links import DOCS_URL
 from grafana.panels import Board, Panel
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
+from inplace.common.jobset.causes import Failure, Trigger
+from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.goodput import Goodput
 from inplace.common.protocol.decision import PodCounts
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.metrics import LiveCollector, Metrics
-from inplace.controller.spec.causes import Failure, Trigger
-from inplace.controller.spec.furthest_behind import FurthestBehind
-from inplace.controller.spec.goodput import Goodput
 from inplace.controller.tracking.counts import GroupCount, JobSetCount
 from tests.promtool import verdict
 

@@ -158,7 +158,12 @@ async def lifted(container: Container, command: list[str], **environment: str) -
     return output.decode()
 
 
-OWN: Final = {"INPLACE_EPOCH=3", "INPLACE_RESTART_COUNT=2"}
+OWN: Final = {
+    "INPLACE_EPOCH=3",
+    "INPLACE_RESTART_COUNT=2",
+    "INPLACE_PROGRESS_DIR=/run/progress",
+    "TORCHELASTIC_ERROR_FILE=/run/progress/.torchelastic.error",
+}
 
 
 INTERNAL: Final = 0b11 << 31
@@ -166,7 +171,7 @@ INTERNAL: Final = 0b11 << 31
 
 
 def without_own(said: str) -> list[str]:
-    """Return the lines that do not tell of the worker's epoch, without the C library's own signals."""
+    """Return the lines that a guard does not add, without the C library's own signals."""
     lines = (re.sub(r"(?<=SigIgn:\t)\w+", lambda found: f"{int(found[0], 16) & ~INTERNAL:x}", said)).splitlines()
     return sorted(line for line in lines if line.removeprefix("variable ") not in OWN)
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import inplace
 from inplace import rank_file
+from inplace.common.protocol import bounds
 from inplace.common.wire import progress as grammar
 from inplace.common.wire.progress import ProgressLine, parse_progress
 from inplace.rank_file import BusyPhase, RankFile, file_name
@@ -56,8 +57,8 @@ def run(code: str, *fds: int, **env: str) -> subprocess.CompletedProcess[str]:
 def test_both_sides_have_the_same_bounds() -> None:
     """The module stands alone, so its numbers are written twice."""
     assert rank_file.LINE_BYTES == grammar.LINE_BYTES_MAX
-    assert rank_file.STEP_MAX == grammar.STEP_MAX
-    assert rank_file.BUSY_S_MAX == grammar.BUSY_S_MAX
+    assert rank_file.STEP_MAX == bounds.STEP_MAX
+    assert rank_file.BUSY_S_MAX == bounds.BUSY_S_MAX
     assert rank_file.BUSY_NAME_CHARACTERS_MAX == grammar.BUSY_NAME_CHARACTERS_MAX
 
 
@@ -133,8 +134,8 @@ def test_every_line_is_one(tmp_path_factory: pytest.TempPathFactory, step: Any, 
     assert line.begun
     assert line.pid == os.getpid()
     assert line.busy
-    assert 1 <= line.busy_s_max <= grammar.BUSY_S_MAX
-    assert line.step == (step if type(step) is int and 0 <= step <= grammar.STEP_MAX else line.step)
+    assert 1 <= line.busy_s_max <= bounds.BUSY_S_MAX
+    assert line.step == (step if type(step) is int and 0 <= step <= bounds.STEP_MAX else line.step)
 
 
 def test_phases_that_never_end_cost_no_more_each(folder: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from inplace.common.jobset.crash_loop import Backoff
 from inplace.common.protocol import agent
 from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import AgentState, Verdict, View, is_fresh, judge
@@ -16,7 +17,6 @@ from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.slot import Shape
 from inplace.controller.api.leader import Elector
 from inplace.controller.plan.steps import STEPS
-from inplace.controller.spec.crash_loop import Backoff
 from tests.mistakes.mistake import StaleMistakeError, instead_of, planted, within
 
 VIEW = View(synced=2, deprecated=1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
+from inplace.common.jobset.jobset import JobSet
 from inplace.common.wire import names as wire
 from inplace.controller.plan.bad_domains import leave_bad_domains
 from inplace.controller.plan.bad_nodes import avoid_bad_nodes
@@ -18,7 +19,6 @@ from inplace.controller.plan.epochs import decide_epochs
 from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.steps import STEPS, Step
-from inplace.controller.spec.jobset import JobSet
 from tests.model.escalations import WORKERS, EscalationState, EscalationWorld, Pod
 from tests.model.explore import Result
 from tests.model.search import search

@@ -20,6 +20,13 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
+from inplace.common.jobset import escalation
+from inplace.common.jobset.bad_nodes import NodeSigns
+from inplace.common.jobset.causes import Cause, Failure, Trigger
+from inplace.common.jobset.jobset import COUNTERS, JobSet, parse_jobset
+from inplace.common.jobset.kinds import Job
+from inplace.common.jobset.kinds import Pod as KubePod
+from inplace.common.jobset.rules import Matches
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.slot import Slot
@@ -32,18 +39,11 @@ from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.steps import Step
-from inplace.controller.spec import escalation
-from inplace.controller.spec.bad_nodes import NodeSigns
-from inplace.controller.spec.causes import Cause, Failure, Trigger
-from inplace.controller.spec.jobset import COUNTERS, JobSet, parse_jobset
-from inplace.controller.spec.kinds import Job
-from inplace.controller.spec.kinds import Pod as KubePod
-from inplace.controller.spec.rules import Matches
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group
+from tests.common.jobset.test_escalation import time_of
 from tests.controller.manifests import jobset as jobset_manifest
 from tests.controller.manifests import replicated_job
-from tests.controller.spec.test_escalation import time_of
 from tests.model.explore import Result
 from tests.model.search import search
 

@@ -25,6 +25,7 @@ from inplace.common.protocol.failure_report import (
     ReportSent,
     ScheduleReport,
     SendReport,
+    WorkerRaised,
     WorkerStalled,
 )
 from inplace.common.protocol.guard import (
@@ -111,7 +112,7 @@ class Pod(NamedTuple):
         epoch: S.
         deprecated: D, 0 or S.
         other: what the other container's guard said last: "", "started", "failed" or, when it is gone, "left".
-        hung: the watchdog found that this process's worker hangs.
+        hung: this process found that its worker hangs, or that a rank of it has failed.
         faults: how many there were.
         entry: of a container behind an ENTRYPOINT: "held" before the lift, "let" until kubelet starts it, "bare" while
             a worker without a guard is in it; "" otherwise.
@@ -253,6 +254,8 @@ class GuardedPodWorld:
         if pod.agent.life is WorkerLife.RUNNING and not pod.hung:
             stalled = WorkerStalled(agent.epoch, 60, None)
             yield self._stepped(_faulty(pod)._replace(hung=True), stalled, "finds that its worker hangs")
+            raised = WorkerRaised(agent.epoch, 1)
+            yield self._stepped(_faulty(pod)._replace(hung=True), raised, "finds that a rank of it has failed")
         if not self._stays and pod.agent.life in (WorkerLife.RUNNING, WorkerLife.LEFTOVERS):
             yield from self._other_moves(pod)
         yield "the agent is killed", self._agent_gone(_faulty(pod))
@@ -307,7 +310,7 @@ class GuardedPodWorld:
                     fresh = pod._replace(due=False, patch="", hung=False)
                     fresh = fresh._replace(entry="let" if pod.entry else "")
                     pod = self._carried(fresh, Lift(epoch or 0))
-                case StopWorker():
+                case StopWorker():  # after a rank's failure the signal ends nobody, and all the rest is the same
                     pod = self._carried(pod, SignalWorkers(SIGTERM))
                 case ScheduleReport():
                     pod = pod._replace(due=True)

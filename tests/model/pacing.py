@@ -15,6 +15,9 @@ from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
+from inplace.common.jobset.causes import Cause, Trigger, unix_time
+from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.jobset import JobSet, parse_jobset
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.slot import Slot
 from inplace.common.protocol.stall import LastProgress
@@ -23,12 +26,9 @@ from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.epochs import decide_epochs
 from inplace.controller.plan.manual import restart_on_request
 from inplace.controller.plan.observed import Observed
-from inplace.controller.spec.causes import Cause, Trigger, unix_time
-from inplace.controller.spec.furthest_behind import FurthestBehind
-from inplace.controller.spec.jobset import JobSet, parse_jobset
 from inplace.controller.tracking.group import Group
+from tests.common.jobset.test_escalation import time_of
 from tests.controller.manifests import jobset as jobset_manifest
-from tests.controller.spec.test_escalation import time_of
 from tests.model.explore import Result, explore_world
 from tests.model.rules import broken_by_write
 from tests.model.world import Move

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from inplace.common.jobset.bad_nodes import BadNodes
+from inplace.common.jobset.places import Place, job_of_pod
+from inplace.common.jobset.scopes import Scope
 from inplace.common.wire import names as wire
 from inplace.controller.plan import bad_domains
 from inplace.controller.plan.bad_domains import leave_bad_domains
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.escalation import count_recreation
-from inplace.controller.spec.bad_nodes import BadNodes
-from inplace.controller.spec.places import Place, job_of_pod
-from inplace.controller.spec.scopes import Scope
 from tests.mistakes.mistake import instead_of, within
 from tests.model.bad_domains import explore_bad_domains
 from tests.model.bug import Bug

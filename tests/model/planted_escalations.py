@@ -7,17 +7,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from inplace.common.jobset import escalation as spec_escalation
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.escalation import FAIL, Escalation, Use, kept
+from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.places import Place
+from inplace.common.jobset.scopes import Scope
 from inplace.common.protocol.decision import Decision
 from inplace.controller.plan import escalation as plan_escalation
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.executions import recreate_jobs
-from inplace.controller.spec import escalation as spec_escalation
-from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.escalation import FAIL, Escalation, Use, kept
-from inplace.controller.spec.kinds import Pod
-from inplace.controller.spec.places import Place
-from inplace.controller.spec.scopes import Scope
 from inplace.controller.tracking.failed_pods import failed_pods
 from inplace.controller.tracking.group import Group, ScopeLedger
 from tests.mistakes.mistake import instead_of, within

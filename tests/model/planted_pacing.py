@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace as changed
 
+from inplace.common.jobset import crash_loop
+from inplace.common.jobset.causes import Trigger, trigger_of, unix_time
+from inplace.common.jobset.crash_loop import Backoff, CrashLoop, after_failure, backoff_of, crash_loop_of
+from inplace.common.jobset.scopes import Scope, write_scope
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan import crash_loop as pacing
 from inplace.controller.plan.draft import Draft
-from inplace.controller.spec import crash_loop
-from inplace.controller.spec.causes import Trigger, trigger_of, unix_time
-from inplace.controller.spec.crash_loop import Backoff, CrashLoop, after_failure, backoff_of, crash_loop_of
-from inplace.controller.spec.scopes import Scope, write_scope
 from tests.mistakes.mistake import instead_of, within
 from tests.model.bug import Bug
 from tests.model.pacing import PacingConfig, explore_pacing

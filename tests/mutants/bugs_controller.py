@@ -7,18 +7,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from inplace.common.jobset.crash_loop import CrashLoop
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Job, Pod
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError, Conflict
 from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.ledger import Ledger
-from inplace.controller.act.execute import ActionsFailedError
+from inplace.controller.act.failures import ActionsFailedError
 from inplace.controller.act.reconcile import Reconciler
 from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError
 from inplace.controller.plan.escalation import replace_pods
-from inplace.controller.spec.crash_loop import CrashLoop
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Job, Pod
 from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.pods import Reading, epoch_of, read_pod, worker_of

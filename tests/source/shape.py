@@ -1,15 +1,17 @@
 """
-Check the source's shape beyond import-linter and ruff: no modules import each other in a circle, none is too long.
+Check the source's shape beyond import-linter and ruff: no import circle, no module and no package is too long.
 
     python -m tests.source.shape
 
 Every import counts, also one inside a function or under TYPE_CHECKING: a reader of one module of a circle has to read
-all of them.
+all of them. The lines of each package have a budget in pyproject.toml: a feature makes room first. Raising one needs an
+ADR that says what users get for it; who takes lines away lowers it.
 """
 
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -20,6 +22,7 @@ import grimp
 
 ROOT: Final = Path(__file__).parents[2]
 LINES_MAX: Final = 400  # a reader takes in one module in one sitting; tests, which are read one by one, may be longer
+SLACK: Final = 300  # lines below a budget that nobody needs to write down
 
 
 def main() -> int:
@@ -27,7 +30,9 @@ def main() -> int:
     folders = sorted(file.parent.name for file in ROOT.glob("*/__init__.py"))
     linked = {link.name for link in (ROOT / "inplace").iterdir() if link.is_symlink()}
     files = [file for folder in (*folders, "docs") if folder != "tests" for file in (ROOT / folder).rglob("*.py")]
+    budgets: dict[str, int] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["inplace"]["lines"]
     problems = [*import_circle([folder for folder in folders if folder not in linked]), *too_long(files)]
+    problems += over_budget(ROOT, budgets, folders)
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0
@@ -55,6 +60,28 @@ def too_long(files: Iterable[Path]) -> list[str]:
         for file, count in lines.items()
         if count > LINES_MAX
     ]
+
+
+def over_budget(root: Path, budgets: Mapping[str, int], folders: Iterable[str]) -> list[str]:
+    """Name each package that has more lines than its budget, has 300 fewer, or has no budget."""
+    problems = []
+    for folder in sorted({*budgets, *folders}):
+        files = [file for file in (root / folder).rglob("*.py") if not _is_linked(file, root)]
+        lines, most = sum(len(file.read_text().splitlines()) for file in files), budgets.get(folder)
+        if most is None:
+            problems.append(
+                f"{folder}: expected a budget in pyproject.toml, [tool.inplace.lines]; it has {lines} lines"
+            )
+        elif lines > most:
+            problems.append(f"{folder}: expected at most {most} lines, saw {lines}; make room, or raise it by an ADR")
+        elif lines < most - SLACK:
+            problems.append(f"{folder}: expected a budget that fits, saw {most} for {lines} lines; lower it")
+    return problems
+
+
+def _is_linked(file: Path, root: Path) -> bool:
+    """Say whether a link leads to a file, as `inplace/agent` does: it counts where it stands."""
+    return any(part.is_symlink() for part in file.parents if part.is_relative_to(root))
 
 
 def _circle(imports: Mapping[str, Iterable[str]]) -> list[str]:

@@ -90,7 +90,11 @@ def test_what_the_model_checker_explores_is_explored_again_once_it_changes() -> 
     assert len(digest) == 16
     words.append("--files")
     files = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    machines = ["common/protocol/ledger.py", "controller/plan/draft.py", "controller/injection/pod_failure_policy.py"]
+    machines = [
+        "common/protocol/ledger.py",
+        "controller/plan/draft.py",
+        "common/injection/pod_failure_policy.py",
+    ]
     assert {*machines, "tests/model/world.py", "tests/mistakes/ledger.py"} < set(files)
     assert {file.partition("/")[0] for file in files} == {"common", "controller", "tests"}
     for file in files:  # what the package has for training scripts is left out

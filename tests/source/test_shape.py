@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.source.shape import LINES_MAX, import_circle, main, too_long
+from tests.source.shape import LINES_MAX, SLACK, import_circle, main, over_budget, too_long
 
 WAYS_TO_IMPORT = {
     "at the top": "from {package}.b import word",
@@ -57,3 +57,23 @@ def test_a_module_may_have_so_many_lines(tmp_path: Path) -> None:
     (problem,) = too_long((longest, longer))
     assert str(longer) in problem
     assert str(LINES_MAX + 1) in problem
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (99, "expected at most 99 lines, saw 100; make room, or raise it by an ADR"),
+        (100, ""),
+        (100 + SLACK, ""),
+        (101 + SLACK, "lower it"),
+        (None, "expected a budget in pyproject.toml"),
+    ],
+)
+def test_a_package_has_a_budget_of_lines(tmp_path: Path, budget: int | None, words: str) -> None:
+    """At the budget it passes, beyond it or far below it does not; linked files count where they stand."""
+    planted(tmp_path, "package", {"a": "#\n" * 60, "b": "#\n" * 40})
+    planted(tmp_path, "other", {"a": "#\n" * 70})
+    (tmp_path / "package" / "linked").symlink_to(tmp_path / "other")
+    budgets = {"other": 70} | ({} if budget is None else {"package": budget})
+    problems = over_budget(tmp_path, budgets, ["package", "other"])
+    assert [words in problem for problem in problems] == ([True] if words else [])

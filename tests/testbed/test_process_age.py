@@ -3,7 +3,7 @@
 import subprocess
 import time
 
-from testbed.process_age import in_order_of_start
+from testbed.frameworks.ranks import in_order_of_start
 
 
 def test_the_oldest_process_comes_first() -> None:

@@ -195,7 +195,14 @@ async def _connected(host: str, port: int) -> socket.socket:
 
 
 async def _addresses(host: str, port: int) -> Sequence[tuple[Any, ...]]:
-    """Look a name up in a thread; an IP address needs neither."""
+    """Look a name up in a thread; an IP address needs neither.
+
+    Raises:
+        OSError: no such name, or a text that no host can have for a name.
+    """
     if is_address(host):
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        raise OSError(f"expected the name of a host, saw {host[:80]!r}") from error

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from inplace.common.jobset.claim import PersistentVolumeClaim
+from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.stored import as_value
 from inplace.common.kube.quantity import parse_quantity
 from inplace.controller.plan.jobs import mounted_volumes
-from inplace.controller.spec.claim import PersistentVolumeClaim
-from inplace.controller.spec.fields import ReplicatedJob
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.stored import as_value
 
 _VOLUME: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")  # RFC 1123 label; the name of a Pod's volume
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.jobset import JobSet
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import restarts_allowed, restarts_in_place
-from inplace.controller.spec.fields import ReplicatedJob
-from inplace.controller.spec.jobset import JobSet
 
 
 def bad_manifests(jobset: JobSet) -> Iterator[str]:
@@ -36,7 +36,7 @@ def bad_annotation(jobset: JobSet) -> Iterator[str]:
     if not restarts_in_place(strategy, annotation):
         yield (
             f"{where}: expected restartStrategy {wire.IN_PLACE_RESTART} or none beside it, saw {strategy!r:.80}, which "
-            "is applied; remove one of them"
+            f"is applied; set restartStrategy {wire.IN_PLACE_RESTART}, or remove the annotation"
         )
     elif strategy == wire.IN_PLACE_RESTART and restarts != restarts_max:
         yield (

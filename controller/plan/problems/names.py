@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from inplace.controller.spec.fields import ReplicatedJob
-from inplace.controller.spec.jobset import JobSet
+from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.jobset import JobSet
 
 NAME_CHARACTERS_MAX: Final = 63  # of a host name, and of a label's value; Jobs and Pods have their names as both
 POD_SUFFIX: Final = "-xxxxx"  # what the Job controller appends to a Pod's name

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from inplace.common.jobset.conditions import REASON_CHARS_MAX, is_reason
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.rules import ACTIONS, RESTART, Pattern, patterns_of, rule_name
 from inplace.common.wire import names as wire
 from inplace.controller.plan.executions import JOB_COUNTERS_MAX
 from inplace.controller.plan.failure import WIDER
-from inplace.controller.spec.conditions import REASON_CHARS_MAX, is_reason
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.rules import ACTIONS, RESTART, Pattern, patterns_of, rule_name
 
 STRATEGIES: Final = ("Recreate", "BlockingRecreate", wire.IN_PLACE_RESTART)
 OPERATORS: Final = ("All", "Any")

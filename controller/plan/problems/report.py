@@ -8,9 +8,15 @@ value, the effect meanwhile, and the cure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from inplace.common.jobset import conditions
+from inplace.common.jobset.form import PORTS_MAX
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.scopes import BY_JOBSET, BY_REPLICATED_JOB, DIVIDING
+from inplace.common.jobset.service import Service, container_ports
+from inplace.common.jobset.size import heavy_templates
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.jobs import LABEL_CHARACTERS_MAX, coordinator_host
@@ -20,28 +26,15 @@ from inplace.controller.plan.problems.in_place import bad_annotation, bad_manife
 from inplace.controller.plan.problems.names import bad_names
 from inplace.controller.plan.problems.policies import bad_failure_policy, bad_success_policy
 from inplace.controller.plan.problems.requests import bad_requests
+from inplace.controller.plan.problems.scheduling import bad_scheduling
 from inplace.controller.plan.spares import without_image
-from inplace.controller.spec import conditions
-from inplace.controller.spec.form import PORTS_MAX
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.scopes import BY_JOBSET, BY_REPLICATED_JOB, DIVIDING
-from inplace.controller.spec.service import container_ports
-from inplace.controller.spec.size import heavy_templates
-
-# A field of upstream's API that the CRD stores and this controller does not act on, and what happens instead. Each is
-# stored, so that no client loses it by writing it back.
-UNSUPPORTED: Final[Mapping[str, str]] = {
-    "scheduling": (
-        "this controller makes no Workload and no PodGroup (KEP-969), so the pods are scheduled one by one; remove it "
-        "while the jobset is suspended, and name a PodGroup in schedulingGroup of each pod template instead"
-    ),
-}
 
 
 def report_problems(draft: Draft) -> bool:
     """Set SpecProblem to what is wrong now."""
     claims = other_claims(draft.jobset, draft.observed.claims)
-    problems = [*known_problems(draft.jobset), *claims, *without_image(draft)]
+    service = other_service(draft.jobset, draft.observed.service)
+    problems = [*known_problems(draft.jobset), *claims, *service, *without_image(draft)]
     draft.set(conditions.spec_problem("; ".join(problems)) if problems else conditions.NO_SPEC_PROBLEM)
     return False
 
@@ -118,20 +111,15 @@ def bad_scope(jobset: JobSet) -> Iterator[str]:
         apart = f"; for jobs that each restart alone, give each a replicatedJob of its own and use {BY_REPLICATED_JOB}"
         yield text + (apart if wanted == "Job" else "")
     elif wanted != BY_JOBSET and not jobset.is_in_place:
-        yield f"{where}: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has no effect; remove it"
+        yield (
+            f"{where}: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has no effect; set that "
+            "strategy, or remove the annotation"
+        )
     elif wanted != jobset.restart_scope and "restarts" in jobset.status:
         yield (
             f"{where}: expected {jobset.restart_scope}, with which the jobset began, saw {wanted}: it has no effect; "
             "recreate the jobset"
         )
-
-
-def unsupported_fields(jobset: JobSet) -> Iterator[str]:
-    """Yield each of these fields that is set; an empty object counts, as it does upstream."""
-    spec = jobset.raw.get("spec") or {}
-    for name, meanwhile in UNSUPPORTED.items():
-        if spec.get(name) is not None:
-            yield f"spec.{name}: expected nothing here: {meanwhile}"
 
 
 def bad_ports(jobset: JobSet) -> Iterator[str]:
@@ -140,6 +128,20 @@ def bad_ports(jobset: JobSet) -> Iterator[str]:
         yield (
             f"spec.replicatedJobs: expected at most {PORTS_MAX} container ports of different number or protocol, saw "
             "more: the headless Service has the first of them; names resolve without ports; remove some in a new jobset"
+        )
+
+
+def other_service(jobset: JobSet, present: Service | None) -> Iterator[str]:
+    """Yield that a Service of another owner has the subdomain's name, and does not give the Pods their names."""
+    if present is None or not jobset.network.dns_hostnames or present.owner_uid == jobset.uid:
+        return
+    if not present.names_pods_of(jobset):
+        name = present.metadata.name
+        yield (
+            f"spec.network.subdomain: expected the name of a headless Service that selects {wire.JOBSET_NAME}: "
+            f"{jobset.name}, saw Service {name} of another owner: the pods' host names do not resolve, and workers "
+            f"that look for each other wait; delete it (kubectl delete service {name} -n {jobset.namespace}), or take "
+            "another subdomain in a new jobset"
         )
 
 
@@ -159,7 +161,7 @@ PROBLEMS: Final[tuple[Callable[[JobSet], Iterator[str]], ...]] = (
     bad_requests,
     bad_claims,
     bad_coordinator,
-    unsupported_fields,
+    bad_scheduling,
     bad_ports,
     bad_sizes,
 )

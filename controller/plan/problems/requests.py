@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from inplace.common.jobset.bad_nodes import read_bad_nodes
+from inplace.common.jobset.crash_loop import read_backoff
+from inplace.common.jobset.escalation import read_escalation
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.marked_nodes import read_marked_nodes
+from inplace.common.jobset.no_progress import read_no_progress
+from inplace.common.jobset.notices import read_restart_on
+from inplace.common.jobset.requests import read_deadline, read_fence, read_request
+from inplace.common.jobset.settings import read_settings
+from inplace.common.jobset.spares import read_spares
+from inplace.common.jobset.stored import LIMITS, OF_GROUPS
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.stall_limit import EXPECTED, parse_limit
-from inplace.controller.spec.bad_nodes import read_bad_nodes
-from inplace.controller.spec.crash_loop import read_backoff
-from inplace.controller.spec.escalation import read_escalation
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.marked_nodes import read_marked_nodes
-from inplace.controller.spec.no_progress import read_no_progress
-from inplace.controller.spec.notices import read_restart_on
-from inplace.controller.spec.requests import read_deadline, read_fence, read_request
-from inplace.controller.spec.settings import read_settings
-from inplace.controller.spec.spares import is_placed_by_queue, largest, read_spares
-from inplace.controller.spec.stored import LIMITS, OF_GROUPS
 
 READERS: Final = (
     read_request,
@@ -33,14 +33,13 @@ READERS: Final = (
 )
 
 
-def bad_requests(jobset: JobSet) -> Iterator[str]:
-    """Yield each value that cannot be read, and those that mean nothing without restarts in place."""
-    for read in READERS:
+def unreadable(jobset: JobSet) -> Iterator[str]:
+    """Yield each value that cannot be read."""
+    for read in (*READERS, lambda annotations: read_spares(annotations, jobset.replicated_jobs)):
         try:
             read(jobset.annotations)
         except RemoteProtocolError as error:
             yield str(error)
-    yield from bad_spares(jobset)
     yield from read_settings(jobset.annotations)[1]
     for name in LIMITS:
         try:
@@ -51,6 +50,11 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
                 f"metadata.annotations[{name}]: expected {EXPECTED}, saw {seen!r}; the agents leave their limit as it "
                 "was; correct it"
             )
+
+
+def bad_requests(jobset: JobSet) -> Iterator[str]:
+    """Yield each value that cannot be read, and those that mean nothing without restarts in place."""
+    yield from unreadable(jobset)
     if jobset.fence_after_s is not None:
         yield from _unfenced(jobset)
     if jobset.is_in_place:
@@ -60,22 +64,8 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
         if name in jobset.annotations:
             yield (
                 f"metadata.annotations[{name}]: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has "
-                "no effect; remove it"
+                "no effect; set that strategy, or remove the annotation"
             )
-
-
-def bad_spares(jobset: JobSet) -> Iterator[str]:
-    """Yield a number of spares that cannot be read or is too large, and Pods that a queue places."""
-    try:
-        count = read_spares(jobset.annotations, jobset.shape.size)
-    except RemoteProtocolError as error:
-        yield str(error)
-        return
-    if count and jobset.is_in_place and is_placed_by_queue(largest(jobset.replicated_jobs)):
-        yield (
-            f"metadata.annotations[{wire.SPARES}]: expected pods that the scheduler places, saw a template that Kueue "
-            "places (its topology annotations), which counts a spare's room as taken; no spare is held; remove it"
-        )
 
 
 def _wider_than_the_budget(jobset: JobSet) -> Iterator[str]:

@@ -15,7 +15,7 @@ from inplace.agent.announce.jobset_requests import announcement_request
 from inplace.agent.announce.lease_keeper import LeaseKeeper
 from inplace.agent.barrier.http import Barrier
 from inplace.agent.deps import AgentDeps
-from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.settings.config import AgentConfig, ConfigError
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import TransportError

@@ -14,7 +14,7 @@ from inplace.agent.announce.notice_sender import AGAIN_S, PATIENCE, NoticeSender
 from inplace.agent.announce.report_delay import report_delay_s
 from inplace.agent.deps import AgentDeps
 from inplace.agent.report.metrics import AgentMetrics
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response, TransportError

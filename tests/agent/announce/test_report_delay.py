@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from random import Random
 
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 from inplace.agent.announce.report_delay import FEW, LEARNED_S, report_delay_s
 
 TELL_MAX = 16
+TOLD_MS_MAX = 300.0  # the window of 17 Pods is 0.17 s; kubelet looks once a second
 
 
 @given(st.integers(1, 100_000), st.floats(0, 1, exclude_max=True))
@@ -32,3 +36,13 @@ def test_a_group_that_dies_together_does_not_tell_as_one(size: int, deaths_over_
         tellers.append(sum(moment_s <= moments_s[0] + LEARNED_S for moment_s in moments_s))
     assert sorted(tellers)[10] <= TELL_MAX
     assert min(tellers) >= 1
+
+
+@pytest.mark.parametrize("pods", [FEW, FEW + 1])
+def test_a_lone_death_is_told_before_kubelet_sees_it(pods: int) -> None:
+    """A guard in depth `containers` ends with its worker: the agent tells all the same, in a group of any size."""
+    options = ["--runtime", "model", "--mode", "guarded", "--pods", str(pods), "--failures", "3", "--json"]
+    command = [sys.executable, "-m", "inplace.cli", "demo", *options]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    told_ms = [restart["deprecate"] for restart in json.loads(said.splitlines()[-1])["restarts"]]
+    assert max(told_ms) < TOLD_MS_MAX

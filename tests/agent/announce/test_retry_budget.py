@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.agent.announce.herd import Herd
 from inplace.agent.announce.jobset_requests import WATCH_TIMEOUT_S
 from inplace.agent.announce.retry_budget import (
     DENIED_BASE_S,
@@ -21,6 +20,7 @@ from inplace.agent.announce.retry_budget import (
     RETRY_CAP_S,
     RetryBudget,
 )
+from inplace.agent.settings.herd import Herd
 from inplace.common.kube.errors import Forbidden, Throttled
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.watch import Broken, Busy, Closed, Denied, Gone, WatchEnding

@@ -19,7 +19,7 @@ POLICY = (
 @pytest.mark.parametrize(
     ("code", "message", "resource", "words"),
     [
-        (403, RBAC, "pods", ("patch pods in namespace ns", "ClusterRole inplace-agent", "deploy/agent")),
+        (403, RBAC, "pods", ("patch pods in namespace ns", "AgentBindingFailed", "inplace inject")),
         (403, POLICY, "pods", ("an admission policy", "see its message")),
         (
             404,

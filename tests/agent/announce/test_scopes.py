@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.settings.config import AgentConfig, ConfigError
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from tests.agent.rig import Rig

@@ -11,7 +11,7 @@ import pytest
 
 from inplace.agent.link.server import GUARDS_MAX
 from inplace.agent.report.line_limit import LINES_A_MINUTE, PERIOD_S, LineLimit
-from inplace.common.protocol.link import Ended, Ending, Examine, Failed, Hello, Lifted, Message, Started, line_of
+from inplace.common.protocol.link import Ended, Ending, Failed, Hello, Lifted, Message, Started, line_of
 from tests.agent.rig import ShortClock
 from tests.agent.supervisor_rig import until
 from tests.agent.test_guard import agent_at
@@ -85,7 +85,6 @@ async def test_a_flood_leaves_the_guard_alone(tmp_path: Path) -> None:
         reader, writer = await flood.enter_async_context(connected(tmp_path))
         writer.write(line_of(Hello()))
         assert await reader.readline() == line_of(Hello())
-        assert await reader.readline() == line_of(Examine(0, 0))
         others = [await flood.enter_async_context(connected(tmp_path)) for _ in range(GUARDS_MAX + 20)]
         assert await ended(others[-1][0])
         agent.lift(3)

@@ -16,7 +16,7 @@ from inplace.agent.link.linked_worker import LinkedWorker
 from inplace.agent.link.server import LinkServer
 from inplace.agent.worker.worker import STUCK_S, WorkerLostError, WorkerStuckError
 from inplace.common.kube.clock import LoopClock
-from inplace.common.protocol.link import LINK_PROCESS, Absent, Examine, Failed, Hello, Lifted, Signal, Started, line_of
+from inplace.common.protocol.link import LINK_PROCESS, Absent, Failed, Hello, Lifted, Signal, Started, line_of
 from inplace.common.wire.names import DEPTH_PROCESS
 from tests.agent.link.test_agent_end import connected, ended
 from tests.agent.rig import NotedLog, ShortClock
@@ -155,14 +155,12 @@ async def test_a_guard_that_comes_late_starts_with_the_others(tmp_path: Path) ->
         async with connected(tmp_path) as (reader, writer):
             writer.write(line_of(Hello()) + line_of(Absent(0)))
             assert await reader.readline() == line_of(Hello(LINK_PROCESS))
-            assert await reader.readline() == line_of(Examine(0, 0))
             assert await reader.readline() == line_of(Lifted(4))
             worker.signal(signal.SIGTERM)
             assert await reader.readline() == line_of(Signal(15))
             async with connected(tmp_path) as (late, writes):
                 writes.write(line_of(Hello()) + line_of(Absent(0)))
                 assert await late.readline() == line_of(Hello(LINK_PROCESS))
-                assert await late.readline() == line_of(Examine(0, 0))
                 writer.write(line_of(Started(4)) + line_of(Absent(0)))
                 await worker.over()
                 worker.lift(5)
@@ -176,7 +174,6 @@ async def test_a_guard_that_lies_is_not_believed(tmp_path: Path, said: Started |
         worker.lift(4)
         async with connected(tmp_path) as (reader, writer):
             writer.write(line_of(Hello()) + line_of(Absent(0)))
-            await reader.readline()
             await reader.readline()
             assert await reader.readline() == line_of(Lifted(4))
             writer.write(line_of(said))

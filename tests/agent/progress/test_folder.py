@@ -16,10 +16,10 @@ from inplace.agent.progress.folder import (
     PATTERN_RANK,
     ProgressFiles,
     ProgressFolder,
-    problem_of_pattern,
     rank_name,
 )
 from inplace.agent.progress.rank_files import open_folder, read_start
+from inplace.agent.settings.paths import problem_of_pattern
 from inplace.common.bare.record import replace
 from inplace.common.protocol.rank import RankLook
 from inplace.common.protocol.stall import RANKS_MAX, Look

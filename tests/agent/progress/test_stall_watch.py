@@ -15,10 +15,10 @@ import pytest
 
 from inplace.agent.announce.jobset_events import JobSetEvents, Seen
 from inplace.agent.progress.stall_watch import StallWatch
-from inplace.agent.progress.watch_settings import WatchSettings
 from inplace.agent.progress.watchdog import Watchdog
 from inplace.agent.report.log import Log
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.watch_settings import WatchSettings
 from inplace.agent.worker.worker import Worker
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import Clock, LoopClock
@@ -197,7 +197,7 @@ async def test_an_agent_without_limits_loads_no_watchdog() -> None:
 import sys
 sys.path[:0] = {sys.path!r}
 from inplace.agent.progress.stall_watch import StallWatch
-from inplace.agent.start.config import AgentConfig
+from inplace.agent.settings.config import AgentConfig
 watch = StallWatch(AgentConfig("ns", "pod", "train"), clock=None, log=None)
 watch.take_limits((None, None))
 watch.begin(1)

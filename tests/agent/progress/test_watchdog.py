@@ -110,6 +110,7 @@ async def test_a_stopped_worker_is_told_killed_and_started_again(tmp_path: Path)
             assert progress.made == (progress.step or 0) - 1
             assert progress.pace_s == pytest.approx(0.02, rel=1.0)  # a sleep of 20 ms on a busy machine
         await end(group)
+        assert [line["epoch"] for line in group.logged("steps_begun")][:2] == [1, 2], "once for each epoch"
         assert [line["rank"] for line in group.logged("worker_stalled")] == ["rank-0", "rank-0"]
         assert [line["why"] for line in group.logged("worker_stopping")][:2] == ["it hangs", "it hangs"]
         assert len(failures(group.server)) == 2

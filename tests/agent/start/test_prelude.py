@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import trustme
 
-from inplace.agent.announce.herd import LATE_S, Herd
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.agent.report.phases import RestartPhases
-from inplace.agent.start.config import AgentConfig
-from inplace.agent.start.epoch_file import EpochFile
+from inplace.agent.settings.config import AgentConfig
+from inplace.agent.settings.epoch_file import EpochFile
+from inplace.agent.settings.herd import LATE_S, Herd
 from inplace.agent.start.prelude import HEAD_START_S_MAX, head_start
 from inplace.common.bare.record import replace
 from inplace.common.kube.http.credentials import Credentials

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.settings.exit_code import ExitCode
 from tests.agent.supervisor_rig import RUN, main_of, number_in, running, supervised, through_the_barrier
 from tests.agent.test_start_path import rss_mb
 from tests.agent.worker.test_on_stall import is_running, until_gone

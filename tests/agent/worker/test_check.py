@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.settings.exit_code import ExitCode
 from inplace.agent.worker.check import OUTPUT_BYTES_MAX, CheckResult, Output, leave_reason, reason_of, result_of
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.start.arguments import ArgumentsError, clean_words
-from inplace.agent.worker.clean_paths import CleanPaths, problem_of_mount, problem_of_path
+from inplace.agent.settings.arguments import ArgumentsError, clean_words
+from inplace.agent.settings.paths import problem_of_path
+from inplace.agent.worker.clean_paths import CleanPaths, problem_of_mount
 from inplace.agent.worker.cleaning import NOT_OURS, Cleaning
 from inplace.agent.worker.shared_memory import NODES_IPC, SharedMemory
 from tests.agent.process import ROOT
@@ -84,6 +85,28 @@ async def test_a_guard_that_ends_leaves_no_shared_memory_of_its_worker(shared: P
         assert names(folder) == ["before"]
 
 
+KEPT = [
+    "ckpt_shm_0",  # DLRover 0.6.1: dlrover/python/elastic_agent/torch/ckpt_saver.py, CheckpointSharedObjPrefix
+    "train-run-1_ckpt_shm_7",  # the same below torchrun with a run id
+    "Checkpoint-0",
+]
+LEAKED = ["psm_1a2b3c4d", "torch_4711_123_0", "sem.mp-x8a_0k2f", "nccl-AbCdEf", "weights", "of-1"]
+
+
+def test_what_a_checkpoint_library_keeps_survives(folder: Path) -> None:
+    """By name (DLRover), or in a folder (ML Flashpoint 0.0.10 below /dev/shm); what was leaked does not."""
+    memory = SharedMemory("", str(folder))
+    for name in (*KEPT, *LEAKED):
+        (folder / name).touch()
+    flash = folder / "mlf-jobs" / "job-145" / "step-100_ckpt"
+    flash.mkdir(parents=True)
+    (flash / "buffer_0_1.dist").touch()
+    assert memory.clean() == len(LEAKED)
+    assert names(folder) == sorted([*KEPT, "mlf-jobs"])
+    assert names(flash) == ["buffer_0_1.dist"]
+    assert memory.clean(all_of_user=True) == len(KEPT), "--clean ipc is the user's word"
+
+
 @pytest.mark.asyncio
 async def test_what_a_killed_guard_left_is_cleaned_by_the_next(shared: Path, folder: Path) -> None:
     """As after the kernel ended the whole container for its memory."""
@@ -128,7 +151,7 @@ def test_the_machines_shared_memory_is_left_alone(tmp_path: Path, env: dict[str,
     """Neither by default nor when all of it is asked for, which is told; a file of this test is gone with its test."""
     attached = ctypes.CDLL(None).shmget(0, 4096, 0o1600)
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
-        cleaning = Cleaning(("ipc",), str(tmp_path / "link"), env)
+        cleaning = Cleaning(("ipc",), str(tmp_path / "notes"), str(tmp_path), env)
         cleaning.begin()
         assert (cleaning.clean(), Path(file.name).exists()) == ([NOT_OURS], True)
     assert ctypes.CDLL(None).shmctl(attached, 0, None) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.link.side_jobs import CHECK_ANSWER_S, SideJobs
-from inplace.agent.start.exit_code import ExitCode
+from inplace.agent.settings.exit_code import ExitCode
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.link import Checking, Fit, Unfit
 from inplace.simulator.cluster.virtual_time import run

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from inplace.common.wire.run_tail import tail_file
 from tests.agent.supervisor_rig import RUN, marked, until
 from tests.agent.test_guard import Guarded, agent_at, guarded
 from tests.agent.test_process_depth import Pod, pod
@@ -53,6 +54,19 @@ async def test_the_next_worker_was_there_before_its_lift(tmp_path: Path) -> None
         await is_ready(group.guard)
         group.guard.child.terminate()
         assert (await group.guard.finished())[0] == 143
+
+
+async def test_what_it_writes_is_of_the_run_that_it_becomes(tmp_path: Path) -> None:
+    """Its output goes the way of every worker's, and its epoch's tail has it."""
+    script = f"{IMPORTED}{TRAINS}print('words of', os.environ['INPLACE_EPOCH'], flush=True)\n{RUN}"
+    async with pod(tmp_path, script, "--standby") as group:
+        worker = await main_of(group, 1)
+        standby = await is_ready(group.guard)
+        os.kill(worker, signal.SIGKILL)
+        assert await main_of(group, 2) == standby
+        file = tmp_path / "progress" / tail_file(0)
+        await until(lambda: b"words of 2\n" in file.read_bytes(), "its words in the tail")
+        assert b"words of 1\n" not in file.read_bytes()
 
 
 async def test_a_group_restart_releases_it_too(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.agent.start.arguments import WorkerOptions
+from inplace.agent.settings.arguments import WorkerOptions
 from inplace.agent.worker import process_tree
 from inplace.agent.worker import worker as worker_module
 from inplace.agent.worker.host import WorkerHost

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from inplace.agent.report.log import LazyLog
-from inplace.agent.start.config import AgentConfig, ConfigError
+from inplace.agent.settings.config import AgentConfig, ConfigError
 from inplace.agent.worker.save_requests import SaveRequests
 from tests.agent.supervisor_rig import running, through_the_barrier, until
 from tests.agent.test_guard import working
@@ -134,7 +134,7 @@ async def test_a_guarded_worker_that_never_looks_is_told_to_end(tmp_path: Path, 
     async with working(tmp_path, DEAF, SAVE_WITHIN_S=within_s) as (_, group):
         for _ in range(signals):
             group.child.terminate()
-            await until((tmp_path / "save").exists, "the request")
+            await until((tmp_path / "progress" / ".save").exists, "the request")
         await group.noted("told")
         assert (await group.finished())[0] == 143
 
@@ -248,4 +248,4 @@ def test_only_a_first_pod_reads_whole_objects(env: dict[str, str], *, is_table: 
     assert AgentConfig.from_env(NAMES | env).prefer_table
     config = AgentConfig.from_env(NAMES | env | {"SAVE_WITHIN_S": "60"})
     assert config.prefer_table is is_table
-    assert config.save_file == "/run/inplace/save"
+    assert config.save_file == "/run/inplace/progress/.save"

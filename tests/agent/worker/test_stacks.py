@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from inplace.agent.stacks.look import ALL_BYTES_MAX, ANSWER_S_MAX, LINE_BYTES_MAX
+from inplace.agent.stacks.look import ALL_BYTES_MAX, ANSWER_S_MAX, LINE_BYTES_MAX, ask
 from tests.agent.process import ROOT
 
 IMPORTS = "import inplace, os, signal, sys, time\n"
@@ -52,6 +52,19 @@ def asked(main: int, **env: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     assert last["event"] == "stacks_taken"
     assert {line["request"] for line in (*lines, last)} == {7}
     return lines, last
+
+
+@pytest.mark.attack
+def test_no_file_that_has_a_name_is_emptied_for_an_answer(tmp_path: Path) -> None:
+    """A worker may show any file of its container in place of its own; a guard's user may have more rights on it."""
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    script = f"held = open({str(victim)!r})\nprint('ready', flush=True)\nwhile True: time.sleep(3600)\n"
+    with worker(IMPORTS + script) as child:
+        shown = Path(f"/proc/{child.pid}/fd")
+        (held,) = (int(one.name) for one in shown.iterdir() if one.resolve() == victim)
+        assert ask([(child.pid, held)]) == {}
+    assert victim.read_text() == "kept"
 
 
 def alive(child: subprocess.Popen[str]) -> bool:

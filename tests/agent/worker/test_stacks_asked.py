@@ -15,15 +15,11 @@ from typing import Any
 
 import pytest
 
-from inplace.agent.link.side_jobs import SideJobs
-from inplace.agent.start.arguments import WorkerOptions
+from inplace.agent.settings.arguments import WorkerOptions
 from inplace.agent.worker import stacks_command
 from inplace.agent.worker.stacks_command import StacksCommand
-from inplace.common.kube.clock import LoopClock
-from inplace.common.protocol.link import Examine, Examines, TakesStacks, TakeStacks, line_of
 from inplace.common.wire.stacks import SILENCE
 from tests.agent.progress.test_watchdog import told, watched
-from tests.agent.rig import NotedGuards, NotedLog
 from tests.agent.supervisor_rig import Supervised, main_of, running
 from tests.agent.test_guard import working
 from tests.agent.worker.test_host import Owner
@@ -84,24 +80,6 @@ async def test_a_guard_answers_for_its_agent(tmp_path: Path) -> None:
         assert not agent.log.lines
         agent.leave()
         assert (await group.finished())[0] == 143
-
-
-def test_an_older_guard_hears_no_word_that_it_does_not_know() -> None:
-    """It would close the link, and end its worker. It is asked by a line that it knows and does nothing about."""
-    guards = NotedGuards()
-    jobs = SideJobs(guards, checks=0, clock=LoopClock(), log=NotedLog())
-    jobs.greeted(0)
-    jobs.greeted(1)
-    assert guards.told == [(0, Examine(0, 0)), (1, Examine(0, 0))]
-    assert line_of(Examine(0, 0)) == b"examine 0 0\n"
-    assert jobs.heard(0, Examines())  # what an older one with a command says to it
-    assert jobs.heard(1, TakesStacks())
-    guards.told.clear()
-    jobs.take_stacks(REQUEST)
-    assert guards.told == [(1, TakeStacks(REQUEST))]
-    jobs.left(1)
-    jobs.take_stacks(REQUEST)
-    assert (len(guards.told), guards.told_all) == (1, [])
 
 
 def _is_past(moment_s: float) -> bool:

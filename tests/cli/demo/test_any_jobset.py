@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from inplace.cli.demo.adaptation import DemoError, adapted, with_agent
+from inplace.cli.demo.adaptation import DemoError, adapted, with_agent, with_one_guard
 from inplace.cli.demo.consent import ask
-from inplace.cli.demo.manifest import EXAMPLE
+from inplace.cli.demo.demo import DemoOptions, run_demo
+from inplace.cli.demo.manifest import EXAMPLE, read_demo_manifest
 from inplace.cli.demo.node_shapes import node_shapes
 from inplace.cli.demo.obstacles import OBSTACLES_MAX, obstacles
 from inplace.common.wire import names as wire
@@ -53,11 +55,54 @@ def test_exclusive_placement_gets_a_domain_for_each_job() -> None:
     assert len(set(racks)) == 4
 
 
+def test_as_many_restarts_are_allowed_as_workers_are_killed() -> None:
+    """One that allows no restart ends at its first failure: the demo raises it, wherever it stands, and says so."""
+    policy, notes = adapted(jobset(failurePolicy={"maxRestarts": 0}), models=False, failures=3)
+    assert policy["spec"]["failurePolicy"]["maxRestarts"] == 3
+    assert "maxRestarts 0: the demo allows 3, as it kills so many workers" in notes
+    given = jobset()
+    given["metadata"]["annotations"] = {wire.RESTART_IN_PLACE: "1"}
+    changed, notes = adapted(given, models=False, failures=2)
+    assert changed["metadata"]["annotations"][wire.RESTART_IN_PLACE] == "2"
+    assert notes == ["maxRestarts 1: the demo allows 2, as it kills so many workers"]
+
+
+def test_one_of_two_containers_with_devices_trains_in_a_model() -> None:
+    """A modelled Pod has one guard; the JobSet says by the annotation which container has it."""
+    devices = [
+        {"name": name, "image": "t:1", "command": ["t"], "resources": {"limits": {"example.com/tpu": 2}}}
+        for name in ("chip-1", "chip-2")
+    ]
+    changed, notes = with_one_guard(jobset({"containers": devices}, failurePolicy={"maxRestarts": 1}))
+    assert changed["metadata"]["annotations"][wire.WORKERS] == "chip-1"
+    assert notes == ["a modelled Pod has one guard: chip-1 trains, and chip-2 only runs beside it"]
+
+
+def test_one_of_several_jobsets_is_chosen_by_its_name(tmp_path: Path) -> None:
+    """--jobset takes one and leaves the others out; without it the refusal names them and the option."""
+    night, day = jobset(failurePolicy={"maxRestarts": 1}), jobset(failurePolicy={"maxRestarts": 1})
+    night["metadata"], day["metadata"] = {"name": "night"}, {"name": "day"}
+    file = Path(saved(tmp_path, as_yaml([night, day])))
+    assert read_demo_manifest(file, None, 1, None, models=True, name="day").name == "day"
+    for name, words in ((None, "JobSet night, JobSet day.; choose one with --jobset NAME"), ("x", "named x, saw 0")):
+        with pytest.raises(DemoError, match=words):
+            read_demo_manifest(file, None, 1, None, models=True, name=name)
+
+
+def test_a_program_of_an_image_needs_a_model() -> None:
+    """A container without a command cannot run as a process here, and a model needs no program."""
+    spec = jobset({"containers": [{"name": "t", "image": "t:1"}]})
+    with pytest.raises(DemoError, match=r"container t of w has no command, .* or use --runtime model"):
+        adapted(spec, models=False, failures=1)
+    _, notes = adapted(spec, models=True, failures=1)
+    assert "container t of w has no command; its model is its image's program" in notes
+
+
 def test_what_would_wait_for_ever_is_changed_and_named() -> None:
     """A queue, another controller and a missing name are replaced, each with a sentence."""
     given = jobset({"schedulingGates": [{"name": "queue.example/topology"}]}, suspend=True, managedBy="queue.example/x")
     given["metadata"] = {"generateName": "sweep-"}
-    changed, notes = adapted(given, models=True)
+    changed, notes = adapted(given, models=True, failures=1)
     assert (changed["metadata"]["name"], changed["spec"]["suspend"]) == ("sweep-demo", False)
     assert "managedBy" not in changed["spec"]
     said = " ".join(notes)
@@ -69,7 +114,7 @@ def test_what_would_wait_for_ever_is_changed_and_named() -> None:
 def test_the_last_container_is_taken_for_the_worker_where_no_sign_says_more() -> None:
     """It is open which of two containers trains: the demo takes one, and says how the JobSet may say it."""
     both = [{"name": name, "image": "i:1", "command": [name]} for name in ("proxy", "w")]
-    given, _ = adapted(jobset({"containers": both}), models=True)
+    given, _ = adapted(jobset({"containers": both}), models=True, failures=1)
     shown, notes = with_agent(given)
     assert f"{wire.WORKERS}: the demo takes w" in " ".join(notes)
     assert given["metadata"]["annotations"] == {wire.WORKERS: "w"}
@@ -82,12 +127,49 @@ def test_a_jobset_to_which_no_agent_can_be_added_is_refused_with_the_reason() ->
     given = jobset()
     given["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimitPerIndex"] = 2
     with pytest.raises(DemoError, match="backoffLimitPerIndex"):
-        with_agent(adapted(given, models=True)[0])
+        with_agent(adapted(given, models=True, failures=1)[0])
+
+
+PLACEHOLDERS = [
+    ({"nodeSelector": {"a": "<accelerator>", "b": "<topology>"}}, {}, '.nodeSelector: Invalid value: "<accelerator>"'),
+    ({"dnsPolicy": "ClusterFirstWithHost"}, {}, ".dnsPolicy: Unsupported value"),
+    ({"tolerations": [{"key": "a", "operator": "Exist"}]}, {}, ".tolerations[0].operator: Unsupported value"),
+    ({}, {"name": "<name>", "annotations": {wire.EXCLUSIVE_TOPOLOGY: "rack"}}, "metadata.name: Invalid value"),
+]
+
+
+@pytest.mark.parametrize(("spec", "metadata", "words"), PLACEHOLDERS)
+def test_what_the_api_server_refuses_is_one_sentence(
+    spec: dict[str, Any], metadata: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The demo does not begin with a JobSet whose Jobs the API refuses, and says where and why in one sentence."""
+    given = jobset({"containers": [{"name": "t", "image": "t:1", "command": ["t"]}]} | spec)
+    given["metadata"] |= metadata
+    file = tmp_path / "jobset.json"
+    file.write_text(json.dumps(given))
+    options = DemoOptions(None, 1, "model", None, file, seed=1, json=True, keep=False)
+    assert run_demo(options) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"inplace demo: {file}: the API server refuses it: ")
+    assert words in said
+    assert said.count("\n") == 1
 
 
 def pod(name: str, **status: Any) -> dict[str, Any]:
     """Return a Pod with a status."""
     return {"metadata": {"name": name}, "spec": {}, "status": status}
+
+
+def test_pods_that_start_later_are_not_recreated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Workers wait for an initializer: their Pods are new and replace none, and the killed worker is the cause."""
+    spec = jobset()
+    (trainer,) = spec["spec"]["replicatedJobs"]
+    after = trainer | {"dependsOn": [{"name": "download", "status": "Complete"}]}
+    spec["spec"]["replicatedJobs"] = [json.loads(json.dumps(trainer | {"name": "download"})), after]
+    file = Path(saved(tmp_path, as_yaml([spec])))
+    assert run_demo(DemoOptions(None, 1, "model", None, file, seed=1, json=True, keep=False)) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (result["pods_recreated"], [one["trigger"] for one in result["restarts"]]) == (0, ["worker_exit"])
 
 
 def test_obstacles_name_pods_containers_and_conditions() -> None:
@@ -99,7 +181,7 @@ def test_obstacles_name_pods_containers_and_conditions() -> None:
     found = obstacles(jobset(), [], [*pods, gated])
     assert found == [
         "Pod a0 has no node: 0/3 nodes are available",
-        "container t of Pod b ended with exit code 127 (Error) (2 restarts)",
+        "container t of Pod b ended: exit code 127 (2 restarts)",
         "Pod c waits behind the scheduling gate queue.example/gate",
     ]
     assert len(found) <= OBSTACLES_MAX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,27 @@ from inplace.cli.inject.jobset import Refusal
 from inplace.cli.manifests.documents import Stream
 from inplace.cli.manifests.text import FLOW_CHARS_MAX, with_documents
 from inplace.cli.manifests.yaml_loader import REPEATED_MAX, parse
+from inplace.common.injection.rights import RESTRICTED, is_restricted, permissions
+from inplace.common.jobset.jobset import parse_jobset
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.agent_pieces import RESTRICTED, is_restricted, permissions
-from inplace.controller.injection.policies import PolicyOptions
-from inplace.controller.spec.jobset import parse_jobset
 from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import REPOSITORY, demo_json, run, run_here
-from tests.cli.injecting import PLAIN, SILENT, TWO, as_yaml, example, injected, jobset_of, plain, pod_spec_of, refused
+from tests.cli.injecting import (
+    FLOW,
+    PLAIN,
+    SILENT,
+    TWO,
+    annotated,
+    as_yaml,
+    example,
+    injected,
+    jobset_of,
+    plain,
+    pod_spec_of,
+    refused,
+    with_env,
+)
 
 OPTIONS: list[Mapping[str, Any]] = [
     {},
@@ -32,7 +46,7 @@ OPTIONS: list[Mapping[str, Any]] = [
     {"copies_image": True},
     {"mode": "supervisor"},
     {"mode": "supervisor", "copies_image": True},
-    {"port": 9000, "exit_code": 7, "account": "inplace-agent-b", "agent_image": "registry.example/agent@sha256:0"},
+    {"agent_image": "registry.example/agent@sha256:0"},
 ]
 
 
@@ -45,6 +59,15 @@ def wrapped(worker: KubeObject) -> list[str]:
     """Return a worker's own command, without the agent's program in front of it."""
     command: list[str] = worker["command"]
     return command[command.index("--") + 1 :] if "--" in command else command
+
+
+def test_no_option_writes_a_setting() -> None:
+    """A setting is an annotation or a variable of the manifest; the help lists 12 options for all else."""
+    shown = re.findall(r"^  (?:-\w, )?--([a-z-]+)", run_here("inject", "--help").stdout, re.MULTILINE)
+    assert shown == [
+        *("file", "mode", "agent-image", "copy-image", "barrier", "restart-rule", "worker", "rbac", "namespace"),
+        *("output", "diff", "quiet", "help"),
+    ]
 
 
 @pytest.mark.parametrize("barrier", ["guard", "probe"])
@@ -106,21 +129,13 @@ def test_a_manifest_with_an_agent_is_left_alone(name: str) -> None:
     assert injected(example(name)) == example(name)
 
 
-def test_permissions_are_those_of_the_installation() -> None:
-    """The injected account, role and binding are those of deploy/agent."""
-    file = REPOSITORY / "deploy" / "agent" / "agent.yaml"
-    if not file.exists():
-        pytest.skip("deploy/agent is not there")
-    assert list(parse(file.read_text())) == permissions("default", "inplace-agent")
-
-
 def test_other_kinds_and_documents_pass_through() -> None:
     """Other documents stay as they are: before and after the JobSet, in a List, or empty."""
     other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"day": "2026-11-21"}}
     text = f"---\n# first\n{as_yaml([other])}---\n---\n{PLAIN}"
     made = injected(text)
     assert [document["kind"] for document in parse(made) if document] == [
-        *("ServiceAccount", "Role", "RoleBinding", "ConfigMap", "JobSet")
+        *("ServiceAccount", "Role", "RoleBinding", "RoleBinding", "ConfigMap", "JobSet")
     ]
     assert "# first\n" in made
     listed = {"apiVersion": "v1", "kind": "List", "items": [other, jobset_of(PLAIN)]}
@@ -131,35 +146,51 @@ def test_other_kinds_and_documents_pass_through() -> None:
 
 @pytest.mark.parametrize("field", ["serviceAccountName", "serviceAccount"])
 @pytest.mark.parametrize("account", ["trainer", "default", "inplace-agentx"])
-def test_an_account_of_another_name_is_bound_to_the_cluster_role(field: str, account: str) -> None:
-    """The account stays the user's, and its right makes admission restrict it; the binding has our name."""
+def test_an_account_of_another_name_stays_the_users(field: str, account: str) -> None:
+    """It reads this JobSet by name; its right to announce makes admission restrict it. The objects have our names."""
     made = injected(plain(pod=f"{field}: {account}"))
     assert pod_spec_of(made)["serviceAccountName"] == account
-    binding, _ = parse(made)
-    assert (binding["kind"], binding["metadata"]["name"]) == ("RoleBinding", f"inplace-agent:{account}")
-    assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == ("ClusterRole", "inplace-agent")
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "default"}]
+    role, reading, announcing, _ = parse(made)
+    name = f"inplace-agent:plain:{account}"
+    assert (role["kind"], role["metadata"]["name"], role["rules"][0]["resourceNames"]) == ("Role", name, ["plain"])
+    assert (reading["roleRef"]["kind"], reading["roleRef"]["name"]) == ("Role", name)
+    assert announcing["metadata"]["name"] == f"{name}:announce"
+    assert (announcing["roleRef"]["kind"], announcing["roleRef"]["name"]) == ("ClusterRole", "inplace-agent")
+    for binding in (reading, announcing):
+        assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": "default"}]
     assert injected(made) == made
 
 
 def test_an_account_that_the_file_binds_is_left_to_the_user() -> None:
     """When the file binds the account itself, inject refuses nothing and adds nothing."""
-    binding = permissions("default", "trainer")[-1]
+    binding = permissions("default", "trainer", "plain")[-1]
     bound = f"{as_yaml([binding])}---\n{plain(pod='serviceAccountName: trainer')}"
     assert [document["kind"] for document in parse(injected(bound))] == ["RoleBinding", "JobSet"]
 
 
-def test_accounts_of_one_namespace_share_one_role() -> None:
-    """Each account has its own binding, and the shared Role's name cannot be one of the user's by accident."""
+def test_each_jobset_and_account_has_its_own_role() -> None:
+    """So that no account reads another JobSet, and files of one namespace do not overwrite each other's."""
     other = plain(pod="serviceAccountName: inplace-agent-b").replace("name: plain", "name: other", 1)
     made = injected(f"{PLAIN}---\n{other}")
-    assert [(one["kind"], one["metadata"]["name"]) for one in parse(made)][:5] == [
+    assert [(one["kind"], one["metadata"]["name"]) for one in parse(made)][:8] == [
         ("ServiceAccount", "inplace-agent"),
-        ("Role", "inplace-agent"),
-        ("RoleBinding", "inplace-agent"),
+        ("Role", "inplace-agent:plain:inplace-agent"),
+        ("RoleBinding", "inplace-agent:plain:inplace-agent"),
+        ("RoleBinding", "inplace-agent:plain:inplace-agent:announce"),
         ("ServiceAccount", "inplace-agent-b"),
-        ("RoleBinding", "inplace-agent-b"),
+        ("Role", "inplace-agent:other:inplace-agent-b"),
+        ("RoleBinding", "inplace-agent:other:inplace-agent-b"),
+        ("RoleBinding", "inplace-agent:other:inplace-agent-b:announce"),
     ]
+
+
+def test_a_name_that_only_the_server_knows_reads_all_jobsets() -> None:
+    """generateName, and a runtime of Trainer, whose JobSets are named as their TrainJobs."""
+    role = next(
+        one for one in parse(injected(PLAIN.replace("name: plain", "generateName: plain-", 1))) if one["kind"] == "Role"
+    )
+    assert role["metadata"]["name"] == "inplace-agent:inplace-agent"
+    assert "resourceNames" not in role["rules"][0]
 
 
 @pytest.mark.parametrize(
@@ -184,12 +215,12 @@ def test_the_stop_signal_of_a_worker_is_told_to_its_parent(mode: str, word: str)
 
 @pytest.mark.parametrize("mode", ["sidecar", "supervisor"])
 def test_what_is_cleaned_is_told_to_the_workers_parent(mode: str) -> None:
-    """As a variable, so that it can be added to a manifest that has an agent; a path of the system is refused."""
-    policies = PolicyOptions(clean=("/tmp/lock", "ipc"))
-    (worker,) = pod_spec_of(injected(PLAIN, mode=mode, policies=policies))["containers"]
+    """By a variable, a line for each; a path of the system is refused."""
+    (worker,) = pod_spec_of(injected(with_env(WORKER_CLEAN="/tmp/lock\nipc"), mode=mode))["containers"]
     assert by_name(worker["env"])["WORKER_CLEAN"]["value"] == "/tmp/lock\nipc"
-    with pytest.raises(Refusal, match="a path of the worker's own"):
-        injected(PLAIN, mode=mode, policies=PolicyOptions(clean=("/etc",)))
+    assert "found WORKER_CLEAN: expected a path of the worker's own" in refused(
+        with_env(WORKER_CLEAN="/etc"), mode=mode
+    )
 
 
 def test_a_divided_jobset_tells_each_agent_its_part() -> None:
@@ -200,19 +231,10 @@ def test_a_divided_jobset_tells_each_agent_its_part() -> None:
 
 
 def test_a_small_manifest_gets_few_lines() -> None:
-    """What a reader of the injected manifest has to read beside the ten lines."""
+    """What a reader of the injected manifest has to read beside what was written."""
     text = example("minimal.yaml")
-    _, lines = injected(text).split("---\n# Ten lines", 1)  # behind account, Role and binding
+    _, lines = injected(text).split("---\n# All that is yours", 1)  # behind account, Role and binding
     assert len(lines.splitlines()) - len(text.splitlines()) <= 75
-
-
-def test_a_worker_that_runs_a_command_of_an_older_version_is_refused() -> None:
-    """No agent is put around `inplace-agent wait`, which its program refuses; the message says what to write."""
-    text = injected(PLAIN, barrier="probe").replace(
-        "command: [python3, -m", "command: [inplace-agent, wait, --, python3, -m"
-    )
-    with pytest.raises(Refusal, match=r"found inplace-agent wait, needed inplace-agent guard -- COMMAND; .*LINK_FILE"):
-        injected(text)
 
 
 def test_a_worker_beside_upstream_s_agent_keeps_its_command() -> None:
@@ -264,8 +286,8 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
         (plain(job="backoffLimitPerIndex: 1"), {}, "backoffLimitPerIndex: found 1"),
         (SILENT, {"mode": "supervisor"}, f"{WORKER}.command: found nothing"),
         (
-            SILENT.replace("name: POD_IP", "name: LD_AUDIT", 1),
-            {"depth": "process"},
+            annotated(SILENT.replace("name: POD_IP", "name: LD_AUDIT", 1), restart="process"),
+            {},
             "write the worker's command, or inplace.dev/restart: containers",
         ),
         (
@@ -279,33 +301,18 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
             {},
             "found exit codes 3 that restart it alone",
         ),
-        (plain(pod="automountServiceAccountToken: false"), {"mode": "supervisor"}, "token"),
-        (plain(metadata="annotations: {inplace.dev/restart: deep}"), {}, "found deep"),
-        (
-            plain(metadata="annotations: {inplace.dev/restart: containers}"),
-            {"depth": "process"},
-            "found containers, needed process; change the annotation, or leave the option out",
-        ),
-        (PLAIN, {"depth": "process", "barrier": "probe"}, "found no guard beside depth process"),
+        (annotated(restart="deep"), {}, "restart]: found 'deep', needed containers or process; the Pods do not get it"),
+        (annotated(restart="process"), {"barrier": "probe"}, "found no guard beside depth process"),
         (PLAIN, {"workers": ("main",)}, "--worker: found 'main'"),
         (plain(metadata="annotations: {inplace.dev/workers: 'worker,main'}"), {}, "workers\"]: found 'main'"),
-        (plain(metadata="annotations: {inplace.dev/spares: many}"), {}, "needed an integer from 0 to 8; correct it"),
-        (
-            PLAIN,
-            {"policies": PolicyOptions(spares="9")},
-            "found '9' (the group has 8 pods), needed an integer",
-        ),
-        (PLACED, {"policies": PolicyOptions(spares="1")}, "found a template that Kueue places"),
-        (
-            plain(metadata="annotations: {inplace.dev/spares: '1'}"),
-            {"policies": PolicyOptions(spares="2")},
-            "found 1, needed 2; change the annotation, or leave the option out",
-        ),
-        (
-            plain(metadata="annotations: {inplace.dev/agent-resources: cpu=fast}"),
-            {},
-            'metadata.annotations["inplace.dev/agent-resources"]: found',
-        ),
+        (annotated(spares="many"), {}, "needed an integer from 0 to 8; no spare is held; correct it"),
+        (annotated(spares="9"), {}, "found '9' (the largest replicatedJob has 8 pods), needed an integer"),
+        (annotated(PLACED, spares="1"), {}, "found a template that Kueue places"),
+        (annotated(fence_after="5"), {"mode": "supervisor"}, "fence-after]: found '5', needed an integer from 15 to"),
+        (annotated(bad_nodes="2"), {}, "bad-nodes]: found '2', needed FAILURES/SECONDS"),
+        (annotated(save_within="1h"), {}, "save-within]: found '1h', needed an integer from 0 to 3600"),
+        (annotated(escalation="often"), {}, "escalation]: found 'often', needed"),
+        (annotated(agent_resources="cpu=fast"), {}, "agent-resources\"]: found 'cpu=fast', needed NAME=AMOUNT"),
     ],
 )
 def test_what_it_cannot_decide_it_refuses(text: str, options: Mapping[str, Any], expected: str) -> None:
@@ -315,10 +322,9 @@ def test_what_it_cannot_decide_it_refuses(text: str, options: Mapping[str, Any],
 
 
 def test_spares_are_the_annotation_that_the_controller_reads() -> None:
-    """As many as the group has Pods, or none."""
+    """As many as the largest replicatedJob has Pods, or none."""
     for count in ("8", "0"):
-        made = jobset_of(injected(PLAIN, policies=PolicyOptions(spares=count)))
-        assert made["metadata"]["annotations"][wire.SPARES] == count
+        made = jobset_of(injected(annotated(spares=count)))
         assert parse_jobset(made | {"metadata": made["metadata"] | {"uid": "u"}}).spares == int(count)
 
 
@@ -329,7 +335,9 @@ def test_a_variable_that_the_agent_sets_alike_is_no_conflict() -> None:
 
 def test_a_supervisor_gets_a_new_container_when_its_worker_keeps_failing() -> None:
     """Rule and variable name the same code, beside rules that are there; none without the option or for a last code."""
-    (worker,) = pod_spec_of(injected(PLAIN, mode="supervisor", exit_code=99))["containers"]
+    (usual,) = pod_spec_of(injected(PLAIN, mode="supervisor"))["containers"]
+    assert by_name(usual["env"])["CONTAINER_RESTART_EXIT_CODE"]["value"] == "88"
+    (worker,) = pod_spec_of(injected(with_env(CONTAINER_RESTART_EXIT_CODE="99"), mode="supervisor"))["containers"]
     rule = {"action": "Restart", "exitCodes": {"operator": "In", "values": [99]}}
     assert (worker["restartPolicy"], worker["restartPolicyRules"]) == ("Never", [rule])
     assert by_name(worker["env"])["CONTAINER_RESTART_EXIT_CODE"]["value"] == "99"
@@ -340,18 +348,11 @@ def test_a_supervisor_gets_a_new_container_when_its_worker_keeps_failing() -> No
     assert len(pod_spec_of(again)["containers"][0]["restartPolicyRules"]) == 2
 
 
-def test_a_supervisor_keeps_its_token() -> None:
-    """Its container is the worker's."""
-    assert "automountServiceAccountToken" not in pod_spec_of(injected(PLAIN, mode="supervisor"))
-
-
 def test_the_depth_is_the_annotation_which_the_agent_reads() -> None:
-    """An option writes it. The agent's variables are the same whatever the JobSet asks for."""
-    annotated = plain(metadata="annotations: {inplace.dev/restart: process}")
-    for made in (injected(PLAIN, depth="process"), injected(annotated)):
-        assert jobset_of(made)["metadata"]["annotations"]["inplace.dev/restart"] == "process"
-        assert pod_spec_of(made) == pod_spec_of(injected(PLAIN))
-        assert injected(made) == made
+    """The agent's variables are the same whatever the JobSet asks for."""
+    made = injected(annotated(restart="process"))
+    assert pod_spec_of(made) == pod_spec_of(injected(PLAIN))
+    assert injected(made) == made
     assert "inplace.dev/restart:" not in injected(PLAIN)
     agent = by_name(pod_spec_of(injected(PLAIN))["initContainers"][0]["env"])
     for name, annotation in wire.SETTINGS.items():
@@ -360,7 +361,7 @@ def test_the_depth_is_the_annotation_which_the_agent_reads() -> None:
 
 def test_a_fixed_value_may_say_what_the_annotation_says() -> None:
     """A manifest written by hand keeps it; one that says otherwise is refused."""
-    made = injected(PLAIN, depth="process")
+    made = injected(annotated(restart="process"))
     field = "valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['inplace.dev/restart']\"}}"
     assert field in made
     fixed = made.replace(field, "value: process")
@@ -384,16 +385,20 @@ def test_several_containers_are_named_when_the_worker_is_not(options: Mapping[st
         ("", "saw nothing but blanks and comments"),
         ("# nothing\n---\n", "saw nothing but blanks and comments"),
         ("{", "expected YAML or JSON"),
-        ("a: 1\na: 2\n", "the key 'a' a second time"),
+        ("? [a]\n: 1\n", "a list where a key that is a text, a number or a boolean has to be"),
         ("just a text\n", "expected objects with apiVersion and kind"),
         ("apiVersion: v1\nkind: Pod\n", "expected a JobSet (jobset.x-k8s.io/v1alpha2), saw Pod (v1)"),
         ("apiVersion: jobset.x-k8s.io/v1\nkind: JobSet\n", "saw JobSet (jobset.x-k8s.io/v1)"),
         (PLAIN.replace("replicatedJobs:", "replicatedJobs: 3 #"), "expected"),
         (
             PLAIN.replace("            containers:\n", "            containers: {}\n            x:\n"),
-            "a list of mappings",
+            "containers: expected a list, saw a mapping",
         ),
-        (PLAIN.replace("[python3, -m, inplace.examples.train]", "python3"), "command: expected a list of texts"),
+        (PLAIN.replace("[python3, -m, inplace.examples.train]", "python3"), "command: expected a list, saw a text"),
+        (
+            PLAIN.replace("[python3, -m, inplace.examples.train]", "[python3, train.py, 1e-4]"),
+            "command[2]: expected a text, saw a number; in quotes it is a text",
+        ),
         ("\x00", "expected YAML or JSON"),
         ("a: &a [x]\n" + "".join(f"b{i}: &b{i} [{f'*b{i - 1}, ' * 10 if i else '*a, ' * 10}]\n" for i in range(9)), ""),
     ],
@@ -442,7 +447,7 @@ def test_a_long_difference_is_not_shown(tmp_path: Path) -> None:
     file.write_text("---\n".join(PLAIN.replace("name: plain", f"name: plain{number}") for number in range(70)))
     whole, diff = run("inject", "-f", str(file)), run("inject", "-f", str(file), "--diff")
     assert (whole.returncode, diff.returncode, diff.stdout) == (0, 1, "")
-    assert len(list(parse(whole.stdout))) == 73
+    assert len(list(parse(whole.stdout))) == 1 + 70 * 4  # the account; a Role, two bindings and a JobSet each
     assert f"more than {DIFF_LINES_MAX:,} lines" in whole.stderr == diff.stderr
 
 
@@ -485,7 +490,7 @@ def test_a_tab_in_front_of_a_comment_is_kept() -> None:
 
 def test_what_outgrows_its_braces_goes_below_its_key() -> None:
     """A value that is too long for its braces moves below its key; the comments around it stay."""
-    text = injected("# mine\n" + example("minimal.yaml"))
+    text = injected("# mine\n" + FLOW)
     assert "# mine" in text
     assert "          spec:\n            containers:\n            - name: worker\n" in text
     assert injected(text) == text
@@ -503,3 +508,19 @@ def test_what_inject_makes_restarts_in_place(tmp_path: Path, options: Mapping[st
     file.write_text(injected(PLAIN, **options))
     last = demo_json("--yes", "--file", str(file), *arguments)
     assert ([restart["epoch"] for restart in last["restarts"]], last["pods_recreated"]) == ([2], 0)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        ("", "a restart in place starts all containers again, because the livenessProbe of container worker"),
+        ("annotations: {inplace.dev/restart: process}", "kubelet kills a worker that does not answer while it waits"),
+    ],
+)
+def test_the_depth_is_said(tmp_path: Path, annotation: str, said: str) -> None:
+    """A depth that the template asks for, and one under which kubelet kills workers, stand on standard error."""
+    lines = {"worker": "livenessProbe: {tcpSocket: {port: 9000}}"} | ({"metadata": annotation} if annotation else {})
+    path = tmp_path / "manifest.yaml"
+    path.write_text(plain(**lines))
+    assert said in run("inject", "-f", str(path)).stderr
+    assert run("inject", "--quiet", "-f", str(path)).stderr == ""

@@ -10,13 +10,13 @@ import pytest
 
 from inplace.cli.inject.inject import Rbac, run_inject
 from inplace.cli.manifests.yaml_loader import parse
-from inplace.controller.injection.pod import InjectOptions
+from inplace.common.injection.pod import InjectOptions
 from tests.cli.injecting import EXAMPLES, example, saved
 
 KINDS = {
-    "both": ["ServiceAccount", "Role", "RoleBinding", "JobSet"],
+    "both": ["ServiceAccount", "Role", "RoleBinding", "RoleBinding", "JobSet"],
     "none": ["JobSet"],
-    "only": ["ServiceAccount", "Role", "RoleBinding"],
+    "only": ["ServiceAccount", "Role", "RoleBinding", "RoleBinding"],
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from textwrap import indent
 from typing import Any, Final
 
 import pytest
 
 from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.wire import names as wire
 from tests.cli.injecting import injected
 
 SPEC: Final = """\
@@ -51,7 +53,9 @@ def test_it_gets_what_a_jobset_gets(kind: str) -> None:
     *others, runtime = with_agent(RUNTIME.replace("KIND", kind), barrier="probe")
     *expected, jobset = with_agent(JOBSET, barrier="probe")
     assert runtime["spec"]["template"]["spec"] == jobset["spec"]
-    assert others == expected
+    assert [one["kind"] for one in others] == [one["kind"] for one in expected]
+    (rule,) = next(one for one in others if one["kind"] == "Role")["rules"]
+    assert "resourceNames" not in rule, "its JobSets are named as their TrainJobs"
     assert (runtime["kind"], runtime["metadata"]) == (kind, {"name": "torch"})
 
 
@@ -63,11 +67,15 @@ def test_twice_is_once() -> None:
 
 def test_annotations_go_to_its_jobsets() -> None:
     """What a JobSet says in annotations stands on the runtime's template, from which its JobSets get it."""
+    metadata = {"annotations": {wire.RESTART_DEPTH: "containers"}}
     text = RUNTIME.replace("KIND", "TrainingRuntime").replace(
-        "image: torch:1", "image: torch:1\n                  command: [a]"
+        "\n  template:\n", f"\n  template:\n    metadata: {json.dumps(metadata)}\n", 1
     )
-    *_, runtime = with_agent(text, depth="process")
-    assert runtime["spec"]["template"]["metadata"] == {"annotations": {"inplace.dev/restart": "process"}}
+    *_, runtime = with_agent(text, barrier="probe")
+    assert runtime["spec"]["template"]["metadata"] == metadata
+    (job,) = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    (worker,) = job["template"]["spec"]["template"]["spec"]["containers"]
+    assert worker["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
 def test_a_command_that_is_not_shown() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from inplace.common.injection.agent_pieces import startup_probe
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire.names import AGENT as AGENT_ANNOTATION
 from inplace.common.wire.names import RESTART_DEPTH
@@ -141,6 +142,7 @@ def both(*changes: Break) -> Break:
 
 
 ALL = "RestartAllContainers"
+ASKED: KubeObject = {"exec": {"command": ["cat", "/ready"]}}
 UNGUARDED = {
     "name": "two",
     "image": "two:1",
@@ -148,6 +150,7 @@ UNGUARDED = {
     "restartPolicy": "Never",
     "restartPolicyRules": [{"action": ALL, "exitCodes": {"operator": "NotIn", "values": [0]}}],
 }
+METRICS = {"name": "metrics", "image": "metrics:1"}
 OTHER = {"name": "other", "image": "other:1", "command": ["other"]}
 HELD = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}
 OPT_OUT = "jobset.sigs.k8s.io/disable-in-place-restart"
@@ -187,6 +190,8 @@ BROKEN: list[tuple[Break, str, str]] = [
     ),
     (policy({"action": "FailJobSet", "name": "a"}), "rules-without-failures", "spec.failurePolicy.rules[0]"),
     (put(worker, image="${IMAGE}:1"), "unexpanded-variable", f"{WORKER}.image"),
+    (put(worker, image="<REGISTRY>/train:1"), "unexpanded-variable", f"{WORKER}.image"),
+    (put(pod, nodeSelector={"pool": "<pool>"}), "unexpanded-variable", f"{POD}.nodeSelector.pool"),
     (put(metadata, name="$NAME"), "unexpanded-variable", "metadata.name"),
     (
         put(replicated, replicas="{{ .Values.replicas }}"),
@@ -216,8 +221,17 @@ BROKEN: list[tuple[Break, str, str]] = [
         f'spec.replicatedJobs[name="workers"].template.metadata.annotations["{TOPOLOGY}"]',
     ),
     (put(job_template, metadata={"annotations": {OPT_OUT: ""}}), "", ""),
-    (put(pod, restartPolicy="OnFailure"), "pod-restart-policy", f"{POD}.restartPolicy"),
-    (put(pod, initContainers=None), "agent-not-added", f"{WORKER}.volumeMounts[0]"),
+    (put(pod, restartPolicy="OnFailure"), "", ""),  # each container has its own, and no limit counts, as upstream's
+    (
+        both(put(pod, restartPolicy="OnFailure"), lambda d: pod(d)["containers"].append(METRICS)),
+        "pod-restart-policy",
+        f"{POD}.restartPolicy",
+    ),
+    (
+        both(put(pod, initContainers=None), unmount("progress", of=worker)),
+        "agent-not-added",
+        f"{WORKER}.volumeMounts[0]",
+    ),
     (both(put(metadata, annotations={AGENT_ANNOTATION: "off"}), put(pod, initContainers=None)), "agent-missing", INITS),
     (put(pod, serviceAccountName=None), "service-account", f"{POD}.serviceAccountName"),
     (unmount("token"), "service-account-token", f"{POD}.automountServiceAccountToken"),
@@ -329,8 +343,6 @@ PROBED: list[tuple[Break, str, str]] = [
     (probe(initialDelaySeconds=5), "startup-probe-period", f"{PROBE}.initialDelaySeconds"),
     (env("BARRIER_PORT", value="9000"), "startup-probe-target", f"{PROBE}.httpGet.port"),
     (probe(timeoutSeconds=None), "startup-probe-hold", f"{PROBE}.timeoutSeconds"),
-    (runs("inplace-agent", "wait", "--", "x"), "worker-wait", COMMAND),
-    (runs("sh", "-c", "exec inplace-agent wait -- x"), "worker-wait", COMMAND),
 ]
 
 
@@ -343,6 +355,9 @@ GUARDED: list[tuple[Break, str, str]] = [
     (env("LINK_FILE", of=worker), "", ""),
     (env("LINK_FILE", of=worker, value="/x/link"), "guard-link", at("LINK_FILE", WORKER)),
     (unmount("agent", of=worker), "guard-link", f"{WORKER}.volumeMounts"),
+    (unmount("progress", of=worker), "guard-link", f"{WORKER}.volumeMounts"),
+    (unmount("progress", of=agent), "guard-link", f"{WORKER}.volumeMounts"),
+    (lambda d: worker(d)["volumeMounts"][0].pop("readOnly"), "epoch-file-worker", f"{WORKER}.volumeMounts[0]"),
     (
         both(unmount("agent", of=worker), mounted("checkpoints", "/var/run/inplace")),
         "guard-link",
@@ -365,6 +380,19 @@ GUARDED: list[tuple[Break, str, str]] = [
     (env("WORKER_STANDBY", of=worker, value="on"), "", ""),
     (put(agent, startupProbe={"httpGet": {"port": 8080}}), "guard-startup-probe", PROBE),
     (put(agent, readinessProbe=None), "guard-readiness", f"{AGENT}.readinessProbe"),
+    (put(worker, livenessProbe=ASKED), "worker-probe", WORKER),
+    (both(depth("containers"), put(worker, startupProbe=ASKED)), "worker-probe", WORKER),
+    (put(worker, lifecycle={"postStart": ASKED}), "worker-probe", WORKER),
+    (put(worker, readinessProbe=ASKED), "", ""),
+    (
+        both(
+            depth("containers"),
+            put(worker, livenessProbe=ASKED),
+            put(agent, startupProbe=startup_probe(), readinessProbe=None),
+        ),
+        "",
+        "",
+    ),
     (
         lambda document: pod(document)["containers"].append(UNGUARDED),
         "guard-missing",

@@ -15,14 +15,14 @@ from inplace.cli.lint.facts import PAGE, PAGES_MAX, ClusterFacts, Node, ask_abou
 from inplace.cli.lint.kubelet_bugs import version_of
 from inplace.cli.lint.nodes import FEATURE, check_nodes
 from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.injection.finding import Finding
+from inplace.common.injection.pod_roles import group_of
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import CredentialsError, Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, KubeObject
 from inplace.common.wire.names import AGENT
 from inplace.controller.api.credentials import load_credentials
-from inplace.controller.injection.finding import Finding
-from inplace.controller.injection.pod_roles import group_of
 from tests.cli.injecting import example, injected
 from tests.cli.scenes import Spy
 from tests.controller.manifests import changed
@@ -67,6 +67,18 @@ async def test_an_empty_cluster(documents: list[KubeObject]) -> None:
     """An empty cluster gives one finding for each missing part."""
     rules = [finding.rule for finding in await asked(Rig().admin, documents)]
     assert sorted(rules) == ["admission-policy", "admission-policy", "admission-policy", "controller", "no-nodes"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("serves", "found"), [(True, []), (False, ["gang-scheduling"])])
+async def test_a_gang_on_a_server_that_has_none(documents: list[KubeObject], serves: bool, found: list[str]) -> None:
+    """A JobSet with spec.scheduling is told of a server that serves no Workloads and PodGroups; others are not."""
+    plain, (jobset,) = documents[:-1], documents[-1:]
+    asking = jobset | {"spec": jobset["spec"] | {"scheduling": {}}}
+    client = Rig(serves_gangs=serves).admin
+    rules = [[one.rule for one in await asked(client, [*plain, each])] for each in (jobset, asking)]
+    assert [sorted(set(after) - set(before)) for before, after in [rules]] == [found]
+    assert "gang-scheduling" not in rules[0]
 
 
 FACTS = ClusterFacts(

@@ -107,6 +107,9 @@ def test_variables_and_a_git_image_are_understood() -> None:
         assert found(with_init(command=shell(text), env=where)) == expected
     assert found(with_init(image="alpine/git:2", args=["clone", "--", "https://example.com/r", "/work/r"])) == expected
     assert found(with_init(image="git-sync:4", args=["--root", "/work"])) == set()
+    for args in (["clone", "https://example.com/r"], ["-c", "a=b", "clone", "u", "r"]):  # into the image's own folder
+        assert found(with_init(image="alpine/git:2", args=args)) == expected
+        assert found(with_init(image="alpine/git:2", args=args, workingDir="/tmp")) == set()
     assert found(with_init(command=["git", "clone", "u", "."], workingDir="/work")) == expected
 
 
@@ -158,16 +161,23 @@ def test_a_bucket_s_mount_does_not_survive(change: Callable[[KubeObject], None])
     change(document)
     assert found(document) == {("fuse-sidecar", "volumes")}
     document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
+    assert found(document) == {("fuse-sidecar", "volumes")}, "clean containers have a new sidecar, too"
+    document["metadata"]["annotations"][wire.CLEAN_AFTER] = "0"
     assert found(document) == set()
 
 
 def test_the_policy_names_what_runs_again() -> None:
-    """The policy names the user's init containers, and nothing where a restart leaves the containers alone."""
+    """The policy names the user's init containers and when they run; what runs once has no finding."""
     told = "Each restart in place runs the init containers again: prepare. Their volumes keep what is in them."
     document = with_init(command=shell("mkdir /work/x"))
     assert told in policy_sentences(document)
+    once = "The init containers run once per Pod"
+    again = ", and again for clean containers after failures in a row"
     document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
-    assert not any("init containers" in sentence for sentence in policy_sentences(document))
+    assert f"{once}{again}: prepare." in policy_sentences(document)
+    assert found(document) == {("init-not-repeatable", 'initContainers[name="prepare"].command')}
+    document["metadata"]["annotations"][wire.CLEAN_AFTER] = "0"
+    assert f"{once}: prepare." in policy_sentences(document)
     assert found(document) == set()
     assert not any("init containers" in one for one in policy_sentences(documents_of("train.yaml")[-1]))
 

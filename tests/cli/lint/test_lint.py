@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.embedded import judge
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import run, run_here
 from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, findings_of, injected, saved
@@ -76,7 +77,7 @@ def test_one_thing_broken_beside_a_startup_probe(change: Break, rule: str, path:
     *others, document = documents_of("train.yaml")
     document = held_by_probe(document)
     change(document)
-    alone = [("worker-start", COMMAND)] if rule != "worker-wait" else []
+    alone = [("worker-start", COMMAND)]
     assert sorted(findings(*others, document)) == sorted([*alone, *([(rule, path)] if rule else [])])
 
 
@@ -104,6 +105,10 @@ def test_the_command_says_which_bound_a_jobset_of_any_size_exceeds(tmp_path: Pat
     for number, (replicas, pods, strategy, _) in enumerate(HUGE):
         *others, document = documents_of("train.yaml")
         document["metadata"]["name"] = f"huge-{number}"
+        others[1]["rules"][0]["resourceNames"] = [f"huge-{number}"]
+        for other in others[1:]:
+            other["metadata"]["name"] = f"inplace-agent:huge-{number}"
+        others[2]["roleRef"]["name"] = f"inplace-agent:huge-{number}"
         replicated(document)["replicas"] = replicas
         job(document).update(parallelism=pods, completions=pods)
         jobset(document)["failurePolicy"]["restartStrategy"] = strategy
@@ -149,8 +154,9 @@ def test_an_account_of_another_name_whose_rights_are_a_role_of_the_file() -> Non
     documents = documents_of("train.yaml")
     pod(documents[-1])["serviceAccountName"] = documents[2]["subjects"][0]["name"] = "trainer"
     assert findings(*documents) == [("service-account-name", f"{POD}.serviceAccountName")]
-    documents[2]["roleRef"]["kind"] = "ClusterRole"
-    assert findings(*documents) == []
+    announcing = deepcopy(documents[2])
+    announcing["roleRef"] |= {"kind": "ClusterRole", "name": "inplace-agent"}
+    assert findings(announcing, *documents) == []
 
 
 def test_an_account_that_mounts_no_token() -> None:
@@ -208,17 +214,32 @@ def test_an_example_is_clean(name: str) -> None:
     assert {rule for rule, _ in findings(*documents_of(name))} == KNOWN.get(name, set())
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"depth": "process"}, {"barrier": "probe"}, {"mode": "supervisor"}, {"port": 9000}],
-    ids=str,
-)
+@pytest.mark.parametrize("options", [{}, {"barrier": "probe"}, {"mode": "supervisor"}], ids=str)
 @pytest.mark.parametrize("name", ["plain.yaml", "monitor.yaml", "elastic.yaml"])
 def test_what_inject_makes_is_clean(name: str, options: dict[str, Any]) -> None:
     """The injected manifest gives no finding; images without a tag are the examples' own."""
     rules = {rule for rule, _ in findings(*parse(injected(example(name), **options)))}
     asked_for = {"worker-start"} if options.get("barrier") == "probe" else set()
     assert rules - asked_for <= ({"image-pull", "rules-without-failures"} if name != "plain.yaml" else set())
+
+
+def test_an_agent_that_cannot_be_added_is_the_only_finding() -> None:
+    """Which container trains is open; what the controller sets on each Job itself is no finding beside that."""
+    (document,) = parse(
+        "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, "
+        'metadata: {name: a, annotations: {inplace.dev/restart-in-place: "9"}}, '
+        "spec: {replicatedJobs: [{name: w, template: {spec: {parallelism: 2, backoffLimit: 0, template: {spec: "
+        '{containers: [{name: a, image: "t:1", command: [a]}, {name: b, image: "t:1", command: [b]}]}}}}}]}}'
+    )
+    assert [rule for rule, _ in findings(document)] == ["agent-not-added"]
+
+
+def test_a_token_in_every_container_is_told_beside_an_added_agent() -> None:
+    """The README's manifest is clean; with the author's word the workers of its group can read the agent's token."""
+    (document,) = documents_of("plain.yaml")
+    assert findings_of(document) == ()
+    pod(document)["automountServiceAccountToken"] = True
+    assert [one.rule for one in findings_of(document)] == ["token-readable"]
 
 
 @pytest.mark.parametrize(

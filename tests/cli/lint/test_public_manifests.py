@@ -13,12 +13,12 @@ from inplace.cli.lint.catalogue import RULES
 from inplace.cli.lint.embedded import judge
 from inplace.cli.manifests.documents import read_stream
 from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.injection.pod_roles import is_in_place
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.injection.pod_roles import is_in_place
 from tests.cli.command import run_here
 from tests.cli.injecting import EXAMPLES, as_yaml, findings_of, injected, jobset_of, saved
-from tests.cli.lint.cases import JOB, POD, job, jobset, pod, put, worker
+from tests.cli.lint.cases import POD, job, jobset, pod, put, worker
 
 TRAINER = {"name": "trainer", "image": "t:1", "command": ["python3", "t.py"]}
 
@@ -32,76 +32,6 @@ def plain(**metadata: Any) -> KubeObject:
         "metadata": metadata or {"name": "plain"},
         "spec": {"replicatedJobs": [{"name": "workers", "template": template}]},
     }
-
-
-def unnamed_rule(document: KubeObject) -> None:
-    """Give it a failure rule without a name, as upstream's webhook takes it."""
-    jobset(document)["failurePolicy"] = {"maxRestarts": 3, "rules": [{"action": "FailJobSet"}]}
-
-
-def null_values(document: KubeObject) -> None:
-    """Leave fields empty, as templates do: the API reads null as absent."""
-    document["metadata"]["labels"] = None
-    pod(document).update(affinity=None, imagePullSecrets=None, volumes=None)
-    worker(document).update(env=[{"name": "A", "value": None}], ports=None, volumeMounts=None)
-    job(document)["template"]["metadata"] = {"annotations": None}
-
-
-def generated_name(document: KubeObject) -> None:
-    """Let the API server choose the name."""
-    document["metadata"] = {"generateName": "sweep-"}
-
-
-def claimed_volume(document: KubeObject) -> None:
-    """Mount a claim of the JobSet's, which the controller adds to the Pods."""
-    claim = {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
-    jobset(document)["volumeClaimPolicies"] = [{"templates": [claim]}]
-    worker(document)["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-
-
-@pytest.mark.parametrize("change", [unnamed_rule, null_values, generated_name, claimed_volume])
-def test_a_form_that_the_api_takes_has_no_finding(change: Any) -> None:
-    """Neither lint's own rules nor the embedded server object."""
-    document = plain()
-    change(document)
-    assert findings_of(document) == ()
-    assert judge([document]) == [[]]
-
-
-def test_a_jobset_without_any_name_is_said_to_have_none() -> None:
-    """What was found is nothing, and not a name of lint's own."""
-    document = plain()
-    document["metadata"] = {"namespace": "default"}
-    (finding,) = findings_of(document)
-    assert (finding.path, finding.found) == ("metadata.name", "nothing")
-
-
-POLICY = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}]}
-OF_ANOTHER = {"containerName": "other", "operator": "In", "values": [3]}
-REFUSED: list[tuple[Any, str]] = [
-    (put(pod, restartPolicy="Always"), f"{POD}.restartPolicy"),
-    (put(job, podFailurePolicy=POLICY), f"{POD}.restartPolicy"),  # it is OnFailure where nothing is said
-    (
-        lambda d: (
-            put(pod, restartPolicy="Never")(d),
-            put(job, podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": OF_ANOTHER}]})(d),
-        ),
-        f"{JOB}.podFailurePolicy.rules[0].onExitCodes.containerName",
-    ),
-    (
-        put(worker, volumeMounts=[{"name": "gone", "mountPath": "/data"}]),
-        f'{POD}.containers[name="trainer"].volumeMounts[0].name',
-    ),
-]
-
-
-@pytest.mark.parametrize(("change", "path"), REFUSED, ids=range(len(REFUSED)))
-def test_what_the_api_would_refuse_of_the_jobs_is_an_error_now(change: Any, path: str) -> None:
-    """On a cluster the JobSet is taken, and only its Events say that its Jobs are not."""
-    document = plain()
-    change(document)
-    ((finding,),) = judge([document])
-    assert (finding.rule, finding.path) == ("admission", path)
 
 
 def test_the_command_asks_the_server_about_the_jobs(tmp_path: Path) -> None:

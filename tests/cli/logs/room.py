@@ -131,6 +131,7 @@ class Room:
         index: int,
         *,
         command: list[str] | None = None,
+        agent: bool = False,
         epoch: int = 1,
         began: float = 0,
         restarts: int = 0,
@@ -138,7 +139,7 @@ class Room:
         ended: KubeObject | None = None,
         name: str = "",
     ) -> str:
-        """Create the Pod of a slot, or change its status; return its name."""
+        """Create the Pod of a slot, or change its status; return its name. Its `agent` says what NAME/agent says."""
         name = name or f"train-big-job-0-{index}"
         labels = {
             wire.JOBSET_NAME: "train",
@@ -156,10 +157,14 @@ class Room:
                 | ({"lastState": {"terminated": last}} if last else {})
             ],
         }
+        if agent:
+            sidecar = {"name": "agent", "image": "i", "imageID": "", "ready": True, "restartCount": 0}
+            status["initContainerStatuses"] = [sidecar | {"state": {"running": {"startedAt": at(began)}}}]
         if self.server.store.get(("", "pods"), "default", name) is None:
-            await self.client.create(
-                PODS, "default", {"metadata": meta, "spec": {"nodeName": "n", "containers": [container]}}
-            )
+            spec: KubeObject = {"nodeName": "n", "containers": [container]}
+            if agent:
+                spec["initContainers"] = [{"name": "agent", "image": "i", "command": ["inplace-agent"]}]
+            await self.client.create(PODS, "default", {"metadata": meta, "spec": spec})
         await self.client.patch(PODS, "default", name, {"metadata": meta})
         await self.client.patch(PODS, "default", name, {"status": status}, subresource="status")
         return name
@@ -199,7 +204,8 @@ class Room:
         self.requests += 1
         if name in self.hangs:
             await asyncio.Event().wait()
-        log = self.logs.get((name, request.previous))
+        of = name if request.container == "worker" else f"{name}/{request.container}"
+        log = self.logs.get((of, request.previous))
         if log is None:
             yield b"unable to retrieve container logs for containerd://0"
             return

@@ -11,7 +11,7 @@ from inplace.agent.report.log_line import log_line
 from inplace.cli.logs.first_failed import LAST_LINES, LINES_OF_ANOTHER, failure_of_status
 from inplace.cli.logs.reading import GONE
 from inplace.cli.refusal import CliExit, RefusalError
-from inplace.common.kube.resources import KubeObject
+from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
 from tests.cli.command import REPOSITORY
 from tests.cli.logs.room import BARE, FORBIDDEN, START_S, Room, at, room
@@ -64,6 +64,22 @@ async def test_the_last_words_come_first() -> None:
         "late of 0",
     ]
     assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.attack
+async def test_a_worker_cannot_hide_its_last_words() -> None:
+    """A mark of another epoch, which it prints, ends nothing: its agent lifted none then."""
+    made = await failed()
+    pod = await made.pod(3, agent=True, epoch=2, name="train-big-job-0-x")
+    for epoch, second in ((1, 1.0), (2, 30.0)):
+        made.mark(f"{pod}/agent", second, "barrier_lifted", epoch=epoch)
+    made.mark(pod, 1, "worker_starting", epoch=1)
+    made.mark(pod, 9, "worker_starting", epoch=99)
+    made.say(pod, 10.4, ERROR)
+    await made.client.patch(
+        JOBSETS, "default", "train", {"status": restarted(finishedAt=at(10), pod=pod)}, subresource="status"
+    )
+    assert ERROR in (await made.run()).texts
 
 
 async def test_it_is_not_the_default_where_lines_are_chosen() -> None:

@@ -105,6 +105,31 @@ def test_a_start_mark_of_an_older_agent_counts() -> None:
     assert [line.epoch for line in cut(printed(1, old), printed(2, "x"))] == [4, 4]
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("second", "epoch", "is_true"),
+    [
+        pytest.param(16, 3, True, id="its own again"),
+        pytest.param(16, 99, False, id="one that no agent lifted"),
+        pytest.param(16, 4, False, id="the next one"),
+        pytest.param(16, 2, False, id="an older one, of which the agent's log has lost the lift"),
+        pytest.param(23, 4, True, id="the next one, whose lift the agent's log has late"),
+        pytest.param(50, 3, False, id="the last one"),
+    ],
+)
+def test_a_mark_counts_where_the_agent_lifted_its_epoch(second: int, epoch: int, is_true: bool) -> None:
+    """A worker that prints another epoch's mark changes nothing."""
+    lifts = {3: at_ns(5), 4: at_ns(32)}
+    cutter = LogCutter(1, lifts)
+    (line,) = cutter.feed(printed(second, log_line(1.0, "info", "worker_starting", {"epoch": epoch})))
+    assert line.epoch == (epoch if is_true else 1)
+
+
+def at_ns(second: int) -> int:
+    """Return the time of such a line."""
+    return 1_767_225_600 * NS + second * NS
+
+
 @pytest.mark.parametrize(
     "text", ["worker_starting epoch=9", 'said "event": "worker_starting", "epoch": 9', "20 epoch=9"]
 )

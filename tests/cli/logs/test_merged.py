@@ -50,6 +50,47 @@ async def test_lines_come_in_the_order_of_time() -> None:
     ]
 
 
+async def forging() -> Room:
+    """Return a Pod of two epochs, whose first worker prints the marks of others."""
+    made = await room()
+    await made.group(1)
+    pod = await made.pod(0, epoch=2, agent=True)
+    for epoch, second in ((1, 1.0), (2, 30.0)):
+        made.mark(f"{pod}/agent", second, "barrier_lifted", epoch=epoch)
+        made.mark(pod, second, "worker_starting", epoch=epoch)
+        made.say(pod, second + 1, f"step {epoch}")
+        if epoch == 1:
+            for forged in (99, 2):
+                made.mark(pod, 5, "worker_starting", epoch=forged)
+                made.say(pod, 6, f"forged {forged}")
+    return made
+
+
+@pytest.mark.attack
+async def test_a_worker_cannot_file_its_lines_under_another_epoch() -> None:
+    """The agent's log, where it cannot write, says when which epoch began."""
+    first = (await (await forging()).run(epoch=1)).texts
+    assert [text for text in first if "{" not in text] == ["step 1", "forged 99", "forged 2"]
+    assert [text for text in (await (await forging()).run(epoch=2)).texts if "{" not in text] == ["step 2"]
+    assert (await (await forging()).run(epoch=99)).texts == []
+    lines = map(json.loads, (await (await forging()).run(as_json=True, everything=True)).out.splitlines())
+    assert {line["line"]: line["epoch"] for line in lines if "{" not in line["line"]} == {
+        "step 1": 1,
+        "forged 99": 1,
+        "forged 2": 1,
+        "step 2": 2,
+    }
+
+
+async def test_an_agents_log_that_is_gone_leaves_the_marks() -> None:
+    """As they stand in the worker's log; standard error says so."""
+    made = await forging()
+    made.logs.pop(("train-big-job-0-0/agent", False))
+    done = await made.run(epoch=99)
+    assert [text for text in done.texts if "{" not in text] == ["forged 99"]
+    assert "not read: train-big-job-0-0/agent: " in done.err
+
+
 async def test_an_epoch_is_cut_out_by_its_marks() -> None:
     """From its mark to that of the next epoch."""
     done = await (await two()).run(epoch=1)
@@ -170,6 +211,18 @@ async def test_what_cannot_be_read_is_noted() -> None:
         "inplace logs: not read: train-big-job-0-5: no",
         f"inplace logs: not read: train-big-job-0-6: its kubelet sent nothing for {SILENCE_S_MAX:g} s",
     ]
+
+
+async def test_a_jobset_that_failed_has_no_logs() -> None:
+    """Its Jobs are deleted, and their Pods: the command says where the rest of the evidence is."""
+    made = await room()
+    now = {"lastTransitionTime": at(1), "reason": "ReachedMaxRestarts", "message": "m"}
+    await made.group(1, {"conditions": [{"type": "Failed", "status": "True"} | now]})
+    with pytest.raises(
+        RefusalError, match=r"JobSet train has ended, its Pods are gone.*: inplace history train"
+    ) as refused:
+        await made.run(everything=True)
+    assert refused.value.code == CliExit.NOT_DONE
 
 
 async def test_nothing_but_notes_is_a_failure() -> None:

@@ -42,29 +42,21 @@ NASTY = {
     "deep blocks": ("".join(f"{' ' * depth}a:\n" for depth in range(1_000)), TOO_DEEP),
     "a chain of aliases": ("a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 200)), TOO_DEEP),
     "an alias of itself": ("a: &a [*a]", TOO_DEEP),
-    "an integer of 5,000 digits": ("a: " + "9" * 5_000, "an integer of 64 bits"),
-    "a hexadecimal integer of 200,000 digits": ("a: 0x" + "f" * 200_000, "an integer of 64 bits"),
-    "an integer of 65 bits": (f"a: {2**64}", "an integer of 64 bits"),
-    "a hexadecimal integer of none": ("a: 0x_", "an integer of 64 bits"),
     "infinity": ("a: .inf", "a finite number"),
     "no number": ("a: -.NaN\nb: .nan", "a finite number"),
-    "a number beyond floats": ("a: 1.0e+400", "a finite number"),
     "a tag that lies": ("a: !!int x", "a value that is a int"),
     "an empty integer": ("a: !!int ''", "a value that is a int"),
     "a wrong bool": ("a: !!bool maybe", "a value that is a bool"),
-    "a wrong date": ("a: !!timestamp x", "a value that is a timestamp"),
-    "bytes": ("a: !!binary QUFB", "a value that is a binary"),
-    "a set": ("a: !!set {x, y}", "could not determine a constructor"),
-    "an ordered map": ("a: !!omap [x: 1]", "could not determine a constructor"),
-    "a mapping that is a list": ("a: !!map [x]", "expected a mapping node"),
-    "a mapping that is a text": ("a: !!map x", "a value that is a map"),
-    "a python object": ("a: !!python/object/apply:os.system [id]", "could not determine a constructor"),
+    "a wrong date": ("a: !!timestamp x", "a date"),
     "a character that is none": ('a: "\\UFFFFFFFF"', "expected YAML or JSON"),
+    "bytes that are none": ("a: !!binary '*'", "expected YAML or JSON"),
+    "a key of nothing": ("~: 1", "a key that is a text, a number or a boolean"),
+    "a key that is a list": ("? [a]\n: b", "a key that is a text, a number or a boolean"),
+    "a merge of a text": ("<<: x", "a mapping, or a list of mappings"),
     "half a character": ('a: "\\ud800"', "expected YAML or JSON"),
     "half a character in JSON": ('{"a": "\\ud800"}', "expected YAML or JSON"),
     "two escapes for a character, outside JSON": ('a: "\\ud83d\\ude00"', "invalid Unicode character escape"),
     "a version of 5,000 digits": (f"%YAML {'9' * 5_000}.1\n---\na: 1", "expected YAML or JSON"),
-    "a key twice": ("a: 1\na: 2", "a second time"),
 }
 
 
@@ -134,7 +126,28 @@ def test_every_command_that_reads_manifests_refuses(tmp_path: Path, command: str
         ("12:30", "12:30"),
         ("1:59:59.5", "1:59:59.5"),
         ("=", "="),
-        ("0o17", "0o17"),
+        ("0o17", 15),
+        ("08", 8),
+        ("0b-1", -1),
+        ("0x_", "0x_"),
+        ("1e-4", 0.0001),
+        ("1E5", 100_000),
+        (".5_0e1", 5),
+        ("1.0e+400", "1.0e+400"),
+        pytest.param("9" * 5_000, "9" * 5_000, id="5,000 digits"),
+        pytest.param("0x" + "f" * 200_000, "0x" + "f" * 200_000, id="200,000 hexadecimal digits"),
+        ("18446744073709551616", 2.0**64),
+        ("y", True),
+        ("N", False),
+        ("! 12", "12"),
+        ("!!float 1", 1),
+        ("!!binary QUFB", "AAA"),
+        ("!!set {x, z}", {"x": None, "z": None}),
+        ("!!map [x]", ["x"]),
+        ("!!python/object/apply:os.system [id]", ["id"]),
+        ("{1: a, 1e6: b, 0.1: c, on: d}", {"1": "a", "1e+06": "b", "0.1": "c", "true": "d"}),
+        ("{b: 1, b: 2}", {"b": 2}),
+        ("[&x 1, &x 2, *x]", [1, 2, 2]),
         ("017", 15),
         ("0x1F", 31),
         ("1_000", 1000),
@@ -148,8 +161,9 @@ def test_every_command_that_reads_manifests_refuses(tmp_path: Path, command: str
     ],
 )
 def test_values_are_what_kubernetes_reads(text: str, expected: object) -> None:
-    """Values are read as Kubernetes reads them: dates and times of day are text."""
-    assert parse(f"a: {text}") == ({"a": expected},)
+    """Values are read as kubectl reads them: dates are text, and a number without a fraction is an integer."""
+    ((found,),) = (document.values() for document in parse(f"a: {text}"))
+    assert (found, type(found)) == (expected, type(expected))
 
 
 def test_two_escapes_are_one_character_in_json_alone() -> None:
@@ -159,21 +173,22 @@ def test_two_escapes_are_one_character_in_json_alone() -> None:
 
 
 def test_merge_keys_still_merge() -> None:
-    """A few merge keys are merged; no two parts of the result are the same object."""
-    (found,) = parse("base: &b {x: 1, y: {z: 2}}\none: {<<: *b, x: 3}\ntwo: {<<: [*b, {w: 4}]}")
-    assert found["one"] == {"x": 3, "y": {"z": 2}}
-    assert found["two"] == {"x": 1, "y": {"z": 2}, "w": 4}
-    assert found["one"]["y"] is not found["two"]["y"]
+    """A merge key counts where it stands, as for kubectl; no two parts of the result are the same object."""
+    (found,) = parse(
+        "base: &b {x: 1, q: {z: 2}}\none: {<<: *b, x: 3}\ntwo: {<<: [*b, {x: 5, w: 4}]}\nlate: {x: 3, <<: *b}"
+    )
+    assert found["one"] == {"x": 3, "q": {"z": 2}}
+    assert found["two"] == {"x": 1, "q": {"z": 2}, "w": 4}
+    assert found["late"] == {"x": 1, "q": {"z": 2}}
+    assert found["one"]["q"] is not found["two"]["q"]
 
 
 KEYS = st.text(max_size=80)  # escaped they take 12 characters each; a key of YAML may have 1,024
 values: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
+    | st.integers(1 - 2**63, 2**63 - 1)  # beyond these kubectl has a float
     | st.floats(allow_nan=False, allow_infinity=False)
-    # YAML 1.1 reads a number that json writes without a dot (1e+16) as text.
-    .filter(lambda number: "." in repr(number))
     | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=20,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from inplace.agent.report.log_line import log_line
 from inplace.cli.logs.reading import STREAMS_MAX
 from inplace.cli.refusal import CliExit, RefusalError
 from inplace.cli.stacks.stacks import SHARED_S, SKEW_S
@@ -17,6 +18,7 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.stacks import SILENCE
 from tests.cli.command import REPOSITORY
 from tests.cli.logs.room import BARE, FORBIDDEN, START_S, Room, at, room
+from tests.cli.logs.test_tails import tail
 from tests.cli.stacks.room import LOADER, REQUEST, answer, run, stack, taken
 from tests.cli.test_documents import check
 
@@ -204,6 +206,41 @@ async def test_answers_of_two_hangs_are_not_mixed() -> None:
     assert done.out.splitlines()[:2] == [
         "taken at 00:03:10 UTC in epoch 2, because ranks were silent",
         "1 of 1 rank in all_reduce() of distributed_c10d.py:2219 at step 812",
+    ]
+
+
+async def test_a_look_by_hand_does_not_replace_the_stacks_of_a_hang() -> None:
+    """Be it before the restart or after it, be it once or a hundred times."""
+    last = {"epoch": 2, "trigger": "stalled", "startedAt": at(200)}
+    made, pods = await group(2, wire.status_of_epochs(2, 1) | {wire.LAST_GROUP_RESTART: last})
+    for pod in pods:
+        answer(made, pod, 190, stack(request=SILENCE, frames=LOADER), taken(request=SILENCE))
+        answer(made, pod, 195, stack(request=REQUEST), taken())
+        made.mark(pod, 205, "worker_starting", epoch=2)
+        for number in range(100):
+            answer(made, pod, 206 + number, stack(request=REQUEST + number), taken(request=REQUEST + number))
+    done = await run(made, last=True, now_s=START_S + 4_000)
+    assert done.out.splitlines()[:2] == [
+        "taken at 00:03:10 UTC in epoch 1, because ranks were silent",
+        "2 of 2 ranks in read() of dataset.py:88 at step 812",
+    ]
+
+
+async def test_the_stacks_of_a_container_that_kubelet_removed_can_still_be_read() -> None:
+    """The agent's log has what the last run wrote."""
+    last = {"epoch": 2, "trigger": "stalled", "startedAt": at(200)}
+    made = await room()
+    await made.group(1, wire.status_of_epochs(2, 1) | {wire.LAST_GROUP_RESTART: last})
+    pod = await made.pod(0, epoch=2, agent=True, began=201, restarts=1)
+    lines = (stack(request=SILENCE, frames=LOADER), taken(request=SILENCE))
+    text = "".join(log_line(START_S + 190, "info", event, fields) + "\n" for event, fields in lines)
+    made.mark(f"{pod}/agent", 202, "announcement_accepted", epoch=2)
+    made.say(f"{pod}/agent", 203, tail(1, 2, 190, text))
+    made.mark(pod, 205, "worker_starting", epoch=2)
+    done = await run(made, last=True, now_s=START_S + 4_000)
+    assert done.out.splitlines()[:2] == [
+        "taken at 00:03:10 UTC in epoch 1, because ranks were silent",
+        "1 of 1 rank in read() of dataset.py:88 at step 812",
     ]
 
 

@@ -8,18 +8,19 @@ import pytest
 
 from inplace.cli.connection import WHOLE_MAX
 from inplace.cli.group.pod_table import decode_table
-from inplace.cli.group.state import GroupPhase, group_state
+from inplace.cli.group.state import group_state
 from inplace.cli.status.document import status_data
 from inplace.cli.status.explain import explanation_lines, read_facts
 from inplace.cli.status.explanation import explain
 from inplace.cli.status.restart import request_restart
 from inplace.cli.status.why_failed import failed_job
-from inplace.common.kube.resources import JOBSETS, KubeObject
+from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.goodput import Goodput, RestartCost, Run
+from inplace.common.jobset.headline import GroupPhase
+from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.api.object_events import Event
-from inplace.controller.spec.furthest_behind import FurthestBehind
-from inplace.controller.spec.goodput import Goodput, RestartCost, Run
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.facts import drawn, explanation_of, jobset, pod, table, text_of
 from tests.cli.scenes import Spy, another, connection, explained, kill, seen, status, synced, training, until
@@ -27,13 +28,13 @@ from tests.cli.scenes import Spy, another, connection, explained, kill, seen, st
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_a_group_that_trains_has_no_cause() -> None:
-    """For a group that trains, explain says that there is no cause."""
+async def test_a_group_that_runs_has_no_cause() -> None:
+    """For a group that runs, explain says that there is no cause, and not that it trains: nobody reports steps."""
     async with training() as cluster:
         explanation = await explained(cluster)
         assert explanation.causes == ()
-        assert "all 4 Pods are at epoch 1" in explanation.headline
-        assert "Nothing keeps it from training" in text_of(explanation)
+        assert explanation.headline == "it runs; no rank reports steps: all 4 Pods are at epoch 1"
+        assert "Nothing keeps it from training" not in text_of(explanation)
 
 
 async def test_a_group_that_trains_without_a_watchdog_is_told_how_to_get_one() -> None:
@@ -58,7 +59,7 @@ async def test_a_worker_crash_is_named() -> None:
         assert explanation.causes == ()
         text = text_of(explanation)
         assert f"container worker of Pod {victim} on node-" in text
-        assert "exit code 137" in text
+        assert "killed by SIGKILL (137)" in text
         assert "1 of 10 restarts used" in text
 
 
@@ -180,12 +181,33 @@ async def test_reaching_max_restarts_is_named() -> None:
         (cause,) = explanation.causes
         assert cause.kind == "ReachedMaxRestarts"
         assert "maxRestarts is 1, and one more" in cause.text
-        assert "its Pod is being deleted: read its log now: kubectl logs" in cause.advice
+        assert "its Pod is being deleted: read its log now: inplace logs" in cause.advice
         await until(cluster, lambda: not cluster.pods())
         (cause,) = (await explained(cluster)).causes
         assert f"Pod {name} is gone with its log" in cause.advice
         assert "kubectl" not in cause.advice
         assert explanation.headline == "it failed"
+
+
+async def test_evictions_are_not_counted_and_nobody_is_told_to_mend_the_workers() -> None:
+    """Three evictions one by one under maxRestarts 1 leave a group that runs; Pods that are deleted count."""
+    async with training(maxRestarts=1) as cluster:
+        for epoch in (2, 3, 4):
+            name = str(cluster.pods()[0]["metadata"]["name"])
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+            await cluster.client("user").raw("POST", PODS.path("default", name, subresource="eviction"), body=body)
+            await synced(cluster, epoch)
+        explanation = await explained(cluster)
+        told = str(explanation_lines(explanation))
+        assert "a Pod was evicted (not counted)" in told
+        assert "correct the cause" not in told
+        await cluster.client("user").delete(PODS, "default", str(cluster.pods()[0]["metadata"]["name"]))
+        await synced(cluster, 5)
+        await cluster.client("user").delete(PODS, "default", str(cluster.pods()[0]["metadata"]["name"]))
+        await until(cluster, lambda: status(cluster).get("terminalState") == "Failed")
+        (cause,) = (await explained(cluster)).causes
+        assert cause.kind == "ReachedMaxRestarts"
+        assert "find out what deletes its Pods" in cause.advice
 
 
 async def test_a_manifest_that_cannot_be_followed_is_named() -> None:
@@ -291,8 +313,7 @@ async def test_a_crash_loop_is_told() -> None:
             facts = await read_facts(replace(connection(cluster), whole_max=whole_max), "train")
             text = text_of(explain(facts, now_s=cluster.clock.wall_s()))
             assert "crash loop: 1 restart in " in text
-            assert f"kubectl logs {cluster.pods()[0]['metadata']['name']} -c worker" in text
-            assert "--previous" not in text, "kubelet has removed that container, and its log with it"
+            assert "read its log: inplace logs train -n default" in text, "kubelet may have removed that container"
             assert "Nothing keeps it from training" not in text
             assert "it trains" not in text
 

@@ -8,9 +8,9 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import group_state
 from inplace.cli.status.explain import explanation_data
 from inplace.cli.status.explanation import Explanation, Facts, explain
+from inplace.common.jobset.spares import spares_name
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.spares import spares_name
 from tests.cli.facts import jobset, pod, text_of
 from tests.cli.scenes import explained, training
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.cli.group.state import GroupPhase, group_state
+from inplace.cli.group.state import group_state
+from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.headline import GroupPhase
 from inplace.common.wire import names as wire
-from inplace.controller.spec.causes import unix_time
 from tests.cli.facts import NOW, explanation_of, jobset, pod, text_of
 
 LATER, DELETED = "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z"
@@ -19,7 +20,10 @@ def test_an_epoch_far_ahead_is_not_the_groups() -> None:
     found = explanation_of(state, pods)
 
     assert (state.phase, state.used) == (GroupPhase.DEGRADED, 0)
-    assert found.headline == "it runs epoch 1 without 1 of its 2 Pods"
+    assert found.headline == (
+        "it waits: epoch 1 runs without 1 of its 2 Pods: "
+        "train-big-job-0-1 (announced an epoch that the group has not reached: epoch 4)"
+    )
     (cause,) = found.causes
     assert cause.kind == "Ahead"
     assert cause.pods == ("train-big-job-0-1",)

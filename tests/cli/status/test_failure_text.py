@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.cli.group.state import LastRestart
+from inplace.cli.group.last_restart import LastRestart
 from inplace.cli.status.document import blame_text, failure_text
+from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.protocol.stall import LastProgress
-from inplace.controller.spec.furthest_behind import FurthestBehind
 
 POD = {"pod": "train-w-0-3", "container": "worker", "node": "n7"}
 
@@ -17,7 +17,7 @@ POD = {"pod": "train-w-0-3", "container": "worker", "node": "n7"}
     [
         (
             POD | {"exitCode": 137, "reason": "OOMKilled", "message": "long"},
-            "container worker of Pod train-w-0-3 on n7 with exit code 137 (OOMKilled)",
+            "container worker of Pod train-w-0-3 on n7 killed by SIGKILL (137, OOMKilled)",
         ),
         (
             POD | {"reason": "Stalled", "message": "silent for 11 s at step 1200"},
@@ -39,7 +39,7 @@ HUNG = POD | {"reason": "Stalled", "message": "silent for 6 s at step 30"}
     ("silent", "text"),
     [
         (FurthestBehind(("q",), 1, LastProgress(29, 6.1)), "pod q was silent first: at step 29, quiet for 6.1 s"),
-        (None, failure_text(HUNG)),
+        (None, f"first to tell of the hang: {failure_text(HUNG)}"),
     ],
 )
 def test_a_hang_is_that_of_the_pod_that_was_silent_first(silent: FurthestBehind | None, text: str) -> None:

@@ -14,8 +14,8 @@ from inplace.cli.status.explanation import explain
 from inplace.cli.status.history import history_data, history_lines, repeats_text, why_empty
 from inplace.cli.status.restart import request_restart
 from inplace.cli.status.timeline import past_timeline, timeline_lines, timeline_title
+from inplace.common.jobset.restart_history import FIELD, PastRestart, fields_of, history_of
 from inplace.common.wire import names as wire
-from inplace.controller.spec.restart_history import FIELD, PastRestart, fields_of, history_of
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.facts import jobset, text_of
 from tests.cli.scenes import connection, crash, seen, status, synced, training, until
@@ -82,7 +82,7 @@ async def draws_the_past(cluster: Cluster) -> None:
     timeline = past_timeline(state, 2)
     title = timeline_title(state, timeline, [])
     assert "→ epoch 2" in title
-    assert "with exit code 137" in title
+    assert "killed by SIGKILL (137)" in title
     (row,) = [line for line in timeline_lines(timeline, title, 80) if "all Pods" in line.plain]
     assert "▒" in row.plain
     with pytest.raises(RefusalError, match=r"expected a restart to epoch 9 .* keeps those to epochs 2, 3, 4"):
@@ -102,7 +102,7 @@ async def test_explain_says_what_failures_have_in_common() -> None:
         await until(cluster, lambda: status(cluster).get("terminalState") == "Failed")
         facts = await read_facts(connection(cluster), "train")
         text = text_of(explain(facts, now_s=cluster.clock.wall_s()))
-        assert "3 failures in a row, always with exit code 137, in Pod train-workers-0-0-" in text
+        assert "3 failures in a row, always killed by SIGKILL (137), in Pod train-workers-0-0-" in text
         assert "inplace history train -n default" in text
 
 

@@ -8,13 +8,13 @@ from inplace.cli.group.notices import ALL_SLOWER, LINES_MAX
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.status.document import TRIGGERS, failure_text, status_data
 from inplace.cli.status.watch import watch_line
+from inplace.common.jobset.causes import Trigger
+from inplace.common.jobset.notices import GroupNotice
 from inplace.common.kube.resources import PODS as POD_KIND
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import BUSY, KINDS, LISTED_MAX, LOSS, SLOW, STEPS, Notice, notice_text
-from inplace.controller.spec.causes import Trigger
-from inplace.controller.spec.notices import GroupNotice
 from tests.cli.facts import drawn, explanation_of, jobset, pod, text_of
 from tests.cli.scenes import explained as explained_by
 from tests.cli.scenes import seen, status, training, until
@@ -156,7 +156,7 @@ def test_whatever_the_status_says_lines_are_bounded_and_clean() -> None:
     assert "(p q): the loss is no finite number" in text
     many = [notice(kind, number) for kind in KINDS for number in range(16)]
     lines = drawn(group(*many), now_s=AT_S).splitlines()
-    assert sum(" is busy" in line or "the loss" in line for line in lines) == LINES_MAX
+    assert sum(" busy: " in line or "the loss" in line for line in lines) == LINES_MAX
     assert any(line.startswith("and ") and line.endswith(" notices more: -o json") for line in lines)
 
 

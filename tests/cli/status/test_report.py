@@ -11,11 +11,11 @@ import pytest
 from inplace.cli.group.read import read_jobsets
 from inplace.cli.status.report import report, report_data, report_picture
 from inplace.cli.terminal.console import VisibleConsole
+from inplace.common.jobset.goodput import FIELD as GOODPUT
+from inplace.common.jobset.goodput import Goodput
+from inplace.common.jobset.restart_history import FIELD, PastRestart, fields_of
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.goodput import FIELD as GOODPUT
-from inplace.controller.spec.goodput import Goodput
-from inplace.controller.spec.restart_history import FIELD, PastRestart, fields_of
 from tests.cli.facts import jobset
 from tests.cli.scenes import another, connection, crash, synced, training
 

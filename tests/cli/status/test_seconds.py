@@ -9,10 +9,10 @@ from inplace.cli.status.restart import outcome, request_restart
 from inplace.cli.status.restart_timeline import restart_timeline
 from inplace.cli.status.timeline import read_restart, timeline_data, timeline_title
 from inplace.cli.terminal.moments import duration_text
+from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.kube.resources import EVENTS
 from inplace.common.wire import names as wire
 from inplace.controller.metrics import Metrics
-from inplace.controller.spec.last_restart import seconds_of
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.facts import drawn, text_of
 from tests.cli.scenes import connection, explained, kill, seen, status, synced, training

@@ -11,9 +11,10 @@ import pytest
 from rich.console import Console
 
 from inplace.cli.connection import WHOLE_MAX
+from inplace.cli.group.last_restart import LastRestart
 from inplace.cli.group.pod_table import ACCEPT, decode_table
 from inplace.cli.group.read import METADATA, read_group, read_jobsets, read_pods
-from inplace.cli.group.state import GroupPhase, GroupState, LastRestart, group_state
+from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import RefusalError
 from inplace.cli.status.document import status_data
 from inplace.cli.status.listing import list_data, list_picture
@@ -22,6 +23,7 @@ from inplace.cli.status.view import status_picture
 from inplace.cli.status.watch import Progress, StatusWatch, watch_status
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import show
+from inplace.common.jobset.headline import GroupPhase
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
@@ -342,7 +344,7 @@ def test_who_completed_is_waited_for_only_by_a_restart() -> None:
         ("train-big-job-0-0-abcde", "2/2", "Running", "n"), ("train-big-job-0-1-abcde", "0/2", "Completed", "n")
     )
     runs = group_state(jobset(2, status=wire.status_of_epochs(1, 0)), decode_table(rows, "train", 1).pods)
-    assert (runs.phase, runs.arrived) == (GroupPhase.RUNNING, 2)
+    assert (runs.phase, runs.arrived, runs.late) == (GroupPhase.DEGRADED, 2, 0)
     restarts = group_state(jobset(2, status=wire.status_of_epochs(1, 1)), decode_table(rows, "train", 1).pods)
     assert restarts.phase is GroupPhase.RESTARTING
     assert "completed" in [one.why.value for one in restarts.stragglers]

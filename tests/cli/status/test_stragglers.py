@@ -13,11 +13,11 @@ from inplace.cli.group.state import group_state
 from inplace.cli.group.straggler import Why, straggler_of
 from inplace.cli.status.advice import ADVICE
 from inplace.cli.status.why_failed import why_failed
+from inplace.common.jobset import conditions
+from inplace.common.jobset.causes import Failure
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.observed import NeverJoined
-from inplace.controller.spec import conditions
-from inplace.controller.spec.causes import Failure
 from tests.cli.facts import NOW, RUNS, explanation_of, pod
 from tests.cli.scenes import documents, jobset_of
 
@@ -134,12 +134,12 @@ LATE: dict[str, tuple[PodFact, Why, str, str | None]] = {  # Pod, reason, its de
         None,
     ),
     # An init container, whether the Pod failed with it or kubelet tries again.
-    "init failed": (fetching("Failed", state=ENDED), Why.INIT_FAILED, "container fetch, exit code 3 (Error)", INIT_LOG),
-    "init ended": (fetching("Pending", state=ENDED), Why.INIT_FAILED, "container fetch, exit code 3 (Error)", INIT_LOG),
+    "init failed": (fetching("Failed", state=ENDED), Why.INIT_FAILED, "container fetch, exit code 3", INIT_LOG),
+    "init ended": (fetching("Pending", state=ENDED), Why.INIT_FAILED, "container fetch, exit code 3", INIT_LOG),
     "init ends again and again": (
         fetching("Pending", state=BACK_OFF, lastState=ENDED, restartCount=4),
         Why.INIT_FAILED,
-        "container fetch, exit code 3 (Error), 4 restarts",
+        "container fetch, exit code 3, 4 restarts",
         INIT_LOG,
     ),
     # An old failure explains nothing where the image, the command or a restart does.
@@ -171,13 +171,13 @@ LATE: dict[str, tuple[PodFact, Why, str, str | None]] = {  # Pod, reason, its de
     "a Pod failed, and nobody wrote why": (
         told("Failed", worker={"state": ENDED}),
         Why.FAILED,
-        "container worker, exit code 3 (Error)",
+        "container worker, exit code 3",
         "train-big-job-0-0 -c worker",
     ),
     "a Pod failed, and its index backs off alone": (
         failed_before("1"),
         Why.FAILED,
-        "its Job makes the next one at 2026-01-01T00:00:20Z, 20 s after its end; container worker, exit code 3 (Error)",
+        "its Job makes the next one at 2026-01-01T00:00:20Z, 20 s after its end; container worker, exit code 3",
         "train-big-job-0-0 -c worker",
     ),
     # Without --previous kubectl shows the log of the container that runs.

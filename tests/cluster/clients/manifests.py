@@ -7,8 +7,8 @@ from copy import deepcopy
 from typing import Any, Final
 
 from inplace.cli.inject.jobset import inject
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.wire import names as wire
-from inplace.controller.injection.pod import InjectOptions
 
 Object = dict[str, Any]
 

@@ -19,7 +19,7 @@ KUEUE: Final = "kueue.x-k8s.io/v1beta2"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL: Final = "kueue.x-k8s.io/priority-class"
 PLENTY: Final = {"memory": "10Ti", "example.com/gpu": "1000"}
-ADMITTED_S_MAX: Final = 5.0  # in whole seconds; mostly 1, and 4 once beside other tests
+ADMITTED_S_MAX: Final = 15.0  # in whole seconds; mostly 1, and 6 once beside other tests
 TAINT: Final = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
 
 Object = dict[str, Any]

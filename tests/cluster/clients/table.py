@@ -9,7 +9,6 @@ It is what docs/behaviour.md says under "With Kueue and Trainer". It takes twice
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,10 @@ from typing import Final
 from xml.etree import ElementTree
 
 from testbed.clients.build import FOLDER, KUEUE_MODULE, TRAINER_MODULE
+from testbed.kubelab.build import kubernetes_version
 from testbed.upstream.build import MODULE as UPSTREAM_MODULE
-from testbed.upstream.build import SOURCE_DIR as UPSTREAM_FOLDER
+from testbed.upstream.build import version as upstream_version
+from testbed.versions import MOD, pinned
 from tests.cli.command import REPOSITORY
 
 SCENARIOS: Final = ("admission", "preemption", "in_place", "pods_ready", "spellings", "topology", "outages", "trainer")
@@ -34,8 +35,11 @@ def main(arguments: Sequence[str]) -> int:
     """Print the table; return 1 when a scenario failed with our controller."""
     targets = arguments or [f"tests/cluster/clients/test_{name}.py" for name in SCENARIOS]
     columns = {name: outcomes(name, targets) for name in CONTROLLERS}
-    print(f"{version(UPSTREAM_FOLDER, UPSTREAM_MODULE)}, {version(FOLDER / 'kueue', KUEUE_MODULE)}, ", end="")
-    print(version(FOLDER / "trainer", TRAINER_MODULE))
+    clients = (
+        f"{module} {pinned(FOLDER / name / MOD, module)}"
+        for name, module in (("kueue", KUEUE_MODULE), ("trainer", TRAINER_MODULE))
+    )
+    print(f"Kubernetes {kubernetes_version()}", f"{UPSTREAM_MODULE} {upstream_version()}", *clients, sep=", ")
     print("| scenario | ours | upstream |\n|---|---|---|")
     for test in columns["ours"]:
         print(f"| {test} | {columns['ours'][test]} | {columns['upstream'].get(test, 'not run')} |")
@@ -51,13 +55,6 @@ def outcomes(controller: str, targets: Sequence[str]) -> dict[str, str]:
         subprocess.run(command, cwd=REPOSITORY, env=environment, stdout=sys.stderr, timeout=RUN_S_MAX, check=False)
         cases = ElementTree.parse(report).getroot().iter("testcase")  # noqa: S314 - pytest wrote it just now
         return {f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}": _outcome(case) for case in cases}
-
-
-def version(folder: Path, module: str) -> str:
-    """Return a module with the version that a folder's go.mod pins."""
-    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", (folder / "go.mod").read_text(), re.MULTILINE)
-    assert found is not None, f"{folder}/go.mod names no {module}"
-    return f"{module} {found[1]}"
 
 
 def _outcome(case: ElementTree.Element) -> str:

@@ -11,6 +11,7 @@ from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job
 from tests.cluster.clients.queue import Object, Queue, condition, is_true
 from tests.cluster.clients.world import RESERVED
+from tests.conformance.api import NEWEST_ONLY
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -63,6 +64,41 @@ async def test_a_deleted_pod(queue: Queue) -> None:
     pods = await queue.lifted(2)
     assert [pod for pod in pods if pod is kept] == [kept]
     assert gone not in pods
+    await never_evicted(queue, workload)
+
+
+async def test_a_failed_pod_holds_its_quota(queue: Queue) -> None:
+    """A Pod that failed is replaced inside the admission: Kueue gives its quota to nobody meanwhile."""
+    await queue.in_place(jobset())
+    pods = await queue.lifted(1)
+
+    async def is_told() -> bool:
+        return (await queue.usage()).get("any", "0") != "0"
+
+    await until(is_told, "a ClusterQueue that says what it reserved")  # Kueue writes that later
+    workload, reserved = await queue.workload(), await queue.usage()
+    await queue.world.nodes.fail(pods[0])
+
+    async def is_counted() -> bool:
+        return bool((await queue.jobs())["train-workers-0"]["status"].get("failed"))
+
+    await until(is_counted, "a Job with a failed Pod")
+    assert await queue.usage() == reserved
+    others = [[2], [1, 2]]  # its replacement, and the Pod that stayed
+    await until(lambda: sorted(pod.lifts for pod in queue.played() if pod is not pods[0]) == sorted(others), "epoch 2")
+    assert (await queue.usage(), (await queue.workload())["status"].get("reclaimablePods")) == (reserved, None)
+    await never_evicted(queue, workload)
+
+
+@NEWEST_ONLY
+async def test_pods_are_watched_without_a_setting(queue: Queue) -> None:
+    """Kueue 0.19 has waitForPodsReady without a setting: it sees a restart in place, and leaves the group alone."""
+    await queue.in_place(jobset())
+    pods = await queue.lifted(1)
+    workload = await queue.workload_is("PodsReady")
+    pods[0].restart_containers()
+    await queue.lifted(2)
+    await queue.workload_is("PodsReady")
     await never_evicted(queue, workload)
 
 

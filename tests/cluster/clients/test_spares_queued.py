@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from inplace.common.jobset.spares import spares_name
 from inplace.common.wire import names as wire
-from inplace.controller.spec.spares import spares_name
-from testbed.waiting import until
+from testbed.waiting import eventually, until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset
 from tests.cluster.clients.queue import Object, Queue, condition, is_true
@@ -36,7 +36,7 @@ async def test_spares_use_no_quota_and_go_with_the_admission(opened: OpenQueue) 
         assert not pod["spec"].get("schedulingGates")
         assert not [label for label in pod["metadata"]["labels"] if "kueue" in label]
         assert pod["spec"]["nodeSelector"] == {"capacity": RESERVED}, "the flavor that Kueue gave the group"
-    assert await queue.usage() == {RESERVED: "2020m"}
+    await eventually(queue.usage, {RESERVED: "2020m"})  # Kueue counts it a moment later
     assert await queue.workloads_so_far() == 1
     workload = await queue.workload()
     assert condition(workload, "Evicted") == {}

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import pytest
 import pytest_asyncio
 
+from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from testbed.clients.played_nodes import PlayedPod
+from testbed.kube_client import kube_client
 from testbed.waiting import until
 from tests.cluster.clients.manifests import jobset, replicated_job
 from tests.cluster.clients.queue import KUEUE, Object, Queue, condition, flavor, is_true, open_queue
 from tests.cluster.clients.world import RESERVED, World
+from tests.controller.queued import find_bad
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -127,18 +131,32 @@ async def test_a_pod_leaves_its_bad_node(queue: Queue) -> None:
     before = await placed(queue)
     bad = failed.stored["spec"]["nodeName"]
     assert await our_taint(queue, bad) is None
+    async with second_opinion(queue, bad):
+        failed.restart_containers()
+        assert other in await until(lambda: _has_restarted(queue), "two Pods lifted at epoch 2")
+        assert failed.is_late
+        after = await placed(queue)
+        assert bad not in after.values()
+        assert len(set(after.values()) & set(before.values())) == 1
+        assert hosts_of(await queue.workload()) == dict.fromkeys(after.values(), 1)
+        assert condition(await queue.workload(), "Evicted") == {}
+        assert await queue.workloads_so_far() == 1
+        assert await our_taint(queue, bad) == "NoSchedule"
+        await queue.delete("train")
+        await until(lambda: _is_untainted(queue, bad), "no taint left behind")
+
+
+async def test_one_namespace_alone_moves_nothing(queue: Queue) -> None:
+    """The Pod restarts on the host that Kueue chose, which is not tainted."""
+    manifest = in_one_rack("600")
+    manifest["metadata"]["annotations"] = {wire.BAD_NODES: "1/3600"}
+    await queue.in_place(manifest)
+    failed, _ = await queue.lifted(1)
+    before = await placed(queue)
     failed.restart_containers()
-    assert other in await until(lambda: _has_restarted(queue), "two Pods lifted at epoch 2")
-    assert failed.is_late
-    after = await placed(queue)
-    assert bad not in after.values()
-    assert len(set(after.values()) & set(before.values())) == 1
-    assert hosts_of(await queue.workload()) == dict.fromkeys(after.values(), 1)
-    assert condition(await queue.workload(), "Evicted") == {}
-    assert await queue.workloads_so_far() == 1
-    assert await our_taint(queue, bad) == "NoSchedule"
-    await queue.delete("train")
-    await until(lambda: _is_untainted(queue, bad), "no taint left behind")
+    await queue.lifted(2)
+    assert await placed(queue) == before
+    assert await our_taint(queue, failed.stored["spec"]["nodeName"]) is None
 
 
 async def test_a_bad_node_without_another_host(queue: Queue) -> None:
@@ -148,10 +166,11 @@ async def test_a_bad_node_without_another_host(queue: Queue) -> None:
     await queue.in_place(manifest)
     failed, _ = await queue.lifted(1)
     rack = set((await placed(queue)).values())
-    failed.restart_containers()
-    await until(lambda: _has_restarted(queue), "two Pods lifted at epoch 2")
-    assert rack.isdisjoint((await placed(queue)).values())
-    assert condition(await queue.workload(), "Evicted") != {}
+    async with second_opinion(queue, failed.stored["spec"]["nodeName"]):
+        failed.restart_containers()
+        await until(lambda: _has_restarted(queue), "two Pods lifted at epoch 2")
+        assert rack.isdisjoint((await placed(queue)).values())
+        assert condition(await queue.workload(), "Evicted") != {}
 
 
 async def test_no_room_in_one_rack(queue: Queue) -> None:
@@ -172,6 +191,16 @@ async def test_no_room_in_one_rack(queue: Queue) -> None:
     await until(waits, "a Workload without quota")
     assert not is_true(await queue.workload("third"), "Admitted")
     assert [name for name in await queue.pods() if name.startswith("third")] == []
+
+
+@asynccontextmanager
+async def second_opinion(queue: Queue, node: str) -> AsyncIterator[None]:
+    """Let a JobSet of another namespace find a node bad as well: one namespace alone taints nothing."""
+    namespace = await queue.world.plane.create_namespace("opinion")
+    async with kube_client(queue.world.plane.kubeconfig) as client:
+        await find_bad(client, namespace, node)
+        yield
+        await client.delete(JOBSETS, namespace, "opinion")
 
 
 async def our_taint(queue: Queue, node: str) -> str | None:

@@ -21,7 +21,8 @@ from tests.deploy.admission import ABOUT_JOBSETS, policies
 
 # Owner references with blockOwnerDeletion need jobsets/finalizers where this plugin is on, as on OpenShift.
 _PLUGINS = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
-_GANG = ("--feature-gates=GenericWorkload=true", "--runtime-config=scheduling.k8s.io/v1alpha2=true")
+# The API of gangs has another version in each Kubernetes.
+_GANG = ("--feature-gates=GenericWorkload=true", "--runtime-config=api/all=true")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

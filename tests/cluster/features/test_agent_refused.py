@@ -8,13 +8,13 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import yaml
 
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import NAMESPACES, PODS, KubeObject, Resource
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.api.object_events import CORE_EVENTS
-from inplace.controller.injection.pod import InjectOptions
 from testbed.control_plane import ControlPlane
 from testbed.kube_client import create
 from testbed.waiting import eventually

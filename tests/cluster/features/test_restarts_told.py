@@ -65,7 +65,7 @@ async def test_what_failed_first(stage: Stage, controller: ServedController) -> 
     words = await stage.words("InPlaceRestarting")
     assert words is not None
     assert words[:2] == ("True", "WorkerExit")
-    assert f"pod {first}: container worker exited with 137" in words[2]
+    assert f"pod {first}: container worker killed by SIGKILL (137" in words[2]
     assert not await is_over(stage)
     await stage.announce_all(2)
     await eventually(stage.epochs, (2, 1))
@@ -84,6 +84,22 @@ async def test_a_pod_that_is_lost(stage: Stage) -> None:
     await eventually(stage.epochs, (1, 1))
     found = await last(stage)
     assert (found["trigger"], found["firstFailure"]["pod"]) == ("pod_lost", lost)
+
+
+async def test_an_eviction_does_not_count(stage: Stage) -> None:
+    """A Pod that the eviction API removes exempts the epoch after it."""
+    lost, _ = await running(stage)
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": lost}}
+    await stage.client.raw("POST", PODS.path(stage.namespace, lost, subresource="eviction"), body=body)
+    stage.pods = {slot: name for slot, name in stage.pods.items() if name != lost}
+    await stage.make_pods()
+    await stage.announce(stage.pods[JOB, 0], 2)
+    await eventually(stage.epochs, (1, 1))  # only now does a real agent's peer announce 2
+    await stage.announce_all(2)
+    await eventually(stage.epochs, (2, 1))
+    found = await last(stage)
+    assert (found["trigger"], found["firstFailure"]["reason"]) == ("disrupted", "EvictionByEvictionAPI")
+    assert (await stage.status())[wire.EXEMPT_EPOCHS] == 1
 
 
 async def test_a_deadline(stage: Stage) -> None:

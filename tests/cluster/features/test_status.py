@@ -102,9 +102,9 @@ async def test_columns(stage: Stage) -> None:
     request = Request("GET", JOBSETS.path(stage.namespace), {"accept": TABLE})
     table = msgspec.json.decode((await stage.client.send(request, timeout_s=10.0)).body)
     titles = [column["name"] for column in table["columnDefinitions"] if not column.get("priority")]
-    assert titles == ["Name", "TerminalState", "Restarts", "Completed", "Suspended", "Age", "Epoch", "StartTime"]
+    assert titles == ["Name", "TerminalState", "Recreations", "Completed", "Suspended", "Age", "Epoch", "StartTime"]
     cells = dict(zip(titles, table["rows"][0]["cells"], strict=False))
-    assert (cells["Name"], cells["Restarts"], cells["Suspended"]) == ("train", 0, None)
+    assert (cells["Name"], cells["Recreations"], cells["Suspended"]) == ("train", 0, None)
     assert cells["StartTime"].endswith("s")
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from inplace.common.jobset.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
-from inplace.controller.spec.bad_nodes import AVOIDED, TAKEN_BACK
 from testbed.node import manifests
 from testbed.node.cluster import Cluster
 from testbed.node.evidence import lives
@@ -74,13 +74,12 @@ def avoided(jobset: KubeObject) -> list[str]:
     return [record["node"] for record in records if record.get("avoidedSince")]
 
 
-def listed(group: Group) -> dict[str, tuple[int, bool]]:
-    """Return what `inplace nodes` says of each node: its failures, and whether it is avoided."""
+def listed(group: Group) -> dict[str, int]:
+    """Return the failures of each node that `inplace explain` says to be avoided."""
     where = ("--kubeconfig", str(group.cluster.plane.kubeconfig), "-n", group.namespace)
-    done = run("nodes", manifests.JOBSET, *where, "-o", "json")
+    done = run("explain", manifests.JOBSET, *where, "-o", "json")
     assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)["nodes"]
-    return {row["node"]: (row["failures"], row["avoidedSeconds"] is not None) for row in rows}
+    return {one["node"]: one["failures"] for one in json.loads(done.stdout)["avoidedNodes"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ async def test_a_bad_node_is_left(cluster: Cluster, second: Node, mode: str) -> 
         assert staying["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in group.live()}
         Moments.of(group, victim, FAILURES + 1).judge()
         assert avoided(group.history.jobset()) == [second.name]
-        assert listed(group) == {second.name: (FAILURES, True)}
+        assert listed(group) == {second.name: FAILURES}
         await until_told(group, AVOIDED, second.name)
         assert group.broken() == []
 
@@ -184,6 +183,6 @@ async def test_a_pod_whose_check_fails_trains_elsewhere(cluster: Cluster, second
         assert {pod["spec"]["nodeName"] for pod in group.live()} == {cluster.nodes[0].name}
         assert staying["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in group.live()}
         Moments.of(group, victim, 2).judge()
-        assert listed(group)[second.name] == (0, True)
+        assert listed(group)[second.name] == 0
         await until_told(group, AVOIDED, "GPU 3 is broken")
         assert group.broken() == []

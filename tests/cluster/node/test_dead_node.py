@@ -17,11 +17,10 @@ import pytest_asyncio
 from inplace.common.kube.resources import NODES, KubeObject
 from inplace.common.protocol.lease import promised_s
 from testbed.node import manifests
-from testbed.node.cluster import Cluster
+from testbed.node.cluster import Cluster, quick_verdicts, until_given_up
 from testbed.node.evidence import WorkerRecord, lives
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.machine import Node
-from testbed.node.verdicts import quick_verdicts, until_given_up
 from testbed.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]

@@ -7,20 +7,18 @@ import re
 import pytest
 
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 from testbed.node.archives import WORKER_IMAGE
 from testbed.node.cluster import Cluster
-from testbed.node.group import Group, running
+from testbed.node.group import Group, running, train_through_a_kill
 from testbed.node.manifests import documents_of
-from testbed.node.training import train_through_a_kill
 from tests.cli.command import run
+from tests.cli.injecting import annotated
 
 PODS = 3
 SETTINGS = {"PODS_PER_JOB": str(PODS), "WORLD_SIZE": str(PODS), "STEPS": "80", "STEP_S": "0.1"}
-OPTIONS = {
-    "guarded": ("--restart", "containers"),
-    "guarded_process": (),
-    "supervisor": ("--mode", "supervisor"),
-}
+OPTIONS = {"guarded": (), "guarded_process": (), "supervisor": ("--mode", "supervisor")}
+DEPTHS = {"guarded": {"restart": wire.DEPTH_CONTAINERS}}
 
 
 def adapt(jobset: KubeObject) -> None:
@@ -37,7 +35,7 @@ def adapt(jobset: KubeObject) -> None:
 @pytest.fixture
 def made(mode: str) -> str:
     """Give the plain manifest after inject."""
-    return run("inject", "-f", "examples/plain.yaml", *OPTIONS[mode], "--quiet").stdout
+    return run("inject", "-f", "-", *OPTIONS[mode], "--quiet", stdin=annotated(**DEPTHS.get(mode, {}))).stdout
 
 
 @pytest.mark.asyncio(loop_scope="session")

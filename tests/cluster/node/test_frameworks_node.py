@@ -23,9 +23,8 @@ from testbed.frameworks.worker_lines import Findings, WorkerLines
 from testbed.node import archives
 from testbed.node.cluster import Cluster
 from testbed.node.frameworks import run_with_torch
-from testbed.node.group import SETTLED_S_MAX, Group, running
+from testbed.node.group import SETTLED_S_MAX, Group, running, train_through_a_kill
 from testbed.node.manifests import documents_of
-from testbed.node.training import train_through_a_kill
 from testbed.waiting import until
 from tests.cli.command import run
 
@@ -142,7 +141,7 @@ async def test_who_raises_and_who_hangs_is_named(cluster_with_image: Cluster, fr
         await until_trains(group, 2)
         victim = group.pods()[1]["metadata"]["name"]
         failure = f"container worker of Pod {victim} on node-0 with exit code 1"
-        assert f"first failure: {failure}: its agent told: {ERROR}" in await ask("explain")
+        assert f"first failure: {failure}: {ERROR}" in await ask("explain")
         said = await ask("logs")
         first, *last_words = said.partition("\nwhat the others said")[0].splitlines()
         assert first.startswith(f"first failure: {failure}: {ERROR}, epoch 1, ")

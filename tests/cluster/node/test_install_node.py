@@ -6,7 +6,7 @@ import pytest
 
 from inplace.common.kube.resources import LEASES, PODS, Resource
 from testbed.kubectl import done
-from testbed.node.cluster import Cluster
+from testbed.node.cluster import Cluster, install_needed
 from testbed.node.group import SETTLED_S_MAX, running_group
 from testbed.waiting import until
 
@@ -45,4 +45,5 @@ async def test_what_is_shipped_restarts_a_group_and_survives_its_leader(cluster:
             assert group.broken() == []
     finally:
         await done(kubeconfig, "delete", "-k", "deploy/base")
+        await install_needed(client)
         cluster.controller.start()

@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 
+from inplace.common.jobset.escalation import LEAVES
+from inplace.common.jobset.marked_nodes import STAYS
 from inplace.common.kube.resources import NODES, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.escalation import LEAVES
-from inplace.controller.spec.marked_nodes import STAYS
 from testbed.node import manifests
 from testbed.node.cluster import Cluster
 from testbed.node.evidence import lives

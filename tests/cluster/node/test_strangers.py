@@ -22,16 +22,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PODS = 2
 WORKERS = Path(__file__).parents[2] / "cases" / "workers"
-CONTAINERS, PROCESS, SUPERVISOR = (), ("--restart", "process"), ("--mode", "supervisor")
+Shape = tuple[str, dict[str, str]]  # inject's mode, and the JobSet's annotations
+CONTAINERS: Shape = ("sidecar", {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS})
+PROCESS: Shape = ("sidecar", {wire.RESTART_DEPTH: wire.DEPTH_PROCESS})
+SUPERVISOR: Shape = ("supervisor", {})
 
 
 @asynccontextmanager
 async def injected(
-    cluster: Cluster, folder: Path, options: tuple[str, ...], worker: str, *, restarts_max: int = 10, backoff: str = "5"
+    cluster: Cluster, folder: Path, shape: Shape, worker: str, *, restarts_max: int = 10, backoff: str = "5"
 ) -> AsyncIterator[Group]:
     """Run examples/plain.yaml with a worker of tests/cases/workers, or a command of that name, after inject."""
     *_, jobset = yaml.safe_load_all((REPOSITORY / "examples" / "plain.yaml").read_text())
-    jobset["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: backoff}
+    mode, annotations = shape
+    jobset["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: backoff} | annotations
     jobset["spec"]["failurePolicy"] = {"maxRestarts": restarts_max}
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = PODS
@@ -41,7 +45,7 @@ async def injected(
     container["image"] = WORKER_IMAGE
     manifest = folder / "manifest.yaml"
     manifest.write_text(yaml.safe_dump(jobset))
-    made = run("inject", "-f", str(manifest), *options, "--quiet").stdout
+    made = run("inject", "-f", str(manifest), "--mode", mode, "--quiet").stdout
     group = Group(cluster, await cluster.plane.create_namespace(), pods=PODS, restarts_max=restarts_max)
     async with running(group, documents_of(made, group.namespace)):
         yield group
@@ -91,7 +95,8 @@ async def test_a_spoilt_container_is_replaced_by_a_new_one(cluster: Cluster, tmp
     ):
         for group in (supervisor, process):
             said = await printed(group, "trains in epoch 3")
-            assert said.count("Failed to initialize NVML") == 1
+            written = [line for line in said.splitlines() if '"event": "worker_tail"' not in line]
+            assert "\n".join(written).count("Failed to initialize NVML") == 1  # a supervisor's log repeats the tail
             assert len(group.uids()) == PODS
             told = group.history.jobset()["status"]["lastGroupRestart"]["firstFailure"]
             assert (told["exitCode"], "the last restart did not help" in told["message"]) == (1, True)
@@ -99,11 +104,12 @@ async def test_a_spoilt_container_is_replaced_by_a_new_one(cluster: Cluster, tmp
 
 
 async def test_a_command_that_does_not_exist_ends_the_jobset(cluster: Cluster, tmp_path: Path) -> None:
-    """Below a supervisor no Pod joins: its Job replaces each a few times, and the budget bounds that."""
+    """Below a supervisor each try is a run that ends at once: the budget bounds them, and the reason is told."""
     async with injected(cluster, tmp_path, SUPERVISOR, "no-such-program", restarts_max=1) as group:
         await group.until_ended("Failed")
-        words = [one["message"] for one in group.history.jobset()["status"]["conditions"] if one["type"] == "Failed"]
-        assert "127" in words[0]
+        failure = group.history.jobset()["status"]["lastGroupRestart"]["firstFailure"]
+        assert failure["exitCode"] == 127
+        assert "cannot execute 'no-such-program': PATH" in failure["lastLine"]
 
 
 async def test_shared_memory_does_not_fill_over_restarts(cluster: Cluster, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from images.build_once import MissingComponent
+from inplace.common.jobset.escalation import LEAVES
 from inplace.common.kube.resources import NODES, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.escalation import LEAVES
 from testbed.clients.apply import Applier
 from testbed.clients.build import kueue
 from testbed.clients.kueue_program import Kueue
@@ -26,6 +26,7 @@ from tests.cluster.clients.queue import KUEUE, QUEUE_LABEL, cluster_queue, condi
 from tests.cluster.clients.test_topology import ANYWHERE, HOSTNAME, hosts_of
 from tests.cluster.conftest import unavailable
 from tests.cluster.node.test_bad_node import until_told
+from tests.controller.queued import find_bad
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.long]
 
@@ -90,6 +91,7 @@ async def test_kueue_moves_the_pod_of_a_tainted_node(queued: Cluster, mode: str)
         victim, staying = group.live()
         bad, other = victim["spec"]["nodeName"], staying["spec"]["nodeName"]
         assert HOSTNAME in victim["spec"]["nodeSelector"], "Kueue has pinned it"
+        await find_bad(queued.client, await queued.plane.create_namespace("opinion"), bad)
         group.expect_lost([victim])
         group.order(victim, "exit 3")
         await group.until_runs(2)

@@ -64,10 +64,20 @@ class Recorded(QueueMetrics):
 
 
 def queue_of(
-    clock: LoopClock, *, metrics: QueueMetrics | None = None, is_urgent: Callable[[K], bool] = lambda _: False
+    clock: LoopClock,
+    *,
+    metrics: QueueMetrics | None = None,
+    namespace_of: Callable[[K], Hashable] | None = None,
+    is_urgent: Callable[[K], bool] = lambda _: False,
 ) -> WorkQueue[K]:
-    """Return a queue; nothing is urgent, unless a test says so."""
-    return WorkQueue(clock, metrics=metrics or Recorded(), is_urgent=is_urgent)
+    """Return a queue; each key is a namespace's only one and nothing is urgent, unless a test says so."""
+    metrics = metrics or Recorded()
+    return WorkQueue(clock, metrics=metrics, namespace_of=namespace_of or (lambda key: key), is_urgent=is_urgent)
+
+
+def namespaced(is_urgent: Callable[[tuple[str, int]], bool] = lambda _: False) -> WorkQueue[tuple[str, int]]:
+    """Return a queue of keys that begin with their namespace."""
+    return queue_of(LoopClock(), namespace_of=lambda key: key[0], is_urgent=is_urgent)
 
 
 async def work_until_idle(queue: WorkQueue[K], process: Callable[[K], Awaitable[None]], *, workers: int) -> None:
@@ -396,3 +406,118 @@ def test_lanes_lose_and_double_nothing(steps: list[tuple[bool, int]], urgent_fir
         assert {await queue.get() for _ in range(len(model))} == model
 
     run(scenario())
+
+
+@pytest.mark.attack
+@given(
+    st.lists(st.tuples(st.sampled_from(["add", "free", "end"]), st.integers(0, 4), st.integers(0, 9)), max_size=120),
+    st.integers(1, 4),
+    st.integers(0, 1),
+)
+def test_a_key_waits_for_a_worker_or_for_a_key_of_its_own_namespace(
+    steps: list[tuple[str, int, int]], workers: int, reserved: int
+) -> None:
+    """The bounds hold; while a key waits, all workers are busy, or its namespace has as many keys in work.
+
+    The reserved worker, and one key more of each namespace, are for urgent keys.
+    """
+
+    async def scenario() -> None:
+        queue = namespaced(is_urgent=lambda key: key[1] < 3)
+        waiting: set[tuple[str, int]] = set()
+        in_work: set[tuple[str, int]] = set()
+        freed: set[tuple[str, int]] = set()
+
+        def bound(key: tuple[str, int]) -> int:
+            return workers + (reserved if key[1] < 3 else 0)
+
+        def held(key: tuple[str, int]) -> int:
+            return sum(namespace == key[0] for namespace, _ in in_work)
+
+        async def process(key: tuple[str, int]) -> None:
+            assert len(in_work - freed) < bound(key)
+            assert held(key) < bound(key)
+            waiting.discard(key)
+            in_work.add(key)
+            while key in in_work:  # noqa: ASYNC110 - steps and time go together here
+                await asyncio.sleep(1.0)
+
+        async with asyncio.TaskGroup() as group:
+            working = group.create_task(queue.work(process, workers=workers, reserved=reserved))
+            for what, namespace, name in steps:
+                if what == "add":
+                    queue.add((str(namespace), name))
+                    waiting.add((str(namespace), name))
+                elif in_work:
+                    key = sorted(in_work)[name % len(in_work)]
+                    assert queue.free_worker(key) == (key not in freed)
+                    freed.add(key)
+                    if what == "end":
+                        in_work.discard(key)
+                        freed.discard(key)
+                await asyncio.sleep(3.0)
+                for key in waiting - in_work:
+                    assert len(in_work - freed) >= bound(key) or held(key) >= bound(key)
+            for _ in range(len(steps)):
+                in_work.clear()
+                freed.clear()
+                await asyncio.sleep(3.0)
+            assert not waiting
+            queue.shut_down()
+            await working
+
+    run(scenario())
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("floods", [1, 20])
+async def test_passes_that_only_write_hold_up_no_other_namespace(floods: int) -> None:
+    """While the passes of namespaces of a thousand keys each write for ever, a key of another one begins at once."""
+    queue = namespaced()
+    begun: list[tuple[str, int]] = []
+
+    async def process(key: tuple[str, int]) -> None:
+        begun.append(key)
+        queue.free_worker(key)
+        await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(queue.work(process, workers=4, reserved=1))
+        for number in range(1_000):
+            for namespace in range(floods):
+                queue.add((str(namespace), number))
+        await asyncio.sleep(10.0)
+        assert len(begun) == 4 * floods
+        queue.add(("new", 0))
+        await asyncio.sleep(0.001)
+        assert begun[-1] == ("new", 0)
+        working.cancel()
+
+
+@pytest.mark.attack
+async def test_namespaces_have_turns_in_both_lanes() -> None:
+    """Of 20 namespaces with a thousand keys each, all urgent, one pass each goes before a key of another one.
+
+    An ordinary key of yet another one has its turn as well.
+    """
+    queue = namespaced(is_urgent=lambda key: key[0] != "other")
+    begun: list[tuple[str, int]] = []
+
+    async def process(key: tuple[str, int]) -> None:
+        begun.append(key)
+        await asyncio.sleep(1.0)
+
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(queue.work(process, workers=4, reserved=1))
+        for number in range(1_000):
+            for namespace in range(20):
+                queue.add((str(namespace), number))
+        await asyncio.sleep(10.5)
+        queue.add(("new", 0))
+        queue.add(("other", 0))
+        before = len(begun)
+        await asyncio.sleep(6.0)
+        assert ("new", 0) in begun[before : before + 22]
+        assert ("other", 0) in begun[before : before + URGENT_RUN_MAX + 2]
+        queue.shut_down()
+        await working

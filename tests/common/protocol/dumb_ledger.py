@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.decision import Decision
-from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.protocol.pod_view import PodLife, PodView
 from inplace.common.protocol.slot import Shape, Slot
 

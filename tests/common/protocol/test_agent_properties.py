@@ -29,8 +29,8 @@ from inplace.common.protocol.agent import (
     judge,
     step,
 )
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import InvariantError
-from inplace.common.protocol.int32 import INT32_MAX
 
 synced_epochs = st.one_of(st.integers(0, 4), st.just(INT32_MAX), st.just(INT32_MAX - 1))
 views = synced_epochs.flatmap(

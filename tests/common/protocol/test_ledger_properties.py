@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.pod_view import PodLife, PodView, Worker
 from inplace.common.protocol.slot import Shape, Slot
@@ -95,9 +95,9 @@ def test_who_is_absent_is_who_is_not_at_the_barrier(shape: Shape, history: list[
         play(dumb, name, value)
 
     expected = [slot for slot in dumb.shape if not dumb._is_at(slot, dumb.synced + 1)]
-    arrived = ledger.arrived_by_job()
-    assert [slot for slot, _ in ledger.absent(arrived)] == expected
-    assert sum(arrived.values()) == ledger.arrived() == dumb.shape.size - len(expected)
+    arrived = ledger.arrived_by_job(ledger.next_epoch)
+    assert [slot for slot, _ in ledger.absent(ledger.next_epoch, arrived)] == expected
+    assert sum(arrived.values()) == ledger.arrived(ledger.next_epoch) == dumb.shape.size - len(expected)
 
 
 @given(st.sampled_from(SHAPES), st.lists(events, max_size=40))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.protocol.link import (
     LINE_BYTES_MAX,
     LINK_PROCESS,
@@ -91,11 +91,16 @@ def test_nonsense_is_refused_in_words(nonsense: bytes) -> None:
     assert len(str(raised.value)) < 250
 
 
-@pytest.mark.parametrize("first", [b"lifted 3\n", b"inplace-link 2\n", b"inplace-link 1 \n"])
-def test_the_first_line_names_the_version(first: bytes) -> None:
-    """Another version, or no version, is no guard and no agent."""
-    with pytest.raises(RemoteProtocolError):
+@pytest.mark.parametrize("first", [b"lifted 3\n", b"inplace-link 3\n", b"inplace-link 0\n"])
+def test_the_first_line_names_the_depth(first: bytes) -> None:
+    """Another depth, or none, is no guard and no agent; the message says the cure."""
+    with pytest.raises(RemoteProtocolError, match=r"'inplace-link 1' or 'inplace-link 2' first, saw .*; run the same"):
         LineReader().feed(first)
+
+
+def test_an_agent_says_its_depth() -> None:
+    """A guard reads both."""
+    assert LineReader().feed(line_of(Hello(LINK_PROCESS))) == [Hello(LINK_PROCESS)]
 
 
 @given(st.binary(max_size=300))
@@ -106,17 +111,4 @@ def test_any_bytes_are_messages_or_refused(received: bytes) -> None:
         heard = reader.feed(received)
     except RemoteProtocolError:
         return
-    assert heard[:1] in ([], [Hello()])
-
-
-@pytest.mark.parametrize(("versions", "is_read"), [((1,), False), ((1, 2), True)])
-def test_a_version_that_the_reader_does_not_know_is_refused(versions: tuple[int, ...], is_read: bool) -> None:
-    """A guard from before depth `process` does not take its agent for one that it knows; the message says the cure."""
-    reader = LineReader(versions)
-    if is_read:
-        assert reader.feed(line_of(Hello(LINK_PROCESS))) == [Hello(LINK_PROCESS)]
-        return
-    with pytest.raises(
-        RemoteProtocolError, match="expected 'inplace-link 1' first, saw b'inplace-link 2'; run the same"
-    ):
-        reader.feed(line_of(Hello(LINK_PROCESS)))
+    assert heard[:1] in ([], [Hello()], [Hello(LINK_PROCESS)])

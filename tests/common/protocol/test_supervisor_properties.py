@@ -16,6 +16,7 @@ from inplace.common.protocol.failure_report import (
     ScheduleReport,
     SendReport,
     WorkerFailed,
+    WorkerRaised,
     WorkerStalled,
 )
 from inplace.common.protocol.pod import (
@@ -29,7 +30,6 @@ from inplace.common.protocol.pod import (
     WorkerExited,
     WorkerGone,
     WorkerLife,
-    WorkerNotStarted,
     step,
 )
 
@@ -45,7 +45,7 @@ items = st.lists(
         views,
         views,
         st.sampled_from(["accepted", "accepted", "refused", "gone", "gone", "exit 0", "exit 1", "exit 3", "exit 143"]),
-        st.sampled_from(["signal", "not started", "stall", "stall", "due", "told"]),
+        st.sampled_from(["signal", "stall", "stall", "due", "told"]),
     ),
     max_size=40,
 )
@@ -95,9 +95,6 @@ class World:
             case "told" if self.telling == "told":
                 self.telling = ""
                 return ReportSent()
-            case "not started" if self.left == "running":
-                self.left = ""
-                return WorkerNotStarted(127)
         return None
 
     def perform(self, action: Action) -> None:
@@ -207,6 +204,20 @@ def test_a_stall_is_told_and_then_the_worker_is_killed() -> None:
     state, actions = after(*told, View(3, 3), WorkerExited(137), WorkerGone())
     assert actions == (Announce(4),)
     assert after(Accepted(4), View(4, 3), WorkerStalled(4, 11, 7), state=state)[1] == (ScheduleReport(),)
+
+
+def test_a_rank_that_failed_is_told_and_its_worker_ends_by_itself() -> None:
+    """The same order, and no signal is asked for; a view that ends the epoch first changes nothing in that."""
+    raised = WorkerRaised(3, 7)
+    assert after(raised)[1] == (ScheduleReport(),)
+    assert after(STALL, raised)[1] == ()
+    assert after(raised, ReportDue())[1] == (SendReport(raised),)
+    state, actions = after(raised, ReportDue(), ReportSent())
+    assert (state.life, actions) == (WorkerLife.STOPPING, (StopWorker(None, raised=True),))
+    assert after(View(3, 3), WorkerExited(7), WorkerGone(), state=state)[1] == (Announce(4),)
+    assert after(raised, View(3, 3))[1] == (StopWorker(Verdict.DEPRECATED, raised=True),)
+    assert after(WorkerRaised(2, 7))[1] == ()
+    assert after(raised, WorkerExited(7))[0].failures == 1
 
 
 def test_a_group_that_restarts_anyway_is_told_nothing() -> None:

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.agent.report.log_line import log_line
-from inplace.common.wire.last_line import BYTES_MAX, READ_CHARACTERS_MAX, clean_line, last_line_of
+from inplace.common.wire.last_line import (
+    BYTES_MAX,
+    READ_CHARACTERS_MAX,
+    clean_line,
+    is_peers_sign,
+    last_line_of,
+    last_line_text,
+    told_line_of,
+)
 
 CUDA = (
     "Traceback (most recent call last):\n"
@@ -115,3 +123,62 @@ def test_what_is_cut_ends_with_dots() -> None:
     line = clean_line("é" * 300)
     assert line.endswith("é...")
     assert BYTES_MAX - 1 <= len(line.encode()) <= BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ConnectionResetError: [Errno 104] Connection reset by peer",
+        "BrokenPipeError: [Errno 32] Broken pipe",
+        "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [::1]:1",
+        "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, remote process exited or a network error",
+        "torch.distributed.DistStoreError: Timed out after 61 seconds waiting for clients. 1/2 clients joined.",
+        "jax.errors.JaxRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Id: shutdown",
+        "jaxlib.xla_extension.XlaRuntimeError: UNAVAILABLE: Some tasks are unhealthy (stopped sending heartbeats)",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 77 got signal: 15",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "RuntimeError: Some NCCL operations have failed or timed out.",
+    ],
+)
+def test_signs_of_a_peer_are_known(line: str) -> None:
+    """As gloo, NCCL, JAX, torchrun and Python write them."""
+    assert is_peers_sign(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "ValueError: bad sample 4711",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'peers.json'",
+        "TimeoutError: the data loader gave no batch for 30 s",
+        "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.",
+        "KeyError: 'connection'",
+        "AssertionError: expected rank 3 to have 8 shards, saw 7",
+    ],
+)
+def test_a_ranks_own_words_are_no_sign_of_a_peer(line: str) -> None:
+    """Neither are words that only look like it."""
+    assert not is_peers_sign(line)
+
+
+@given(epoch=st.integers(1, 2**31 - 1), at_s=st.floats(0, 9e9), line=st.text(max_size=300))
+def test_a_told_line_is_read_as_it_was_written(epoch: int, at_s: float, line: str) -> None:
+    """With its moment, and clean; of another epoch it says nothing. deploy/admission has the bound."""
+    text = last_line_text(epoch, at_s, line)
+    told = told_line_of(text, epoch)
+    assert told is not None
+    assert told.line == clean_line(line)
+    assert told.at_s == pytest.approx(at_s, abs=0.001)
+    assert told_line_of(text, epoch + 1) is None
+    assert len(text.encode()) <= 256
+
+
+@pytest.mark.parametrize(
+    "text", ["", "v1,epoch=1,line=x", "v1,epoch=01,at=1790000000123,line=x", "v1,epoch=1,at=1,line="]
+)
+def test_another_spelling_tells_no_line(text: str) -> None:
+    """Garbage costs the line."""
+    assert told_line_of(text, 1) is None

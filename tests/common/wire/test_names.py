@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire.names import (
     ATTEMPT,
     CURRENT_ATTEMPT,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.protocol.bounds import BUSY_S_MAX, INT32_MAX, STEP_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.int32 import INT32_MAX
-from inplace.common.wire.notice import BUSY, BUSY_S_MAX, KINDS, STEP_MAX, VALUE_MAX, Notice, notice_text, parse_notice
+from inplace.common.wire.notice import BUSY, KINDS, VALUE_MAX, Notice, notice_text, parse_notice
 
 ADMITTED = re.compile(
     r"^v1,epoch=[1-9][0-9]{0,9},kind=(busy|loss|slow|steps),value=[1-9][0-9]{0,6},rank=[A-Za-z0-9._-]{1,32}(,step=(0|[1-9][0-9]{0,11}))?,at=[0-9]{13}$"

@@ -8,16 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from inplace.common.protocol.int32 import INT32_MAX
-from inplace.common.wire.progress import (
-    BUSY_NAME_CHARACTERS_MAX,
-    BUSY_S_MAX,
-    LINE_BYTES_MAX,
-    STEP_MAX,
-    UNKNOWN,
-    ProgressLine,
-    parse_progress,
-)
+from inplace.common.protocol.bounds import BUSY_S_MAX, INT32_MAX, STEP_MAX
+from inplace.common.wire.progress import BUSY_NAME_CHARACTERS_MAX, LINE_BYTES_MAX, UNKNOWN, ProgressLine, parse_progress
 
 LINE = re.compile(
     rb"v1 (-|\d{1,10}) ([-?]|\d{1,12}) (\d{1,10})(?: (ended)| ([A-Za-z0-9_-]{1,16}) (\d{1,6}))? *\n", re.ASCII

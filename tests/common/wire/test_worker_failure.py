@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.protocol.bounds import INT32_MAX, STEP_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.protocol.int32 import INT32_MAX
 from inplace.common.wire.worker_failure import (
     IN_VAIN_MAX,
     STALLED_S_MAX,
-    STEP_MAX,
     TEXT_BYTES_MAX,
     WorkerFailure,
     failure_text,

@@ -1,9 +1,9 @@
 """What the controller does with JobSets that leave no place for the agent it would add, or that change meanwhile.
 
-Elsewhere: more in the agent's place (tests/controller/injection/test_conflicts.py), images that cannot be pulled
+Elsewhere: more in the agent's place (tests/common/injection/test_conflicts.py), images that cannot be pulled
 (tests/controller/tracking/test_blocked_pods.py), quotas (test_refused_pods.py), an image named by an annotation
 (test_job_settings.py), a folder of the agent's that is full or read-only
-(tests/agent/start/test_epoch_file.py, test_copy_root.py), annotations of 252 KiB (tests/controller/spec/test_size.py).
+(tests/agent/settings/test_epoch_file.py, test_copy_root.py), annotations of 252 KiB (tests/controller/test_size.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from inplace.common.injection.agent_pieces import EPOCH_FILE, FOLDER, LINK_FILE
+from inplace.common.injection.pod import OTHER_PORTS, InjectOptions
+from inplace.common.jobset.size import ETCD_BYTES_MAX, TEMPLATE_BYTES_MAX
 from inplace.common.kube.resources import EVENTS, JOBSETS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
-from inplace.controller.injection.agent_pieces import EPOCH_FILE, FOLDER, LINK_FILE
-from inplace.controller.injection.pod import OTHER_PORTS, InjectOptions
-from inplace.controller.spec.size import ETCD_BYTES_MAX, TEMPLATE_BYTES_MAX
 from tests.controller.act.test_job_settings import ADDS, POD, job_of, names, plain
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
@@ -117,7 +117,7 @@ def test_on_the_hosts_network_no_node_gets_two_agents_of_one_port(declared: int)
 @pytest.mark.parametrize("pod_user", [None, 0, 1000, 65534])
 @pytest.mark.parametrize("worker_user", [None, 65534])
 def test_users_and_read_only_roots_are_the_workers_own(pod_user: int | None, worker_user: int | None) -> None:
-    """Agent and guard write into their emptyDir alone, whoever they are; the agent never runs as root."""
+    """Agent and guard write into volumes of theirs alone, whoever they are; the agent never runs as root."""
     context = {"readOnlyRootFilesystem": True} | ({} if worker_user is None else {"runAsUser": worker_user})
     manifest = worker(securityContext=context)
     if pod_user is not None:
@@ -129,9 +129,9 @@ def test_users_and_read_only_roots_are_the_workers_own(pod_user: int | None, wor
     assert made["securityContext"] == context
     assert agent["securityContext"]["readOnlyRootFilesystem"] is True
     assert agent["securityContext"].get("runAsUser") == (65532 if pod_user == 0 else None)
+    assert {"name": "inplace-agent", "mountPath": FOLDER} in agent["volumeMounts"]
     for container in (made, agent):
-        assert {"name": "inplace-agent", "mountPath": FOLDER} in container["volumeMounts"]
-    assert {"name": "inplace-agent", "emptyDir": {}} in pod["volumes"]
+        assert {"name": "inplace-progress", "mountPath": f"{FOLDER}/progress"} in container["volumeMounts"]
     assert all(file.startswith(f"{FOLDER}/") for file in (EPOCH_FILE, LINK_FILE))
 
 

@@ -1,4 +1,4 @@
-"""The binding of agents is there BEFORE their Jobs, goes with its JobSet, and holds up nobody who may not have it."""
+"""Agents get their rights when a Pod of theirs was admitted, each account once; Jobs do not wait for it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.http.request import Request, Response, TransportError
-from inplace.common.kube.resources import JOBSETS, ROLE_BINDINGS
+from inplace.common.kube.resources import JOBS, JOBSETS, NAMESPACES, ROLE_BINDINGS, ROLES
 from inplace.controller.act.job_settings import JobSettings
-from inplace.controller.injection.pod import InjectOptions
 from tests.common.kube.answers import refusal
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig, running_rig
@@ -18,9 +18,8 @@ from tests.controller.rig import Rig, running_rig
 pytestmark = pytest.mark.virtual_time
 
 ADDING = JobSettings(agent=InjectOptions(agent_image="inplace-agent:1"))
-BATCHES = 3
 ASKED_IN_TWO_MINUTES = 7  # after 0, 1, 3, 7, 15, 31 and 63 s
-MANY = 500 * (BATCHES - 1) + 1  # Jobs of three passes
+OBJECTS = ["roles", "rolebindings", "rolebindings"]
 
 
 @pytest.fixture
@@ -34,116 +33,150 @@ def creates(request: Request, plural: str) -> bool:
     return request.method == "POST" and request.path.partition("?")[0].endswith(f"/{plural}")
 
 
-def is_binding(request: Request) -> bool:
-    """Say whether a request creates a binding."""
-    return creates(request, "rolebindings")
+def given(rig: Rig) -> list[str]:
+    """Return the kinds of the objects that controllers asked for, in order, of those that are rights."""
+    return [kind for request in rig.requests for kind in dict.fromkeys(OBJECTS) if creates(request, kind)]
 
 
-def answering(answer: Callable[[int], Response | None]) -> Callable[[Request], Response | None]:
-    """Return a fault for the n-th creation of a binding."""
-    asked = 0
-
-    def fault(request: Request) -> Response | None:
-        nonlocal asked
-        if not is_binding(request):
-            return None
-        asked += 1
-        return answer(asked)
-
-    return fault
+def failing(answer: Callable[[], Response]) -> Callable[[Request], Response | None]:
+    """Return a fault for each creation of a Role."""
+    return lambda request: answer() if creates(request, "roles") else None
 
 
 async def names(rig: Rig) -> list[str]:
     """Return the names of the bindings."""
-    return [found["metadata"]["name"] for found in (await rig.admin.list(ROLE_BINDINGS, "default"))["items"]]
+    return sorted(found["metadata"]["name"] for found in (await rig.admin.list(ROLE_BINDINGS, "default"))["items"])
 
 
-async def test_it_is_there_before_the_jobs(rig: Rig) -> None:
-    """The binding is created, then the Jobs; a controller that adds no agents creates none."""
-    rig.latency_s = lambda _: 0.05  # BEFORE the server acts: what is not awaited would be overtaken
-    crew = await rig.submit(jobset(jobs=[replicated_job(replicas=3)]))
-    posts = [request for request in rig.requests if request.method == "POST"]
-    kinds = [request.path.partition("?")[0].rpartition("/")[2] for request in posts]
-    assert kinds.index("rolebindings") < kinds.index("jobs")
-    assert kinds.count("rolebindings") == 1
-    assert len(await crew.jobs()) == 3
-    (name,) = await names(rig)
+@pytest.mark.attack
+async def test_a_jobset_whose_pods_are_refused_gives_no_right(rig: Rig) -> None:
+    """A JobSet may name any account: until a quota let a Pod with it in, that account gets nothing."""
+    await rig.submit(jobset(jobs=[replicated_job(replicas=3)]))
+    await rig.settle(60.0)
+    assert given(rig) == []
+
+
+async def test_rights_come_with_the_first_pod(rig: Rig) -> None:
+    """A Role that reads this JobSet by name, its binding, and one of the ClusterRole; all go with the JobSet."""
+    crew = await rig.with_pods(jobset(jobs=[replicated_job(replicas=3)]))
+    await rig.settle()
     uid = (await crew.jobset())["metadata"]["uid"]
-    assert name == f"inplace-agent-train-{uid[:8]}"
+    name = f"inplace-agent:train:default:{uid[:8]}"
+    assert given(rig) == OBJECTS
+    assert await names(rig) == [name, f"{name}:announce"]
+    (role,) = (await rig.admin.list(ROLES, "default"))["items"]
+    assert role["rules"] == [
+        {
+            "apiGroups": ["jobset.x-k8s.io"],
+            "resources": ["jobsets"],
+            "verbs": ["get", "list", "watch"],
+            "resourceNames": ["train"],
+        }
+    ]
+    assert [owner["uid"] for owner in role["metadata"]["ownerReferences"]] == [uid]
 
 
-async def test_without_agents_no_binding() -> None:
-    """A controller that adds no agents asks for no binding."""
+async def test_without_agents_no_right() -> None:
+    """A controller that adds no agents gives no right."""
     async with running_rig() as rig:
-        await rig.submit(jobset())
-        assert not any(is_binding(request) for request in rig.requests)
+        await rig.started(jobset())
+        assert given(rig) == []
 
 
-async def test_it_goes_with_its_jobset_and_a_new_one_has_its_own(rig: Rig) -> None:
-    """The garbage collector removes the binding; a JobSet made anew at once gets another, which stays."""
-    await rig.submit(jobset())
-    (first,) = await names(rig)
-    await rig.admin.delete(JOBSETS, "default", "train")
-    await rig.submit(jobset())
+async def test_a_controller_that_starts_gives_nothing_again(rig: Rig) -> None:
+    """Pods that have announced have their rights: a thousand JobSets cost a new leader no request."""
+    await rig.started(jobset())
+    before = len(given(rig))
+    rig.requests.clear()
+    await rig.change_controller()
     await rig.settle(30.0)
-    (second,) = await names(rig)
-    assert first != second
+    assert (before, given(rig)) == (len(OBJECTS), [])
+
+
+async def test_they_go_with_the_jobset_and_a_new_one_has_its_own(rig: Rig) -> None:
+    """The garbage collector removes them; a JobSet made anew at once gets others, which stay."""
+    await rig.with_pods(jobset())
+    await rig.settle()
+    first = await names(rig)
+    await rig.admin.delete(JOBSETS, "default", "train")
+    await rig.with_pods(jobset())
+    await rig.settle(30.0)
+    second = await names(rig)
+    assert len(first) == len(second) == 2
+    assert not set(first) & set(second)
     await rig.admin.delete(JOBSETS, "default", "train")
     await rig.settle(30.0)
     assert await names(rig) == []
 
 
-async def test_one_request_for_each_batch_of_jobs(rig: Rig) -> None:
-    """A thousand Jobs take three passes and three requests: the second and the third find the binding there."""
-    crew = await rig.submit(jobset(jobs=[replicated_job(replicas=MANY, pods=1)], strategy="InPlaceRestart"))
+async def test_a_new_job_brings_them_back(rig: Rig) -> None:
+    """Somebody deleted a binding; the next Job that is created has it asked for again."""
+    await rig.with_pods(jobset(jobs=[replicated_job(replicas=2)]))
+    await rig.settle()
+    before = await names(rig)
+    await rig.admin.delete(ROLE_BINDINGS, "default", before[0])
+    await rig.admin.delete(JOBS, "default", "train-workers-1", propagation="Background")
     await rig.settle(30.0)
-    assert len(await crew.jobs()) == MANY
-    assert sum(map(is_binding, rig.requests)) == BATCHES
-    assert len(await names(rig)) == 1
+    assert await names(rig) == before
 
 
-def unreachable(_: int) -> Response | None:
+def unreachable() -> Response:
     """Break the connection after the request was sent."""
     raise TransportError("connection reset", sent=True)
 
 
 @pytest.mark.parametrize(
-    "how", [lambda _: refusal(500, "InternalError"), lambda _: refusal(429, "TooManyRequests"), unreachable]
+    "how", [lambda: refusal(500, "InternalError"), lambda: refusal(429, "TooManyRequests"), unreachable]
 )
-async def test_no_job_before_it(rig: Rig, how: Callable[[int], Response | None]) -> None:
-    """While the server cannot answer, no Job is created: nothing would ask for the binding later."""
-    rig.fault = answering(how)
-    crew = await rig.submit(jobset())
-    assert await crew.jobs() == {}
+async def test_a_failure_that_passes_is_tried_again(rig: Rig, how: Callable[[], Response]) -> None:
+    """The Jobs are there meanwhile."""
+    rig.fault = failing(how)
+    crew = await rig.with_pods(jobset())
+    await rig.settle()
+    assert len(await crew.jobs()) == 1
     assert len(await rig.events("AgentBindingFailed")) == 1
     rig.fault = lambda _: None
     await rig.settle(60.0)
-    assert (len(await crew.jobs()), len(await names(rig))) == (1, 1)
+    assert len(await names(rig)) == 2
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"), [(403, "Forbidden"), (404, "NotFound"), (422, "Invalid"), (400, "BadRequest")]
-)
-async def test_where_only_a_person_can_the_jobs_come_anyway(rig: Rig, code: int, reason: str) -> None:
-    """The Jobs are created, and one Warning has the command and the server's words."""
-    rig.fault = answering(lambda _: refusal(code, reason))
-    crew = await rig.submit(jobset(jobs=[replicated_job(replicas=3)]))
-    await rig.settle(120.0)
-    assert len(await crew.jobs()) == 3
-    (event,) = await rig.events("AgentBindingFailed")
-    uid = (await crew.jobset())["metadata"]["uid"]
-    command = f"create rolebinding inplace-agent-train-{uid[:8]} --clusterrole=inplace-agent"
-    assert event["type"] == "Warning"
-    assert f"kubectl --namespace default {command} --serviceaccount=default:default" in event["note"]
-    assert event["note"].endswith(f"{code} {reason}: no")
-    assert sum(map(is_binding, rig.requests)) == 1
-
-
-async def test_jobs_that_are_refused_ask_for_no_binding_in_between(rig: Rig) -> None:
-    """A quota that stops the Jobs stops the requests for their binding too: both come after 1, 2, 4, ... 60 s."""
-    rig.fault = lambda request: refusal(403, "Forbidden") if creates(request, "jobs") else None
-    await rig.submit(jobset(jobs=[replicated_job(replicas=100, pods=1)]))
+@pytest.mark.parametrize(("code", "reason"), [(403, "Forbidden"), (422, "Invalid"), (400, "BadRequest")])
+async def test_where_only_a_person_can_the_event_says_how(rig: Rig, code: int, reason: str) -> None:
+    """One Warning has the commands and the server's words; it is asked for again with growing pauses, then given."""
+    rig.fault = failing(lambda: refusal(code, reason))
+    crew = await rig.with_pods(jobset(jobs=[replicated_job(replicas=3)]))
     for number in range(120):
         await rig.annotate({"tick": str(number)}, 1.0)
-    assert sum(creates(request, "jobs") for request in rig.requests) == ASKED_IN_TWO_MINUTES
-    assert sum(map(is_binding, rig.requests)) == ASKED_IN_TWO_MINUTES
+    assert len(await crew.jobs()) == 3
+    (event,) = await rig.events("AgentBindingFailed")
+    assert event["type"] == "Warning"
+    role = "kubectl --namespace default create role inplace-agent:train:default --verb=get,list,watch"
+    assert f"{role} --resource=jobsets.jobset.x-k8s.io --resource-name=train && " in event["note"]
+    assert "create rolebinding inplace-agent:train:default:announce --clusterrole=inplace-agent" in event["note"]
+    assert event["note"].endswith(f"{code} {reason}: no")
+    assert sum(creates(request, "roles") for request in rig.requests) == ASKED_IN_TWO_MINUTES
+    rig.fault = lambda _: None
+    await rig.settle(61.0)
+    assert len(await names(rig)) == 2
+
+
+@pytest.mark.attack
+async def test_rights_that_are_there_wait_for_no_turn(rig: Rig) -> None:
+    """A restart beside another namespace's flood takes its two status writes: no pass waits to give rights again."""
+    write_s = 0.5
+    crew = await rig.started(jobset())
+    rig.latency_s = lambda request: 0.0 if request.method == "GET" or "/leases" in request.path else write_s
+    await rig.admin.create(NAMESPACES, None, {"metadata": {"name": "flood"}})
+    await rig.admin.create(JOBSETS, "flood", jobset(namespace="flood", jobs=[replicated_job(replicas=1000)]))
+    await rig.settle(2.2)
+    first, *others = crew.pods.values()
+    for epoch in (2, 3, 4):
+        await crew.announce(first, epoch)
+        while (await crew.epochs())[1] < epoch - 1:
+            await rig.settle(0.01)
+        began_s = rig.clock.monotonic_s()
+        await crew.announce_all(epoch, others)
+        while (await crew.epochs())[0] < epoch:
+            await rig.settle(0.01)
+        assert rig.clock.monotonic_s() - began_s < 2 * write_s
+    assert len((await rig.admin.list(JOBS, "flood"))["items"]) < 1000, "the flood ended too soon to prove it"

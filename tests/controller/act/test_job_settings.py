@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.resources import EVENTS, JOBSETS, NAMESPACES, ROLE_BINDINGS, KubeObject
+from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
-from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.plan.actions import CreateJob
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.objects import parsed
@@ -53,7 +54,7 @@ def test_the_agent_is_added_with_its_image_as_a_volume() -> None:
     image = {"reference": "registry.example.com/agent:1", "pullPolicy": "IfNotPresent"}
     assert {"name": "inplace", "image": image} in pod["volumes"]
     assert "serviceAccountName" not in pod
-    assert "automountServiceAccountToken" not in pod
+    assert pod["automountServiceAccountToken"] is False
     assert json.dumps(manifest) == before
 
 
@@ -153,6 +154,8 @@ async def test_a_namespaces_label_asks_for_all_its_jobsets(
         crew = await rig.submit(plain(annotations={} if said is None else {wire.AGENT: said}))
         (job,) = (await crew.jobs()).values()
         assert (names(job) == ["inplace-agent"]) is added
+        await crew.make_pods()
+        await rig.settle()
         assert bool((await rig.admin.list(ROLE_BINDINGS))["items"]) is added
     asked = [request.path for request in rig.requests if request.path.startswith("/api/v1/namespaces?")]
     assert bool(asked) is is_opt_in
@@ -218,13 +221,13 @@ def test_what_keeps_it_out_is_said_and_the_job_is_made_without(
         assert word in finding
 
 
-@pytest.mark.parametrize("value", [7, "x", {"a": 1}, ["x"], [{"name": ["x"]}], [7]], ids=repr)
+@pytest.mark.parametrize("value", [7, "x"])
 @pytest.mark.parametrize("field", ["env", "resources", "restartPolicyRules", "command", "lifecycle"])
-def test_a_template_of_another_form_is_said_and_stops_nothing(field: str, value: object) -> None:
-    """Upstream's definition stores any form; the Job is made as it was written, and the API server judges it."""
+def test_a_template_of_another_form_is_refused_with_its_place(field: str, value: object) -> None:
+    """Upstream's definition stores any form; no Job is made of it, which the API server would refuse."""
     manifest = changed(plain(), f"{POD}.containers.0.{field}", value)
-    built, findings = job_of(manifest)
-    assert built == job_of(manifest, JobSettings())[0] or not findings
+    with pytest.raises(RemoteProtocolError, match=rf"template\.spec\.containers\[0\]\.{field}: expected a"):
+        job_of(manifest)
 
 
 def test_annotations_say_the_worker_and_the_agents_resources() -> None:
@@ -257,7 +260,7 @@ def test_nodes_without_image_volumes_get_a_copy() -> None:
     settings = JobSettings(agent=InjectOptions(copies_image=True))
     pod = job_of(plain(), settings)[0]["spec"]["template"]["spec"]
     assert [one["name"] for one in pod["initContainers"]] == ["inplace-copy", "inplace-agent"]
-    assert {"name": "inplace", "emptyDir": {}} in pod["volumes"]
+    assert {"name": "inplace", "emptyDir": {"sizeLimit": "256Mi"}} in pod["volumes"]
 
 
 @pytest.mark.virtual_time
@@ -277,6 +280,25 @@ async def test_the_server_gets_the_agent_and_the_user_the_reason() -> None:
 
 
 @pytest.mark.virtual_time
+@pytest.mark.parametrize(
+    ("automount", "strategy", "is_told"),
+    [(True, "InPlaceRestart", True), (False, "InPlaceRestart", False), (True, "Recreate", False)],
+)
+async def test_a_token_in_every_container_is_told(automount: bool, strategy: str, is_told: bool) -> None:
+    """One Warning for all Jobs says what it means that the author asks for it beside an agent; his word stays."""
+    manifest = changed(plain(strategy=strategy), f"{POD}.automountServiceAccountToken", automount)
+    manifest["spec"]["replicatedJobs"][0]["replicas"] = 3
+    async with running_rig(job_settings=ADDS) as rig:
+        crew = await rig.submit(manifest)
+        job, *_ = (await crew.jobs()).values()
+        told = [event["note"] for event in await rig.events("TokenReadable")]
+    assert job["spec"]["template"]["spec"]["automountServiceAccountToken"] is automount
+    assert [("training code can announce" in note, "remove the field" in note) for note in told] == [
+        (True, True)
+    ] * is_told
+
+
+@pytest.mark.virtual_time
 async def test_a_resume_keeps_the_agent() -> None:
     """A suspended JobSet is made with the agent and resumed with it, its annotations included."""
     async with running_rig(job_settings=ADDS) as rig:
@@ -287,3 +309,31 @@ async def test_a_resume_keeps_the_agent() -> None:
         (after,) = (await crew.jobs()).values()
     assert after["spec"]["suspend"] is False
     assert after["spec"]["template"]["spec"] == before["spec"]["template"]["spec"]
+
+
+PROBED: dict[str, KubeObject] = {"livenessProbe": {"tcpSocket": {"port": 9000}}}
+UNLOCK: list[KubeObject] = [{"name": "unlock", "image": "i:1", "command": ["rm", "-f", "/work/lock"]}]
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(
+    ("annotations", "reason", "words"),
+    [
+        (None, "ContainersRestart", ("init container unlock runs before each try", "livenessProbe of container")),
+        ({wire.RESTART_DEPTH: "process"}, "WorkerProbedEarly", ("livenessProbe of container", "process")),
+        ({wire.RESTART_DEPTH: "containers"}, "", ()),
+    ],
+)
+async def test_the_depth_is_said_on_the_jobset(
+    annotations: dict[str, str] | None, reason: str, words: tuple[str, ...]
+) -> None:
+    """A depth that we choose has one Event with its reasons; one under which kubelet kills workers has a Warning."""
+    manifest = changed(plain(annotations=annotations or {}), f"{POD}.initContainers", UNLOCK)
+    manifest = changed(manifest, f"{POD}.containers.0.livenessProbe", PROBED["livenessProbe"])
+    manifest["spec"]["replicatedJobs"][0]["replicas"] = 3
+    async with running_rig(job_settings=ADDS) as rig:
+        await rig.submit(manifest)
+        events = (await rig.admin.list(EVENTS))["items"]
+    told = [one for one in events if one["reason"] in ("ContainersRestart", "WorkerProbedEarly")]
+    assert [one["reason"] for one in told] == [reason] * bool(reason)
+    assert all(word in one["note"] for one in told for word in words)

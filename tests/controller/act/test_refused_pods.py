@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pytest
 
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.act.refused_pods import ASK_AGAIN_S
 from inplace.controller.api.object_events import CORE_EVENTS
-from inplace.controller.injection.pod import InjectOptions
 from tests.common.kube.answers import refusal
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job

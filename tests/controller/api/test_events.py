@@ -8,19 +8,20 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
+from inplace.common.jobset.note import Note
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.controller.api.events import (
+    BURST,
     NOTE_BYTES_MAX,
-    OF_NAMESPACE_MAX,
     QUEUE_MAX,
+    REFILL_S,
     SERIES_LIFE_S,
     SERIES_MAX,
     EventRecorder,
 )
-from inplace.controller.spec.note import Note
 from inplace.simulator.apiserver import ApiServer, ApiServerOptions, InMemoryTransport
 from tests.controller.background import background
 
@@ -33,6 +34,14 @@ JOBSET: KubeObject = {
 }
 
 
+UNREADABLE = 1_251  # PATCHes of a worker with its agent's token, each with another text that cannot be read
+
+
+def another(uid: str, namespace: str = "default") -> KubeObject:
+    """Return another JobSet."""
+    return {**JOBSET, "metadata": {**JOBSET["metadata"], "namespace": namespace, "uid": uid}}
+
+
 class Rig:
     """A recorder on an embedded API server."""
 
@@ -42,10 +51,15 @@ class Rig:
         server = ApiServer(clock=self.clock, rng=Random(1), options=ApiServerOptions(interceptor=self._intercept))
         server.load([])
         self.client = KubeClient(InMemoryTransport(server), user_agent="t", field_manager="t")
-        self.writes = 0
+        self.written: list[str] = []  # paths
         self.recorder = EventRecorder(
             self.client, clock=self.clock, rng=Random(2), log=structlog.get_logger(), instance="me"
         )
+
+    @property
+    def writes(self) -> int:
+        """Return how many requests wrote."""
+        return len(self.written)
 
     async def emit(self, reason: str, message: str, *, seconds: float = 1.0, warning: bool = False) -> None:
         """Say something about a JobSet, and let time pass."""
@@ -58,7 +72,8 @@ class Rig:
         return items
 
     async def _intercept(self, request: Request, _: str) -> Response | None:
-        self.writes += request.method != "GET"
+        if request.method != "GET":
+            self.written.append(request.path)
         return Response(500, {}, b"no") if self.broken else None
 
 
@@ -118,7 +133,7 @@ async def test_a_server_that_refuses_events_stops_nothing(rig: Rig) -> None:
     """Refused Events are logged and dropped; later ones are written when the server is back."""
     rig.broken = True
     for number in range(QUEUE_MAX + 500):
-        rig.recorder.emit(JOBSET, Note("A", str(number)))
+        rig.recorder.emit(another(str(number)), Note("A", "b"))
     await rig.clock.sleep(10.0)
     rig.broken = False
     await rig.emit("B", "x" * 5000)
@@ -137,20 +152,47 @@ async def test_a_long_note_is_cut_by_bytes(rig: Rig) -> None:
 async def test_what_finds_no_place_is_counted_in_one_line(rig: Rig) -> None:
     """When a thousand JobSets make more Events than can be written, one log line counts the dropped ones."""
     with capture_logs() as logs:
-        for number in range(OF_NAMESPACE_MAX + 300):
-            rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+        for number in range(QUEUE_MAX // 2 + 300):  # a namespace alone may take half of the places
+            rig.recorder.emit(another(str(number)), Note("Told", "once", warning=True))
         await rig.clock.sleep(1.0)
     assert [(line["event"], line["count"]) for line in logs] == [("events_dropped", 300)]
 
 
-async def test_a_namespace_that_says_too_much_keeps_no_other_out(rig: Rig) -> None:
-    """A thousand Events of one namespace do not delay an Event of another namespace."""
-    other: KubeObject = {**JOBSET, "metadata": {**JOBSET["metadata"], "namespace": "kube-public", "uid": "other"}}
-    for number in range(QUEUE_MAX):
-        rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
-    rig.recorder.emit(other, Note("Told", "once", warning=False))
+@pytest.mark.attack
+async def test_texts_that_cannot_be_read_make_a_burst_of_events_and_hide_nothing(rig: Rig) -> None:
+    """1,251 texts of one Pod are 25 Events, then one in five minutes; another reason and another object are told."""
+    for number in range(UNREADABLE):
+        rig.recorder.emit(JOBSET, Note("UnreadablePod", f"saw the {number}. text", warning=True))
+    await rig.emit("GroupRestartStarted", "epoch 2 is over")
+    rig.recorder.emit(another("other"), Note("UnreadablePod", "saw a text", warning=True))
+    await rig.clock.sleep(5.0)
+    told = [event["reason"] for event in await rig.events()]
+    assert sorted(told) == ["GroupRestartStarted", *["UnreadablePod"] * (BURST + 1)]
+    for number in range(UNREADABLE, UNREADABLE + 3):
+        await rig.emit("UnreadablePod", f"saw the {number}. text", seconds=REFILL_S, warning=True)
+    assert len(await rig.events()) == len(told) + 2  # the first came too early
+
+
+@pytest.mark.attack
+async def test_a_repeat_without_end_is_a_few_writes(rig: Rig) -> None:
+    """Texts that take turns are a series each, of which the object's bucket lets few be written; the counts go on."""
+    for number in range(3_000):
+        await rig.emit("UnreadablePod", f"saw text {number % 10}", seconds=1.0)
+    assert rig.writes <= BURST + 3_000 / REFILL_S + 1
+    (first, *_) = await rig.events()
+    assert first["series"]["count"] > 1
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("namespaces", [1, 4, 40])
+async def test_namespaces_that_say_too_much_keep_no_other_out(rig: Rig, namespaces: int) -> None:
+    """However many fill the queue, an Event of another namespace finds a place in it, and is among the next written."""
+    for number in range(3 * QUEUE_MAX):
+        rig.recorder.emit(another(str(number), f"loud-{number % namespaces}"), Note("Told", "again", warning=True))
+    rig.recorder.emit(another("other", "kube-public"), Note("Told", "once", warning=False))
     await rig.clock.sleep(1.0)
-    assert [event["note"] for event in (await rig.client.list(EVENTS, "kube-public"))["items"]] == ["once"]
+    (place,) = [place for place, path in enumerate(rig.written) if "/kube-public/" in path]
+    assert place <= namespaces
 
 
 async def test_a_series_that_is_forgotten_while_it_waits_harms_nobody(rig: Rig) -> None:
@@ -158,7 +200,7 @@ async def test_a_series_that_is_forgotten_while_it_waits_harms_nobody(rig: Rig) 
     for _ in range(2):
         await rig.emit("Again", "and again", warning=True, seconds=0.5)
     for number in range(SERIES_MAX):
-        rig.recorder.emit(JOBSET, Note("Told", f"for the {number}. time", warning=True))
+        rig.recorder.emit(another(str(number)), Note("Told", "once", warning=True))
     await rig.clock.sleep(10.0)
     await rig.emit("Last", "and it is written", warning=False)
     assert "Last" in {event["reason"] for event in await rig.events()}

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from contextvars import Context
 from random import Random
 
 import pytest
@@ -90,6 +91,54 @@ async def test_a_large_write_takes_the_places_of_many() -> None:
     server.most = 0
     await send(transport, Request("POST", JOBS.path("default"), body=b"x" * 32_000), WRITES_MAX)
     assert server.most == WRITES_MAX // 2
+
+
+def create_in(namespace: str, size: int = 0) -> Request:
+    """Return the creation of a Job."""
+    return Request("POST", JOBS.path(namespace), body=b"x" * size)
+
+
+async def write(transport: PacedTransport, request: Request) -> float:
+    """Send a write; return when it was answered."""
+    await transport.request(request, timeout_s=1.0)
+    return asyncio.get_running_loop().time()
+
+
+@pytest.mark.attack
+async def test_a_write_of_another_namespace_waits_for_one_place_and_not_for_a_flood() -> None:
+    """While 2,000 writes of a namespace wait, one of another goes as soon as any write was answered."""
+    transport = paced(Server())
+    flood = [asyncio.create_task(write(transport, create_in("flood"))) for _ in range(2_000)]
+    await asyncio.sleep(ANSWER_S / 2)
+    others = [asyncio.create_task(write(transport, create_in(namespace))) for namespace in ("team", "other", "team")]
+    assert await asyncio.gather(*others) == [pytest.approx(2 * ANSWER_S)] * 3
+    assert max(await asyncio.gather(*flood)) == pytest.approx(-(-2_003 // WRITES_MAX) * ANSWER_S)
+
+
+async def test_the_writes_of_one_place_need_no_other() -> None:
+    """In a window of one, a task that holds the place writes twice, one after the other; another task waits."""
+    server = Server(lambda _: refusal(500, "InternalError"))
+    transport = paced(server)
+    while transport.window > 1:
+        await send(transport, CREATE, 1)
+    began_s = asyncio.get_running_loop().time()
+    async with transport.place("team", 0):
+        other = asyncio.create_task(write(transport, create_in("team")), context=Context())
+        await write(transport, create_in("team"))
+        await write(transport, create_in("team"))
+    assert await other == pytest.approx(began_s + 3 * ANSWER_S)
+    assert server.most == 1
+
+
+@pytest.mark.attack
+async def test_large_writes_of_a_namespace_do_not_take_the_turns_of_small_ones() -> None:
+    """After the first of 20 writes of a megabyte all 20 small ones of another namespace go, not one after each."""
+    transport = paced(Server())
+    large = [asyncio.create_task(write(transport, create_in("flood", 1_000_000))) for _ in range(20)]
+    await asyncio.sleep(ANSWER_S / 2)
+    small = [asyncio.create_task(write(transport, create_in("team"))) for _ in range(20)]
+    assert max(await asyncio.gather(*small)) <= 3.1 * ANSWER_S
+    assert max(await asyncio.gather(*large)) == pytest.approx(21 * ANSWER_S)
 
 
 async def test_a_throttling_server_is_left_alone_for_as_long_as_it_says() -> None:

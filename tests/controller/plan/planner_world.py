@@ -9,19 +9,31 @@ from typing import Any
 
 import msgspec
 
-from inplace.common.kube.resources import KubeObject
+from inplace.common.jobset.buckets import Bucket, bucket_of
+from inplace.common.jobset.claim import PersistentVolumeClaim
+from inplace.common.jobset.jobset import JobSet, parse_jobset
+from inplace.common.jobset.kinds import Job, Pod
+from inplace.common.jobset.notices import GroupNotice
+from inplace.common.jobset.pod_groups import SchedulingObject, SchedulingObjects
+from inplace.common.jobset.rules import Matches
+from inplace.common.jobset.scopes import WHOLE
+from inplace.common.jobset.service import Service
+from inplace.common.kube.resources import KubeObject, Resource
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import (
     CreateClaim,
     CreateJob,
+    CreateSchedulingObject,
     CreateService,
     DeleteJob,
     DeleteJobSet,
+    DeleteSchedulingObject,
     LiftGate,
     Plan,
     ReplacePod,
     ResizeJob,
+    ResizeSchedulingObject,
     ResumeJob,
     SuspendJob,
     UpdateService,
@@ -29,14 +41,6 @@ from inplace.controller.plan.actions import (
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.resume import execution_annotation, template_patch
 from inplace.controller.plan.steps import plan
-from inplace.controller.spec.buckets import Bucket, bucket_of
-from inplace.controller.spec.claim import PersistentVolumeClaim
-from inplace.controller.spec.jobset import JobSet, parse_jobset
-from inplace.controller.spec.kinds import Job, Pod
-from inplace.controller.spec.notices import GroupNotice
-from inplace.controller.spec.rules import Matches
-from inplace.controller.spec.scopes import WHOLE
-from inplace.controller.spec.service import Service
 from inplace.simulator.apiserver.merge_patch import merge_patch
 from tests.controller.manifests import jobset
 from tests.controller.objects import with_identity
@@ -58,6 +62,8 @@ class PlannerWorld:
     domains: dict[tuple[str, str], str] = field(default_factory=dict)
     asked_domains: dict[str, str] = field(default_factory=dict)
     notices: tuple[GroupNotice, ...] = ()
+    groups: dict[tuple[Resource, str], KubeObject] = field(default_factory=dict)  # Workloads and PodGroups
+    serves_groups: bool | None = True  # None: it was not asked yet
     now: str = NOW
     is_deleted: bool = False
     deleted: list[str] = field(default_factory=list)
@@ -97,6 +103,11 @@ class PlannerWorld:
             asked_domains=self.asked_domains,
             matches=Matches().look(jobset, failed, lambda: 0.0),
             notices=self.notices,
+            scheduling_objects=SchedulingObjects(
+                self.serves_groups is not None,
+                "no such kind" if self.serves_groups is False else "",
+                {key: msgspec.convert(stored, SchedulingObject) for key, stored in self.groups.items()},
+            ),
         )
 
     def _decisions(self) -> dict[str, Decision]:
@@ -155,6 +166,20 @@ class PlannerWorld:
                     name = manifest["metadata"]["name"]
                     metadata = manifest["metadata"] | {"uid": f"claim-{self._uid}", "resourceVersion": str(self._uid)}
                     self.claims[name] = manifest | {"metadata": metadata}
+                case CreateSchedulingObject(resource, manifest):
+                    self._uid += 1
+                    identity = {"uid": f"group-{self._uid}", "resourceVersion": str(self._uid)}
+                    stored = manifest | {"metadata": manifest["metadata"] | identity}
+                    assert (resource, manifest["metadata"]["name"]) not in self.groups
+                    self.groups[resource, manifest["metadata"]["name"]] = stored
+                case ResizeSchedulingObject(resource, name, _, spec):
+                    self.groups[resource, name]["spec"] = merge_patch(self.groups[resource, name]["spec"], spec)
+                case DeleteSchedulingObject(resource, name, uid):
+                    assert self.groups[resource, name]["metadata"]["uid"] == uid
+                    if instant_deletes:
+                        del self.groups[resource, name]
+                    else:
+                        self.groups[resource, name]["metadata"]["deletionTimestamp"] = NOW
                 case DeleteJobSet(uid):
                     assert uid == self.jobset.uid
                     self.is_deleted = True

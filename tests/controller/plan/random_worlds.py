@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from inplace.common.jobset.notices import GroupNotice
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
@@ -14,7 +15,6 @@ from inplace.common.wire.notice import KINDS as NOTICE_KINDS
 from inplace.controller.plan.actions import Plan
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.service import build_service
-from inplace.controller.spec.notices import GroupNotice
 from tests.controller.objects import with_identity
 from tests.controller.plan.planner_world import NOW, PlannerWorld
 from tests.controller.random_specs import JOBS_MAX, RACK, REASONS, STRATEGIES, manifests

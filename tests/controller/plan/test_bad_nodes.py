@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from inplace.common.jobset.causes import Cause, Failure, Trigger
+from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.plan.steps import plan
-from inplace.controller.spec.causes import Cause, Failure, Trigger
-from inplace.controller.spec.furthest_behind import FurthestBehind
 from tests.controller.manifests import changed, jobset
 from tests.controller.plan.planner_world import NOW, settled
 

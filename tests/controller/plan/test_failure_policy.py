@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.jobset.rules import RESTART_JOB, RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
+from inplace.common.jobset.scopes import WHOLE
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.wire import names as wire
 from inplace.controller.plan.executions import JOB_COUNTERS_MAX
-from inplace.controller.spec.rules import RESTART_JOB, RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
-from inplace.controller.spec.scopes import WHOLE
 from tests.controller.manifests import replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.plan.policies import counters, started, uids, with_rules

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.protocol.stall import LastProgress
-from inplace.common.wire import names as wire
-from inplace.controller.spec.furthest_behind import FurthestBehind
-from inplace.controller.spec.goodput import RestartCost
-from inplace.controller.spec.restart_history import (
+from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.goodput import RestartCost
+from inplace.common.jobset.restart_history import (
     BYTES_MAX,
     ENTRIES_MAX,
     FIELD,
@@ -24,6 +22,8 @@ from inplace.controller.spec.restart_history import (
     with_cost,
     with_restart,
 )
+from inplace.common.protocol.stall import LastProgress
+from inplace.common.wire import names as wire
 from tests.controller.manifests import jobset
 from tests.controller.rig import Rig
 
@@ -67,7 +67,7 @@ async def test_the_failure_after_the_last_restart_is_kept(rig: Rig) -> None:
     await rig.set_worker(crew, first, 0.1, exit_code=3)
     await rig.run_epoch(crew, 2)
     await rig.set_worker(crew, second, 0.1, run=2, exit_code=4)
-    await rig.announce(crew, second, 3, 0.1)
+    await rig.announce(crew, second, 3)
     assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
     entry = await crew.last_restart()
     assert (entry["epoch"], entry["firstFailure"]["pod"], entry["firstFailure"]["exitCode"]) == (3, second, 4)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from inplace.common.jobset.rules import LEAVE_FAILED, RESTART_REPLICATED_JOB, RESTART_REPLICATED_JOB_UNCOUNTED
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.executions import JOB_COUNTERS_MAX
-from inplace.controller.spec.rules import LEAVE_FAILED, RESTART_REPLICATED_JOB, RESTART_REPLICATED_JOB_UNCOUNTED
 from tests.controller.manifests import replicated_job
 from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.plan.policies import counters, started, uids, with_rules

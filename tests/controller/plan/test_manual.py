@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from inplace.common.jobset.saving import CRD_CURE
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
-from inplace.controller.spec.saving import CRD_CURE
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld, settled
@@ -45,7 +45,7 @@ async def test_each_id_restarts_the_group_once_and_costs_nothing(rig: Rig) -> No
     assert await crew.epochs() == (4, 3)
     await rig.meet(crew, 5, 0.1)
     assert await crew.epochs() == (5, 4)
-    await rig.meet(crew, 6, 0.1)
+    await rig.meet(crew, 6)
     assert (await crew.status())["terminalState"] == "Failed"  # one restart is allowed, and this is the second
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+from inplace.common.wire.exit_words import ended_with
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig
@@ -111,7 +112,8 @@ async def test_a_pod_that_starts_again_and_again_is_counted(
     condition = await crew.condition("Failed")
     assert condition["reason"] == "ReachedMaxRestarts"
     assert "the containers of one pod ended 3 times before they joined" in condition["message"]
-    assert f"container {container} exited with {code}" in condition["message"]
+    words = ended_with(code).replace("with exit code", "exited with")
+    assert f"container {container} {words}" in condition["message"]
 
 
 @pytest.mark.parametrize(

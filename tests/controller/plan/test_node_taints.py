@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from inplace.common.jobset.causes import Cause, Failure, Trigger
+from inplace.common.jobset.kinds import Pod
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import Plan, TaintNode
 from inplace.controller.plan.steps import plan
-from inplace.controller.spec.causes import Cause, Failure, Trigger
-from inplace.controller.spec.kinds import Pod
 from tests.controller.manifests import changed, jobset
 from tests.controller.objects import lone_pod
 from tests.controller.plan.planner_world import NOW, settled

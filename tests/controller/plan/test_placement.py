@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from inplace.common.jobset.kinds import POD_CODEC, Pod
 from inplace.common.kube.resources import NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.api.domains import Domains
 from inplace.controller.plan.actions import DeleteJob, LiftGate
 from inplace.controller.plan.placement import LOOK_AGAIN_S, follower_to_read
-from inplace.controller.spec.kinds import POD_CODEC, Pod
 from tests.controller.crew import Crew
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.plan.planner_world import settled

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.jobset.notices import notices_of
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import (
@@ -25,7 +26,6 @@ from inplace.controller.plan.actions import (
     SuspendJob,
     UpdateService,
 )
-from inplace.controller.spec.notices import notices_of
 from tests.controller.plan.planner_world import PlannerWorld
 from tests.controller.plan.random_worlds import PASSES_MAX, advance, is_idle, worlds
 from tests.controller.random_specs import RACK, with_defaults, without_defaults

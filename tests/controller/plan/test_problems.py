@@ -36,11 +36,6 @@ GOOD = changed(
 )
 
 CASES: list[tuple[str, Any, tuple[str, ...]]] = [
-    (
-        "spec.scheduling",
-        {},
-        ("spec.scheduling: expected nothing here", "the pods are scheduled one by one", "remove it while the jobset"),
-    ),
     (f"{JOB}.completions", 3, ("found completions 3 and parallelism 2, must be set and equal to each other",)),
     (f"{JOB}.parallelism", None, ("found completions 2 and parallelism nothing",)),
     ("spec.successPolicy", {"operator": "Some"}, ("successPolicy.operator: expected All or Any, saw 'Some'; All is",)),
@@ -329,14 +324,26 @@ def test_an_empty_restart_policy_is_none(restart_policy: str | None) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "words"),
     [
-        (f"{JOB}.template.metadata", "text", "Expected `object | null`, got `str` - at `$.spec.replicatedJobs[0]"),
-        (f"{JOB}.template.metadata", {"labels": {"a": 1}}, "got `int` - at `$.spec.replicatedJobs[0].template.spec"),
-        (f"{JOB}.template.spec.containers", {"name": "c"}, ".template.spec.containers`"),
-        (f"{JOB}.template.spec.volumes", ["cache"], ".volumes[0]`"),
-        (f"{JOB}.template.spec.affinity", {"podAffinity": []}, ".affinity.podAffinity`"),
-        ("spec.replicatedJobs.0.replicas", "many", "$.spec.replicatedJobs[0].replicas"),
-        ("status", {"restarts": "x"}, "$.status.restarts"),
-        ("status", {"conditions": ["x"]}, "$.status.conditions[0]"),
+        (
+            f"{JOB}.template.metadata",
+            "text",
+            "saw another: spec.replicatedJobs[0].template.spec.template.metadata: expected a mapping, saw a text",
+        ),
+        (
+            f"{JOB}.template.metadata",
+            {"labels": {"a": 1}},
+            ".metadata.labels[...]: expected a text, saw a whole number; in quotes it is a text",
+        ),
+        (f"{JOB}.template.spec.containers", {"name": "c"}, ".template.spec.containers: expected a list, saw a mapping"),
+        (f"{JOB}.template.spec.volumes", ["cache"], ".volumes[0]: expected a mapping, saw a text"),
+        (f"{JOB}.template.spec.affinity", {"podAffinity": []}, ".affinity.podAffinity: expected a mapping, saw a list"),
+        (
+            "spec.replicatedJobs.0.replicas",
+            "many",
+            "spec.replicatedJobs[0].replicas: expected a whole number, saw a text",
+        ),
+        ("status", {"restarts": "x"}, "status.restarts: expected a whole number, saw a text"),
+        ("status", {"conditions": ["x"]}, "status.conditions[0]: expected a mapping, saw a text"),
         ("status", {"replicatedJobsStatus": [{"name": "a", "jobRestarts": {}}]}, "jobRestarts"),
     ],
 )

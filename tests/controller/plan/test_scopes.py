@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.jobset.rules import RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob
-from inplace.controller.spec.rules import RESTART_JOB_UNCOUNTED, RESTART_UNCOUNTED
 from inplace.simulator.cluster.virtual_time import run
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from inplace.common.jobset.form import PORTS_MAX
+from inplace.common.jobset.service import SERVICE_CODEC
 from inplace.common.kube.resources import JOBSETS, SERVICES, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateService, UpdateService
 from inplace.controller.plan.problems.report import known_problems
-from inplace.controller.spec.form import PORTS_MAX
-from inplace.controller.spec.service import SERVICE_CODEC
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.objects import with_identity
 from tests.controller.plan.planner_world import PlannerWorld, settled
@@ -54,6 +54,47 @@ def test_the_service_is_headless() -> None:
         "publishNotReadyAddresses": False,
     }
     assert service_of(jobset())["spec"]["publishNotReadyAddresses"] is True
+
+
+FOREIGN = {"clusterIP": "None", "selector": {wire.JOBSET_NAME: "train"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "is_told"),
+    [
+        ({"clusterIP": "10.0.0.7", "selector": {"app": "other"}}, {}, True),
+        ({"clusterIP": "None", "selector": {"app": "other"}}, {}, True),
+        ({"clusterIP": "None", "selector": {wire.JOBSET_NAME: "first"}}, {}, True),
+        ({"clusterIP": "None"}, {}, True),
+        ({"clusterIP": "10.0.0.7", "selector": {wire.JOBSET_NAME: "train"}}, {}, True),
+        (FOREIGN, {}, False),
+        ({"clusterIP": "None", "selector": {"app": "mine"}}, {"app": "mine"}, False),
+    ],
+    ids=["another program's", "headless", "another JobSet's", "no selector", "not headless", "by hand", "by labels"],
+)
+async def test_a_service_of_another_owner_is_told(
+    rig: Rig, spec: KubeObject, labels: dict[str, str], is_told: bool
+) -> None:
+    """SpecProblem names a Service of the JobSet's name that gives its Pods no names, until that Service is gone."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "train"},
+        "spec": spec | {"ports": [port(80)]},
+    }
+    await rig.admin.create(SERVICES, "default", service)
+    template = POD_SPEC.removesuffix(".spec")
+    crew = await rig.submit(changed(jobset(), f"{template}.metadata", {"labels": labels}))
+    await rig.settle(2.0)
+    found = await crew.find_condition("SpecProblem")
+    assert (found is not None) is is_told
+    if found is not None:
+        assert "saw Service train of another owner" in found["message"]
+        assert "kubectl delete service train -n default" in found["message"]
+        await rig.admin.delete(SERVICES, "default", "train")
+        await rig.settle(2.0)
+        assert (await crew.condition("SpecProblem"))["status"] == "False"
+        assert (await rig.admin.get(SERVICES, "default", "train"))["metadata"]["ownerReferences"]
 
 
 def test_ports_of_containers() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from inplace.common.injection.pod import InjectOptions
+from inplace.common.jobset.spares import largest
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.int32 import INT32_MAX
+from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
-from inplace.controller.injection.pod import InjectOptions
 from inplace.controller.plan.actions import CreateJob, CreateSpares
 from inplace.controller.plan.spare_job import requests_of
-from inplace.controller.spec.spares import largest
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.objects import parsed
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from inplace.common.jobset.causes import Failure, Trigger
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.metrics import FINISHED, LiveCollector, Metrics
-from inplace.controller.spec.causes import Failure, Trigger
 from tests.controller.objects import make_job, make_jobset, make_membership, make_pod
 
 NAMESPACE = "default"

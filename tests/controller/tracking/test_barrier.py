@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from inplace.common.jobset.kinds import Job
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.spec.kinds import Job
 from inplace.controller.tracking.absent import shortened, why_absent
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
@@ -238,3 +238,85 @@ async def test_a_deadline_shorter_than_a_pods_start_is_no_storm() -> None:
             deleted = sum(sent.method == "DELETE" and "/jobs/train-" in sent.path for sent in rig.requests)
             assert deleted == 5 * rounds
             assert await crew.find_condition("Failed") is None
+
+
+async def test_a_lost_pod_without_room_is_waited_for_while_its_epoch_runs(rig: Rig) -> None:
+    """A replacement that finds no node is a restart under way, by condition, Event and metric, until it joins."""
+    crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
+    assert sample(rig, "inplace_restart_in_progress", scope="") == 0
+    *others, lost = crew.pods.values()
+    await crew.remove(lost)
+    replacement = await crew.replace("train-workers-0", len(others))
+    await crew.set_pod(replacement, phase="Pending", conditions=[NOWHERE])
+    await rig.settle(14.0)
+    assert await crew.find_condition("BarrierWaiting") is None
+    assert sample(rig, "inplace_restart_in_progress", scope="") == 1
+    before = rig.writes("/jobsets/train/status")
+    await rig.settle(3.0)
+    assert await crew.epochs() == (1, 0)
+    condition = await crew.condition("BarrierWaiting")
+    words = "2/3 at epoch 1; waiting for train-workers-0-2 (Pending: 8 Insufficient google.com/tpu)"
+    assert (condition["status"], condition["message"]) == ("True", words)
+    await rig.settle(200.0)
+    assert rig.writes("/jobsets/train/status") == before + 1
+    assert len(await rig.events("PodsMissing")) == 1
+    assert sample(rig, "inplace_barrier_wait_seconds", scope="") == pytest.approx(217, abs=2)
+    await rig.meet(crew, 2, 0.1)
+    assert await crew.epochs() == (2, 1)
+    assert (await crew.condition("BarrierWaiting"))["status"] == "False"
+    assert sample(rig, "inplace_restart_in_progress", scope="") == 0
+
+
+@pytest.mark.parametrize("action", ["Event", "RecreateJobs"])
+async def test_the_deadline_holds_for_a_lost_pod(rig: Rig, action: str) -> None:
+    """The peers of a lost Pod run on and wait for it: its deadline makes an Event, or recreates its Job alone."""
+    wanted = {wire.BARRIER_DEADLINE: "60", wire.BARRIER_DEADLINE_ACTION: action}
+    crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=2)], annotations=wanted))
+    before = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
+    await crew.remove(list(crew.pods.values())[-1])
+    await rig.settle(58.0)
+    assert await rig.events("BarrierDeadlineExceeded") == []
+    await rig.settle(4.0)
+    (event,) = await rig.events("BarrierDeadlineExceeded")
+    assert "no sync within 60 s: 3/4 at epoch 1; waiting for train-workers-1-1 (no pod)" in event["note"]
+    after = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
+    new = {name for name, uid in after.items() if uid != before[name]}
+    assert new == ({"train-workers-1"} if action == "RecreateJobs" else set())
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["it ran", "it restarted"])
+async def test_a_suspended_jobset_waits_for_nobody(rig: Rig, restarts: bool) -> None:
+    """Its Pods are gone on purpose: no restart is in progress, so no alert tells of Pods that are missing."""
+    crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
+    first, *others = crew.pods.values()
+    if restarts:
+        await rig.announce(crew, first, 2)
+        assert sample(rig, "inplace_restart_in_progress", scope="") == 1
+    await rig.edit({"spec": {"suspend": True}})
+    for pod in (first, *others):
+        await crew.remove(pod)
+    await rig.settle(60.0)
+    assert sample(rig, "inplace_pods", scope="", state="missing") == 3
+    assert sample(rig, "inplace_restart_in_progress", scope="") == 0
+    assert await crew.find_condition("BarrierWaiting") is None
+
+
+async def test_a_pod_that_completed_is_not_waited_for(rig: Rig) -> None:
+    """At a healthy end ranks complete one after the other: nothing waits, and no restart is under way."""
+    crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
+    *_, done = crew.pods.values()
+    await crew.set_pod(done, phase="Succeeded")
+    await rig.settle(60.0)
+    assert await crew.find_condition("BarrierWaiting") is None
+    assert sample(rig, "inplace_restart_in_progress", scope="") == 0
+
+
+async def test_a_lost_pod_that_nothing_replaces_is_told_without_another_event(rig: Rig) -> None:
+    """No event follows the loss: the controller looks again by itself once the patience is over."""
+    crew = await rig.started(jobset(jobs=[replicated_job(pods=3)]))
+    await rig.settle(60.0)
+    await crew.remove(list(crew.pods.values())[-1])
+    await rig.settle(16.0)
+    assert (await crew.condition("BarrierWaiting"))[
+        "message"
+    ] == "2/3 at epoch 1; waiting for train-workers-0-2 (no pod)"

@@ -8,8 +8,8 @@ import pytest
 
 from inplace.cli.group.pod_facts import POD_CODEC as POD_FACTS
 from inplace.cli.group.straggler import straggler_of
+from inplace.common.jobset.kinds import POD_CODEC
 from inplace.common.kube.resources import KubeObject
-from inplace.controller.spec.kinds import POD_CODEC
 from tests.controller.background import background
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Pod, PodStatus
 from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.problems.requests import bad_requests
-from inplace.controller.spec.jobset import JobSet
-from inplace.controller.spec.kinds import Pod, PodStatus
 from inplace.controller.tracking.fences import Fences
 from inplace.controller.tracking.pods import fenced_within_s, read_pod
 from tests.controller.crew import Crew
@@ -89,7 +89,7 @@ async def test_a_dead_node_ends_the_epoch_and_the_count_begins(rig: Rig, first: 
         await rig.settle(0.1)
     assert await crew.epochs() == (1, 1)
     restart = await crew.last_restart()
-    assert restart["trigger"] == "pod_lost"
+    assert restart["trigger"] == ("disrupted" if first == "conditions" else "pod_lost"), "as the first sign says"
     await rig.settle(10.0)
     await crew.replace(FIRST, 0)
     await rig.meet(crew, 2, PROMISE_S - 12.0)

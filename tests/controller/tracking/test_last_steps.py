@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.jobset.furthest_behind import NAMED_MAX, FurthestBehind, silent_of_entry, silent_text
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
-from inplace.controller.spec.furthest_behind import NAMED_MAX, FurthestBehind, silent_of_entry, silent_text
 from inplace.controller.tracking.last_steps import LastSteps
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.jobset.note import Note
+from inplace.common.jobset.scopes import WHOLE
 from inplace.common.protocol.pod_view import PodLife, Worker
 from inplace.common.wire import names as wire
-from inplace.controller.spec.note import Note
-from inplace.controller.spec.scopes import WHOLE
 from inplace.controller.tracking.gathering import REST_S_MAX, REST_S_PER_SLOT
 from inplace.controller.tracking.group import Key
 from inplace.controller.tracking.pods import life_of, read_pod, worker_of

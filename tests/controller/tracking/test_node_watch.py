@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from inplace.common.jobset.kinds import Pod
 from inplace.common.wire import names as wire
-from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.node_watch import NodeWatch
 from tests.controller.objects import lone_pod
 

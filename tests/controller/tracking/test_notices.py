@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inplace.common.jobset.kinds import POD_CODEC, Pod
+from inplace.common.jobset.notices import ENTRIES_MAX, RESTARTING, GroupNotice, in_order, listed, read_restart_on
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import KINDS, LISTED_MAX, Notice, notice_text
 from inplace.controller.plan.notices import EVERY_S
-from inplace.controller.spec.kinds import POD_CODEC, Pod
-from inplace.controller.spec.notices import ENTRIES_MAX, RESTARTING, GroupNotice, in_order, listed, read_restart_on
 from inplace.controller.tracking.notice_board import NoticeBoard
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.controller.crew import Crew
@@ -405,3 +405,23 @@ def test_unknown_kinds_are_refused(value: str) -> None:
     with pytest.raises(RemoteProtocolError) as caught:
         read_restart_on({wire.RESTART_ON: value})
     assert len(str(caught.value)) < 250
+
+
+async def test_a_process_without_a_rank_has_its_pods(rig: Rig) -> None:
+    """As in logs and stacks; its process id says nothing to a person."""
+    manifest = jobset(jobs=[replicated_job("a", pods=2), replicated_job("b", pods=2, replicas=2)])
+    crew = await rig.started(manifest)
+    last = list(crew.pods.values())[-1]
+    await tell(rig, crew, last, "loss", value=20, rank="pid-1286")
+    (entry,) = (await crew.status())[wire.NOTICES]
+    assert GroupNotice.read(entry).who == f"rank 5 ({last})"
+    assert GroupNotice("loss", rank="pid-1286", pod="p").who == "pod p"
+
+
+async def test_ranks_that_are_all_busy_are_one_event(rig: Rig) -> None:
+    """Every rank loads at a start; the list has several of them."""
+    crew = await rig.started(GROUP)
+    for pod in crew.pods.values():
+        await tell(rig, crew, pod, "busy", value=60)
+    assert len(await notices(crew)) == LISTED_MAX
+    assert len(await rig.events("WorkerBusy")) == 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from inplace.common.jobset.kinds import Pod
 from inplace.common.wire import names as wire
 from inplace.controller.metrics import Metrics
-from inplace.controller.spec.kinds import Pod
 from inplace.controller.tracking.phases import UNCOUNTED_MAX, PhaseReader
 from tests.controller.manifests import jobset
 from tests.controller.objects import lone_pod

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from inplace.agent.announce.herd import Herd, is_late
 from inplace.agent.announce.retry_budget import RetryBudget
+from inplace.agent.settings.herd import Herd, is_late
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import Throttled

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from inplace.common.jobset.requests import RestartRequest
 from inplace.common.kube.resources import JOBSETS, PODS
 from inplace.common.wire import names as wire
-from inplace.controller.spec.requests import RestartRequest
 from inplace.simulator.cluster.cluster import Cluster
 from inplace.simulator.cluster.manifests import read_manifests, with_pods
 

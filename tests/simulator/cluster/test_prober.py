@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +65,66 @@ def test_a_probe_ticks_at_its_pods_phase() -> None:
 def test_failures_in_a_row_reach_the_threshold() -> None:
     """Three failures kill the container."""
     assert probe(Answers(False), born_s=0.0) == [life.ProbeFailed("agent", 7)]
+
+
+SLOW = Probe("/ready", 8080, None, 0.0, 10.0, 1.0, 3, 1)
+
+
+class Asked(Answers):
+    """A container that answers no liveness probe, and notes when each kind of probe came."""
+
+    def __init__(self, *, fails: int) -> None:
+        super().__init__(True)
+        self.asked: dict[float, list[float]] = {}
+        self._fails = fails
+
+    async def probe(self, probe: Probe) -> bool:
+        """Answer the slow probe with failures, and the others first with so many."""
+        self.asked.setdefault(probe.period_s, []).append(self._clock.monotonic_s())
+        return len(self.asked[probe.period_s]) > self._fails
+
+
+def watched(answers: Asked, *, seconds: float, **probes: Probe) -> list[life.Event]:
+    """Run probes of a container that runs from now on, for some seconds."""
+    events: list[life.Event] = []
+    startup, readiness, liveness = (probes.get(one) for one in KINDS)
+    spec = ContainerSpec("w", Role.REGULAR, "Never", (), startup, readiness, liveness, {})
+
+    async def main() -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await Prober(spec, 7, answers, clock=LoopClock(), born_s=0.0, report=events.append).run()
+
+    virtual_time.run(main())
+    return events
+
+
+KINDS = ("startup", "readiness", "liveness")
+
+
+def test_each_probe_has_its_own_schedule() -> None:
+    """A readiness probe each second does not ask for liveness more often than each ten, and a failure ends it alone."""
+    answers = Asked(fails=1_000)
+    events = watched(answers, seconds=45.0, readiness=PROBE, liveness=SLOW)
+    assert answers.asked[10.0] == [10.0, 20.0, 30.0]
+    assert len(answers.asked[1.0]) == 44
+    assert events == [life.ProbeFailed("w", 7)]
+
+
+def test_a_probe_waits_for_its_initial_delay() -> None:
+    """Counted from the container's start, in whole seconds, for each probe."""
+    for kind in KINDS:
+        answers = Asked(fails=0)
+        watched(answers, seconds=8.5, **{kind: replace(PROBE, initial_delay_s=5.0)})
+        assert answers.asked[1.0][0] == 5.0, kind
+
+
+def test_readiness_changes_after_its_thresholds() -> None:
+    """Three failures in a row make a container unready, and so many successes ready."""
+    answers = Asked(fails=2)
+    events = watched(answers, seconds=8.5, readiness=replace(PROBE, success_threshold=2))
+    assert events == [life.Readiness("w", 7, True)]
+    assert answers.asked[1.0][3] == 4.0
 
 
 @given(now_s=st.floats(0, 1e6), phase_s=st.floats(0, 1e6), period_s=st.floats(0.01, 100))

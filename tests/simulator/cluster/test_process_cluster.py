@@ -145,3 +145,12 @@ def _ended_within(pidfd: int, timeout_s: float) -> bool:
     ready, _, _ = select.select([pidfd], [], [], timeout_s)
     os.close(pidfd)
     return bool(ready)
+
+
+@pytest.mark.asyncio
+async def test_a_kubeconfig_is_written_once(tmp_path: Path) -> None:
+    """A second call leaves the file alone: a command that reads it just then would find it empty."""
+    async with Cluster(folder=tmp_path) as cluster:
+        path = cluster.kubeconfig("admin")
+        path.write_text("as it was")
+        assert cluster.kubeconfig("admin").read_text() == "as it was"

@@ -89,7 +89,7 @@ async def test_spares_go_with_the_jobset(example: Documents) -> None:
 async def test_nobody_is_preempted_by_a_spare_or_by_an_equal() -> None:
     """Of the Pods that wait, the one with the higher priority comes first."""
     async with model_cluster(nodes=1, pods_per_node=1, controller="none") as cluster:
-        client = cluster.client("user")
+        client = cluster.client("job-controller")  # who may make a spare
         for name, spec in (
             ("first", POD),
             ("equal", POD),

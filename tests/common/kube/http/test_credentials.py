@@ -239,6 +239,7 @@ def test_insecure_beside_a_ca_is_refused(tmp_path: Path, field: str) -> None:
         (kubeconfig(user={"as": "ann", "as-user-extra": {"k": "v"}}), "as-user-extra.k: expected a list of texts"),
         (kubeconfig(user={"as": "ann\nimpersonate-group: system:masters"}), "as: expected printable ASCII"),
         ("[" * 200_000, "nested too deep"),
+        (r'{"users": ["\ud800"]}', "expected whole characters"),
     ],
 )
 def test_what_cannot_be_used_is_said(tmp_path: Path, content: object, words: str) -> None:

@@ -1,0 +1,128 @@
+"""
+Measure what it costs that a guard passes its worker's output on and keeps the last 64 KiB of it.
+
+A worker writes lines of 100 bytes at so many MB a second, once as fast as it can, below a guard and without one, in
+turns. The benchmark reads them as a container runtime does. CPU is that of the kernel and the program, in seconds a
+second.
+
+    python -m benchmarks.worker_output --json
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks.figures import Figures, flags
+from inplace.common.protocol.link import Hello, Lifted, line_of
+
+LINE: Final = "x" * 99
+BATCHES_S: Final = 100  # of lines, each one write
+WORKER: Final = f"""
+import os, sys, time
+mb = float(sys.argv[1])
+batch = ({LINE!r} + chr(10)) * max(1, round(mb * 1e4 / 100 or 650))
+left, at_s = memoryview(batch.encode()), time.monotonic()
+while True:
+    rest = left
+    while rest:
+        rest = rest[os.write(1, rest):]
+    at_s += 1 / {BATCHES_S}
+    if mb:
+        time.sleep(max(0.0, at_s - time.monotonic()))
+"""
+READ_BYTES: Final = 65_536
+ANSWER_S_MAX: Final = 30.0
+WARM_S: Final = 0.5
+NAMES: Final = ("paced", "unpaced")
+
+
+@contextmanager
+def started(folder: Path, mb: float, *, guarded: bool) -> Iterator[tuple[int, int, int]]:
+    """Run a worker; give the descriptor of its output, its guard's process id (0 without one), and its own."""
+    worker = [sys.executable, "-c", WORKER, f"{mb:g}"]
+    if not guarded:
+        with subprocess.Popen(worker, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            try:
+                yield child.stdout.fileno(), 0, child.pid
+            finally:
+                child.kill()
+        return
+    link = folder / "link"
+    guard = [sys.executable, "-m", "inplace.agent", "guard", "--", *worker]
+    env = dict(os.environ) | {"LINK_FILE": str(link)}
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.settimeout(ANSWER_S_MAX)
+        listener.bind(str(link))
+        listener.listen()
+        with subprocess.Popen(guard, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+            assert child.stdout is not None
+            try:
+                peer, _ = listener.accept()
+                with peer:
+                    peer.sendall(line_of(Hello()) + line_of(Lifted(1)))
+                    os.read(child.stdout.fileno(), 1)  # the worker runs
+                    below = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+                    yield child.stdout.fileno(), child.pid, int(below[0])
+            finally:
+                child.kill()
+    link.unlink()
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process so far; 0 of none."""
+    if not pid:
+        return 0.0
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(folder: Path, mb: float, length_s: float, *, guarded: bool) -> dict[str, float]:
+    """Return MB a second, and CPU seconds a second of guard and worker."""
+    with started(folder, mb, guarded=guarded) as (output, guard, worker):
+        read, began_s = 0, time.monotonic() + WARM_S
+        while time.monotonic() < began_s:
+            os.read(output, READ_BYTES)
+        before, began_s = [cpu_s(guard), cpu_s(worker)], time.monotonic()
+        while (took_s := time.monotonic() - began_s) < length_s:
+            read += len(os.read(output, READ_BYTES))
+        used = [after - first for after, first in zip((cpu_s(guard), cpu_s(worker)), before, strict=True)]
+    return {"mb_s": read / took_s / 1e6, "guard_cpu": used[0] / took_s, "worker_cpu": used[1] / took_s}
+
+
+def run(rounds: int, mb: float, length_s: float) -> Figures:
+    """Measure in turns."""
+    figures = Figures(
+        f"a worker's output, {rounds} rounds", compared=[(f"{name}, guard", f"{name}, bare") for name in NAMES]
+    )
+    for _ in range(rounds):
+        for name, rate in zip(NAMES, (mb, 0.0), strict=True):
+            for guarded in (True, False):
+                with TemporaryDirectory(dir="/dev/shm") as folder:  # as the volume: in memory
+                    one = measure(Path(folder), rate, length_s, guarded=guarded)
+                figures.add(f"{name}, {'guard' if guarded else 'bare'}", one)
+    return figures
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = flags(__doc__, rounds=5)
+    parser.add_argument("--mb", type=float, default=50.0, help="MB a second of the worker that is paced")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    options = parser.parse_args()
+    if options.mb <= 0 or options.seconds <= 0:
+        parser.error("expected numbers greater than 0")
+    run(options.rounds, options.mb, options.seconds).show(options)
+
+
+if __name__ == "__main__":
+    main()

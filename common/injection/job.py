@@ -1,0 +1,61 @@
+"""Add the agent to a Job template, in place: what the Job, its Pods and their containers need. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from inplace.common.injection import index_backoff
+from inplace.common.injection.container_resources import amounts_asked
+from inplace.common.injection.finding import REFUSED, Finding, refusal
+from inplace.common.injection.pod import InjectOptions, change_pod
+from inplace.common.injection.pod_roles import Member
+from inplace.common.injection.policies import add_policies
+from inplace.common.injection.unread_settings import unread_settings
+from inplace.common.wire import names as wire
+
+
+def add_agent(member: Member, options: InjectOptions) -> Iterator[Finding]:
+    """Add what is missing for a restart in place; what is there stays, so that doing it twice changes nothing.
+
+    JOB_FIELDS are the caller's: the controller's Jobs have them before they are fenced (controller/plan/fence.py).
+
+    Yields:
+        what a person has to decide first; the template is then changed by half, and of no use.
+    """
+    options = replace(options, workers=options.workers or named_workers(member.annotations))
+    yield from amounts_asked(member)[1]
+    yield from change_job(member)
+    if not member.containers:
+        path = f"{member.pod_path}.containers"
+        yield refusal(path, None, "the worker's container", "add it: nobody knows what to run")
+        return
+    yield from change_pod(member, options)
+    yield from add_policies(member)
+    yield from unread_settings(replace(member), REFUSED)
+
+
+def named_workers(annotations: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of containers that a JobSet's annotation says to train."""
+    text = annotations.get(wire.WORKERS)
+    return tuple(name.strip() for name in str(text).split(",")) if text else ()
+
+
+def change_job(member: Member) -> Iterator[Finding]:
+    """Make the Job one whose Pods all run at once."""
+    spec, path = member.job_spec, member.job_path
+    if spec.get("completionMode", "Indexed") != "Indexed":
+        fix = "the barrier counts Pods by their index; remove the field if the worker does not mind to be Indexed"
+        yield refusal(f"{path}.completionMode", spec["completionMode"], "Indexed", fix)
+    counts = {name: spec[name] for name in ("parallelism", "completions") if spec.get(name) is not None}
+    if len(set(counts.values())) > 1:
+        fix = "all Pods of a Job run at once; set both to the number of Pods"
+        yield refusal(f"{path}.completions", spec["completions"], f"parallelism ({spec['parallelism']})", fix)
+    else:
+        spec |= dict.fromkeys(("parallelism", "completions"), next(iter(counts.values()), 1))
+    if index_backoff.is_limited(spec):
+        fix = "an index that failed for good would leave the barrier waiting for ever; remove the field"
+        yield refusal(f"{path}.{index_backoff.FIELD}", spec[index_backoff.FIELD], "nothing", fix)
+    member.pod_spec["restartPolicy"] = "Never"
+    index_backoff.back_off_per_index(spec)
