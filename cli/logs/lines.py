@@ -22,13 +22,15 @@ LINE_BYTES_MAX: Final = 16_384  # a longer line is shown up to here
 LINE_COST: Final = 256  # bytes that a line takes in memory beside its text
 NS: Final = 1_000_000_000
 LATE_NS: Final = 10 * NS  # an agent loads its log after the lift: on a busy node its line came 2 s late and more
-_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+_MOMENT: Final = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)"
+_STAMP: Final = re.compile(_MOMENT + rb" ")
 _STAMP_BYTES_MAX: Final = 40
 _EPOCH: Final = rb'[^\n]{0,200}?(?:"epoch": |\bepoch=)(\d{1,10})\b'
 _BEGINS: Final = re.compile(rb"\b(?:worker_starting|worker_started|barrier_lifted)\b" + _EPOCH)
 _ENDS: Final = re.compile(rb"\bworker_exited\b" + _EPOCH)
 _TAIL: Final = f'"event": "{TAIL}"'.encode()
 _TAIL_WITHIN: Final = 120  # bytes: its time and level stand before it
+_WRITTEN: Final = re.compile(rb'(?:\{"timestamp": ")?' + _MOMENT)
 _OURS: Final = (b'{"timestamp": "', b"20")  # how a line of guard or supervisor begins: as JSON, or for a console
 
 
@@ -56,6 +58,12 @@ class LogLine(NamedTuple):
     def ended_epoch(self) -> int | None:
         """Return the epoch whose worker ended, if the line is the mark of that."""
         return _mark(_ENDS, self.text)
+
+    @property
+    def written_ns(self) -> int | None:
+        """Return when guard or supervisor wrote the line, Unix time of milliseconds; None for what a worker wrote."""
+        found = _WRITTEN.match(self.text)
+        return _ns(found) if found is not None else None
 
     def decoded(self) -> str:
         """Return the text; what is no UTF-8 shows as U+FFFD."""
@@ -132,7 +140,7 @@ class LogCutter:
             return None
         text = rest[found.end() :]
         left_out += max(0, len(text) - LINE_BYTES_MAX)
-        at_ns = _seconds(found[1], found[3]) * NS + int((found[2] or b"0").ljust(9, b"0"))
+        at_ns = _ns(found)
         if (epoch := _mark(_BEGINS, text)) is not None and _is_credible(epoch, at_ns, self._lifts):
             self.epoch = epoch
         return LogLine(at_ns, text[:LINE_BYTES_MAX], left_out, self.epoch)
@@ -160,6 +168,11 @@ def _mark(pattern: re.Pattern[bytes], text: bytes) -> int | None:
     if not text.startswith(_OURS) or is_tail(text) or (found := pattern.search(text[:512])) is None:
         return None
     return int(found[1])
+
+
+def _ns(moment: re.Match[bytes]) -> int:
+    """Return what `_MOMENT` found as Unix time."""
+    return _seconds(moment[1], moment[3]) * NS + int((moment[2] or b"0").ljust(9, b"0"))
 
 
 @lru_cache(maxsize=1024)

@@ -227,11 +227,17 @@ class Reader:
 
         async def find(log: ContainerLog) -> None:
             scan = log.again()
+            began_ns: int | None = None  # the worker's first line
             async with self.open(scan) as lines:
                 async for line in lines:
                     if line.epoch is not None:
-                        log.epoch = line.epoch - 1 or None
+                        # The runtime copies standard output and error on their own: on a busy node the mark of a
+                        # container's first worker came behind that worker's first line.
+                        is_behind = began_ns is not None and began_ns >= (line.written_ns or line.at_ns)
+                        log.epoch = line.epoch if is_behind else line.epoch - 1 or None
                         return
+                    if began_ns is None and line.written_ns is None:
+                        began_ns = line.at_ns
                 log.epoch = log.instance.epoch
 
         await self.each([log for log in logs if log.instance.has_marks], find)

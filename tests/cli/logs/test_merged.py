@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from inplace.agent.report.log_line import log_line
 from inplace.cli.group.read import read_pods
 from inplace.cli.logs import merge, reading
 from inplace.cli.logs.container_log import SILENCE_S_MAX
@@ -18,7 +19,7 @@ from inplace.cli.logs.logs import parse_duration, parse_ranks
 from inplace.cli.logs.reading import Reader, Wanted
 from inplace.cli.refusal import CliExit, RefusalError
 from tests.cli.command import run_here
-from tests.cli.logs.room import BARE, FORBIDDEN, GONE, UNREACHABLE, Room, at, room
+from tests.cli.logs.room import BARE, FORBIDDEN, GONE, START_S, UNREACHABLE, Room, at, room
 
 pytestmark = pytest.mark.virtual_time
 
@@ -130,6 +131,17 @@ async def test_an_epoch_whose_start_was_rotated_away() -> None:
     made.say(newer, 3, "of 5")
     assert (await made.run(epoch=4)).texts == ["of 4"]
     assert (await made.run(epoch=5)).texts[1:] == ["of 5"]
+
+
+async def test_the_mark_of_a_containers_first_worker_may_come_late() -> None:
+    """The runtime copies two streams: the worker's first line overtook the mark, which says when it was written."""
+    made = await room()
+    await made.group(1)
+    pod = await made.pod(0, epoch=2)
+    made.say(pod, 4.1, "first of 2")
+    made.say(pod, 4.2, log_line(START_S + 4, "info", "worker_starting", {"epoch": 2}))
+    made.say(pod, 4.3, "second of 2")
+    assert [text for text in (await made.run(epoch=2)).texts if "{" not in text] == ["first of 2", "second of 2"]
 
 
 async def test_a_group_of_upstream_has_an_epoch_for_each_instance() -> None:
