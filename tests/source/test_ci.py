@@ -61,6 +61,19 @@ def test_what_runs_beside_is_waited_for_and_its_words_are_the_error() -> None:
     assert not Path("/proc", bad.stdout.split()[0]).exists()
 
 
+@pytest.mark.parametrize(("fails", "code"), [(0, 0), (1, 0), (2, 1)])
+def test_what_waits_for_real_programs_is_tried_twice_and_named(tmp_path: Path, fails: int, code: int) -> None:
+    """The second try runs what failed alone; a test that fails twice fails the run."""
+    (tmp_path / "test_it.py").write_text(
+        "from pathlib import Path\n"
+        "def test_good(): assert not Path('tries').exists()\n"
+        f"def test_late(): Path('tries').open('a').write('x'); assert len(Path('tries').read_text()) > {fails}\n"
+    )
+    done = run(f"stage twice {sys.executable} -m pytest -q test_it.py\necho on\n", tmp_path)
+    assert (done.returncode, "on" in done.stdout.splitlines()) == (code, code == 0), done.stdout + done.stderr
+    assert ('CI: FAILED, AND TRIED ONCE MORE: {  "test_it.py::test_late": true}' in done.stdout) == (fails > 0)
+
+
 @pytest.mark.parametrize(
     ("installed", "code", "told"),
     [
