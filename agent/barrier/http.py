@@ -102,7 +102,7 @@ class HttpBarrier(Barrier):
     Args:
         render_metrics: returns (media type, body) of the metrics for an Accept header; None while the start would
             pay for loading what renders them.
-        listener: the socket that it answers on, see `agent.start.listener`; the barrier closes it.
+        listener: the socket that it answers on, see `agent.start.shell.listen`; the barrier closes it.
 
     Attributes:
         runs: says whether a guard's worker runs; None where no guard could say it.

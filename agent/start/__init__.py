@@ -1,1 +1,1 @@
-"""The start of each mode, above the loop: the prelude, the listener, the shell around each."""
+"""The start of each mode, above the loop: the prelude, the shell around each."""

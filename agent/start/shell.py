@@ -2,12 +2,15 @@
 The process around an agent, for both modes: read the settings, start, and turn every ending into an exit code.
 
 A sidecar's announcement leaves before there is an event loop, so this module imports none; `agent.start.loop` is its
-other half. What the modes do differently on the way is in `agent.start.sidecar` and `agent.start.supervisor_main`.
+other half. `listen` binds the barrier's port for both modes. What the modes do differently on the way is in
+`agent.start.sidecar` and `agent.start.supervisor_main`.
 """
 
 from __future__ import annotations
 
+import errno
 import signal
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
@@ -27,7 +30,9 @@ from inplace.common.kube.http.request import CredentialsError
 if TYPE_CHECKING:
     import ssl
 
+
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)  # IPv6 compiled in but switched off
 
 
 class SignalledError(BaseException):
@@ -36,6 +41,13 @@ class SignalledError(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+class BarrierError(StartError):
+    """The barrier cannot listen where the manifest says."""
+
+    event = "barrier_unavailable"
+    code = ExitCode.BARRIER_UNAVAILABLE
 
 
 @record
@@ -178,3 +190,30 @@ def phases_of(config: AgentConfig, metrics: AgentMetrics) -> RestartPhases:
         file=PhaseFile(f"{config.epoch_file}.phases") if config.epoch_file else None,
         annotate=config.phases_annotation,
     )
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """Return the barrier's listening socket on one address, or on all of both families where the system has both.
+
+    It is bound BEFORE anything is announced: an agent may announce its Pod only if its barrier can be asked, because
+    kubelet's startup probe holds the worker back. Binding takes no name look-up and no thread.
+
+    Raises:
+        BarrierError: another program listens there, or this host lacks the address.
+    """
+    try:
+        return _listen(address, port)
+    except OSError as error:
+        where = f"{address or 'every address'} port {port}"
+        raise BarrierError(f"cannot listen on {where}: {error.strerror or error}") from error
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    if not address and socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family)

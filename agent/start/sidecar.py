@@ -11,9 +11,8 @@ import gc
 from collections.abc import Mapping
 
 from inplace.agent.settings.config import ConfigError
-from inplace.agent.start.listener import listen
 from inplace.agent.start.prelude import head_start
-from inplace.agent.start.shell import Shell, begin, run_shell
+from inplace.agent.start.shell import Shell, begin, listen, run_shell
 from inplace.common.bare.record import replace
 from inplace.common.bare.typed import TYPE_CHECKING, Final
 from inplace.common.wire.names import DEPTH_CONTAINERS, DEPTH_PROCESS

@@ -20,9 +20,8 @@ from inplace.agent.report.log import LazyLog
 from inplace.agent.settings.address import tail_folder
 from inplace.agent.settings.arguments import WorkerOptions
 from inplace.agent.settings.config import AgentConfig, ConfigError
-from inplace.agent.start.listener import listen
 from inplace.agent.start.loop import run_loop
-from inplace.agent.start.shell import SIGNALS, Shell, begin, run_shell
+from inplace.agent.start.shell import SIGNALS, Shell, begin, listen, run_shell
 from inplace.agent.worker.cleaning import Cleaning
 from inplace.agent.worker.leftovers import SUPERVISOR, end_leftovers, supervisor_mark
 from inplace.agent.worker.outside_signals import OutsideSignals

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 
 from inplace.agent.shared_file import write_shared
-from inplace.agent.worker.shared_memory import SharedMemory, has_own_ipc
+from inplace.agent.worker.shared_memory import SharedMemory, has_own_ipc, remove_sysv_ipc
 from inplace.common.bare.typed import TYPE_CHECKING, Final, Mapping
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ class Cleaning:
         said = self._paths.clean() if self._paths is not None and self._has_run else []
         removed = self._memory.clean(all_of_user=self._all_ipc and self._has_run) if self._memory is not None else 0
         if self._all_ipc and self._has_run:
-            from inplace.agent.worker.sysv_ipc import remove_sysv_ipc
-
             removed += remove_sysv_ipc()
         if self._not_ours and self._has_run:
             said.append(NOT_OURS)

@@ -1,11 +1,12 @@
 """
-Remove the POSIX shared memory that a dead worker left: files in /dev/shm, which outlives a process and a container.
+Remove the shared memory that a dead worker left: files in /dev/shm, which outlive a process and a container.
 
 A Pod's /dev/shm belongs to all of its containers. A file counts as the worker's if it came after the Pod's first
 worker was about to start, is a regular file of this process's user, and no process holds it open or maps it. What was
 there before is kept in a small file in the folder that outlives the containers; if that list cannot be read, nothing is
 removed. Nor is anything where `has_own_ipc` says no, nor what a checkpoint library keeps for the next process: a file
-whose name says so, or one in a folder. On the guard's start path. docs/adr/0081
+whose name says so, or one in a folder. `--clean ipc` also asks for the user's System V objects, see `remove_sysv_ipc`.
+On the guard's start path. docs/adr/0081
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 from _stat import S_ISREG
 
 from inplace.agent.shared_file import read_shared, write_shared
+from inplace.agent.worker.prctl import c_function
 from inplace.common.bare.typed import Final, Mapping
 
 FOLDER: Final = "/dev/shm"  # noqa: S108 - that is what is cleaned
@@ -21,6 +23,8 @@ FILES_MAX: Final = 10_000  # looked at in one go; the rest waits for the next on
 KEPT_BYTES_MAX: Final = 1 << 20
 NODES_IPC: Final = "ipc:[4026531839]"  # the kernel's PROC_IPC_INIT_INO
 SET_BY_KUBELET: Final = "KUBERNETES_SERVICE_HOST"  # in every container
+SYSV_REMOVE: Final = 0  # IPC_RMID
+SYSV_OBJECTS_MAX: Final = 10_000  # of a kind, looked at in one go
 CHECKPOINTS: Final = ("ckpt", "checkpoint")  # in a name, in any case; DLRover's is RUN_ckpt_shm_RANK
 File = tuple[int, str]  # inode and name
 
@@ -128,3 +132,33 @@ def _add_used(used: set[int], process: str, folder: str) -> None:
                 used.add(os.stat(path).st_ino)  # noqa: PTH116
         except FileNotFoundError:
             continue
+
+
+def remove_sysv_ipc() -> int:
+    """Remove this user's System V shared memory that no process has attached, semaphores and queues.
+
+    Returns:
+        How many were removed.
+
+    Source: shmctl(2), sysvipc(5).
+    """
+    removed = 0
+    for number in _sysv_ids("shm", attached="nattch"):
+        removed += c_function("shmctl")(number, SYSV_REMOVE, None) == 0
+    for number in _sysv_ids("sem"):
+        removed += c_function("semctl")(number, 0, SYSV_REMOVE) == 0
+    for number in _sysv_ids("msg"):
+        removed += c_function("msgctl")(number, SYSV_REMOVE, None) == 0
+    return removed
+
+
+def _sysv_ids(kind: str, attached: str = "") -> list[int]:
+    """Return the ids of this user's System V objects of one kind, by /proc/sysvipc."""
+    try:
+        with open(f"/proc/sysvipc/{kind}", encoding="ascii") as lines:  # noqa: PTH123
+            names, *rows = (line.split() for line in lines)
+    except (OSError, ValueError):
+        return []  # a kernel without CONFIG_SYSVIPC
+    objects = [dict(zip(names, map(int, row), strict=True)) for row in rows[:SYSV_OBJECTS_MAX]]
+    user = os.geteuid()
+    return [one[f"{kind}id"] for one in objects if one["uid"] == user and not (attached and one[attached])]

@@ -15,7 +15,7 @@ from inplace.agent.barrier import http as barrier_module
 from inplace.agent.barrier.http import BarrierState, HttpBarrier
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
-from inplace.agent.start.listener import BarrierError, listen
+from inplace.agent.start.shell import BarrierError, listen
 from inplace.common.bare.record import replace
 from inplace.common.kube.clock import LoopClock
 from tests.agent.rig import CONFIG, ShortClock

@@ -204,7 +204,7 @@ def test_system_v_ipc_that_is_attached_stays() -> None:
     """Another segment of this user is removed."""
     program = """
 import ctypes
-from inplace.agent.worker.sysv_ipc import remove_sysv_ipc
+from inplace.agent.worker.shared_memory import remove_sysv_ipc
 libc = ctypes.CDLL(None)
 libc.shmat.restype = ctypes.c_void_p
 attached, free = (libc.shmget(0, 4096, 0o1600) for _ in range(2))
