@@ -18,7 +18,6 @@ from typing import Annotated
 
 import typer
 
-from inplace.cli.completion import complete_jobset
 from inplace.cli.local_commands import demo, inject, lint
 from inplace.cli.options import (
     ContextOption,
@@ -27,6 +26,7 @@ from inplace.cli.options import (
     KubeconfigOption,
     NamespaceOption,
     OutputOption,
+    complete_jobset,
     format_of,
     target_of,
 )

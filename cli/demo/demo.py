@@ -19,11 +19,11 @@ from typing import Any, Literal
 
 from inplace.cli.demo.adaptation import DemoError
 from inplace.cli.demo.comparison import THIS, compare
-from inplace.cli.demo.consent import ask
 from inplace.cli.demo.group import DemoGroup, note
-from inplace.cli.demo.manifest import DemoManifest, check_accepted, read_demo_manifest
+from inplace.cli.demo.manifest import EXAMPLE, DemoManifest, check_accepted, read_demo_manifest
 from inplace.cli.demo.picture import Scene
 from inplace.cli.demo.view import DemoView
+from inplace.cli.manifests.documents import STANDARD_INPUT
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import ApiError, Invalid
 from inplace.common.kube.resources import KubeObject
@@ -101,7 +101,7 @@ def run_demo(options: DemoOptions) -> int:
         if options.file is not None:
             check_accepted(manifest, options.file)
         if options.runtime == "process":
-            ask(options.file, yes=options.yes)
+            ask_consent(options.file, yes=options.yes)
         if options.is_virtual:
             return virtual_time.run(_demo(options, manifest, LoopClock(VIRTUAL_EPOCH_S), []))
         programs = _venv_programs(options)
@@ -132,6 +132,32 @@ def _check(options: DemoOptions, manifest: DemoManifest) -> None:
         raise DemoError("--stall: expected --runtime process (a modelled worker cannot be stopped), saw model")
     if options.profile is not None and options.runtime == "process":
         raise DemoError("--profile: expected --runtime model, saw process: real processes take real time")
+
+
+def ask_consent(file: Path | None, *, yes: bool) -> None:
+    """Say that a manifest's commands run on this machine, and ask; a file of ours and `yes` need no answer.
+
+    The demo's containers are plain processes of its user.
+
+    Raises:
+        DemoError: the answer was no, or there is nobody to ask.
+    """
+    if file is None:
+        return
+    note(f"the commands of {file} run on this machine, as your processes, in no container")
+    if yes or _is_ours(file):
+        return
+    instead = "; --runtime model runs none of them"
+    if str(file) == STANDARD_INPUT or not sys.stdin.isatty():
+        raise DemoError(f"expected --yes, for there is no terminal to ask on{instead}")
+    print("inplace demo: run them? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise DemoError(f"expected yes, saw another answer; nothing was started{instead}")
+
+
+def _is_ours(file: Path) -> bool:
+    """Say whether a file lies in the folder of the examples that come with inplace."""
+    return str(file) != STANDARD_INPUT and file.resolve().parent == EXAMPLE.parent.resolve()
 
 
 def _venv_programs(options: DemoOptions) -> list[Path]:

@@ -1,16 +1,27 @@
-"""What a JobSet's status says of its last group restart; whatever another program spoiled in it is passed over."""
+"""
+Read a JobSet's last group restart from its status; where that names no first failure, guess it from the Pods.
+
+Whatever another program spoiled in the status is passed over. `first_failure` is a guess and is called one: kubelet
+records whole seconds, and a group restart ends every worker within a few seconds. Of the workers that ended in the
+newest run it takes the one that ended first. Of those in the same second it takes one that was not told to end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
+from inplace.cli.group.pod_facts import PodFact
 from inplace.common.bare.record import record
+from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.jobset.slow_ranks import SlowRanks, slow_ranks_of_entry
 from inplace.common.jobset.status_record import StatusRecord
 from inplace.common.wire import names as wire
+
+SAME_RUN_S = 60.0  # workers of one epoch start within this: a startup probe's period, and slow nodes
+STOPPED = (137, 143)  # SIGKILL and SIGTERM: how kubelet ends the others
 
 
 @record
@@ -70,3 +81,34 @@ def last_restart(status: Mapping[str, object]) -> LastRestart | None:
         seconds_of(seen),
         slow_ranks_of_entry(seen),
     )
+
+
+class FirstFailure(NamedTuple):
+    """When a container ended, and the fields that status.lastGroupRestart.firstFailure has."""
+
+    at_s: float
+    fields: dict[str, str | int]
+
+
+def first_failure(pods: Iterable[PodFact]) -> FirstFailure | None:
+    """Return the worker that failed first in the newest run that ended; None when none is remembered."""
+    ends = [
+        (began_s, ended_s, pod, container, ended)
+        for pod in pods
+        for container in pod.workers
+        if (ended := container.last_end) is not None
+        and ended.exit_code != 0
+        and not (pod.is_leaving and ended.exit_code in STOPPED)  # it was deleted, such as by a suspension
+        and (began_s := unix_time(ended.started_at)) is not None
+        and (ended_s := unix_time(ended.finished_at)) is not None
+    ]
+    if not ends:
+        return None
+    newest_s = max(began_s for began_s, *_ in ends)
+    _, at_s, pod, container, ended = min(
+        (end for end in ends if end[0] >= newest_s - SAME_RUN_S),
+        key=lambda end: (end[1], end[4].exit_code in STOPPED and end[4].reason != "OOMKilled", end[2].name),
+    )
+    fields: dict[str, str | int | None] = {"pod": pod.name, "node": pod.spec.node_name, "container": container.name}
+    fields |= {"exitCode": ended.exit_code, "reason": ended.reason}
+    return FirstFailure(at_s, {name: value for name, value in fields.items() if value})

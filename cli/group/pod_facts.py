@@ -3,21 +3,25 @@ What the commands read of a Pod: a slim Struct, so that 5,000 Pods are decoded i
 
 What a controller reads too comes from its Structs (common/jobset/kinds.py), and the commands add the fields that
 explain a Pod. A Pod, its metadata and its status are Structs of their own: the controller, which keeps 5,000 of them
-for weeks, cuts what the commands show.
+for weeks, cuts what the commands show. `slot_state` says what a Pod means for its slot, for the JobSet's headline.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
 
 from inplace.common.agent_command import agent_arguments, is_guarded
+from inplace.common.injection.pod_roles import Member
 from inplace.common.jobset import containers, kinds
 from inplace.common.jobset.blocked import Blocked, blocked
 from inplace.common.jobset.containers import Waiting
+from inplace.common.jobset.headline import SlotState
 from inplace.common.jobset.kinds import Gate
+from inplace.common.jobset.scopes import Scope
 from inplace.common.kube.codec import SlimMeta, slim
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Slot
@@ -283,6 +287,31 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
     def condition(self, kind: str) -> PodCondition | None:
         """Return a condition by its type."""
         return next((one for one in self.status.conditions or () if one.type == kind), None)
+
+
+def roles_of(member: Member) -> Roles:
+    """Return which containers of a replicatedJob's Pods do what."""
+    agent = member.sidecar_agent.name if member.mode == "sidecar" and member.sidecar_agent else ""
+    helpers = {one.name for one in member.helpers}
+    return Roles(agent, frozenset(one.name for one in member.workers if one.name not in helpers))
+
+
+def slot_state(pod: PodFact, scope: Scope, roles: Roles, reporting: Set[str]) -> SlotState:
+    """Return what is known of a slot with a Pod."""
+    runs = scope.is_running
+    if pod.is_done and runs:
+        return SlotState.COMPLETED
+    if not pod.is_live or pod.is_placeless:
+        return SlotState.VACANT
+    if pod.epoch == scope.synced + 1:
+        return SlotState.WAITING
+    if not runs or pod.epoch != scope.synced:
+        return SlotState.PENDING
+    if (failure := pod.failure) is not None and failure.epoch == scope.synced:
+        return SlotState.FAILED if failure.stalled_s is None else SlotState.SILENT
+    if pod.is_working(roles):
+        return SlotState.STEPS if pod.name in reporting else SlotState.RUNS
+    return SlotState.COMPLETED if pod.has_completed(roles) else SlotState.STARTS
 
 
 @lru_cache(maxsize=EPOCHS_AT_ONCE)

@@ -14,8 +14,7 @@ from itertools import islice
 
 from inplace.cli.group.last_restart import LastRestart, last_restart
 from inplace.cli.group.notices import running_notices
-from inplace.cli.group.pod_facts import PodFact, Roles
-from inplace.cli.group.slot_states import first_of, roles_of, slot_state
+from inplace.cli.group.pod_facts import PodFact, Roles, roles_of, slot_state
 from inplace.cli.group.straggler import Straggler, straggler_of
 from inplace.common.bare.record import replace as changed
 from inplace.common.injection.as_made import as_made
@@ -326,7 +325,7 @@ def _scope(
             scope.synced,
             scope.deprecated,
             scope.name,
-            first_of(states, found, stragglers),
+            _first_of(states, found, stragglers),
             is_unequipped=len(found) == shape.size > 0
             and not any(slot.replicated_job in written or pod.may_have_agent for slot, pod in found.items()),
         ),
@@ -334,6 +333,19 @@ def _scope(
         scope.saving_now,
         sorted(idle),
     )
+
+
+def _first_of(
+    states: Mapping[Slot, SlotState], pods: Mapping[Slot, PodFact], stragglers: Iterable[Straggler]
+) -> dict[SlotState, str]:
+    """Return the first Pod of each state; of those that are waited for with the reason."""
+    first: dict[SlotState, str] = {}
+    late = {one.slot: f"{one.name} ({one.reason})" for one in stragglers}
+    for slot, state in states.items():
+        first.setdefault(state, late.pop(str(slot), pods[slot].name))
+    for unseen in late.values():  # slots without a Pod
+        first.setdefault(SlotState.VACANT, unseen)
+    return first
 
 
 def _own_phase(jobset: JobSet, true: Mapping[str, object]) -> GroupPhase | None:

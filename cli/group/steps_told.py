@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from inplace.cli.connection import Connection
-from inplace.cli.group.pod_facts import PodFact
-from inplace.cli.group.slot_states import roles_of
+from inplace.cli.group.pod_facts import PodFact, roles_of
 from inplace.cli.group.state import GroupState, group_state
 from inplace.common.injection.as_made import as_made
 from inplace.common.injection.pod_roles import Member, group_of, members

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from inplace.cli.group.first_failure import first_failure
-from inplace.cli.group.last_restart import last_restart
+from inplace.cli.group.last_restart import first_failure, last_restart
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_pod, read_pods
 from inplace.cli.logs.container_log import ContainerLog

@@ -1,4 +1,4 @@
-"""The fields of `inplace status -o json`; docs/cli.md names them."""
+"""The fields of `inplace status -o json`, of one JobSet and of a list; docs/cli.md names them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from msgspec.structs import asdict
 
 from inplace.cli.group.last_restart import LastRestart
 from inplace.cli.group.state import GroupState, ScopeState
+from inplace.cli.group.status_state import state_of_status
 from inplace.common.jobset.causes import Trigger
 from inplace.common.jobset.furthest_behind import silent_text
 from inplace.common.jobset.scopes import fields_of_scope
 from inplace.common.jobset.slow_ranks import NAMED_MAX, SlowRank, SlowRanks
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.exit_words import ended_with
 
 if TYPE_CHECKING:
+    from inplace.cli.documents import JobSetRow
     from inplace.cli.status.fields import (
         FirstSilent,
         GoodputFields,
@@ -71,6 +74,23 @@ def status_data(state: GroupState, left_s: float | None = None, line: str = "") 
         ],
         "lastRestart": _restart_data(state),
         "notices": [cast("NoticeFields", asdict(one)) for one in state.notices],
+    }
+
+
+def list_data(raw: KubeObject) -> JobSetRow:
+    """Return one JobSet of a list for programs, from its status alone."""
+    state = state_of_status(raw)
+    counters = state.jobset.status.get("replicatedJobsStatus") or () if state.jobset is not None else ()
+    specs = state.jobset.replicated_jobs if state.jobset is not None else ()
+    return {
+        "namespace": state.namespace,
+        "name": state.name,
+        "phase": state.phase.value,
+        "epochs": [scope.synced for scope in state.scopes],
+        "jobs": sum(job.replicas for job in specs),
+        "jobsReady": sum(int(one.get("ready") or 0) + int(one.get("succeeded") or 0) for one in counters),
+        "restarts": {"used": state.used, "max": state.allowed},
+        "waitsFor": state.stuck or (state.conditions or {}).get("SpecProblem", {}).get("message"),
     }
 
 

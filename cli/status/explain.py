@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from inplace.cli.connection import Connection, command
-from inplace.cli.group.avoided_nodes import AvoidedNode
 from inplace.cli.group.controller_pulse import NOT_ASKED, read_controller
+from inplace.cli.group.nodes import AvoidedNode
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_group, read_pod, read_pods
 from inplace.cli.group.state import GroupState, group_state

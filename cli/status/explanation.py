@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from inplace.cli.group.avoided_nodes import AvoidedNode, avoided_nodes
 from inplace.cli.group.controller_pulse import NOT_ASKED, Controller
-from inplace.cli.group.fenced import fenced_pods
-from inplace.cli.group.first_failure import first_failure
+from inplace.cli.group.last_restart import first_failure
+from inplace.cli.group.nodes import AvoidedNode, avoided_nodes, fenced_pods
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.spares import Spares, spares_of
 from inplace.cli.group.state import GroupState

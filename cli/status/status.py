@@ -67,13 +67,15 @@ async def _show_one(connection: Connection, name: str, output: Output) -> None:
 
 async def _show_all(connection: Connection, output: Output, *, everywhere: bool) -> None:
     jobsets = await read_jobsets(connection, everywhere=everywhere)
-    from inplace.cli.status.listing import list_data, list_picture
-
     if output != "table":
+        from inplace.cli.status.document import list_data
+
         print_data([list_data(one) for one in jobsets], output)
     elif not jobsets:
         print(f"no JobSets in {'any namespace' if everywhere else connection.place}", file=sys.stderr)
     else:
+        from inplace.cli.status.view import list_picture
+
         show(list_picture(jobsets, now_s=time.time(), everywhere=everywhere))
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 from rich.text import Text
 
 from inplace.cli.connection import Connection, command
-from inplace.cli.group.first_failure import first_failure
-from inplace.cli.group.last_restart import LastRestart
+from inplace.cli.group.last_restart import LastRestart, first_failure
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.read import read_jobset, read_pods
 from inplace.cli.group.state import GroupState, group_state

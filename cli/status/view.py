@@ -1,9 +1,9 @@
-"""Show a JobSet's status to people."""
+"""Show JobSets' statuses to people: one whole, or all of a namespace, one line each."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -12,12 +12,14 @@ from rich.text import Text
 from inplace.cli.group.notices import notice_lines
 from inplace.cli.group.state import GroupState, ScopeState
 from inplace.cli.group.straggler import Why
-from inplace.cli.status.document import TRIGGERS, blame_text, recreated_text, slow_text
+from inplace.cli.status.document import TRIGGERS, blame_text, list_data, recreated_text, slow_text
 from inplace.cli.terminal.moments import count_text, duration_text
+from inplace.cli.terminal.screen import plain_table
 from inplace.cli.terminal.visible import one_line
 from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.goodput import goodput_text
 from inplace.common.jobset.headline import ENDED, WAITING, GroupPhase
+from inplace.common.kube.resources import KubeObject
 
 BAR_COLUMNS_MAX = 40
 NARROW = 60  # columns: a name and its reason no longer fit on one line
@@ -63,6 +65,26 @@ def status_picture(
     if state.late and state.phase in WAITING:  # last: a low terminal cuts names only
         parts += [Text(""), Text(f"waiting for {count_text(state.late, 'Pod')}", "bold"), *_late(state, columns)]
     return Group(*parts)
+
+
+def list_picture(jobsets: Iterable[KubeObject], *, now_s: float, everywhere: bool = False) -> Table:
+    """Return the table; of several namespaces, with their names."""
+    places = ("NAMESPACE",) if everywhere else ()
+    table = plain_table(*places, "JOBSET", "PHASE", "EPOCH", "JOBS READY", "RESTARTS", "AGE", "WAITS FOR")
+    for raw in sorted(jobsets, key=lambda raw: (raw["metadata"].get("namespace", ""), raw["metadata"]["name"])):
+        row = list_data(raw)
+        age_s = unix_time(raw["metadata"].get("creationTimestamp"))
+        table.add_row(
+            *((row["namespace"],) if everywhere else ()),
+            row["name"],
+            Text(row["phase"], STYLES.get(GroupPhase(row["phase"]), "")),
+            "/".join(str(epoch) for epoch in row["epochs"]) or "-",
+            f"{row['jobsReady']}/{row['jobs']}",
+            "-" if row["restarts"]["used"] is None else f"{row['restarts']['used']}/{row['restarts']['max']}",
+            "-" if age_s is None else duration_text(now_s - age_s),
+            one_line(row["waitsFor"] or ""),
+        )
+    return table
 
 
 def _notes(state: GroupState) -> Iterator[str]:

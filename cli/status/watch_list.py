@@ -17,7 +17,8 @@ from rich.console import RenderableType
 from inplace.cli.beside import beside
 from inplace.cli.connection import Connection
 from inplace.cli.group.read import read_jobsets
-from inplace.cli.status.listing import list_data, list_picture
+from inplace.cli.status.document import list_data
+from inplace.cli.status.view import list_picture
 from inplace.cli.status.watch import JobSetWatch, follow
 from inplace.cli.terminal.moments import clock_text
 from inplace.cli.terminal.screen import Output

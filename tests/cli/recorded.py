@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from inplace.cli.completion import names_of
 from inplace.cli.connection import Connection
 from inplace.cli.group.read import METADATA, PAGE, read_group, read_pods
 from inplace.cli.lint.cluster import lint_cluster
 from inplace.cli.logs.logs import LogOptions, run_logs
+from inplace.cli.options import names_of
 from inplace.cli.refusal import RefusalError
 from inplace.cli.stacks.stacks import StacksOptions, run_stacks
 from inplace.cli.status.explain import run_explain

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from inplace.cli.completion import EXIT_S_MAX
+from inplace.cli.options import EXIT_S_MAX
 from inplace.simulator.cluster.cluster import Cluster
 from tests.cli.injecting import example_of
 from tests.cli.test_connection import kubeconfig

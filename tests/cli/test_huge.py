@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from inplace.cli.group.state import NAMED_MAX, group_state
-from inplace.cli.status.document import status_data
+from inplace.cli.status.document import list_data, status_data
 from inplace.cli.status.explain import explanation_data
-from inplace.cli.status.listing import list_data
 from inplace.cli.status.watch import watch_line
 from inplace.common.jobset.headline import GroupPhase
 from inplace.common.jobset.scopes import BY_REPLICATED_JOB

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from inplace.cli.demo.adaptation import DemoError, adapted, with_agent, with_one_guard
-from inplace.cli.demo.consent import ask
-from inplace.cli.demo.demo import DemoOptions, run_demo
+from inplace.cli.demo.demo import DemoOptions, ask_consent, run_demo
 from inplace.cli.demo.manifest import EXAMPLE, read_demo_manifest
 from inplace.cli.demo.node_shapes import node_shapes
 from inplace.cli.demo.obstacles import OBSTACLES_MAX, obstacles
@@ -199,11 +198,11 @@ def test_a_manifest_s_commands_need_consent(tmp_path: Path, capsys: pytest.Captu
     """Without a terminal a stranger's file needs --yes; a file of ours does not; the first line says what runs here."""
     stranger = tmp_path / "job.yaml"
     with pytest.raises(DemoError, match="--yes"):
-        ask(stranger, yes=False)
+        ask_consent(stranger, yes=False)
     with pytest.raises(DemoError, match="--yes"):
-        ask(Path("-"), yes=False)
-    ask(stranger, yes=True)
-    ask(EXAMPLE, yes=False)
+        ask_consent(Path("-"), yes=False)
+    ask_consent(stranger, yes=True)
+    ask_consent(EXAMPLE, yes=False)
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 4
     assert all("run on this machine" in line for line in said)

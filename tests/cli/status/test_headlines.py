@@ -13,9 +13,9 @@ from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.pod_table import decode_table
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.group.status_state import state_of_status
+from inplace.cli.status.document import list_data
 from inplace.cli.status.explain import read_facts
 from inplace.cli.status.explanation import Facts, explain
-from inplace.cli.status.listing import list_data
 from inplace.cli.status.status import run_status
 from inplace.common.jobset.headline import NO_ANSWER, UNEQUIPPED, GroupPhase, Pulse
 from inplace.common.kube.http.request import Request, Response

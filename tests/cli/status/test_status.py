@@ -16,10 +16,9 @@ from inplace.cli.group.pod_table import ACCEPT, decode_table
 from inplace.cli.group.read import METADATA, read_group, read_jobsets, read_pods
 from inplace.cli.group.state import GroupState, group_state
 from inplace.cli.refusal import RefusalError
-from inplace.cli.status.document import status_data
-from inplace.cli.status.listing import list_data, list_picture
+from inplace.cli.status.document import list_data, status_data
 from inplace.cli.status.status import left_s_of
-from inplace.cli.status.view import status_picture
+from inplace.cli.status.view import list_picture, status_picture
 from inplace.cli.status.watch import Progress, StatusWatch, watch_status
 from inplace.cli.terminal.moments import duration_text
 from inplace.cli.terminal.screen import show

@@ -1,4 +1,8 @@
-"""Find the Pods that nobody can see end, and whose workers end by themselves (docs/adr/0072). Pure."""
+"""
+Find the nodes that a JobSet's new Pods avoid, as its controller does, and the Pods on nodes that do not answer. Pure.
+
+Nobody can see the worker of such a Pod end. It ends by itself, when its fence is over (docs/adr/0072).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,46 @@ from typing import Final
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.cli.group.state import GroupState
+from inplace.common.bare.record import record
+from inplace.common.jobset.bad_nodes import avoided, find, records_of
 from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 
 LATE_S: Final = 10.0  # from the first sign of a failure to the status that ends the epoch, of a slow controller
+
+
+@record
+class AvoidedNode:
+    """One node.
+
+    Args:
+        failures: so many workers failed first on it, each in another epoch; 0 after a failed check.
+        until_s: when it is forgotten if nothing fails there, in seconds since 1970.
+        why: the newest failure on it.
+    """
+
+    node: str
+    failures: int
+    until_s: float
+    why: str
+
+
+def avoided_nodes(jobset: JobSet, pods: Iterable[PodFact], now_s: float) -> tuple[AvoidedNode, ...]:
+    """Return the nodes that are avoided, the one that failed last at the end."""
+    policy = jobset.bad_nodes
+    if policy is None:
+        return ()
+    records = records_of(jobset.status, policy, precise_time(now_s))
+    in_use = {pod.spec.node_name for pod in pods if pod.status.phase == "Running"}
+    found = (find(records, node) for node in avoided(records, policy, len(in_use)))
+    # A time in the future counts as now, as for the controller.
+    since = ((record, min(unix_time(record.avoided_since) or now_s, now_s)) for record in found)
+    return tuple(
+        AvoidedNode(record.node, len(record.failed_at), at_s + policy.window_s, record.why) for record, at_s in since
+    )
 
 
 def fenced_pods(state: GroupState, pods: Iterable[PodFact], now_s: float) -> dict[str, float]:
