@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
 import sys
+import time
 import uuid
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Any
 
 import structlog
+from structlog.typing import EventDict
 
 from inplace.common.injection.pod import InjectOptions
 from inplace.common.jobset.node_taints import TaintLimits, read_limits
@@ -21,12 +25,12 @@ from inplace.common.jobset.settings import START_WINDOW_S_MAX
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.credentials import account_namespace
 from inplace.common.kube.http.request import CredentialsError
+from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.api.credentials import load_credentials
 from inplace.controller.api.transport import open_transport
 from inplace.controller.config import ControllerConfig
-from inplace.controller.logs import configure_logs
 from inplace.controller.metrics import VERSION
 from inplace.controller.runtime import Controller
 
@@ -254,6 +258,32 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > PORT_MAX:
         raise argparse.ArgumentTypeError(f"expected HOST:PORT with a port of at most {PORT_MAX}, saw {text!r}")
     return host.strip("[]") or ANY_ADDRESS, int(port)
+
+
+def configure_logs(level: str, form: str) -> None:
+    """Configure structlog for this process.
+
+    Args:
+        level: debug, info, warning or error.
+        form: json or text.
+    """
+    renderer: Any = structlog.processors.JSONRenderer()
+    if form == "text":
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    structlog.configure(
+        processors=[
+            _begin,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _begin(_logger: Any, level: str, fields: EventDict) -> EventDict:
+    """Begin a line as the agent's lines begin: when, how urgent, what."""
+    return {"timestamp": precise_time(time.time()), "level": level, "event": fields.pop("event"), **fields}
 
 
 if __name__ == "__main__":

@@ -45,10 +45,9 @@ from inplace.common.protocol.errors import InvariantError
 from inplace.common.wire import names as wire
 from inplace.controller.act.agent_rights import AgentRights
 from inplace.controller.act.execute import Executor, Place
-from inplace.controller.act.failures import ActionsFailedError
 from inplace.controller.act.node_tainting import NodeTaints
 from inplace.controller.act.reconcile import Reconciler
-from inplace.controller.act.refusals import Refusals, least_wait_s
+from inplace.controller.act.refusals import ActionsFailedError, Refusals, least_wait_s
 from inplace.controller.act.refused_pods import RefusedPods
 from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder

@@ -45,11 +45,15 @@ from inplace.common.kube.resources import (
 )
 from inplace.common.wire import names as wire
 from inplace.controller.act.agent_rights import AgentRights
-from inplace.controller.act.failures import ActionsFailedError, ForeignObjectError, ResourcesNotPropagatedError
 from inplace.controller.act.job_settings import JobSettings
-from inplace.controller.act.refusals import Refusals
+from inplace.controller.act.refusals import (
+    ActionsFailedError,
+    ForeignObjectError,
+    Refusals,
+    ResourcesNotPropagatedError,
+)
+from inplace.controller.api.domains import read_pod_spec
 from inplace.controller.api.events import EventRecorder
-from inplace.controller.api.pod_specs import read_pod_spec
 from inplace.controller.api.scheduling_objects import SchedulingReader
 from inplace.controller.plan.actions import (
     Action,

@@ -30,7 +30,6 @@ from inplace.controller.act.execute import Executor
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.act.node_tainting import NodeTaints
 from inplace.controller.act.refused_pods import RefusedPods
-from inplace.controller.act.status_patch import status_patch
 from inplace.controller.api.domains import Domains
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.node_marks import NodeMarksReader
@@ -304,3 +303,19 @@ class Reconciler:
         self.executor.refusals.forget(uid)
         self.executor.rights.forget(uid)
         self.metrics.forget(*key)
+
+
+def status_patch(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a merge patch that makes each field of a status as `wanted` says; the other fields stay.
+
+    RFC 7386 alone would keep old fields of objects.
+    """
+    return {name: _replacing(stored.get(name), value) for name, value in wanted.items()}
+
+
+def _replacing(old: Any, new: Any) -> Any:
+    """Return `new` with a null for everything of `old` that it does not have."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    gone = {name: None for name in old if name not in new}
+    return gone | {name: _replacing(old.get(name), value) for name, value in new.items()}

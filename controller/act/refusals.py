@@ -1,9 +1,9 @@
 """
-Remember refusals that only a person can cure (a right, a quota, a template), and when to try again.
+Say why actions failed: errors of our own, and refusals that only a person can cure, with when to try again.
 
-A refusal for a missing right or quota concerns every action of its kind. A refusal of an invalid Job concerns all Jobs
-of its replicatedJob, which share one template. With a thousand Jobs missing that means one request after 1, 2, 4, ...
-60 s.
+A person cures a right, a quota, a template. A refusal for a missing right or quota concerns every action of its kind. A
+refusal of an invalid Job concerns all Jobs of its replicatedJob, which share one template. With a thousand Jobs missing
+that means one request after 1, 2, 4, ... 60 s.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.kube.clock import Clock
-from inplace.common.kube.errors import BadRequest, Forbidden, Invalid, ServerError, Throttled
+from inplace.common.kube.errors import ApiError, BadRequest, Forbidden, Invalid, ServerError, Throttled
 from inplace.controller.plan.actions import Action, CreateJob, ResumeJob
 
 ASK_AGAIN_S = 1.0  # the first wait; a person needs longer
@@ -21,6 +21,36 @@ ASK_AGAIN_S_MAX = 60.0  # the last one: who has granted a right sees its effect 
 BY_HAND: Final = (BadRequest, Forbidden, Invalid)  # the same request meets the same answer
 
 Subject = tuple[type, str]  # an action's type, and a replicatedJob; "" for all actions of the type
+
+
+class ForeignObjectError(Exception):
+    """Somebody else's object has a name that we need; only its owner can make room."""
+
+    def __init__(self, jobset: JobSet, kind: str, name: str) -> None:
+        super().__init__(
+            f"{kind} {name} exists and is not of this jobset (UID {jobset.uid}): expected a free name; "
+            f"delete that {kind}, or rename the jobset; it is tried again with growing pauses"
+        )
+
+
+class ResourcesNotPropagatedError(Exception):
+    """A Job cannot be resumed with the resources that its JobSet's template has by now.
+
+    Attributes:
+        cause: the server's answer.
+    """
+
+    def __init__(self, job: str, cause: ApiError) -> None:
+        super().__init__(
+            f"job {job}: expected the server to take the resources of the jobset's template, saw {cause}; the job "
+            "stays suspended, and it is tried again with growing pauses. Ensure MutablePodResourcesForSuspendedJobs is "
+            "enabled on the API server."
+        )
+        self.cause = cause.with_traceback(None)
+
+
+class ActionsFailedError(Exception):
+    """Some actions failed; the message says how many and the first error."""
 
 
 @dataclass(frozen=True, slots=True)

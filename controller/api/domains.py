@@ -1,7 +1,7 @@
 """
-Read in which topology domain a node is, and in which one a Pod asks to be, when a decision needs it.
+Read in which topology domain a node is, in which one a Pod asks to be, or a Pod's whole spec, when a decision needs it.
 
-Few JobSets need it: a watch of nodes would cost every cluster, and the cache of all Pods has no room for selectors.
+Few JobSets need it: a watch of nodes would cost every cluster, and the cache of all Pods has no room for their specs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Final
 from inplace.common.jobset.kinds import Pod
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import NotFound
-from inplace.common.kube.resources import NODES, PODS
-from inplace.controller.api.pod_specs import read_pod_spec
+from inplace.common.kube.resources import NODES, PODS, KubeObject
 
 REMEMBERED_MAX: Final = 20_000  # answers, the oldest go first; two megabytes
 
@@ -59,3 +58,17 @@ class Domains:
         if len(self._known) > REMEMBERED_MAX:
             self._known.popitem(last=False)
         return value
+
+
+async def read_pod_spec(client: KubeClient, pod: Pod) -> KubeObject | None:
+    """Return the spec of this very Pod (by UID); None if it is gone.
+
+    It is a list of one name, because the controller may not get Pods.
+
+    Raises:
+        ApiError, TransportError: the Pod could not be read.
+    """
+    meta = pod.metadata
+    named = {"fieldSelector": f"metadata.name={meta.name}"}
+    found = (await client.list(PODS, meta.namespace, query=named))["items"]
+    return next((one.get("spec") or {} for one in found if one["metadata"]["uid"] == meta.uid), None)

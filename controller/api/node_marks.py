@@ -33,8 +33,8 @@ from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Informer, Log
 from inplace.common.kube.resources import NODES
+from inplace.controller.api.domains import read_pod_spec
 from inplace.controller.api.events import EventRecorder
-from inplace.controller.api.pod_specs import read_pod_spec
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.barrier import WaitingBarrier
 from inplace.controller.tracking.group import Group, ScopeLedger

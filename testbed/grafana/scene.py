@@ -27,7 +27,7 @@ from inplace import examples
 from inplace.cli.demo.manifest import read_demo_manifest
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.pauses import measure_pauses
+from inplace.controller.runtime import measure_pauses
 from inplace.controller.serving.pages import PageServer
 from inplace.simulator.cluster.cluster import Cluster
 from testbed.grafana.api_server import herd

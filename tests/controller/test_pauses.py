@@ -8,8 +8,7 @@ import pytest
 
 from inplace.common.kube.clock import LoopClock
 from inplace.controller.config import ControllerConfig
-from inplace.controller.pauses import INTERVAL_S, measure_pauses
-from inplace.controller.runtime import Controller
+from inplace.controller.runtime import PAUSES_EVERY_S, Controller, measure_pauses
 from inplace.simulator.apiserver import ApiServer, InMemoryTransport
 from inplace.simulator.cluster import virtual_time
 from inplace.simulator.cluster.model_agent import QuietLog
@@ -32,7 +31,7 @@ async def test_a_late_wake_up_is_a_pause() -> None:
     """Each wake-up is one observation of its delay."""
     seen: list[float] = []
     async with background(measure_pauses(_LateClock([0.0, 0.3, 0.1]), seen.append)):
-        await asyncio.sleep(10 * INTERVAL_S + 0.4)
+        await asyncio.sleep(10 * PAUSES_EVERY_S + 0.4)
     assert seen == pytest.approx([0.0, 0.3, 0.1])
 
 
@@ -41,12 +40,12 @@ async def test_a_loop_that_is_held_up_is_seen() -> None:
     """On a real loop a call that computes for 0.33 s is measured as a pause, at most one interval shorter."""
     seen: list[float] = []
     async with background(measure_pauses(LoopClock(), seen.append)):
-        await LoopClock().sleep(3 * INTERVAL_S)
+        await LoopClock().sleep(3 * PAUSES_EVERY_S)
         until_s = time.monotonic() + 0.3
         while time.monotonic() < until_s:
             pass
-        await LoopClock().sleep(3 * INTERVAL_S)
-    assert max(seen) >= 0.3 - INTERVAL_S
+        await LoopClock().sleep(3 * PAUSES_EVERY_S)
+    assert max(seen) >= 0.3 - PAUSES_EVERY_S
 
 
 def test_a_controller_measures_when_told_to_and_not_by_itself() -> None:
@@ -71,4 +70,4 @@ def test_a_controller_measures_when_told_to_and_not_by_itself() -> None:
     silent = ControllerConfig(leader_elect=False)
     measuring = ControllerConfig(leader_elect=False, on_cluster=True)
     assert virtual_time.run(observations(silent)) == 0
-    assert virtual_time.run(observations(measuring)) == pytest.approx(1.0 / INTERVAL_S, abs=2)
+    assert virtual_time.run(observations(measuring)) == pytest.approx(1.0 / PAUSES_EVERY_S, abs=2)

@@ -15,8 +15,8 @@ from inplace.common.kube.errors import ApiError, Conflict
 from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.ledger import Ledger
-from inplace.controller.act.failures import ActionsFailedError
 from inplace.controller.act.reconcile import Reconciler
+from inplace.controller.act.refusals import ActionsFailedError
 from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError
 from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.tracking.group import Group, Key

@@ -11,7 +11,7 @@ import pytest
 from inplace.common.kube.errors import ApiError
 from inplace.common.kube.http.request import Request, Response, TransportError
 from inplace.controller.act.execute import PARALLEL_MAX
-from inplace.controller.act.failures import ActionsFailedError
+from inplace.controller.act.refusals import ActionsFailedError
 from tests.common.kube.answers import refusal
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inplace.controller.act.status_patch import status_patch
+from inplace.controller.act.reconcile import status_patch
 from tests.cli.scenes import all_work, status, training, until
 
 pytestmark = pytest.mark.virtual_time
