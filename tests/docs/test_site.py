@@ -13,8 +13,7 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 
-from docs.front_page import from_docs
-from docs.narrow_columns import on_page_content
+from docs.site_hooks import from_docs, on_page_content
 from tests.docs import decisions_page, logs_page, metrics_page, protocol_page, states_page
 
 ROOT: Final = Path(__file__).parents[2]
