@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from grafana import controller, fleet, herd, jobset
-from grafana.layout import render
-from grafana.links import DOCS_URL
-from grafana.panels import Board
+from grafana.panels import DOCS_URL, Board, render
 
 FOLDER: Final = Path(__file__).parent
 RULES: Final = FOLDER / "rules" / "inplace.yaml"

@@ -11,15 +11,29 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from grafana import svg, theme
-from grafana.layout import render
-from grafana.panels import Board, Panel
+from grafana import svg
+from grafana.panels import Board, Panel, render
 from grafana.series import Series, with_unit
 
 COLUMN: Final = 56  # pixels of one of Grafana's 24 columns
 UNIT: Final = 30  # pixels of one unit of height
 _LEGENDS_MAX: Final = 5  # lines below a time series; Grafana lets one scroll
 _LINE: Final = 14  # pixels between two of them
+
+# The colours and the type of Grafana's dark theme.
+FONT: Final = "Inter, Helvetica, Arial, sans-serif"
+BACKGROUND: Final = "#111217"
+PANEL: Final = "#181b1f"
+GRID: Final = "#2c3235"
+INK: Final = "#ccccdc"
+FAINT: Final = "#8e8e9c"
+RED: Final = "#f2495c"
+MARK: Final = "#ff9830"  # of an annotation
+GREEN: Final = "#73bf69"
+COLOURS: Final = ("#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#b877d9", "#8ab8ff", "#f2495c", "#96d98d", "#ffb357")
+STROKE: Final = "1.5"  # width of a line
+LETTER: Final = 0.56  # width of a letter by its size, on average, of a sans-serif font
+
 Answers = Mapping[str, Sequence[list[Series]]]  # by the panel's title: one list of series per query
 
 
@@ -46,7 +60,7 @@ def draw(board: Board, answers: Answers, start_s: float, end_s: float, marks: Se
     """Return a board as SVG, with a line in each time series at the moments that are marked (Unix time)."""
     span = Span(start_s, end_s, marks)
     panels = {panel.title: panel for panel in board.panels}
-    body = [theme.text(12, 26, board.title, size=18), theme.text(12, 44, board.description, fill=theme.FAINT)]
+    body = [text(12, 26, board.title, size=18), text(12, 44, board.description, fill=FAINT)]
     bottom = 56.0
     for placed in render(board)["panels"]:
         place = placed["gridPos"]
@@ -55,24 +69,24 @@ def draw(board: Board, answers: Answers, start_s: float, end_s: float, marks: Se
         )
         bottom = max(bottom, box.y + box.height)
         if placed["type"] == "row":
-            body.append(theme.text(box.x + 6, box.y + 18, placed["title"], size=13))
+            body.append(text(box.x + 6, box.y + 18, placed["title"], size=13))
         else:
             panel = panels[placed["title"]]
             body += _panel(panel, box, answers[panel.title], span)
     width, height = 24.0 * COLUMN, bottom + 8
-    background = svg.rect(0.0, 0.0, width, height, theme.BACKGROUND)
-    return svg.document(width, height, [background, *body], font_family=theme.FONT)
+    background = svg.rect(0.0, 0.0, width, height, BACKGROUND)
+    return svg.document(width, height, [background, *body], font_family=FONT)
 
 
 def _panel(panel: Panel, box: Box, found: Sequence[list[Series]], span: Span) -> list[str]:
-    title = theme.text(box.x + 8, box.y + 16, theme.fitting(panel.title, box.width - 12, 12), size=12)
-    frame = [svg.rect(box.x, box.y, box.width, box.height, theme.PANEL), title]
+    title = text(box.x + 8, box.y + 16, fitting(panel.title, box.width - 12, 12), size=12)
+    frame = [svg.rect(box.x, box.y, box.width, box.height, PANEL), title]
     inner = Box(box.x + 8, box.y + 24, box.width - 16, box.height - 30)
     series = [each for of_query in found for each in of_query]
     if not series:
-        words = theme.fitting(panel.empty or "no data", inner.width)
+        words = fitting(panel.empty or "no data", inner.width)
         middle = (inner.x + inner.width / 2, inner.y + inner.height / 2)
-        return [*frame, theme.text(*middle, words, fill=theme.FAINT, anchor="middle")]
+        return [*frame, text(*middle, words, fill=FAINT, anchor="middle")]
     match panel.kind:
         case "stat":
             return frame + _stat(panel, inner, series)
@@ -85,7 +99,7 @@ def _panel(panel: Panel, box: Box, found: Sequence[list[Series]], span: Span) ->
 
 
 def _colour(panel: Panel, value: float) -> str:
-    return theme.RED if panel.limit is not None and value >= panel.limit else theme.GREEN
+    return RED if panel.limit is not None and value >= panel.limit else GREEN
 
 
 def _stat(panel: Panel, box: Box, series: list[Series]) -> list[str]:
@@ -96,10 +110,10 @@ def _stat(panel: Panel, box: Box, series: list[Series]) -> list[str]:
         x = box.x + width * (index + 0.5)
         words = with_unit(each.last, panel.unit)
         drawn.append(
-            theme.text(x, box.y + box.height / 2 + 8, words, size=26, fill=_colour(panel, each.last), anchor="middle")
+            text(x, box.y + box.height / 2 + 8, words, size=26, fill=_colour(panel, each.last), anchor="middle")
         )
         if panel.queries[0].legend.startswith("{{"):
-            drawn.append(theme.text(x, box.y + box.height - 4, each.legend, fill=theme.FAINT, anchor="middle"))
+            drawn.append(text(x, box.y + box.height - 4, each.legend, fill=FAINT, anchor="middle"))
     return drawn
 
 
@@ -111,9 +125,9 @@ def _bars(panel: Panel, box: Box, series: list[Series]) -> list[str]:
         y = box.y + index * height
         width = (box.width - 60) * each.last / most
         drawn += [
-            theme.text(box.x, y + 11, theme.fitting(each.legend, box.width), fill=theme.FAINT),
+            text(box.x, y + 11, fitting(each.legend, box.width), fill=FAINT),
             svg.rect(box.x, y + 14, max(width, 2.0), height - 20, _colour(panel, each.last)),
-            theme.text(box.x + width + 6, y + height / 2 + 8, with_unit(each.last, panel.unit)),
+            text(box.x + width + 6, y + height / 2 + 8, with_unit(each.last, panel.unit)),
         ]
     return drawn
 
@@ -135,12 +149,12 @@ def _table(panel: Panel, box: Box, found: Sequence[list[Series]]) -> list[str]:
         y = box.y + 14 + line_number * 22
         if y > box.y + box.height:
             break
-        fill = theme.INK if line_number else theme.FAINT
+        fill = INK if line_number else FAINT
         drawn += [
-            theme.text(box.x + i * width, y, theme.fitting(row.get(name, ""), width - 6), fill=fill)
+            text(box.x + i * width, y, fitting(row.get(name, ""), width - 6), fill=fill)
             for i, name in enumerate(columns)
         ]
-        drawn.append(svg.polyline([(box.x, y + 6), (box.x + box.width, y + 6)], theme.GRID, theme.STROKE))
+        drawn.append(svg.polyline([(box.x, y + 6), (box.x + box.width, y + 6)], GRID, STROKE))
     return drawn
 
 
@@ -170,7 +184,7 @@ def _lines(panel: Panel, box: Box, series: list[Series], span: Span) -> list[str
     drawn = _grid(axes, panel.unit)
     for moment in span.marks:
         ends = [axes.at(moment, 0.0), axes.at(moment, axes.top)]
-        drawn.append(svg.polyline(ends, theme.MARK, "1", stroke_dasharray="2 2"))
+        drawn.append(svg.polyline(ends, MARK, "1", stroke_dasharray="2 2"))
     for index, (each, under) in enumerate(layers):
         colour = _series_colour(panel, each, index)
         for stretch in _unbroken(each, under):
@@ -178,22 +192,22 @@ def _lines(panel: Panel, box: Box, series: list[Series], span: Span) -> list[str
             if panel.stacked:
                 edge = svg.coordinates([*above, *(axes.at(at, base) for at, _, base in reversed(stretch))])
                 drawn.append(svg.element("polygon", points=edge, fill=colour, fill_opacity="0.45"))
-            drawn.append(svg.polyline(above, colour, theme.STROKE))
+            drawn.append(svg.polyline(above, colour, STROKE))
     if limit:
         ends = [axes.at(span.start_s, limit), axes.at(span.end_s, limit)]
-        drawn.append(svg.polyline(ends, theme.RED, theme.STROKE, stroke_dasharray="4 3"))
+        drawn.append(svg.polyline(ends, RED, STROKE, stroke_dasharray="4 3"))
     y = box.y + box.height - legends * _LINE + 8
     for index, each in enumerate(series[:legends]):
         words = f"{each.legend}  {with_unit(each.last, panel.unit)}"
         if index == legends - 1 and len(series) > legends:
             words += f"   and {len(series) - legends} more"
         drawn.append(svg.rect(box.x, y + index * _LINE - 8, 10.0, 3.0, _series_colour(panel, each, index)))
-        drawn.append(theme.text(box.x + 16, y + index * _LINE - 3, theme.fitting(words, box.width - 16, 10), size=10))
+        drawn.append(text(box.x + 16, y + index * _LINE - 3, fitting(words, box.width - 16, 10), size=10))
     return drawn
 
 
 def _series_colour(panel: Panel, series: Series, index: int) -> str:
-    return panel.colours.get(series.legend, theme.COLOURS[index % len(theme.COLOURS)])
+    return panel.colours.get(series.legend, COLOURS[index % len(COLOURS)])
 
 
 def _unbroken(each: Series, under: Sequence[tuple[float, float]]) -> list[list[tuple[float, float, float]]]:
@@ -223,10 +237,19 @@ def _grid(axes: _Axes, unit: str) -> list[str]:
     drawn = []
     for share in (0.0, 0.5, 1.0):
         x, y = axes.at(start, axes.top * share)
-        drawn.append(svg.polyline([(x, y), (x + axes.box.width, y)], theme.GRID, theme.STROKE))
-        drawn.append(
-            theme.text(x - 4, y + 4, with_unit(axes.top * share, unit), size=9, fill=theme.FAINT, anchor="end")
-        )
+        drawn.append(svg.polyline([(x, y), (x + axes.box.width, y)], GRID, STROKE))
+        drawn.append(text(x - 4, y + 4, with_unit(axes.top * share, unit), size=9, fill=FAINT, anchor="end"))
     x, y = axes.at(end, 0.0)
-    drawn.append(theme.text(x, y + 11, f"{end - start:.0f} s", size=9, fill=theme.FAINT, anchor="end"))
+    drawn.append(text(x, y + 11, f"{end - start:.0f} s", size=9, fill=FAINT, anchor="end"))
     return drawn
+
+
+def text(x: float, y: float, words: str, *, size: int = 11, fill: str = INK, anchor: str = "start") -> str:
+    """Return a line of text on whole pixels."""
+    return svg.text(round(x), round(y), words, font_size=size, fill=fill, text_anchor=anchor)
+
+
+def fitting(words: str, width: float, size: int = 11) -> str:
+    """Return the words, shortened to a width."""
+    letters = int(width / (size * LETTER))
+    return words if len(words) <= letters else words[: max(letters - 1, 1)] + "…"

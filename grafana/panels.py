@@ -1,6 +1,9 @@
 """
 The few Grafana shapes that the dashboards use: a panel has queries, a runbook, and a text for when it is empty.
 
+`python -m grafana.build --docs-url URL --to FOLDER` writes the same boards with links to your documentation
+(docs/operations.md). Grafana's own address is not known either, so links between dashboards are paths.
+
 Why not a dashboard SDK: grafanalib is idle and the foundation SDK is in public preview; a dashboard is JSON, and the
 subset we need fits on one screen. Written for Grafana 10 to 13 (schemaVersion 39).
 """
@@ -9,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final, Literal
-
-from grafana.links import DOCS_URL, JOBSET_ROW, JOBSET_SERIES, runbook_url
 
 Json = dict[str, Any]
 Kind = Literal["timeseries", "stat", "table", "bargauge"]
@@ -19,6 +21,20 @@ Kind = Literal["timeseries", "stat", "table", "bargauge"]
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 NO_DATA: Final = "no data: does Prometheus scrape the controller?"  # where there must be some
 REFRESH: Final = "30s"  # how often Prometheus usually scrapes: more often shows the same samples, and costs queries
+_WIDTH: Final = 24  # Grafana's grid has 24 columns
+
+DOCS_URL: Final = "http://127.0.0.1:8000"
+"""The documentation's address stands only here: that of `mkdocs serve`, because nobody knows where you publish it."""
+
+_JOBSET: Final = "/d/inplace-jobset?${datasource:queryparam}&${cluster:queryparam}&${__url_time_range}"
+JOBSET_ROW: Final = f"{_JOBSET}&var-namespace=${{__data.fields.namespace}}&var-jobset=${{__data.fields.jobset}}"
+JOBSET_SERIES: Final = f"{_JOBSET}&var-namespace=${{__field.labels.namespace}}&var-jobset=${{__field.labels.jobset}}"
+"""From a row of a table, and from a series, that have these two labels: data source, cluster and range go along."""
+
+
+def runbook_url(alert: str) -> str:
+    """Return the page that docs/runbooks/ALERT.md becomes."""
+    return f"{DOCS_URL}/runbooks/{alert}.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +252,39 @@ LINKS: Final[list[Json]] = [
     {"title": "On call", "type": "link", "url": f"{DOCS_URL}/on-call.html", "targetBlank": True},
     {"title": "What answers what", "type": "link", "url": f"{DOCS_URL}/observability.html", "targetBlank": True},
 ]
+
+
+def render(board: Board) -> Json:
+    """Return a dashboard as Grafana imports it."""
+    return {
+        "uid": board.uid,
+        "title": board.title,
+        "description": board.description,
+        "tags": ["inplace", "jobset"],
+        "schemaVersion": 39,
+        "editable": True,
+        "graphTooltip": 1,  # one crosshair for all panels, to compare one moment
+        "refresh": REFRESH,
+        "time": {"from": f"now-{board.since}", "to": "now"},
+        "timezone": "browser",
+        "links": LINKS,
+        "annotations": {"list": list(board.annotations)},
+        "templating": {"list": [DATASOURCE_VARIABLE, *board.variables]},
+        "panels": _lay_out(board.rows),
+    }
+
+
+def _lay_out(rows: tuple[Row, ...]) -> list[Json]:
+    """Number everything and place each row's panels side by side below its title."""
+    placed: list[Json] = []
+    y = 0
+    for row in rows:
+        title = {"x": 0, "y": y, "w": _WIDTH, "h": 1}
+        placed.append({"id": len(placed) + 1, "type": "row", "title": row.title, "collapsed": False, "gridPos": title})
+        y += 1
+        edges = [_WIDTH * i // len(row.panels) for i in range(len(row.panels) + 1)]
+        for panel, (left, right) in zip(row.panels, pairwise(edges), strict=True):
+            position = {"x": left, "y": y, "w": right - left, "h": row.height}
+            placed.append({"id": len(placed) + 1, "gridPos": position} | panel.render())
+        y += row.height
+    return placed

@@ -2,7 +2,8 @@
 PromQL expressions that several panels and rules share.
 
 Series of a JobSet carry its names as labels. Many programs of a cluster expose the metrics of client-go and
-prometheus_client under the same names; `ours` keeps the series of processes that expose inplace_build_info.
+prometheus_client under the same names; `ours` keeps the series of processes that expose inplace_build_info. `concrete`
+replaces Grafana's variables by values, so that Prometheus can evaluate the queries.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ RANGE_S: Final = "$__range_s"  # the same as a number
 CLUSTER: Final = 'cluster=~"$cluster"'
 JOBSET: Final = f'{CLUSTER},namespace=~"$namespace",jobset=~"$jobset"'
 BY_JOBSET: Final = "cluster, namespace, jobset"
+ALL: Final = ".*"  # Grafana's replacement for All
+PRICE: Final = "16.8"  # of a Pod-hour, which a person may change
 
 
 def quantile(share: float, histogram: str, *, by: str = "", only: str = CLUSTER) -> str:
@@ -78,3 +81,27 @@ def lost_share() -> str:
     """
     pods = f"sum(max by ({BY_JOBSET}, scope) (avg_over_time(inplace_pods_expected{{{JOBSET}}}[{RANGE}])))"
     return f"clamp_max({lost_seconds()} / {RANGE_S} / ({pods} > 0), 1)"
+
+
+def concrete(expr: str, *, rate_s: int = 60, range_s: int = 3600, jobset: str = ALL) -> str:
+    """Return an expression of a panel as Grafana would send it.
+
+    Args:
+        expr: with Grafana's variables.
+        rate_s: $__rate_interval, which Grafana makes at least four scrapes long.
+        range_s: the range of the board.
+        jobset: the chosen JobSets.
+    """
+    values = {
+        "__rate_interval": f"{rate_s}s",
+        "__range_s": f"{range_s}",
+        "__range": f"{range_s}s",
+        "price": PRICE,
+        "cluster": ALL,
+        "namespace": ALL,
+        "jobset": jobset,
+    }
+    for name, value in values.items():
+        expr = expr.replace(f"${name}", value)
+    assert "$" not in expr, f"expected only the variables {sorted(values)}, saw {expr}"
+    return expr

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from grafana.build import BOARDS
-from grafana.concrete import concrete
 from grafana.panels import Board, Panel, Query
+from grafana.promql import concrete
 from grafana.series import legend
 from testbed.grafana.prometheus import PrometheusError
 from testbed.grafana.scene import SCRAPE_S, Played, scene

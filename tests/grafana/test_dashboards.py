@@ -11,9 +11,8 @@ import pytest
 import yaml
 
 from grafana.build import BOARDS, FOLDER, RULES, files, main, path_of
-from grafana.concrete import concrete
-from grafana.links import DOCS_URL
-from grafana.panels import Board, Panel
+from grafana.panels import DOCS_URL, Board, Panel
+from grafana.promql import concrete
 from inplace.agent.report.exposition import render
 from inplace.agent.report.metrics import AgentMetrics
 from inplace.common.jobset.causes import Failure, Trigger

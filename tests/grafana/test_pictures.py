@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from grafana.build import BOARDS
-from grafana.concrete import concrete
 from grafana.drawing import draw
 from grafana.panels import Board, Panel, Query, Row
+from grafana.promql import concrete
 from grafana.series import read, with_unit
 
 START_S, END_S = 1000.0, 1060.0

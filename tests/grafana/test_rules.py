@@ -11,7 +11,7 @@ import yaml
 from typer.main import get_command
 
 from grafana.build import BOARDS, FOLDER, PROMETHEUS_RULE, RULES
-from grafana.links import runbook_url
+from grafana.panels import runbook_url
 from inplace.cli.main import app
 from tests.promtool import verdict
 
