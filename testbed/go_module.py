@@ -2,10 +2,14 @@
 
 Guarantees: what is in the cache was built from exactly the sources its folder is named after, by the compiler that is
 here now; the rest is `images.build_once`'s.
+
+A folder's go.mod pins the newest Kubernetes, Kueue or Trainer. `WORLD=1.36` takes the folder's 1.36.mod in its place,
+with 1.36.sum: the tests then build and run older ones.
 """
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,11 +17,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from images.build_once import BuildFailed, MissingComponent, build_once, cache_dir, run_nicely
 
 GO_MINIMUM = (1, 26)
 """What Kubernetes 1.36 and 1.37 themselves require."""
+
+MOD: Final = f"{os.environ.get('WORLD') or 'go'}.mod"
+MOD_SOURCES: Final = (MOD, f"{MOD[:-4]}.sum")
+"""The files of a folder that pin the versions of this world."""
+
+MOD_FLAGS: Final = () if MOD == "go.mod" else (f"-modfile={MOD}",)
+"""What `go` has to be told to read them."""
 
 GO_TIMEOUT_S = 60.0
 """For `go version`, which may fetch a newer toolchain when GOTOOLCHAIN allows it."""
@@ -194,3 +206,10 @@ class GoModule:
         return [
             package.rpartition("/")[2] if package != "." else self.name for b in self.builds for package in b.packages
         ]
+
+
+def pinned(file: Path, module: str) -> str:
+    """Return the version of a module that a go.mod file pins, such as v1.37.2."""
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", file.read_text(), re.MULTILINE)
+    assert found is not None, f"{file} names no {module}"
+    return found[1]

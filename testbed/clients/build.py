@@ -11,11 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from testbed import versions
-from testbed.go_module import GoBuild, GoModule, Replacement, module_folder, print_made
+from testbed.go_module import MOD_FLAGS, MOD_SOURCES, GoBuild, GoModule, Replacement, module_folder, print_made
 
 FOLDER: Final = Path(__file__).parent
-FLAGS: Final = ("-trimpath", "-mod=readonly", *versions.FLAGS, "-ldflags=-s -w")
+FLAGS: Final = ("-trimpath", "-mod=readonly", *MOD_FLAGS, "-ldflags=-s -w")
 ENVIRONMENT: Final = {"CGO_ENABLED": "0"}
 
 KUEUE_MODULE: Final = "sigs.k8s.io/kueue"
@@ -27,7 +26,7 @@ METRICS_FOLDER: Final = "metrics-certificate-here"
 KUEUE: Final = GoModule(
     name="kueue",
     directory=FOLDER / "kueue",
-    sources=versions.SOURCES,
+    sources=MOD_SOURCES,
     builds=(GoBuild((f"{KUEUE_MODULE}/cmd/kueue",), FLAGS, ENVIRONMENT),),
     cost="first time: 4 minutes of CPU",
     replacements=(Replacement("kueue", "/etc/kueue/metrics/certs", METRICS_FOLDER),),
@@ -36,7 +35,7 @@ KUEUE: Final = GoModule(
 TRAINER: Final = GoModule(
     name="trainer",
     directory=FOLDER / "trainer",
-    sources=versions.SOURCES,
+    sources=MOD_SOURCES,
     builds=(GoBuild((f"{TRAINER_MODULE}/cmd/trainer-controller-manager",), FLAGS, ENVIRONMENT),),
     cost="first time: 90 seconds of CPU after Kueue",
 )
@@ -54,13 +53,13 @@ def trainer() -> Path:
 
 def kueue_sources() -> Path:
     """Return the folder of Kueue's module."""
-    return module_folder(KUEUE.directory, KUEUE_MODULE, versions.FLAGS)
+    return module_folder(KUEUE.directory, KUEUE_MODULE, MOD_FLAGS)
 
 
 @cache
 def trainer_sources() -> Path:
     """Return the folder of Trainer's module."""
-    return module_folder(TRAINER.directory, TRAINER_MODULE, versions.FLAGS)
+    return module_folder(TRAINER.directory, TRAINER_MODULE, MOD_FLAGS)
 
 
 if __name__ == "__main__":

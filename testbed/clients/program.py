@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from testbed.api_client import collection
 from testbed.clients.apply import Applier
-from testbed.clients.webhooks import ADMISSION, on_loopback
+from testbed.clients.manifests import ADMISSION, on_loopback
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
 from testbed.ports import LOOPBACK, free_ports

@@ -10,15 +10,14 @@ Usage: python -m testbed.kubelab.build      (prints the path of the binary as it
 import sys
 from pathlib import Path
 
-from testbed import versions
-from testbed.go_module import GoBuild, GoModule, print_made
+from testbed.go_module import MOD, MOD_FLAGS, MOD_SOURCES, GoBuild, GoModule, pinned, print_made
 
 SOURCE_DIR = Path(__file__).parent
 
 
 def kubernetes_version() -> str:
     """Return the version that is pinned, such as v1.37.2: what a server built here reports."""
-    return versions.pinned(SOURCE_DIR / versions.MOD, "k8s.io/kubernetes")
+    return pinned(SOURCE_DIR / MOD, "k8s.io/kubernetes")
 
 
 def _build_flags() -> tuple[str, ...]:
@@ -27,13 +26,13 @@ def _build_flags() -> tuple[str, ...]:
     major, minor, _ = version.removeprefix("v").split(".")
     settings = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     linker = " ".join(("-s", "-w", *(f"-X k8s.io/component-base/version.{k}={v}" for k, v in settings.items())))
-    return ("-trimpath", "-mod=readonly", *versions.FLAGS, f"-ldflags={linker}")
+    return ("-trimpath", "-mod=readonly", *MOD_FLAGS, f"-ldflags={linker}")
 
 
 KUBELAB = GoModule(
     name="kubelab",
     directory=SOURCE_DIR,
-    sources=(*versions.SOURCES, "main.go"),
+    sources=(*MOD_SOURCES, "main.go"),
     # CGO off: no C compiler needed, and the binary runs on any Linux of this architecture.
     builds=(GoBuild((".",), _build_flags(), {"CGO_ENABLED": "0"}),),
     cost="first time: 7 minutes of CPU, 2.3 GB of memory, 3.6 GB of Go caches",

@@ -9,8 +9,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from testbed.go_module import GoBuild, GoModule, module_folder, print_made
-from testbed.versions import pinned
+from testbed.go_module import GoBuild, GoModule, module_folder, pinned, print_made
 
 SOURCE_DIR = Path(__file__).parent
 MODULE = "sigs.k8s.io/jobset"

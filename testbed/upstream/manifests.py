@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from testbed.clients.manifests import kustomized
-from testbed.clients.webhooks import ADMISSION, on_loopback
+from testbed.clients.manifests import ADMISSION, kustomized, on_loopback
 from testbed.upstream.build import module_dir
 
 Manifest = dict[str, Any]

@@ -7,9 +7,8 @@ import pytest
 from images.build_once import MissingComponent
 from testbed.binaries import Binaries, find_binaries
 from testbed.clients.build import KUEUE, KUEUE_MODULE, TRAINER, TRAINER_MODULE
-from testbed.go_module import print_made
+from testbed.go_module import pinned, print_made
 from testbed.kubelab.build import KUBELAB, build
-from testbed.versions import pinned
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.clients.webhooks import ADMISSION
+from testbed.clients.manifests import ADMISSION
 from testbed.upstream import manifests
 from testbed.upstream.build import module_dir, version
 from testbed.upstream.manifests import Endpoints

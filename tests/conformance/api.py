@@ -19,7 +19,7 @@ from inplace.common.kube.resources import KubeObject, Resource
 from tests.conformance.widgets import WIDGETS, widget
 
 NEWEST_ONLY = pytest.mark.skipif(bool(os.environ.get("WORLD")), reason="only the newest Kubernetes does this")
-"""For what the simulator does as the newest Kubernetes does, and WORLD asks for an older one (testbed/versions.py)."""
+"""For what the simulator does as the newest Kubernetes does, and WORLD asks for an older one (testbed/go_module.py)."""
 
 DEADLINE_S = 20.0
 """The longest single wait of a case; the slowest operation is a real watch cache's consistent read (3 s)."""

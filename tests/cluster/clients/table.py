@@ -18,10 +18,10 @@ from typing import Final
 from xml.etree import ElementTree
 
 from testbed.clients.build import FOLDER, KUEUE_MODULE, TRAINER_MODULE
+from testbed.go_module import MOD, pinned
 from testbed.kubelab.build import kubernetes_version
 from testbed.upstream.build import MODULE as UPSTREAM_MODULE
 from testbed.upstream.build import version as upstream_version
-from testbed.versions import MOD, pinned
 from tests.cli.command import REPOSITORY
 
 SCENARIOS: Final = ("admission", "preemption", "in_place", "pods_ready", "spellings", "topology", "outages", "trainer")
