@@ -77,10 +77,7 @@ model: $(STAMP)  ## explore the protocol's states and prove that planted bugs ar
 	$(BIN)/python -m tests.model
 
 cluster: $(STAMP)  ## build the real control plane, Helm, upstream's programs, Kueue and Trainer for the tests (needs Go), once; WORLD=1.36: older ones
-	$(BIN)/python -m testbed.kubelab.build
 	$(BIN)/python -m testbed.go_programs
-	$(BIN)/python -m testbed.upstream.build
-	$(BIN)/python -m testbed.clients.build
 
 test-cluster: cluster  ## run the tests on a real kube-apiserver
 	$(PYTEST) tests/cluster --ignore=tests/cluster/node --ignore=$(ALONE)

@@ -38,9 +38,9 @@ from inplace.common.kube.kubeconfig import read_kubeconfig
 from inplace.common.kube.resources import JOBSETS, PODS
 from inplace.common.kube.watch import watch_lines
 from inplace.common.wire import names as wire
+from testbed.go_programs import AGENT, upstream_version
+from testbed.go_programs import UPSTREAM as UPSTREAM_PROGRAMS
 from testbed.ports import free_ports
-from testbed.upstream.build import AGENT, version
-from testbed.upstream.build import UPSTREAM as UPSTREAM_PROGRAMS
 
 NAMESPACE, JOBSET = "bench", "train"
 VISIBLE_S_MAX = 30.0  # an agent that needs longer is broken, not slow
@@ -61,7 +61,7 @@ IDLE_S = 5.0  # in which the API server's own CPU time is measured
 def figures_of(backend: str, runs: int) -> Figures:
     """Return the report of no starts yet."""
     return Figures(
-        f"exec to visible annotation, {backend} API server, {runs} starts; upstream is {version()}",
+        f"exec to visible annotation, {backend} API server, {runs} starts; upstream is {upstream_version()}",
         compared=[("agent", "baseline"), ("agent", UPSTREAM)],
         most={("agent / baseline", "ms"): 0.35, (f"agent / {UPSTREAM}", "ms"): 1.0},
         means=("server_cpu_ms",),

@@ -28,7 +28,7 @@ from benchmarks.controller_restart import cost_of_announcements, form, restart, 
 from benchmarks.controller_upstream import compare, report_of
 from benchmarks.figures import Figures, flags
 from benchmarks.newcomers import percentile
-from testbed.upstream.build import version
+from testbed.go_programs import upstream_version
 
 SIZES = (200, 1_000, 5_000)
 ROUNDS = 3
@@ -100,7 +100,7 @@ async def measure_many(jobsets: int, figures: Figures) -> None:
 
 async def measure_beside_upstream(sizes: Sequence[int], rounds: int) -> Figures:
     """Measure our controller and upstream's in turn, for each size."""
-    figures = report_of(sizes, f"restarts by announcements alone, {rounds} rounds; upstream {version()}")
+    figures = report_of(sizes, f"restarts by announcements alone, {rounds} rounds; upstream {upstream_version()}")
     for pods in sizes:
         print(f"restarting {pods} pods under each controller, {rounds} times", file=sys.stderr)
         await compare(pods, rounds, figures)

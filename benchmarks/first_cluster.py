@@ -32,10 +32,9 @@ from images.build import REPOSITORY
 from images.build_once import BuildFailed, MissingComponent
 from testbed.binaries import find_binaries
 from testbed.component import Component
-from testbed.go_programs import crane, helm
+from testbed.go_programs import RUNTIME, crane, helm
 from testbed.node import archives, capsule, prepare, registry
 from testbed.node.cluster import Cluster, running_cluster
-from testbed.node.runtime.build import RUNTIME
 from tests.cluster.clients.pages import blocks_of, page, run_command, saved
 
 PAGE: Final = "first-cluster.md"

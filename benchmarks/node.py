@@ -43,14 +43,13 @@ from inplace.common.wire.phases import parse_phases
 from inplace.common.wire.worker_failure import parse_failure
 from inplace.simulator.cluster.manifests import held_by_probe, probed_as_upstreams
 from testbed.binaries import find_binaries
+from testbed.go_programs import RUNTIME, upstream_version
 from testbed.node import archives, capsule, cgroups, prepare, settings
 from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Change, Group, running_group
 from testbed.node.history import Version
 from testbed.node.manifests import watch_over, with_upstreams_agent
-from testbed.node.runtime.build import RUNTIME
-from testbed.upstream.build import version as upstream_version
 from testbed.waiting import until
 
 UPSTREAM: Final = "upstream"

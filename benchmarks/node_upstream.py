@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from testbed.go_programs import upstream_sources
 from testbed.node import archives, capsule, prepare
-from testbed.upstream.build import module_dir
 
 Measured = dict[str, list[dict[str, float]]]
 
@@ -24,7 +24,7 @@ TURNS: Final = 2  # of each cluster; each costs half a minute
 
 def prepare_upstream() -> None:
     """Download and build what is upstream's: inside of a capsule there is no network."""
-    module_dir()
+    upstream_sources()
     archives.build_upstream_agent()
 
 

@@ -27,12 +27,12 @@ from benchmarks.figures import Figures, flags
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.common.protocol.lease import LENGTH_S_MIN
 from testbed.binaries import find_binaries
+from testbed.go_programs import RUNTIME
 from testbed.node import archives, capsule, manifests, prepare, registry, settings
 from testbed.node.cluster import Cluster, running_cluster, until_given_up
 from testbed.node.evidence import lives
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
 from testbed.node.machine import Node
-from testbed.node.runtime.build import RUNTIME
 from testbed.waiting import until
 
 MODE: Final = "guarded_process"  # what the controller adds by default

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from images.build_once import MissingComponent
-from testbed.kubelab.build import build
+from testbed.go_programs import kubelab
 
 SERVERS = ("etcd", "kube-apiserver")
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
@@ -46,7 +46,7 @@ def find_binaries() -> Binaries:
     """
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if not assets:
-        return Binaries(build())
+        return Binaries(kubelab())
     binaries = Binaries(Path(assets))
     for component in SERVERS:
         binaries.command(component)

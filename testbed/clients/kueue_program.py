@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from testbed.clients.build import METRICS_FOLDER, kueue, kueue_sources
 from testbed.clients.manifests import documents, kustomized
 from testbed.clients.program import ClientProgram
 from testbed.control_plane import ControlPlane
+from testbed.go_programs import METRICS_FOLDER, kueue, kueue_sources
 from testbed.ports import LOOPBACK
 
 NAMESPACE: Final = "kueue-system"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from testbed.clients.build import trainer, trainer_sources
 from testbed.clients.manifests import documents, kustomized
 from testbed.clients.program import ClientProgram
 from testbed.control_plane import ControlPlane
+from testbed.go_programs import trainer, trainer_sources
 from testbed.ports import LOOPBACK
 
 NAMESPACE: Final = "kubeflow-system"

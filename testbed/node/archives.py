@@ -16,8 +16,8 @@ from images import debian
 from images.build import REPOSITORY, TARGETS, Buildah, build_debian_bases, build_image
 from images.build_once import build_once, cache_dir, run_nicely
 from images.own_python import libraries_of
+from testbed.go_programs import AGENT, UPSTREAM
 from testbed.node import host, settings
-from testbed.upstream.build import AGENT, UPSTREAM
 
 WORKER_IMAGE = "inplace-lab-worker"
 JAX_IMAGE = "inplace-jax-example"

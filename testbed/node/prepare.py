@@ -7,8 +7,8 @@ import sys
 
 from images.build_once import BuildFailed, MissingComponent
 from testbed.binaries import find_binaries
+from testbed.go_programs import RUNTIME
 from testbed.node import archives, frameworks, host
-from testbed.node.runtime.build import RUNTIME
 
 
 def main() -> int:

@@ -12,10 +12,10 @@ import yaml
 from testbed.api_client import collection
 from testbed.component import Component
 from testbed.control_plane import ControlPlane
+from testbed.go_programs import CONTROLLER, UPSTREAM
 from testbed.ports import LOOPBACK, free_ports
 from testbed.readiness import wait_until_found, wait_until_healthy
 from testbed.upstream import manifests
-from testbed.upstream.build import CONTROLLER, UPSTREAM
 from testbed.upstream.manifests import ACCOUNT, NAMESPACE, Endpoints
 
 GATES = ("InPlaceRestart",)

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from testbed.clients.manifests import ADMISSION, kustomized, on_loopback
-from testbed.upstream.build import module_dir
+from testbed.go_programs import upstream_sources
 
 Manifest = dict[str, Any]
 
@@ -45,7 +45,7 @@ class Endpoints:
 @cache
 def rendered() -> tuple[Manifest, ...]:
     """Return all objects of upstream's installation; see `kustomized`."""
-    return tuple(kustomized(module_dir() / "config" / "default"))
+    return tuple(kustomized(upstream_sources() / "config" / "default"))
 
 
 def before_start() -> Sequence[Manifest]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from testbed.clients.build import trainer_sources
 from testbed.go_module import module_folder
-from testbed.upstream.build import MODULE, SOURCE_DIR, module_dir
+from testbed.go_programs import UPSTREAM, UPSTREAM_MODULE, trainer_sources, upstream_sources
 from tests.cases.case import COLUMNS, seen, table
 
 REFUSED = dict.fromkeys(("rbac.yaml", "workflow.yaml", "prometheus.yaml"), "expected a JobSet")
@@ -24,8 +23,8 @@ def files() -> list[Path]:
     """Return the files; Go downloads what is in no cache."""
     trainer = trainer_sources()
     folders = (
-        module_folder(SOURCE_DIR / "examples", MODULE) / "site/static/examples",
-        *(trainer / "manifests/base/runtimes", trainer / "examples/flux", module_dir() / "config/samples"),
+        module_folder(UPSTREAM.directory / "examples", UPSTREAM_MODULE) / "site/static/examples",
+        *(trainer / "manifests/base/runtimes", trainer / "examples/flux", upstream_sources() / "config/samples"),
     )
     found = (file for folder in folders for file in sorted(folder.rglob("*.yaml")))
     return [file for file in found if file.name not in LEFT_OUT]

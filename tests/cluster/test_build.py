@@ -6,9 +6,8 @@ import pytest
 
 from images.build_once import MissingComponent
 from testbed.binaries import Binaries, find_binaries
-from testbed.clients.build import KUEUE, KUEUE_MODULE, TRAINER, TRAINER_MODULE
 from testbed.go_module import pinned, print_made
-from testbed.kubelab.build import KUBELAB, build
+from testbed.go_programs import KUBELAB, KUEUE, KUEUE_MODULE, TRAINER, TRAINER_MODULE, kubelab
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +21,7 @@ def test_without_go_the_command_says_how_to_get_it(
 ) -> None:
     """With no `go` on PATH the command fails, prints no path and names the download page."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert print_made("kubelab", build) == 1
+    assert print_made("kubelab", kubelab) == 1
     output = capsys.readouterr()
     assert output.out == ""
     assert "https://go.dev/dl/" in output.err

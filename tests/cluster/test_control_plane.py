@@ -8,7 +8,7 @@ from testbed.api_client import UnexpectedStatus
 from testbed.binaries import Binaries
 from testbed.component import ControlPlaneError
 from testbed.control_plane import ControlPlane
-from testbed.kubelab.build import kubernetes_version
+from testbed.go_programs import kubernetes_version
 from testbed.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

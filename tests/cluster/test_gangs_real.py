@@ -14,8 +14,8 @@ from inplace.common.wire import names as wire
 from testbed.binaries import Binaries
 from testbed.clients.played_nodes import PlayedNodes, played_nodes
 from testbed.control_plane import ControlPlane
+from testbed.go_programs import kubernetes_version
 from testbed.kube_client import kube_client
-from testbed.kubelab.build import kubernetes_version
 from testbed.waiting import eventually, until
 from tests.cluster.features.served import serving
 from tests.cluster.test_crd_real import install

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from testbed.clients.manifests import ADMISSION
+from testbed.go_programs import upstream_sources, upstream_version
 from testbed.upstream import manifests
-from testbed.upstream.build import module_dir, version
 from testbed.upstream.manifests import Endpoints
 
 ENDPOINTS = Endpoints(Path("/certificates"), webhook=1, metrics=2, health=3)
@@ -68,4 +68,4 @@ def test_the_configuration_is_the_default_one_with_the_gate_on() -> None:
 
 def test_the_version_is_that_of_the_module() -> None:
     """The version that reports name is the one whose sources are read."""
-    assert str(module_dir()).endswith(f"@{version()}")
+    assert str(upstream_sources()).endswith(f"@{upstream_version()}")

@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from images.build_once import MissingComponent
 from testbed.binaries import Binaries
-from testbed.clients.build import kueue, trainer
 from testbed.clients.trainer_program import Trainer
+from testbed.go_programs import kueue, trainer
 from tests.cluster.clients.queue import Object, Queue, open_queue
 from tests.cluster.clients.trainjobs import TrainJobs, shipped_runtimes
 from tests.cluster.clients.world import World, running_world

@@ -17,11 +17,16 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from testbed.clients.build import FOLDER, KUEUE_MODULE, TRAINER_MODULE
 from testbed.go_module import MOD, pinned
-from testbed.kubelab.build import kubernetes_version
-from testbed.upstream.build import MODULE as UPSTREAM_MODULE
-from testbed.upstream.build import version as upstream_version
+from testbed.go_programs import (
+    KUEUE,
+    KUEUE_MODULE,
+    TRAINER,
+    TRAINER_MODULE,
+    UPSTREAM_MODULE,
+    kubernetes_version,
+    upstream_version,
+)
 from tests.cli.command import REPOSITORY
 
 SCENARIOS: Final = ("admission", "preemption", "in_place", "pods_ready", "spellings", "topology", "outages", "trainer")
@@ -36,8 +41,8 @@ def main(arguments: Sequence[str]) -> int:
     targets = arguments or [f"tests/cluster/clients/test_{name}.py" for name in SCENARIOS]
     columns = {name: outcomes(name, targets) for name in CONTROLLERS}
     clients = (
-        f"{module} {pinned(FOLDER / name / MOD, module)}"
-        for name, module in (("kueue", KUEUE_MODULE), ("trainer", TRAINER_MODULE))
+        f"{path} {pinned(module.directory / MOD, path)}"
+        for module, path in ((KUEUE, KUEUE_MODULE), (TRAINER, TRAINER_MODULE))
     )
     print(f"Kubernetes {kubernetes_version()}", f"{UPSTREAM_MODULE} {upstream_version()}", *clients, sep=", ")
     print("| scenario | ours | upstream |\n|---|---|---|")

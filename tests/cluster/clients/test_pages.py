@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from testbed.clients.build import trainer_sources
 from testbed.clients.manifests import documents
 from testbed.clients.trainer_program import Trainer
+from testbed.go_programs import trainer_sources
 from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue
 from tests.cluster.clients.manifests import jobset, replicated_job

@@ -10,7 +10,7 @@ import yaml
 
 from inplace.common.jobset.jobset import parse_jobset
 from inplace.common.kube.resources import JOBSETS, SERVICES
-from testbed.kubelab.build import kubernetes_version
+from testbed.go_programs import kubernetes_version
 from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
 from tests.controller.crew import exists

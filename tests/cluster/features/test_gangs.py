@@ -8,7 +8,7 @@ import pytest
 
 from inplace.common.kube.resources import POD_GROUPS, SCHEDULING_WORKLOADS, KubeObject, Resource
 from inplace.common.wire import names as wire
-from testbed.kubelab.build import kubernetes_version
+from testbed.go_programs import kubernetes_version
 from testbed.waiting import eventually
 from tests.cluster.features.stage import Stage
 from tests.controller.manifests import jobset, replicated_job

@@ -16,8 +16,8 @@ from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import Forbidden
 from inplace.common.kube.resources import JOBS, JOBSETS, ROLE_BINDINGS, SCHEDULING_WORKLOADS, KubeObject, Resource
 from testbed.control_plane import ControlPlane
+from testbed.go_programs import kubernetes_version
 from testbed.kube_client import create, kube_client
-from testbed.kubelab.build import kubernetes_version
 from tests.cluster.features.audited import granted, requests_of, right_of
 from tests.cluster.features.served import NAMESPACE, RBAC, USER, ServedController, roles
 from tests.cluster.features.stage import Stage

@@ -15,11 +15,11 @@ import pytest_asyncio
 
 from images.build_once import MissingComponent
 from testbed.binaries import Binaries
+from testbed.go_programs import RUNTIME
 from testbed.node import archives, capsule, host
 from testbed.node.cluster import Cluster, running_cluster
 from testbed.node.group import Group, running_group
 from testbed.node.machine import Node
-from testbed.node.runtime.build import RUNTIME
 
 MODES = (  # CI has what `inject` makes
     "guarded",
