@@ -14,8 +14,9 @@ from pathlib import Path
 
 from images import debian
 from images.build import REPOSITORY, TARGETS, Buildah, build_debian_bases, build_image
-from images.build_once import build_once, cache_dir, run_nicely
+from images.build_once import MissingComponent, build_once, cache_dir, run_nicely
 from images.own_python import libraries_of
+from testbed.frameworks.venv import environment
 from testbed.go_programs import AGENT, UPSTREAM
 from testbed.node import host, settings
 
@@ -67,6 +68,27 @@ def build_jax() -> Path:
         BuildFailed: what the tool said went to stderr.
     """
     return build_once(cache_dir() / "images" / _digest() / "jax", _make_jax) / "jax.tar"
+
+
+def torch_packages() -> Path:
+    """
+    Return the folder of PyTorch's packages, after installing them when they are not cached.
+
+    They are mounted into the image that has JAX. An image with PyTorch takes 1.4 GB more, anew for each change of our
+    sources, and each node unpacks it; a mount takes nothing.
+
+    Raises:
+        MissingComponent: the disk or the compiler is missing, or this Python is not the version that the image has.
+        BuildFailed: pip failed; what it said went to stderr.
+    """
+    _, python = debian.roots()
+    (library,) = (python / "usr/lib").glob("python3.*")
+    folder = environment("torch")
+    packages = folder / "lib" / library.name / "site-packages"
+    if not packages.is_dir():
+        seen = ", ".join(path.name for path in folder.glob("lib/python3.*"))
+        raise MissingComponent(f"torch is left out on nodes: expected {library.name} as in our images, saw {seen}")
+    return packages
 
 
 def build_upstream_agent() -> Path:

@@ -12,7 +12,7 @@ import yaml
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
-from testbed.node.archives import UPSTREAM_AGENT_IMAGE, WORKER_IMAGE
+from testbed.node.archives import JAX_IMAGE, UPSTREAM_AGENT_IMAGE, WORKER_IMAGE, torch_packages
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MODES = {
@@ -24,6 +24,7 @@ JOBSET = "train"
 WORKER = ["/usr/bin/python3", "-IS", "/worker.pyc"]
 MEMORY_LIMIT = "64Mi"
 SHELL = Path("/bin/sh")
+PACKAGES = "/opt/packages"  # where the image of examples/Containerfile has JAX and what it needs
 _AGENTS = ("agent", "progress", "token", "inplace")  # the example's volumes that our agent needs
 
 RESTRICTED = {
@@ -116,6 +117,20 @@ def hold_spares(jobset: KubeObject, count: int) -> None:
 def run_image(jobset: KubeObject, image: str) -> None:
     """Let the worker run another image."""
     _pod_of(jobset)["containers"][0]["image"] = image
+
+
+def run_with_torch(pod: dict[str, Any]) -> None:
+    """
+    Let the worker of a Pod template find PyTorch.
+
+    Raises:
+        MissingComponent, BuildFailed: as `torch_packages` does.
+    """
+    (worker,) = pod["containers"]
+    worker["image"] = JAX_IMAGE
+    on_host: KubeObject = {"path": str(torch_packages()), "type": "Directory"}
+    pod["volumes"].append({"name": "packages", "hostPath": on_host})
+    worker["volumeMounts"].append({"name": "packages", "mountPath": PACKAGES, "readOnly": True})
 
 
 def with_upstreams_agent(jobset: KubeObject) -> None:

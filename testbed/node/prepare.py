@@ -8,7 +8,7 @@ import sys
 from images.build_once import BuildFailed, MissingComponent
 from testbed.binaries import find_binaries
 from testbed.go_programs import RUNTIME
-from testbed.node import archives, frameworks, host
+from testbed.node import archives, host
 
 
 def main() -> int:
@@ -30,7 +30,7 @@ def main() -> int:
 def _install_torch() -> None:
     """Install PyTorch, or say why its tests are left out."""
     try:
-        frameworks.torch_packages()
+        archives.torch_packages()
     except MissingComponent as error:
         print(f"node: {error}", file=sys.stderr)
 

@@ -9,7 +9,7 @@ import pytest
 
 from images import debian
 from images.build_once import MissingComponent
-from testbed.node import frameworks, host, settings, traces
+from testbed.node import archives, host, settings, traces
 
 SHIM = "containerd-shim-runc-v2"
 
@@ -71,6 +71,6 @@ def test_another_python_than_the_image_has_leaves_pytorch_out(monkeypatch: pytes
     (tmp_path / "image" / "usr/lib/python3.11").mkdir(parents=True)
     (tmp_path / "torch" / "lib/python3.13/site-packages").mkdir(parents=True)
     monkeypatch.setattr(debian, "roots", lambda: (tmp_path, tmp_path / "image"))
-    monkeypatch.setattr(frameworks, "environment", tmp_path.joinpath)
+    monkeypatch.setattr(archives, "environment", tmp_path.joinpath)
     with pytest.raises(MissingComponent, match=r"expected python3\.11 as in our images, saw python3\.13"):
-        frameworks.torch_packages()
+        archives.torch_packages()

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from images.build_once import MissingComponent
 from testbed.binaries import Binaries
-from testbed.clients.trainer_program import Trainer
+from testbed.clients.programs import Trainer
 from testbed.go_programs import kueue, trainer
 from tests.cluster.clients.queue import Object, Queue, open_queue
 from tests.cluster.clients.trainjobs import TrainJobs, shipped_runtimes

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from testbed.clients.manifests import documents
-from testbed.clients.trainer_program import Trainer
+from testbed.clients.programs import Trainer
 from testbed.go_programs import trainer_sources
 from testbed.waiting import until
 from tests.cluster.clients.conftest import OpenQueue

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from testbed.api_client import UnexpectedStatus
-from testbed.clients.trainer_program import trainer_runtimes
+from testbed.clients.programs import trainer_runtimes
 from testbed.waiting import until
 from tests.cluster.clients.queue import QUEUE_LABEL, Object, Queue, is_true
 from tests.cluster.clients.world import World

@@ -12,11 +12,9 @@ from typing import Any, Final
 from testbed.api_client import ApiClient
 from testbed.binaries import Binaries
 from testbed.clients.apply import Applier
-from testbed.clients.kueue_program import Kueue
 from testbed.clients.manifests import kustomized
 from testbed.clients.played_nodes import PlayedNodes, played_nodes
-from testbed.clients.program import LEFT_OUT
-from testbed.clients.trainer_program import trainer_definitions
+from testbed.clients.programs import LEFT_OUT, Kueue, trainer_definitions
 from testbed.control_plane import ControlPlane
 from testbed.kube_client import kube_client
 from tests.cluster.features.served import ServedController, serving

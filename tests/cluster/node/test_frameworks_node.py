@@ -1,6 +1,6 @@
 """The examples of JAX and PyTorch on a real node: they go on after a restart, and a rank that fails is named.
 
-JAX is in the image that its users build. PyTorch is mounted into it (testbed/node/frameworks.py).
+JAX is in the image that its users build. PyTorch is mounted into it (testbed/node/archives.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from testbed.frameworks.manifests import documents_of as example_in_mode
 from testbed.frameworks.worker_lines import Findings, WorkerLines
 from testbed.node import archives
 from testbed.node.cluster import Cluster
-from testbed.node.frameworks import run_with_torch
 from testbed.node.group import SETTLED_S_MAX, Group, running, train_through_a_kill
-from testbed.node.manifests import documents_of
+from testbed.node.manifests import documents_of, run_with_torch
 from testbed.waiting import until
 from tests.cli.command import run
 

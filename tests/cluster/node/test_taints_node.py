@@ -14,7 +14,7 @@ from inplace.common.jobset.escalation import LEAVES
 from inplace.common.kube.resources import NODES, KubeObject
 from inplace.common.wire import names as wire
 from testbed.clients.apply import Applier
-from testbed.clients.kueue_program import Kueue
+from testbed.clients.programs import Kueue
 from testbed.go_programs import kueue
 from testbed.node import manifests
 from testbed.node.cluster import Cluster
