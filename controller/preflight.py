@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, ret
 from inplace.common.injection.rights import ROLE
 from inplace.common.jobset.goodput import FIELD as GOODPUT
 from inplace.common.jobset.restart_history import FIELD as RESTART_HISTORY
-from inplace.common.jobset.saving import CRD_CURE as CRD_CURE
+from inplace.common.jobset.saving import CRD_CURE
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound
@@ -26,8 +26,6 @@ from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     LEASES,
-    POD_GROUPS,
-    SCHEDULING_WORKLOADS,
     WORKLOADS,
     KubeObject,
     Resource,
@@ -64,12 +62,6 @@ FOR_BINDING: Final = {"rbac.authorization.k8s.io/clusterroles": ("bind",)}
 
 FOR_REFUSALS: Final = {"/events": ("list",)}
 """And this; without it, no Event of the JobSet says that its Pods are refused."""
-
-FOR_GANGS: Final = {
-    f"{resource.group}/{resource.plural}": ("get", "list", "watch", "create", "patch", "delete")
-    for resource in (SCHEDULING_WORKLOADS, POD_GROUPS)
-}
-"""And this, for JobSets with spec.scheduling alone: it is not asked for here, and an Event of theirs says it lacks."""
 
 FOR_OPT_IN: Final = {"/namespaces": ("list", "watch")}
 """What a controller does beside that under --agent-opt-in: it knows no namespace that asks for agents before."""

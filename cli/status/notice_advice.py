@@ -17,7 +17,6 @@ from inplace.common.jobset.notices import GroupNotice, restart_on
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import BUSY, LOSS, SLOW, STEPS
 
-GOES_WRONG: Final = frozenset(("LossNotFinite", "SlowRank", "SlowRanks", "SlowSteps"))  # kinds of these obstacles
 INPUTS: Final = (
     "look for what changed for all ranks at that step: longer inputs, a slow file system or network; the metric "
     "inplace_agent_rank_work_seconds compares the ranks"

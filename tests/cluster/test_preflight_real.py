@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from inplace.common.injection.pod import InjectOptions
+from inplace.common.jobset.saving import CRD_CURE
 from inplace.controller.act.job_settings import JobSettings
-from inplace.controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE
+from inplace.controller.preflight import POLICIES, POLICIES_CURE
 from inplace.controller.runtime import Controller
 from testbed.control_plane import ControlPlane
 from testbed.kubectl import done

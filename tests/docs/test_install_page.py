@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from inplace.common.jobset.saving import CRD_CURE
 from inplace.controller.main import _parser
-from inplace.controller.preflight import CRD_CURE, POLICIES, POLICIES_CURE, RIGHTS_CURE
+from inplace.controller.preflight import POLICIES, POLICIES_CURE, RIGHTS_CURE
 
 ROOT = Path(__file__).parents[2]
 INSTALL = (ROOT / "docs" / "install.md").read_text()
