@@ -17,6 +17,7 @@ from _stat import S_ISREG
 from inplace.common.bare.typed import Final
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+MODE: Final = 0o644  # of what is written: a reader may be another user
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -42,7 +43,7 @@ def read_shared(path: str, bytes_max: int) -> bytes:
     return content
 
 
-def write_shared(path: str, content: bytes, mode: int = 0o644) -> None:
+def write_shared(path: str, content: bytes) -> None:
     """Replace a file in one step, so that a crash leaves the old or the new one; its old content does not matter.
 
     Raises:
@@ -51,9 +52,9 @@ def write_shared(path: str, content: bytes, mode: int = 0o644) -> None:
     fresh = f"{path}.new"
     if os.path.lexists(fresh):
         os.unlink(fresh)  # noqa: PTH108 - pathlib costs 3 ms on the start path
-    file = os.open(fresh, _WRITE, mode)
+    file = os.open(fresh, _WRITE, MODE)
     try:
-        os.fchmod(file, mode)  # whatever the umask: a reader may be another user
+        os.fchmod(file, MODE)  # whatever the umask
         rest = content
         while rest:
             rest = rest[os.write(file, rest) :]

@@ -153,7 +153,7 @@ def check_accepted(manifest: DemoManifest, file: Path) -> None:
 def _read(file: Path) -> tuple[list[KubeObject], list[str]]:
     """Return the objects, those of Trainer as the JobSets that it makes of them, and a note for each of these."""
     try:
-        documents = list(read_stream(str(file), of_trainer=True).objects())
+        documents = list(read_stream(str(file)).objects())
     except StreamError as error:
         raise DemoError(str(error)) from error
     for document in documents:

@@ -53,7 +53,7 @@ def run_inject(
         rbac: print the agents' accounts and rights in front of the manifest, not at all, or alone.
     """
     try:
-        stream = read_stream(file, of_trainer=True)
+        stream = read_stream(file)
         documents, first = inject(stream.documents, options)
     except StreamError as error:
         print(f"inplace inject: {error}", file=sys.stderr)

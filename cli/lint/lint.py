@@ -74,7 +74,7 @@ class LintReport:
 def run_lint(file: str, options: LintOptions) -> int:
     """Print the findings; return the exit code."""
     try:
-        stream = read_stream(file, of_trainer=True)
+        stream = read_stream(file)
         reports = _judged(lint(stream))
         if options.cluster:
             found = asyncio.run(_ask(stream, reports, options))

@@ -60,12 +60,10 @@ class Stream:
         return (document for document in self.objects() if is_jobset(document))
 
 
-def read_stream(file: str, *, of_trainer: bool = False) -> Stream:
+def read_stream(file: str) -> Stream:
     """Read a file, or standard input for "-".
 
-    Args:
-        file: its path, or "-".
-        of_trainer: a runtime or a TrainJob of Kubeflow Trainer, of which it makes a JobSet, will do as well.
+    A runtime or a TrainJob of Kubeflow Trainer, of which Trainer makes a JobSet, will do as well as a JobSet.
 
     Raises:
         StreamError: the stream is at fault.
@@ -88,7 +86,7 @@ def read_stream(file: str, *, of_trainer: bool = False) -> Stream:
             check_manifest(document)
         except FormError as error:
             raise StreamError(f"{source}: {document['kind']}: {error}") from error
-    if not any(is_jobset(one) or (of_trainer and (is_runtime(one) or is_train_job(one))) for one in stream.objects()):
+    if not any(is_jobset(one) or is_runtime(one) or is_train_job(one) for one in stream.objects()):
         kinds = ", ".join(sorted({f"{document['kind']} ({document['apiVersion']})" for document in stream.objects()}))
         page = (
             "; docs/coming-from.md has a JobSet for it" if OTHER_KINDS & set(map(_group_kind, stream.objects())) else ""

@@ -110,7 +110,7 @@ def differences(case: Case, found: Mapping[str, Seen]) -> list[str]:
 def seen_by_lint(file: Path) -> Seen:
     """Say `clean`, `warnings`, `errors` or `unreadable`; the text has the rules' names and the policy's sentences."""
     try:
-        reports: list[LintReport] = _judged(lint(read_stream(str(file), of_trainer=True)))
+        reports: list[LintReport] = _judged(lint(read_stream(str(file))))
     except StreamError as error:
         return Seen("unreadable", str(error))
     findings = [finding for report in reports for finding in report.findings]
@@ -132,7 +132,7 @@ def seen_by_inject(file: Path) -> Seen:
 
 def injected(file: Path) -> str:
     """Return what inject prints."""
-    stream = read_stream(str(file), of_trainer=True)
+    stream = read_stream(str(file))
     documents, first = inject(stream.documents, InjectOptions())
     return with_documents(stream, documents, first).text
 

@@ -124,7 +124,7 @@ def test_the_command_lints_a_trainjob(tmp_path: Path) -> None:
 def test_a_trainjob_in_name_only(tmp_path: Path, spoil: dict[str, Any]) -> None:
     """The path and what was seen are said."""
     with pytest.raises(StreamError, match=rf"TrainJob: spec.{next(iter(spoil))}.*: expected a"):
-        read_stream(saved(tmp_path, as_yaml([train_job(**({"runtimePatches": [IN_PLACE]} | spoil))])), of_trainer=True)
+        read_stream(saved(tmp_path, as_yaml([train_job(**({"runtimePatches": [IN_PLACE]} | spoil))])))
 
 
 def with_agent(*documents: KubeObject, **options: Any) -> list[dict[str, Any]]:
