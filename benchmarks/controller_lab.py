@@ -28,6 +28,7 @@ from testbed.control_plane import ControlPlane
 from testbed.kube_client import create, install_crd, kube_client
 from testbed.ports import free_ports
 from testbed.upstream.controller import upstream_controller
+from testbed.waiting import until_ended
 
 NAMESPACE = "bench"
 ACCOUNT_NAMESPACE, ACCOUNT = "inplace-system", "inplace-controller"
@@ -92,12 +93,7 @@ class Lab:
         finally:
             with suppress(ProcessLookupError):
                 process.terminate()
-            try:
-                async with asyncio.timeout(EXIT_S_MAX):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+            await until_ended(process, EXIT_S_MAX)
 
 
 @asynccontextmanager

@@ -45,7 +45,7 @@ from inplace.common.wire import names as wire
 from testbed.binaries import find_binaries
 from testbed.control_plane import ControlPlane
 from testbed.kube_client import install_crd, kube_client
-from testbed.waiting import eventually
+from testbed.waiting import eventually, until_ended
 
 NAMESPACE, JOBSET = "bench", "train"
 APF = Path(__file__).parents[1] / "deploy" / "apf" / "flowcontrol.yaml"
@@ -275,12 +275,7 @@ async def _client_process() -> AsyncIterator[asyncio.subprocess.Process]:
     finally:
         assert process.stdin is not None
         process.stdin.close()  # one that still waits for orders ends at that
-        try:
-            async with asyncio.timeout(EXIT_S_MAX):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await until_ended(process, EXIT_S_MAX)
 
 
 def _write(process: asyncio.subprocess.Process, line: str) -> None:

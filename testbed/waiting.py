@@ -1,4 +1,4 @@
-"""Look at a cluster or a process again and again; tell the last look if what is awaited does not come."""
+"""Wait for a cluster or a process: tell the last look if what is awaited does not come; kill what does not end."""
 
 from __future__ import annotations
 
@@ -53,6 +53,16 @@ async def eventually(look: Callable[[], Any], wanted: Any) -> None:
         return bool(seen == wanted)
 
     await until(is_wanted, repr(wanted), also=lambda: repr(seen))
+
+
+async def until_ended(process: asyncio.subprocess.Process, within_s: float) -> None:
+    """Return when a process that was told to end has ended; kill one that takes longer."""
+    try:
+        async with asyncio.timeout(within_s):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 async def _answer(ask: Callable[[], Any]) -> Any:

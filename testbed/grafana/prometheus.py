@@ -19,6 +19,7 @@ from typing import Any, Final
 import yaml
 
 from testbed.ports import LOOPBACK, free_ports
+from testbed.waiting import until_ended
 
 READY_S_MAX: Final = 60.0  # it takes one second; the machine may be busy
 ANSWER_S_MAX: Final = 30.0
@@ -112,19 +113,9 @@ async def prometheus(program: str, folder: Path, config: dict[str, Any]) -> Asyn
         await running.until_ready(process)
         yield running
     finally:
-        await _end(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    process.terminate()
-    try:
-        async with asyncio.timeout(END_S_MAX):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+        if process.returncode is None:
+            process.terminate()
+        await until_ended(process, END_S_MAX)
 
 
 def _read(url: str) -> bytes:
