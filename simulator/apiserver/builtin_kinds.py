@@ -16,11 +16,11 @@ from inplace.common.kube.resources import (
     SCHEDULING_WORKLOADS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    KubeObject,
     Resource,
 )
 from inplace.simulator.apiserver import columns
 from inplace.simulator.apiserver.crd import CrdStrategy
-from inplace.simulator.apiserver.events import from_core, to_core
 from inplace.simulator.apiserver.jobs import JobStrategy
 from inplace.simulator.apiserver.kinds import Kind
 from inplace.simulator.apiserver.pod_groups import PodGroupStrategy, WorkloadStrategy
@@ -201,3 +201,28 @@ def builtin_kinds(*, serves_gangs: bool = False) -> list[Kind]:
         ),
         *(gangs if serves_gangs else ()),
     ]
+
+
+_TO_CORE = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_FROM_CORE = {core: new for new, core in _TO_CORE.items()}
+
+
+def to_core(event: KubeObject) -> KubeObject:
+    """Return an events.k8s.io/v1 Event in the core form, in which both groups' Events are stored.
+
+    Source: k8s.io/kubernetes/pkg/apis/events/v1/conversion.go.
+    """
+    return {_TO_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "v1"}
+
+
+def from_core(event: KubeObject) -> KubeObject:
+    """Return a core Event in the events.k8s.io/v1 form."""
+    return {_FROM_CORE.get(key, key): value for key, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}

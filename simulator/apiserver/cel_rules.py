@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, Final
 
 import cel
 
-from inplace.simulator.apiserver.cel_fields import fields_of, only
-from inplace.simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, CelVariables, compiled, warn_once
+from inplace.simulator.apiserver.cel_programs import UNKNOWN_FUNCTION, CelVariables, compiled, unescaped, warn_once
 from inplace.simulator.apiserver.schema import Schema
 from inplace.simulator.apiserver.status import StatusCause, show
 
@@ -112,3 +111,34 @@ def _broken(rule: dict[str, Any], value: Any, path: str, scope: CelVariables) ->
 def _shown(value: Any) -> str:
     """Return a scalar as the real server prints it before a rule's message; objects and lists are left out."""
     return "" if isinstance(value, dict | list) else f"{show(value)}: "
+
+
+Fields = Mapping[str, "Fields | None"]
+"""The fields by name, each with those below it; None: the whole value."""
+
+_RULES_MAX: Final = 2048
+# Whatever follows these names in another form, such as an index or a method, is a look at the whole value so far.
+_LOOK: Final = re.compile(r"\b(?:self|oldSelf)\b(?:(\.hasValue\(\))|(?:\.value\(\))?((?:\.\w+\b(?!\())*))")
+
+
+@lru_cache(maxsize=_RULES_MAX)
+def fields_of(expressions: tuple[str, ...]) -> Fields | None:
+    """Return the fields that expressions look at through `self` and `oldSelf`; a field too many does no harm.
+
+    The rest is not converted for CEL: that takes ten times as long as a JobSet's rules on it.
+    """
+    looks = [look for expression in expressions for look in _LOOK.finditer(unescaped(expression))]
+    return _tree([look[2].split(".")[1:] for look in looks if not look[1]])
+
+
+def _tree(paths: list[list[str]]) -> Fields | None:
+    if [] in paths:
+        return None
+    return {name: _tree([path[1:] for path in paths if path[0] == name]) for name in {path[0] for path in paths}}
+
+
+def only(value: Any, fields: Fields | None) -> Any:
+    """Return a value with these fields alone."""
+    if fields is None or not isinstance(value, dict):
+        return value
+    return {name: only(value[name], below) for name, below in fields.items() if name in value}

@@ -8,10 +8,13 @@ Source: KEP-3352 (aggregated discovery), KEP-2896 (OpenAPI v3).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from inplace.simulator.apiserver import status
 from inplace.simulator.apiserver.kinds import Kind, Registry
 from inplace.simulator.apiserver.reviews import REVIEWS, is_local
+from inplace.simulator.apiserver.route import Route
 
 VERSION = {
     "major": "1",
@@ -28,6 +31,7 @@ VERSION = {
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_REVIEW_VERBS = ["create"]
 _SUBRESOURCES: dict[str, tuple[str, str, list[str]]] = {
     "status": ("", "", ["get", "patch", "update"]),
     "binding": ("", "Binding", ["create"]),
@@ -36,6 +40,10 @@ _SUBRESOURCES: dict[str, tuple[str, str, list[str]]] = {
     "finalize": ("", "", ["update"]),
     "token": ("authentication.k8s.io/v1", "TokenRequest", ["create"]),
 }
+"""The apiVersion and the kind of each, where they are not its object's, and its verbs."""
+
+_COLLECTION_VERBS = frozenset(("list", "watch", "create", "deletecollection"))
+_OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
 
 GroupVersion = tuple[str, str]
 
@@ -105,60 +113,38 @@ class Discovery:
         groups = [self._group_document(group, versions) for group, versions in self._groups().items()]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
-    def _resource_list(self, group: str, version: str) -> dict[str, Any] | None:
+    def _resources(self, group: str, version: str) -> list[dict[str, Any]] | None:
+        """Return the resources of a group's version in their aggregated form; None where there is no such version."""
         kinds = self.versions().get((group, version))
         if kinds is None:
             return None
-        resources: list[dict[str, Any]] = []
-        for kind in kinds:
-            entry = {
-                "name": kind.plural,
-                "singularName": _singular(kind),
-                "namespaced": kind.resource.namespaced,
-                "kind": kind.resource.kind,
-                "verbs": _VERBS,
-            }
-            resources.append(entry | _other_names(kind))
-            resources += [_plain_subresource(kind, name) for name in _subresources(kind)]
-        for plural, review in REVIEWS.get((group, version), {}).items():
-            resources.append(
-                {
-                    "name": plural,
-                    "singularName": "",
-                    "namespaced": is_local(plural),
-                    "kind": review,
-                    "verbs": ["create"],
-                }
-            )
+        reviews = REVIEWS.get((group, version), {}).items()
+        return [*map(_resource, kinds), *(_review(group, version, plural, review) for plural, review in reviews)]
+
+    def _resource_list(self, group: str, version: str) -> dict[str, Any] | None:
+        resources = self._resources(group, version)
+        if resources is None:
+            return None
         return {
             "kind": "APIResourceList",
             "apiVersion": "v1",
             "groupVersion": f"{group}/{version}" if group else version,
-            "resources": resources,
+            "resources": [entry for resource in resources for entry in _plain(resource)],
         }
 
     def _aggregated(self, *, core: bool) -> dict[str, Any]:
-        groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
-        for (group, version), kinds in self.versions().items():
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for group, version in self.versions():
             if core == (not group):
-                resources = [_aggregated_resource(kind) for kind in kinds]
-                resources += [
-                    _aggregated_review(group, version, plural, review)
-                    for plural, review in REVIEWS.get((group, version), {}).items()
-                ]
-                groups.setdefault(group, {})[version] = resources
+                resources = self._resources(group, version)
+                shown = {"version": version, "resources": resources, "freshness": "Current"}
+                groups.setdefault(group, []).append(shown)
         return {
             "kind": "APIGroupDiscoveryList",
             "apiVersion": "apidiscovery.k8s.io/v2",
             "metadata": {},
             "items": [
-                {
-                    "metadata": {"name": group} if group else {},
-                    "versions": [
-                        {"version": version, "resources": resources, "freshness": "Current"}
-                        for version, resources in versions.items()
-                    ],
-                }
+                {"metadata": {"name": group} if group else {}, "versions": versions}
                 for group, versions in groups.items()
             ],
         }
@@ -210,52 +196,28 @@ def _wants_aggregated(accept: str) -> bool:
     return "as=APIGroupDiscoveryList" in accept and "v=v2" in accept
 
 
-def _singular(kind: Kind) -> str:
-    return kind.singular or kind.resource.kind.lower()
-
-
-def _other_names(kind: Kind) -> dict[str, Any]:
-    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
-    return {key: value for key, value in names.items() if value}
-
-
 def _subresources(kind: Kind) -> tuple[str, ...]:
     return (*(("status",) if kind.has_status else ()), *kind.extra_subresources)
 
 
-def _plain_subresource(kind: Kind, name: str) -> dict[str, Any]:
-    api_version, other_kind, verbs = _SUBRESOURCES[name]
-    entry = {
-        "name": f"{kind.plural}/{name}",
-        "singularName": "",
-        "namespaced": kind.resource.namespaced,
-        "kind": other_kind or kind.resource.kind,
-        "verbs": verbs,
-    }
-    if api_version:
-        group, _, version = api_version.rpartition("/")
-        entry |= {"group": group, "version": version}
-    return entry
-
-
-def _aggregated_resource(kind: Kind) -> dict[str, Any]:
+def _resource(kind: Kind) -> dict[str, Any]:
+    """Return a kind in its aggregated form."""
     resource = kind.resource
-    identity = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
     entry: dict[str, Any] = {
         "resource": kind.plural,
-        "responseKind": identity,
+        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "singularResource": _singular(kind),
+        "singularResource": kind.singular or resource.kind.lower(),
         "verbs": _VERBS,
-        **_other_names(kind),
+        **{key: value for key, value in names.items() if value},
     }
-    names = _subresources(kind)
-    if names:
-        entry["subresources"] = [_aggregated_subresource(kind, name) for name in names]
+    if subresources := _subresources(kind):
+        entry["subresources"] = [_subresource(kind, name) for name in subresources]
     return entry
 
 
-def _aggregated_subresource(kind: Kind, name: str) -> dict[str, Any]:
+def _subresource(kind: Kind, name: str) -> dict[str, Any]:
     api_version, other_kind, verbs = _SUBRESOURCES[name]
     group, _, version = api_version.rpartition("/")
     response = {
@@ -266,11 +228,54 @@ def _aggregated_subresource(kind: Kind, name: str) -> dict[str, Any]:
     return {"subresource": name, "responseKind": response, "verbs": verbs}
 
 
-def _aggregated_review(group: str, version: str, plural: str, review: str) -> dict[str, Any]:
+def _review(group: str, version: str, plural: str, review: str) -> dict[str, Any]:
     return {
         "resource": plural,
         "responseKind": {"group": group, "version": version, "kind": review},
         "scope": "Namespaced" if is_local(plural) else "Cluster",
         "singularResource": review.lower(),
-        "verbs": ["create"],
+        "verbs": _REVIEW_VERBS,
     }
+
+
+def _plain(resource: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a list of resources that an aggregated one stands for: itself, and its subresources."""
+    own = resource["responseKind"]
+    is_namespaced = resource["scope"] == "Namespaced"
+    yield {
+        "name": resource["resource"],
+        "singularName": "" if resource["verbs"] is _REVIEW_VERBS else resource["singularResource"],
+        "namespaced": is_namespaced,
+        "kind": own["kind"],
+        "verbs": resource["verbs"],
+    } | {key: resource[key] for key in ("shortNames", "categories") if key in resource}
+    for one in resource.get("subresources", ()):
+        response = one["responseKind"]
+        yield {
+            "name": f"{resource['resource']}/{one['subresource']}",
+            "singularName": "",
+            "namespaced": is_namespaced,
+            "kind": response["kind"],
+            "verbs": one["verbs"],
+        } | {key: response[key] for key in ("group", "version") if response["group"] != own["group"]}
+
+
+def check_verb(kind: Kind, route: Route) -> None:
+    """Raise 404 or 405 for a verb that the resource does not offer."""
+    if route.subresource:
+        if route.subresource not in _subresources(kind):
+            raise status.page_not_found()
+        allowed = frozenset(_SUBRESOURCES[route.subresource][2])
+    else:
+        allowed = _OBJECT_VERBS if route.name else _COLLECTION_VERBS
+    if kind.custom and not route.subresource:
+        # The real handler of custom resources decides these cases differently.
+        if route.verb == "create" and route.name:
+            return
+        if route.verb == "update" and not route.name:
+            raise status.bad_request("name must be provided")
+    if route.verb not in allowed:
+        raise status.method_not_allowed()
+    everywhere = kind.resource.namespaced and not route.namespace
+    if everywhere and route.verb in ("create", "deletecollection", *_OBJECT_VERBS):
+        raise status.page_not_found() if kind.custom else status.method_not_allowed()

@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 class WriteContext:
     """The facts about a write, beside the objects, that a strategy may use."""
 
-    user: str
     now: str
-    new_uid: Callable[[], str]
-    subresource: str = ""
-    strict: bool = False
+    strict: bool
 
 
 class Strategy:

@@ -6,7 +6,6 @@ Source: k8s.io/apimachinery/pkg/api/validation/objectmeta.go.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -14,7 +13,7 @@ from random import Random
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
-from inplace.simulator.apiserver.formats import annotation_key, label_key, label_value
+from inplace.simulator.apiserver.formats import annotation_key, dns_label, label_key, label_value, subdomain
 from inplace.simulator.apiserver.status import StatusCause, StatusError, bad_request, bad_value, required
 
 SECONDS_REMEMBERED = 256  # formatting a time costs more than the merge of a small PATCH
@@ -25,20 +24,6 @@ ANNOTATIONS_BYTES_MAX = 256 * 1024
 _GENERATED_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_CHARACTERS = 5
 _GENERATE_BASE_MAX = LABEL_CHARACTERS_MAX - _GENERATED_CHARACTERS
-
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-
-SUBDOMAIN_RULE = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-LABEL_RULE = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
 
 NAMED_LIKE_PATHS = frozenset(("roles", "rolebindings", "clusterroles", "clusterrolebindings"))
 """RBAC names may be anything that fits in a URL path segment, e.g. `system:controller:x`."""
@@ -60,11 +45,6 @@ def _second(wall_s: int) -> str:
 def generated_name(base: str, rng: Random) -> str:
     """Return `base` with a random suffix. Source: k8s.io/apiserver/pkg/storage/names/generate.go."""
     return base[:_GENERATE_BASE_MAX] + "".join(rng.choices(_GENERATED_ALPHABET, k=_GENERATED_CHARACTERS))
-
-
-def is_dns_label(name: str) -> bool:
-    """Return whether a name fits RFC 1123's label."""
-    return len(name) <= LABEL_CHARACTERS_MAX and _DNS_LABEL.fullmatch(name) is not None
 
 
 def check_types(meta: Any) -> None:
@@ -99,12 +79,11 @@ def name_causes(plural: str, meta: dict[str, Any]) -> Iterable[StatusCause]:
         if "/" in name or "%" in name:
             yield bad_value("metadata.name", name, "may not contain '/' or '%'")
     elif plural in ("namespaces", "services"):
-        if not is_dns_label(name):
-            yield bad_value("metadata.name", name, LABEL_RULE)
+        yield from (bad_value("metadata.name", name, why) for why in dns_label(name))
     elif len(name) > NAME_CHARACTERS_MAX:
         yield bad_value("metadata.name", name, f"must be no more than {NAME_CHARACTERS_MAX} bytes")
-    elif not _SUBDOMAIN.fullmatch(name):
-        yield bad_value("metadata.name", name, SUBDOMAIN_RULE)
+    else:
+        yield from (bad_value("metadata.name", name, why) for why in subdomain(name))
 
 
 def map_causes(meta: dict[str, Any], path: str = "metadata") -> Iterable[StatusCause]:

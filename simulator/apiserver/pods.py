@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver import status
 from inplace.simulator.apiserver.decoding import decoded
 from inplace.simulator.apiserver.kinds import Strategy, WriteContext
 from inplace.simulator.apiserver.pod_annotations import annotation_causes
 from inplace.simulator.apiserver.pod_groups import without_group
 from inplace.simulator.apiserver.pod_validation import TEMPLATES_MAX, pod_spec_causes
 from inplace.simulator.apiserver.status import StatusCause
+from inplace.simulator.apiserver.store import CollectionKey, Store
 
 CONTAINER_LISTS = ("initContainers", "containers", "ephemeralContainers")
 
@@ -196,3 +198,25 @@ def _qos_class(spec: dict[str, Any]) -> str:
         for r in resources
     )
     return "Guaranteed" if guaranteed else "Burstable"
+
+
+_CLASSES: Final[CollectionKey] = ("scheduling.k8s.io", "priorityclasses")
+_BUILTIN: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def with_priority(store: Store, pod: KubeObject) -> KubeObject:
+    """Return the Pod with the priority of its PriorityClass; no class is the default of all Pods here.
+
+    Raises:
+        StatusError: there is no such class.
+
+    Source: k8s.io/kubernetes plugin/pkg/admission/priority.
+    """
+    name, meta = pod["spec"].get("priorityClassName"), pod["metadata"]
+    if not name:
+        return pod
+    found = store.get(_CLASSES, "", name) or ({"value": _BUILTIN[name]} if name in _BUILTIN else None)
+    if found is None:
+        raise status.forbidden(f'pods "{meta["name"]}" is forbidden: no PriorityClass with name {name} was found')
+    policy = found.get("preemptionPolicy") or "PreemptLowerPriority"
+    return pod | {"spec": pod["spec"] | {"priority": int(found["value"]), "preemptionPolicy": policy}}

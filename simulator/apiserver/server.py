@@ -18,10 +18,9 @@ from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import negotiation, status, subresources
 from inplace.simulator.apiserver.apf import PriorityAndFairness
 from inplace.simulator.apiserver.builtin_kinds import builtin_kinds
-from inplace.simulator.apiserver.counter import RequestCounter, family_of
 from inplace.simulator.apiserver.crd import kinds_of
 from inplace.simulator.apiserver.deletion import DeleteOptions, Deletions
-from inplace.simulator.apiserver.discovery import AGGREGATED, Discovery
+from inplace.simulator.apiserver.discovery import AGGREGATED, Discovery, check_verb
 from inplace.simulator.apiserver.garbage import GarbageCollector
 from inplace.simulator.apiserver.kinds import Kind, Registry
 from inplace.simulator.apiserver.metadata import check_types
@@ -31,10 +30,9 @@ from inplace.simulator.apiserver.patches import Patches, decode_json, decode_yam
 from inplace.simulator.apiserver.pod_log import follow_log
 from inplace.simulator.apiserver.reads import Reads, StreamingResponse
 from inplace.simulator.apiserver.reviews import REVIEWS, answer_review, is_local
-from inplace.simulator.apiserver.route import Route, resource_route, split_path
+from inplace.simulator.apiserver.route import RequestCounter, Route, family_of, resource_route, split_path
 from inplace.simulator.apiserver.status import StatusError
 from inplace.simulator.apiserver.store import CollectionKey, Event, Store
-from inplace.simulator.apiserver.verbs import SUBRESOURCE_VERBS, check_verb
 from inplace.simulator.apiserver.watch_cache import WatchCache
 from inplace.simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
 
@@ -238,7 +236,7 @@ class ApiServer:
             raise status.page_not_found()
         check_verb(kind, route)
         answer = negotiation.choose(request.headers.get("accept", ""), route.query.get("includeObject", ""))
-        if route.subresource in SUBRESOURCE_VERBS:
+        if route.subresource not in ("", "status"):
             return await self._answer_subresource(request, route, kind, user)
         match route.verb:
             case "get":

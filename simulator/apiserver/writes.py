@@ -20,7 +20,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver import metadata, ownership, status
 from inplace.simulator.apiserver.admission_policies import Attempt, refusal
 from inplace.simulator.apiserver.kinds import Kind, WriteContext
-from inplace.simulator.apiserver.priorities import with_priority
+from inplace.simulator.apiserver.pods import with_priority
 from inplace.simulator.apiserver.status import StatusCause
 from inplace.simulator.apiserver.store import CollectionKey, ObjectKey, Store
 
@@ -57,14 +57,6 @@ class Writes:
         """Return the time of day as objects carry it."""
         return metadata.timestamp(self._clock.wall_s())
 
-    def new_uid(self) -> str:
-        """Return a fresh uid from the server's randomness."""
-        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
-
-    def context(self, options: WriteOptions) -> WriteContext:
-        """Return the facts about a write that strategies may use."""
-        return WriteContext(options.user, self.now(), self.new_uid, options.subresource, options.strict)
-
     def create(
         self,
         kind: Kind,
@@ -80,7 +72,7 @@ class Writes:
         obj = obj | {"metadata": self._new_metadata(kind, namespace, meta)}
         if kind.has_status and "status" in obj:
             obj = {key: value for key, value in obj.items() if key != "status"}
-        obj = kind.storage.strategy.prepare_create(obj, self.context(options))
+        obj = kind.storage.strategy.prepare_create(obj, WriteContext(self.now(), options.strict))
         if kind.plural == "pods" and not kind.group:
             obj = with_priority(self._store, obj)
         self._refuse_if(kind, obj["metadata"], self._create_causes(kind, obj))
@@ -201,7 +193,7 @@ class Writes:
                     break
         if namespace:
             meta["namespace"] = namespace
-        meta["uid"] = self.new_uid()
+        meta["uid"] = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
         meta["creationTimestamp"] = self.now()
         if kind.storage.has_generation:
             meta["generation"] = 1
@@ -249,7 +241,7 @@ class Writes:
         new = _shared(new, old)
         if options.subresource:
             return new
-        return _shared(storage.strategy.prepare_update(new, old, self.context(options)), old)
+        return _shared(storage.strategy.prepare_update(new, old, WriteContext(self.now(), options.strict)), old)
 
     def _update_causes(self, kind: Kind, new: KubeObject, old: KubeObject, subresource: str) -> Iterable[StatusCause]:
         if new["metadata"] is not old["metadata"]:

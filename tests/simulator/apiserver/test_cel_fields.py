@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.simulator.apiserver.cel_fields import fields_of, only
+from inplace.simulator.apiserver.cel_rules import fields_of, only
 
 WHOLE = None
 
