@@ -8,7 +8,7 @@ that goes away closes its stream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 
@@ -85,19 +85,11 @@ class WholeStream:
     """A finished answer in the form of a stream, e.g. the 403 to a watch."""
 
     def __init__(self, response: Response) -> None:
-        self._response = response
-
-    @property
-    def status(self) -> int:
-        """Return the HTTP status code."""
-        return self._response.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return the headers."""
-        return self._response.headers
+        self.status = response.status
+        self.headers = response.headers
+        self._body = response.body
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body."""
-        if self._response.body:
-            yield self._response.body
+        if self._body:
+            yield self._body

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from inplace.agent.settings.config import AgentConfig
-from inplace.agent.settings.epoch_file import EpochFile, Failures
+from inplace.agent.settings.epoch_file import EpochFile
 from inplace.common.bare.record import replace
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.campaign.judge import Judge
@@ -19,45 +19,29 @@ from inplace.simulator.campaign.lockstep import Lockstep
 from inplace.simulator.campaign.process import Process, outside
 from inplace.simulator.campaign.ranks import WatchedPods
 from inplace.simulator.cluster.model_agent import ModelAgent, QuietLog
+from inplace.simulator.cluster.model_container import WorkerRun
 from inplace.simulator.cluster.model_runtime import ModelRuntime
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun, Sandbox
 
 QUIET = QuietLog()
 
 
-@dataclass
 class Disk(EpochFile):
-    """A Pod's emptyDir: it outlives its containers."""
+    """A Pod's emptyDir with the agent's files, by the ends of their names: it outlives its containers."""
 
-    epoch: int | None = None
-    ran: int = 0
-    failures: Failures = field(default_factory=Failures)
-    full: bool = False
+    def __init__(self) -> None:
+        super().__init__("/run/inplace/epoch")
+        self.full = False
+        self._texts: dict[str, str] = {}
 
-    def remember(self, epoch: int) -> str | None:
-        """Store the announced epoch; return the error text when that fails."""
+    def _keep(self, suffix: str, text: str) -> str | None:
         if self.full:
             return "no space left on device"
-        self.epoch = epoch
+        self._texts[suffix] = text
         return None
 
-    def remember_run(self, epoch: int) -> str | None:
-        """Store the epoch in which the worker runs; return the error text when that fails."""
-        if self.full:
-            return "no space left on device"
-        self.ran = epoch
-        return None
-
-    def remember_failures(self, failures: Failures) -> str | None:
-        """Store how the worker failed; return the error text when that fails."""
-        if self.full:
-            return "no space left on device"
-        self.failures = failures
-        return None
-
-    def recall_failures(self) -> tuple[Failures, str | None]:
-        """Return how the worker failed."""
-        return self.failures, None
+    def _text(self, suffix: str) -> tuple[str | None, str | None]:
+        return self._texts.get(suffix), None
 
 
 @dataclass(kw_only=True)
@@ -122,18 +106,19 @@ class Machine(ModelRuntime):
         return AgentContainer(self, run)
 
 
-class Training:
-    """A worker's run; the judge is called at its start and at its end. It implements `model_worker.WorkerRun`.
+class Training(WorkerRun):
+    """A worker's run; the judge is called at its start and at its end.
 
     Args:
         leaves: its leftovers run on after its end, until `clear`; the end of a container leaves none.
     """
 
+    _machine: Machine
+
     def __init__(self, machine: Machine, pod: KubeObject, epoch: int | None, *, leaves: bool = False) -> None:
-        self._machine = machine
+        super().__init__(machine)
         self._leaves = leaves
         self.pod = pod
-        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         machine.workers[pod["metadata"]["uid"]] = self
         machine.judge.worker_started(pod, epoch)
         self.ranks = machine.watched.start(pod["metadata"]["uid"], epoch) if machine.watched is not None else None
@@ -172,17 +157,14 @@ class Training:
             exit_s = self._machine.timings.supervised_exit.draw(self._machine.rng)
             asyncio.get_running_loop().call_later(exit_s, self.end, 128 + number)
 
-    def take_stacks(self, request: int) -> None:
-        """Answer nothing: a campaign judges by the world alone."""
-
     async def clear(self) -> None:
         """Return when the leftovers have ended."""
-        await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
+        await super().clear()
         self._leave_nothing()
 
     def kill(self) -> None:
-        """End it and its leftovers, as the kernel does with a container's processes."""
-        self.end(SIGKILL_EXIT)
+        """End it and its leftovers."""
+        super().kill()
         self._leave_nothing()
 
     def _leave_nothing(self) -> None:
@@ -242,10 +224,11 @@ def _config(machine: Machine, run: ContainerRun) -> AgentConfig:
     """Read the environment; a newer epoch on the disk replaces PREVIOUS_EPOCH, as in the program."""
     config, uid = AgentConfig.from_env(run.env), run.pod["metadata"]["uid"]
     disk, watched = machine.disk(uid), machine.watched
-    known = [epoch for epoch in (config.previous_epoch, disk.epoch) if epoch is not None]
+    (announced, _), (ran, _) = disk.recall(), disk.recall_run()
+    known = [epoch for epoch in (config.previous_epoch, announced) if epoch is not None]
     return replace(
         config,
         previous_epoch=max(known, default=None),
-        reached_epoch=max(disk.ran, (disk.epoch or 1) - 1),
+        reached_epoch=max(ran or 0, (announced or 1) - 1),
         progress_dir=str(watched.folder(uid)) if watched is not None else "",
     )

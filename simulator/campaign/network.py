@@ -9,7 +9,7 @@ program can know.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -253,18 +253,10 @@ class _Deliveries:
 
     def __init__(self, network: Network, stream: OpenStream, answer: StreamingResponse) -> None:
         self._network = network
+        self.status = answer.status
+        self.headers = answer.headers
         self._stream = stream
         self._answer = answer
-
-    @property
-    def status(self) -> int:
-        """Return the HTTP status code."""
-        return self._answer.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return the headers."""
-        return self._answer.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Yield the deliveries; end or break as the stream's `ending` says."""

@@ -41,7 +41,6 @@ from inplace.simulator.cluster.access import (
     user_name,
 )
 from inplace.simulator.cluster.components import Components
-from inplace.simulator.cluster.controller_process import keep_controller
 from inplace.simulator.cluster.events import ClusterEvent, Kind, Observers
 from inplace.simulator.cluster.logs import read_log
 from inplace.simulator.cluster.manifests import admission_policies, custom_resource_definitions, spare_manifests
@@ -50,7 +49,7 @@ from inplace.simulator.cluster.model_runtime import TimedRuntime
 from inplace.simulator.cluster.node_loss import give_up
 from inplace.simulator.cluster.nodes import PLAIN, NodeShape
 from inplace.simulator.cluster.pod_worker import PodWorker
-from inplace.simulator.cluster.process_runtime import ProcessRuntime
+from inplace.simulator.cluster.process_runtime import ProcessRuntime, keep_controller
 from inplace.simulator.cluster.runtime import Runtime
 from inplace.simulator.cluster.timeline import GroupRestart, Timeline
 from inplace.simulator.cluster.timings import ZERO, Timings, local_processes

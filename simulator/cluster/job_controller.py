@@ -18,7 +18,7 @@ from inplace.common.kube.errors import ApiError, Conflict, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.controller.plan.fence import REPLACED_EARLY
-from inplace.simulator.cluster.job_index_failures import IndexFailures
+from inplace.simulator.cluster.job_indexes import IndexFailures
 from inplace.simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, finished, plan
 from inplace.simulator.cluster.job_pods import owner_uid, pod_of
 from inplace.simulator.cluster.timings import Timings
@@ -37,7 +37,6 @@ class _JobEntry:
     gone: dict[str, KubeObject] = field(default_factory=dict)
     memory: JobMemory = field(default_factory=JobMemory)
     dirty: asyncio.Event = field(default_factory=asyncio.Event)
-    running: bool = False
 
 
 class JobController:

@@ -10,7 +10,7 @@ from typing import Any
 
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire.names import JOB_COMPLETION_INDEX
-from inplace.simulator.cluster.job_index_failures import IndexFailures
+from inplace.simulator.cluster.job_indexes import IndexFailures
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 _GENERATE_NAME_MAX = 58  # leaves room for five random characters in a DNS label

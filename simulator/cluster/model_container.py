@@ -8,7 +8,6 @@ from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
 
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.http.request import Transport
@@ -17,27 +16,6 @@ from inplace.simulator.cluster.model_link import PodLink
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT, ContainerRun
 from inplace.simulator.cluster.timings import Timings
-
-
-class WorkerRun(Protocol):
-    """One run of a worker."""
-
-    ended: asyncio.Future[int]
-
-    def end(self, code: int) -> None:
-        """End with this exit code, unless it has ended."""
-
-    def signal(self, number: int) -> None:
-        """Kill it, or let it end as a process that obeys a signal does."""
-
-    def take_stacks(self, request: int) -> None:
-        """Answer a request for stacks in its log."""
-
-    async def clear(self) -> None:
-        """Return when nothing that it left runs."""
-
-    def kill(self) -> None:
-        """End the worker and its leftovers at once, as the kernel ends a container's processes."""
 
 
 @dataclass(kw_only=True)
@@ -75,6 +53,33 @@ class ModelMachine:
 
     def outside(self) -> Context | None:
         """Return the context of tasks that a program starts but does not own; None for the present one."""
+
+
+class WorkerRun:
+    """One run of a worker, which ends once."""
+
+    def __init__(self, machine: ModelMachine) -> None:
+        self._machine = machine
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def end(self, code: int) -> None:
+        """End with this exit code, unless it has ended."""
+        raise NotImplementedError
+
+    def signal(self, number: int) -> None:
+        """Kill it, or let it end as a process that obeys a signal does."""
+        raise NotImplementedError
+
+    def take_stacks(self, request: int) -> None:
+        """Answer a request for stacks in its log, if it has one."""
+
+    async def clear(self) -> None:
+        """Return when nothing that it left runs."""
+        await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
+
+    def kill(self) -> None:
+        """End the worker and its leftovers at once, as the kernel ends a container's processes."""
+        self.end(SIGKILL_EXIT)
 
 
 class ModelContainer:

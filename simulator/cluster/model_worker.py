@@ -12,7 +12,7 @@ from inplace.simulator.cluster.model_container import ModelMachine, WorkerRun
 from inplace.simulator.cluster.runtime import SIGKILL_EXIT
 
 
-class TimedRun:
+class TimedRun(WorkerRun):
     """A run that takes its first step after a while, and goes on until a signal or its last step.
 
     Args:
@@ -28,11 +28,10 @@ class TimedRun:
         life_s: float | None,
         on_stacks: Callable[[int], None],
     ) -> None:
-        self._machine = machine
-        self.take_stacks = on_stacks
+        super().__init__(machine)
+        self._on_stacks = on_stacks
         self._on_first_step = on_first_step
         self._life_s = life_s
-        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._training = asyncio.ensure_future(self._train(machine.timings.worker_first_step.draw(machine.rng)))
         self._exit: asyncio.TimerHandle | None = None
 
@@ -52,13 +51,9 @@ class TimedRun:
             exit_s = self._machine.timings.process_exit.draw(self._machine.rng)
             self._exit = asyncio.get_running_loop().call_later(exit_s, self.end, 128 + number)
 
-    async def clear(self) -> None:
-        """Return when nothing that it left runs."""
-        await self._machine.clock.sleep(self._machine.timings.supervised_left.draw(self._machine.rng))
-
-    def kill(self) -> None:
-        """End it; it left nothing."""
-        self.end(SIGKILL_EXIT)
+    def take_stacks(self, request: int) -> None:
+        """Answer a request for stacks in its log."""
+        self._on_stacks(request)
 
     async def _train(self, first_step_s: float) -> None:
         await self._machine.clock.sleep(first_step_s)

@@ -1,5 +1,5 @@
 """
-Give a Pod its folder: volumes, credentials, logs.
+Give a Pod its folder: volumes, credentials, logs; and the one image that has any content, the agent's.
 
 There are no mount namespaces here. A volume is a folder, and wherever a mountPath stands at the start of an
 argument or an environment value (or after a `=` in it), the folder's path takes its place.
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import inplace
 from inplace.common.injection.agent_pieces import COPY_PROGRAM, PREFIX
 from inplace.common.kube.resources import KubeObject
 
@@ -98,3 +100,23 @@ def _rewriter(folders: Mapping[str, Path]) -> Callable[[str], str]:
     mounts = "|".join(map(re.escape, longest_first))
     pattern = re.compile(rf"""(?P<before>^|[=\s"'>(])(?P<mount>{mounts})(?=[/\s"';)]|$)""")
     return lambda text: pattern.sub(lambda m: f"{m['before']}{folders[m['mount']]}", text)
+
+
+ROOT: Final = Path(inplace.__file__).parents[1]
+_MAIN: Final = "from inplace.agent.main import main\n"
+# Python's options beyond -I, and what a program does (images/agent_root.py has the real ones).
+_PROGRAMS: Final = {
+    "inplace-agent": ("", f"{_MAIN}sys.exit(main())\n"),
+    "guard": ("S", f'{_MAIN}sys.argv.insert(1, "guard")\nsys.exit(main())\n'),
+    "copy": ("S", "import shutil\nshutil.copytree({image!r}, sys.argv[1], dirs_exist_ok=True)\n"),
+}
+
+
+def make_agent_image(folder: Path) -> None:
+    """Fill a new folder with the content of the agent's image: its programs, run from this installation."""
+    (folder / "bin").mkdir(parents=True)
+    for name, (options, body) in _PROGRAMS.items():
+        program = folder / "bin" / name
+        head = f"#!{sys.executable} -I{options}\nimport sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        program.write_text(head + body.replace("{image!r}", repr(str(folder))))
+        program.chmod(0o755)

@@ -76,45 +76,40 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """The runtime has started the instance."""
+class OfInstance:
+    """An event or an action of one instance."""
 
     name: str
     instance: int
 
 
 @dataclass(frozen=True, slots=True)
-class Exited:
+class Started(OfInstance):
+    """The runtime has started the instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exited(OfInstance):
     """The instance is gone, with every process it had."""
 
-    name: str
-    instance: int
     code: int
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class StartupPassed:
+class StartupPassed(OfInstance):
     """The startup probe succeeded."""
 
-    name: str
-    instance: int
-
 
 @dataclass(frozen=True, slots=True)
-class ProbeFailed:
+class ProbeFailed(OfInstance):
     """The startup or liveness probe failed too often."""
 
-    name: str
-    instance: int
-
 
 @dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(OfInstance):
     """The readiness probe's result changed."""
 
-    name: str
-    instance: int
     ready: bool
 
 
@@ -136,19 +131,14 @@ class DeadlineExceeded:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Start(OfInstance):
     """Start an instance of a container."""
-
-    name: str
-    instance: int
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(OfInstance):
     """Send SIGTERM, and SIGKILL `grace_s` seconds later."""
 
-    name: str
-    instance: int
     grace_s: float
 
 

@@ -16,17 +16,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import uuid4
 
-import inplace
 from inplace.agent.guard import STARTED
-from inplace.common.agent_command import agent_arguments, is_guarded
+from inplace.common.agent_command import AGENT_COMMAND, agent_arguments, is_guarded
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster import reaper
-from inplace.simulator.cluster.agent_image import make_agent_image
 from inplace.simulator.cluster.container_log import ContainerLog, LogFile
 from inplace.simulator.cluster.events import ClusterEvent, Kind
-from inplace.simulator.cluster.pod_folder import PodFolder
+from inplace.simulator.cluster.pod_folder import ROOT, PodFolder, make_agent_image
 from inplace.simulator.cluster.processes import LocalProcess
 from inplace.simulator.cluster.runtime import ContainerRun, Sandbox
 
@@ -41,7 +39,6 @@ _GUARD_LIFTED = f'"event": "{STARTED}"'.encode()
 _PODS_PER_BLOCK = 250
 _BLOCKS = 128 * 250  # of 127.64.0.0/9; each cluster begins at a random one
 _PODS_MAX = 10_000
-_ROOT = Path(inplace.__file__).parents[1]
 
 
 class ProcessRuntime:
@@ -190,7 +187,7 @@ class ProcessRuntime:
     def _program_env(self, kubeconfig: Path) -> dict[str, str]:
         outer = os.environ.get("PATH", os.defpath)
         path = os.pathsep.join(map(str, [*self._programs, Path(sys.executable).parent, outer]))
-        return {"PATH": path, "PYTHONPATH": str(_ROOT), "KUBECONFIG": str(kubeconfig)} | self.marker
+        return {"PATH": path, "PYTHONPATH": str(ROOT), "KUBECONFIG": str(kubeconfig)} | self.marker
 
     def _base_env(self, folder: PodFolder, hostname: str) -> dict[str, str]:
         return self._program_env(folder.credentials / "kubeconfig") | {
@@ -246,3 +243,33 @@ class ProcessRuntime:
             tell(Kind.FIRST_STEP, line.decode("utf-8", "replace"))
 
         return on_line
+
+
+RESTART_S = 1.0
+_GRACE_S = 5.0
+# Any free ones: the Pods here listen on 8080 as well, the usual port of agents and of the controller's metrics.
+_PORTS = ("--probe-bind-address=127.0.0.1:0", "--metrics-bind-address=127.0.0.1:0")
+
+
+async def keep_controller(
+    runtime: ProcessRuntime, kubeconfig: Path, log: Path, *, clock: Clock, adds_agent: bool
+) -> None:
+    """Keep `inplace-controller` running until cancelled.
+
+    Args:
+        runtime: ends its process with the cluster.
+        kubeconfig: the controller's.
+        log: the file that takes its output.
+        clock: times its pauses.
+        adds_agent: to JobSets that restart in place and have none.
+    """
+    flags = (f"--agent-image={AGENT_COMMAND}",) if adds_agent else ()
+    command = [sys.executable, "-m", "inplace.controller", "--no-leader-elect", *flags, *_PORTS]
+    while True:
+        process = runtime.start_program(command, kubeconfig, log)
+        try:
+            await process.wait()
+        except asyncio.CancelledError:
+            await process.stop(_GRACE_S)
+            raise
+        await clock.sleep(RESTART_S)
