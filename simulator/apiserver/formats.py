@@ -142,50 +142,30 @@ def variable_name(value: str) -> list[str]:
     return ["a valid environment variable name must consist only of printable ASCII characters other than '='"]
 
 
-def decimal_integer(value: str) -> list[str]:
-    """Return why a text is no decimal number in canonical form."""
-    if not value:
-        return ["must be non-empty"]
-    return [] if re.fullmatch("0|-?[1-9][0-9]*", value) else ["must be a valid decimal integer in canonical form"]
+def _where(fits: Callable[[Any], bool], why: str) -> Format:
+    """Return the format of the values that a predicate accepts."""
+    return lambda value: [] if fits(value) else [why]
 
 
 def between(least: int, most: int) -> Format:
     """Return the format of numbers in a range."""
-    return lambda value: [] if least <= value <= most else [f"must be between {least} and {most}, inclusive"]
+    return _where(lambda value: least <= value <= most, f"must be between {least} and {most}, inclusive")
 
 
 port_number: Final = between(1, 65535)
 user_id: Final = between(0, INT32_MAX)
+file_mode: Final = _where(
+    lambda mode: 0 <= mode <= 0o777, "must be a number between 0 and 0777 (octal), both inclusive"
+)
+at_least_0: Final = _where(lambda number: number >= 0, "must be greater than or equal to 0")
+above_0: Final = _where(lambda number: number > 0, "must be greater than zero")
+weight: Final = _where(lambda share: 0 < share <= 100, "must be in the range 1-100")  # of a preference
+no_backsteps: Final = _where(lambda path: ".." not in path.split("/"), "must not contain '..'")
 
 
 def port(value: int | str) -> list[str]:
     """Return why a value is neither a port's number nor its name."""
     return port_name(value) if isinstance(value, str) else port_number(value)
-
-
-def file_mode(value: int) -> list[str]:
-    """Return why a number is no mode of a file."""
-    return [] if 0 <= value <= 0o777 else ["must be a number between 0 and 0777 (octal), both inclusive"]
-
-
-def at_least_0(value: int) -> list[str]:
-    """Return why a number is negative."""
-    return [] if value >= 0 else ["must be greater than or equal to 0"]
-
-
-def above_0(value: int) -> list[str]:
-    """Return why a number is not positive."""
-    return [] if value > 0 else ["must be greater than zero"]
-
-
-def weight(value: int) -> list[str]:
-    """Return why a number is no weight of a preference."""
-    return [] if 0 < value <= 100 else ["must be in the range 1-100"]
-
-
-def no_backsteps(value: str) -> list[str]:
-    """Return why a path may lead out of its place."""
-    return ["must not contain '..'"] if ".." in value.split("/") else []
 
 
 def inner_path(value: str) -> list[str]:

@@ -70,10 +70,13 @@ def encode(value: Any, answer: Format) -> bytes:
     return _ENCODER.encode(value)
 
 
-def render(kind: Kind, stored: KubeObject, answer: Format, now_s: float) -> KubeObject:
+def render(kind: Kind, stored: KubeObject, answer: Format, now_s: float, *, with_columns: bool = True) -> KubeObject:
     """Return one object in the client's format."""
     if answer.view == "table":
-        return table(kind, [kind.present(stored)], _list_meta(stored), answer.include_object, now_s)
+        version = stored["metadata"].get("resourceVersion")
+        meta = {"resourceVersion": version} if version else {}
+        shown = [kind.present(stored)]
+        return table(kind, shown, meta, answer.include_object, now_s, with_columns=with_columns)
     if answer.view == "metadata":
         return metadata_only(stored)
     return kind.present(stored)
@@ -132,17 +135,7 @@ def encode_line(
     kind: Kind, event_type: str, obj: KubeObject, answer: Format, *, with_columns: bool, now_s: float
 ) -> bytes:
     """Return a watch event's line without caching: initial events and bookmarks."""
-    if answer.view == "table":
-        shown = table(
-            kind,
-            [kind.present(obj)],
-            _list_meta(obj),
-            answer.include_object,
-            now_s,
-            with_columns=with_columns,
-        )
-    else:
-        shown = render(kind, obj, answer, now_s)
+    shown = render(kind, obj, answer, now_s, with_columns=with_columns)
     return _ENCODER.encode({"type": event_type, "object": shown}) + b"\n"
 
 
@@ -152,8 +145,3 @@ def bookmark(kind: Kind, revision: int, *, initial_events_end: bool) -> KubeObje
     if initial_events_end:
         meta["annotations"] = {INITIAL_EVENTS_END: "true"}
     return {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version, "metadata": meta}
-
-
-def _list_meta(obj: KubeObject) -> dict[str, Any]:
-    version = obj["metadata"].get("resourceVersion")
-    return {"resourceVersion": version} if version else {}

@@ -6,10 +6,8 @@ Source: k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconverto
 
 from __future__ import annotations
 
-import calendar
 import json
-import time
-from functools import lru_cache
+from datetime import datetime
 from typing import Any
 
 from inplace.common.kube.resources import KubeObject
@@ -104,18 +102,9 @@ def _as_text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-STAMPS_REMEMBERED = 256  # all Jobs and Pods of one JobSet have nearly the same stamp
-
-
 def parse_time_s(stamp: str) -> float:
-    """Return seconds since the epoch of an RFC 3339 stamp in UTC, as the API server writes them."""
-    whole, _, fraction = stamp.rstrip("Z").partition(".")
-    return _whole_s(whole) + (float(f"0.{fraction}") if fraction else 0.0)
-
-
-@lru_cache(maxsize=STAMPS_REMEMBERED)
-def _whole_s(stamp: str) -> int:
-    return calendar.timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%S"))
+    """Return seconds since the epoch of an RFC 3339 stamp."""
+    return datetime.fromisoformat(stamp).timestamp()
 
 
 def age(stamp: Any, now_s: float) -> str:

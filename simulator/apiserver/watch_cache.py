@@ -109,8 +109,7 @@ class WatchCache:
         self._late_events: deque[tuple[float, Event]] = deque()
         self._late_work: asyncio.Event = asyncio.Event()
         self._waiting: list[asyncio.Future[None]] = []
-        self._by_object: dict[ObjectKey, dict[Watcher, None]] = {}
-        self._by_namespace: dict[str, dict[Watcher, None]] = {}
+        self._watchers: dict[tuple[str, str | None], dict[Watcher, None]] = {}  # by their namespace and name
         collection.listeners.append(self._receive)
 
     def objects(self) -> dict[ObjectKey, KubeObject]:
@@ -123,7 +122,7 @@ class WatchCache:
 
     def watcher_count(self) -> int:
         """Return the number of open watches."""
-        return sum(map(len, self._by_object.values())) + sum(map(len, self._by_namespace.values()))
+        return sum(map(len, self._watchers.values()))
 
     async def wait_for(self, revision: int, store_revision: int) -> None:
         """Wait until the cache has reached `revision`; raise 504 after CATCH_UP_S."""
@@ -156,21 +155,21 @@ class WatchCache:
             seen_as = watcher.seen_as(event) if selection.covers(event.key) else None
             if seen_as is not None:
                 watcher.buffer.append((seen_as, event))
-        self._bucket(selection, create=True)[watcher] = None
+        self._watchers.setdefault((selection.namespace, selection.name), {})[watcher] = None
         return watcher
 
     def discard(self, watcher: Watcher) -> None:
         """Forget a watcher."""
-        bucket = self._bucket(watcher.selection, create=False)
+        place = (watcher.selection.namespace, watcher.selection.name)
+        bucket = self._watchers.get(place, {})
         bucket.pop(watcher, None)
-        if not bucket and watcher.selection.name is not None:
-            self._by_object.pop((watcher.selection.namespace, watcher.selection.name), None)
+        if not bucket:
+            self._watchers.pop(place, None)
 
     def close_all(self) -> None:
         """End every watch, as a restarting server does."""
-        for bucket in (*self._by_object.values(), *self._by_namespace.values()):
-            for watcher in tuple(bucket):
-                watcher.close()
+        for watcher in [one for bucket in self._watchers.values() for one in bucket]:
+            watcher.close()
 
     async def run(self) -> None:
         """Apply late events when they are due; only a cache with lag has any."""
@@ -203,23 +202,11 @@ class WatchCache:
                 self._late_objects.pop(event.key, None)
             else:
                 self._late_objects[event.key] = event.obj
-        for bucket in (
-            self._by_object.get(event.key),
-            self._by_namespace.get(event.key[0]),
-            self._by_namespace.get("") if event.key[0] else None,
-        ):
-            for watcher in bucket or ():
+        namespace = event.key[0]
+        for place in (event.key, (namespace, None), *((("", None),) if namespace else ())):
+            for watcher in self._watchers.get(place, ()):
                 watcher.offer(event)
         waiting, self._waiting = self._waiting, []
         for moved in waiting:
             if not moved.done():
                 moved.set_result(None)
-
-    def _bucket(self, selection: Selection, *, create: bool) -> dict[Watcher, None]:
-        # A name without a namespace cannot be indexed for a namespaced kind, so it is matched by its predicate.
-        if selection.name is not None:
-            key = (selection.namespace, selection.name)
-            return self._by_object.setdefault(key, {}) if create else self._by_object.get(key, {})
-        if create:
-            return self._by_namespace.setdefault(selection.namespace, {})
-        return self._by_namespace.get(selection.namespace, {})

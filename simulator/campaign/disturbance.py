@@ -11,9 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-import msgspec
-
 from inplace.common.kube.http.request import Request, Response
+from inplace.simulator.apiserver.status import StatusError
 
 
 class DisturbanceKind(Enum):
@@ -83,16 +82,4 @@ def is_lease(request: Request) -> bool:
 
 def refusal(code: int, reason: str, *, retry_after_s: int | None = None) -> Response:
     """Return an error answer as an API server gives it."""
-    status = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "code": code,
-        "reason": reason,
-        "message": "a fault of the campaign",
-    }
-    headers = {"content-type": "application/json"}
-    if retry_after_s is not None:
-        headers["retry-after"] = str(retry_after_s)
-    return Response(code, headers, msgspec.json.encode(status))
+    return StatusError(code, reason, "a fault of the campaign", retry_after_s=retry_after_s).response()
