@@ -13,13 +13,13 @@ from typing import Any, Final
 from inplace.simulator.apiserver import formats
 from inplace.simulator.apiserver.metadata import LABEL_CHARACTERS_MAX, label_causes
 from inplace.simulator.apiserver.pod_scheduling import selector_requirement
+from inplace.simulator.apiserver.selectors import LABEL_OPERATORS, selects
 from inplace.simulator.apiserver.status import StatusCause, bad_value, not_supported, required, too_many
 
 Spec = Mapping[str, Any]
 INDEXES_MAX: Final = 100_000
 INDEXES_MANY_MAX: Final = 10_000
 SUCCESS_RULES_MAX: Final = 20
-INDEXES_TEXT_MAX: Final = 64 * 1024
 _COUNTS: Final = (
     *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
     *("backoffLimitPerIndex", "maxFailedIndexes"),
@@ -183,10 +183,5 @@ def selector_causes(spec: Spec, generated: Mapping[str, str]) -> Iterator[Status
 
 def _selects(selector: Spec, labels: Mapping[str, str]) -> bool:
     """Say whether a selector matches labels; an operator that the API does not know has a cause of its own."""
-    for one in selector.get("matchExpressions") or ():
-        operator, key, values = one.get("operator"), one.get("key") or "", one.get("values") or ()
-        if operator in ("In", "NotIn") and (labels.get(key) in values) != (operator == "In"):
-            return False
-        if operator in ("Exists", "DoesNotExist") and (key in labels) != (operator == "Exists"):
-            return False
-    return all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
+    judged = [one for one in selector.get("matchExpressions") or () if one.get("operator") in LABEL_OPERATORS]
+    return selects({**selector, "matchExpressions": judged}, labels)

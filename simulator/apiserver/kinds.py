@@ -183,10 +183,6 @@ class Registry:
         """Return every served kind."""
         return list(self._by_url.values())
 
-    def stored(self) -> list[Kind]:
-        """Return every kind that has a collection of its own."""
-        return [kind for kind in self._by_url.values() if kind.stored_as is None]
-
 
 def with_metadata(obj: KubeObject, **changes: Any) -> KubeObject:
     """Return a copy of the object with metadata fields set; None removes a field."""

@@ -1,5 +1,5 @@
 """
-Parse label and field selectors into predicates.
+Parse label and field selectors into predicates, and match the selectors that objects hold.
 
 Source: k8s.io/apimachinery/pkg/labels (Parse) and /fields (ParseSelector).
 """
@@ -7,9 +7,10 @@ Source: k8s.io/apimachinery/pkg/labels (Parse) and /fields (ParseSelector).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.jsonpath import at_path
@@ -17,6 +18,7 @@ from inplace.simulator.apiserver.status import bad_request
 
 Predicate = Callable[[KubeObject], bool]
 
+LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _PARSED_MAX = 1024  # distinct selector strings remembered; clients use a handful
 _REQUIREMENT = re.compile(
     r"\s*(?:(?P<absent>!)\s*(?P<akey>[^\s=!<>,()]+)"
@@ -80,6 +82,32 @@ def _numeric_test(key: str, operator: str, bound: int) -> Callable[[dict[str, st
         return int(text) > bound if operator == ">" else int(text) < bound
 
     return test
+
+
+def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Say whether a LabelSelector, as objects hold it, matches labels."""
+    return (selector.get("matchLabels") or {}).items() <= labels.items() and all(
+        holds(one, labels) for one in selector.get("matchExpressions") or ()
+    )
+
+
+def holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Say whether labels satisfy a requirement of a LabelSelector or of a node selector's term."""
+    value, values = labels.get(requirement.get("key") or ""), requirement.get("values") or []
+    match requirement["operator"]:
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator:
+            if value is None or not value.lstrip("-").isdigit():
+                return False
+            return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
+    return False
 
 
 @dataclass(frozen=True, slots=True)

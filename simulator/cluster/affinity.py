@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from inplace.common.kube.resources import KubeObject
+from inplace.simulator.apiserver.selectors import holds, selects
 
 REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 Labels = Mapping[str, str]
@@ -53,8 +54,8 @@ def _on_such_a_node(pod: KubeObject, node: KubeObject) -> bool:
     labels, fields = _labels(node), {"metadata.name": node["metadata"]["name"]}
     return any(
         (term.get("matchExpressions") or term.get("matchFields"))
-        and all(_holds(one, labels) for one in term.get("matchExpressions") or ())
-        and all(_holds(one, fields) for one in term.get("matchFields") or ())
+        and all(holds(one, labels) for one in term.get("matchExpressions") or ())
+        and all(holds(one, fields) for one in term.get("matchFields") or ())
         for term in wanted.get("nodeSelectorTerms") or ()
     )
 
@@ -86,34 +87,12 @@ def _selects(term: KubeObject, owner: KubeObject, pod: KubeObject) -> bool:
     selector = term.get("labelSelector")
     if selector is None:
         return False
-    labels = pod["metadata"].get("labels") or {}
-    return (selector.get("matchLabels") or {}).items() <= labels.items() and all(
-        _holds(one, labels) for one in selector.get("matchExpressions") or ()
-    )
-
-
-def _holds(requirement: KubeObject, labels: Labels) -> bool:
-    """Say whether labels satisfy a requirement of a selector."""
-    value, values = labels.get(requirement["key"]), requirement.get("values") or []
-    match requirement["operator"]:
-        case "In":
-            return value is not None and value in values
-        case "NotIn":
-            return value is None or value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" as operator:
-            if value is None or not value.lstrip("-").isdigit():
-                return False
-            return int(value) > int(values[0]) if operator == "Gt" else int(value) < int(values[0])
-    return False
+    return selects(selector, _labels(pod))
 
 
 def _terms(pod: KubeObject, kind: str) -> Iterator[KubeObject]:
     yield from ((pod["spec"].get("affinity") or {}).get(kind) or {}).get(REQUIRED) or ()
 
 
-def _labels(node: KubeObject) -> dict[str, Any]:
-    return node["metadata"].get("labels") or {}
+def _labels(obj: KubeObject) -> dict[str, Any]:
+    return obj["metadata"].get("labels") or {}
