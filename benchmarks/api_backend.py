@@ -63,11 +63,7 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
     front = HttpFront(server)
     url = await front.start()
     with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
-        kubeconfigs = {}
-        for user in ("admin", f"system:serviceaccount:{namespace}:{ACCOUNT}"):
-            kubeconfigs[user] = Path(folder, user.replace(":", "-"))
-            kubeconfigs[user].write_text(kubeconfig_text(url, user))
-        admin, agents = kubeconfigs.values()
+        admin, agents = simulated_kubeconfigs(Path(folder), url, namespace, ACCOUNT)
 
         async def count() -> int:
             return server.requests.total() - server.requests.of(family=USER_AGENT)
@@ -78,6 +74,14 @@ async def _simulator(namespace: str) -> AsyncIterator[Backend]:
                 yield Backend(client, agents, count)
         finally:
             await front.stop()
+
+
+def simulated_kubeconfigs(folder: Path, url: str, namespace: str, account: str) -> tuple[Path, Path]:
+    """Write the administrator's kubeconfig for an embedded server, and a ServiceAccount's; return their paths."""
+    files = folder / "admin", folder / account
+    for file, user in zip(files, ("admin", f"system:serviceaccount:{namespace}:{account}"), strict=True):
+        file.write_text(kubeconfig_text(url, user))
+    return files
 
 
 @asynccontextmanager

@@ -9,7 +9,6 @@ ServiceAccount.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,11 +18,11 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.api_backend import USER_AGENT, simulated_server
+from benchmarks.api_backend import USER_AGENT, simulated_kubeconfigs, simulated_server
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.resources import NAMESPACES
-from inplace.simulator.cluster.access import kubeconfig_text
 from testbed.binaries import find_binaries
+from testbed.component import cpu_seconds_of
 from testbed.control_plane import ControlPlane
 from testbed.kube_client import create, install_crd, kube_client
 from testbed.ports import free_ports
@@ -37,7 +36,6 @@ READY_S_MAX = 60.0  # a controller that lists 10,000 Pods on a busy machine
 EXIT_S_MAX = 10.0  # its own bound is 8 s
 POLL_S = 0.05
 PROGRAM = (sys.executable, "-m", "inplace.controller")
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +45,8 @@ class ControllerProcess:
     pid: int
 
     def cpu_s(self) -> float:
-        """Return user plus system time so far; proc_pid_stat(5), fields 14 and 15."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+        """Return user plus system time so far."""
+        return cpu_seconds_of(self.pid)
 
     def rss_mb(self, which: str = "VmRSS") -> float:
         """Return the resident memory now (VmRSS), or the most it ever was (VmHWM), in MB of 10^6 bytes."""
@@ -131,13 +128,10 @@ async def _real() -> AsyncIterator[Lab]:
 async def _simulator() -> AsyncIterator[Lab]:
     with tempfile.TemporaryDirectory(prefix="inplace-bench-") as folder:
         async with simulated_server() as url:
-            files = []
-            for user in ("admin", f"system:serviceaccount:{ACCOUNT_NAMESPACE}:{ACCOUNT}"):
-                files.append(Path(folder, user.replace(":", "-")))
-                files[-1].write_text(kubeconfig_text(url, user))
-            async with kube_client(files[0], USER_AGENT) as client:
+            admin, account = simulated_kubeconfigs(Path(folder), url, ACCOUNT_NAMESPACE, ACCOUNT)
+            async with kube_client(admin, USER_AGENT) as client:
                 await client.create(NAMESPACES, None, {"metadata": {"name": ACCOUNT_NAMESPACE}})
-                yield Lab(client, files[1])
+                yield Lab(client, account)
 
 
 async def _ready(probes: str, metrics: str) -> None:

@@ -10,8 +10,6 @@ It runs as process 1 of a PID namespace, below an overlay of this machine's root
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +18,9 @@ from typing import Final
 
 from benchmarks.agent_start import rss_mb
 from benchmarks.figures import Figures, flags
+from benchmarks.worker_output import first_child, lifted_guard
 from images import agent_root
-from inplace.common.protocol.link import Hello, Lifted, line_of
 
-ANSWER_S_MAX: Final = 30.0  # a guard that needs longer is broken, not slow
 WORKER: Final = ("/bin/sh", "-c", "date +%s%N; exec sleep 100")
 # The date's own exec is part of both times; `chroot` and the guard lie between the two dates.
 ENTER: Final = """
@@ -37,32 +34,11 @@ root=$1/root; shift; date +%s%N; exec chroot "$root" "$@"
 @contextmanager
 def started(folder: Path, command: list[str]) -> Iterator[tuple[float, int]]:
     """Run a guard; give the milliseconds to its worker's exec, and the guard's process id."""
-    link = folder / "shared" / "link"
     words = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", str(folder))
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.settimeout(ANSWER_S_MAX)
-        listener.bind(str(link))
-        listener.listen()
-        env = {"PATH": os.environ["PATH"], "LINK_FILE": str(link)}
-        pipe = subprocess.PIPE
-        with subprocess.Popen(
-            (*words, *command, "--", *WORKER), env=env, stdout=pipe, stderr=subprocess.DEVNULL
-        ) as child:
-            try:
-                peer, _ = listener.accept()
-                with peer:
-                    peer.sendall(line_of(Hello()) + line_of(Lifted(1)))
-                    assert child.stdout is not None
-                    began_ns, worker_ns = (int(child.stdout.readline()) for _ in range(2))
-                    yield (worker_ns - began_ns) / 1e6, guard_below(child.pid)
-            finally:
-                child.kill()
-    link.unlink()
-
-
-def guard_below(pid: int) -> int:
-    """Return the process that `unshare` forked."""
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    env = {"PATH": os.environ["PATH"]}
+    with lifted_guard((*words, *command, "--", *WORKER), env, folder / "shared" / "link") as (output, pid):
+        began_ns, worker_ns = (int(output.readline()) for _ in range(2))
+        yield (worker_ns - began_ns) / 1e6, first_child(pid)
 
 
 def run(runs: int, folder: Path) -> Figures:

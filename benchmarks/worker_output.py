@@ -15,14 +15,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import IO, Final
 
 from benchmarks.figures import Figures, flags
 from inplace.common.protocol.link import Hello, Lifted, line_of
+from testbed.component import cpu_seconds_of
 
 LINE: Final = "x" * 99
 BATCHES_S: Final = 100  # of lines, each one write
@@ -40,7 +41,7 @@ while True:
         time.sleep(max(0.0, at_s - time.monotonic()))
 """
 READ_BYTES: Final = 65_536
-ANSWER_S_MAX: Final = 30.0
+ANSWER_S_MAX: Final = 30.0  # a guard that needs longer is broken, not slow
 WARM_S: Final = 0.5
 NAMES: Final = ("paced", "unpaced")
 
@@ -57,33 +58,40 @@ def started(folder: Path, mb: float, *, guarded: bool) -> Iterator[tuple[int, in
             finally:
                 child.kill()
         return
-    link = folder / "link"
     guard = [sys.executable, "-m", "inplace.agent", "guard", "--", *worker]
-    env = dict(os.environ) | {"LINK_FILE": str(link)}
+    with lifted_guard(guard, os.environ, folder / "link") as (output, pid):
+        os.read(output.fileno(), 1)  # the worker runs
+        yield output.fileno(), pid, first_child(pid)
+
+
+@contextmanager
+def lifted_guard(command: Sequence[str], env: Mapping[str, str], link: Path) -> Iterator[tuple[IO[bytes], int]]:
+    """Run a guard whose barrier is lifted as soon as it says hello; give its output and its process id."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.settimeout(ANSWER_S_MAX)
         listener.bind(str(link))
         listener.listen()
-        with subprocess.Popen(guard, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        own, pipe = {**env, "LINK_FILE": str(link)}, subprocess.PIPE
+        with subprocess.Popen(command, env=own, stdout=pipe, stderr=subprocess.DEVNULL) as child:
             assert child.stdout is not None
             try:
                 peer, _ = listener.accept()
                 with peer:
                     peer.sendall(line_of(Hello()) + line_of(Lifted(1)))
-                    os.read(child.stdout.fileno(), 1)  # the worker runs
-                    below = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
-                    yield child.stdout.fileno(), child.pid, int(below[0])
+                    yield child.stdout, child.pid
             finally:
                 child.kill()
     link.unlink()
 
 
+def first_child(pid: int) -> int:
+    """Return the first process that a process forked."""
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
 def cpu_s(pid: int) -> float:
     """Return the CPU seconds of a process so far; 0 of none."""
-    if not pid:
-        return 0.0
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return cpu_seconds_of(pid) if pid else 0.0
 
 
 def measure(folder: Path, mb: float, length_s: float, *, guarded: bool) -> dict[str, float]:

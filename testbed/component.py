@@ -103,15 +103,8 @@ class Component:
         return self._process.pid
 
     def cpu_seconds(self) -> float:
-        """Return user plus system time that the current process (not its predecessors) has used so far.
-
-        Source: proc_pid_stat(5), fields 14 and 15; the fields before them are counted from the end of the
-        command's name, which may itself contain spaces and parentheses.
-        """
-        self.check_alive()
-        stat = Path(f"/proc/{self.pid_or_none()}/stat").read_text()
-        fields = stat.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
+        """Return user plus system time that the current process (not its predecessors) has used so far."""
+        return cpu_seconds_of(self.pid())
 
     def failure(self, message: str) -> ControlPlaneError:
         """Return an error that names this component and ends with the tail of its log."""
@@ -121,6 +114,16 @@ class Component:
 
     def _status(self) -> str:
         return "none (never started)" if self._process is None else str(self._process.returncode)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Return user plus system time that a process has used so far.
+
+    Source: proc_pid_stat(5), fields 14 and 15; the fields before them are counted from the end of the command's name,
+    which may itself contain spaces and parentheses.
+    """
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS_PER_S
 
 
 def _die_with_parent() -> tuple[str, ...]:

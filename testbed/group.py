@@ -19,15 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import ApiError, NotFound, ServerError, Throttled
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from testbed.control_plane import ControlPlane
-from testbed.kube_client import create, install_crd, kube_client
+from testbed.kube_client import create, install_crd, kube_client, moved_to
 from testbed.played_agent import (
     BARRIER_PATH,
     RESTART_EXIT_CODE,
@@ -259,11 +257,8 @@ def _labels(pod: KubeObject) -> dict[str, str]:
 
 def _manifest(namespace: str, pods: int, restarts_max: int, divided: bool) -> list[KubeObject]:
     """Return examples/train.yaml without its ServiceAccount, in another namespace and size."""
-    documents = deepcopy(list(yaml.safe_load_all((REPOSITORY / "examples" / "train.yaml").read_text())))
+    documents = moved_to(namespace, (REPOSITORY / "examples" / "train.yaml").read_text())
     for document in documents:
-        document["metadata"]["namespace"] = namespace
-        for subject in document.get("subjects", ()):
-            subject["namespace"] = namespace
         if document["kind"] == "JobSet":
             document["spec"]["failurePolicy"]["maxRestarts"] = restarts_max
             job = document["spec"]["replicatedJobs"][0]["template"]["spec"]

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import yaml
+
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.errors import AlreadyExists, NotFound, Throttled
@@ -29,6 +31,14 @@ async def kube_client(kubeconfig: Path, name: str = "inplace-test") -> AsyncIter
         yield KubeClient(transport, user_agent=name, field_manager=name)
     finally:
         await transport.close()
+
+
+def moved_to(namespace: str, text: str) -> list[KubeObject]:
+    """Return the documents of a manifest, moved to a namespace."""
+    documents: list[KubeObject] = list(yaml.safe_load_all(text))
+    for placed in (*documents, *(subject for document in documents for subject in document.get("subjects", ()))):
+        placed.get("metadata", placed)["namespace"] = namespace
+    return documents
 
 
 async def create(client: KubeClient, documents: Iterable[KubeObject]) -> None:

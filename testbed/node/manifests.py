@@ -7,11 +7,10 @@ folder for the evidence. Pods keep to Pod Security `restricted`, but for that fo
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
+from testbed.kube_client import moved_to
 from testbed.node.archives import JAX_IMAGE, UPSTREAM_AGENT_IMAGE, WORKER_IMAGE, torch_packages
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -54,12 +53,7 @@ def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, eviden
 
 def documents_of(text: str, namespace: str) -> list[KubeObject]:
     """Return the documents of a manifest, moved to a namespace, the JobSet last."""
-    read: list[KubeObject] = list(yaml.safe_load_all(text))
-    for document in read:
-        document["metadata"]["namespace"] = namespace
-        for subject in document.get("subjects", ()):
-            subject["namespace"] = namespace
-    return sorted(read, key=lambda each: bool(each["kind"] == "JobSet"))
+    return sorted(moved_to(namespace, text), key=lambda each: bool(each["kind"] == "JobSet"))
 
 
 def watch_over(jobset: KubeObject, stall_after_s: float) -> None:
