@@ -13,8 +13,8 @@ from typing import Any
 
 from inplace.simulator.apiserver import status
 from inplace.simulator.apiserver.kinds import Kind, Registry
-from inplace.simulator.apiserver.reviews import REVIEWS, is_local
 from inplace.simulator.apiserver.route import Route
+from inplace.simulator.apiserver.subresources import REVIEWS, is_local
 
 VERSION = {
     "major": "1",

@@ -29,10 +29,10 @@ from inplace.simulator.apiserver.options import ApiServerOptions
 from inplace.simulator.apiserver.patches import Patches, decode_json, decode_yaml
 from inplace.simulator.apiserver.pod_log import follow_log
 from inplace.simulator.apiserver.reads import Reads, StreamingResponse
-from inplace.simulator.apiserver.reviews import REVIEWS, answer_review, is_local
 from inplace.simulator.apiserver.route import RequestCounter, Route, family_of, resource_route, split_path
 from inplace.simulator.apiserver.status import StatusError
 from inplace.simulator.apiserver.store import CollectionKey, Event, Store
+from inplace.simulator.apiserver.subresources import REVIEWS, answer_review, is_local
 from inplace.simulator.apiserver.watch_cache import WatchCache
 from inplace.simulator.apiserver.writes import WriteOptions, Writes, check_identity, name_mismatch, namespace_mismatch
 

@@ -1,12 +1,15 @@
 """
-Subresources that are not a view of their object: binding, eviction, finalize, token.
+Requests that show no object: reviews, and the subresources binding, eviction, finalize and token.
 
-Source: k8s.io/kubernetes/pkg/registry/core/pod/storage and .../serviceaccount/storage.
+Reviews say that every user may do everything.
+Source: k8s.io/kubernetes/pkg/registry/core/pod/storage and .../serviceaccount/storage; authorization.k8s.io/v1,
+authentication.k8s.io/v1.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.resources import KubeObject
@@ -14,6 +17,7 @@ from inplace.simulator.apiserver import status
 from inplace.simulator.apiserver.deletion import DeleteOptions, Deletions
 from inplace.simulator.apiserver.kinds import Kind, with_metadata
 from inplace.simulator.apiserver.metadata import timestamp
+from inplace.simulator.apiserver.route import Route
 from inplace.simulator.apiserver.store import Store
 from inplace.simulator.apiserver.writes import NAMESPACES_KEY, WriteOptions, Writes
 
@@ -101,3 +105,44 @@ def mint_token(account: KubeObject, request: KubeObject, clock: Clock) -> KubeOb
         "metadata": {"name": meta["name"], "namespace": meta["namespace"], "creationTimestamp": None},
         "status": {"token": token, "expirationTimestamp": timestamp(clock.wall_s() + life_s)},
     }
+
+
+REVIEWS: dict[tuple[str, str], dict[str, str]] = {
+    ("authorization.k8s.io", "v1"): {
+        "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+        "subjectaccessreviews": "SubjectAccessReview",
+        "localsubjectaccessreviews": "LocalSubjectAccessReview",
+        "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    },
+    ("authentication.k8s.io", "v1"): {
+        "selfsubjectreviews": "SelfSubjectReview",
+        "tokenreviews": "TokenReview",
+    },
+}
+
+_EVERYTHING = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+
+
+def is_local(plural: str) -> bool:
+    """Say whether a review is asked for in a namespace."""
+    return plural.startswith("local")
+
+
+def answer_review(route: Route, body: KubeObject, user: str) -> KubeObject:
+    """Return the review with its status filled in."""
+    filled: dict[str, Any]
+    match route.plural:
+        case "selfsubjectreviews":
+            filled = {"userInfo": {"username": user, "groups": ["system:authenticated"]}}
+        case "tokenreviews":
+            token = str((body.get("spec") or {}).get("token", ""))
+            name = token.removeprefix("user:")
+            filled = {"authenticated": token.startswith("user:"), "user": {"username": name}}
+        case "selfsubjectrulesreviews":
+            rules = [_EVERYTHING]
+            filled = {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
+        case _:
+            filled = {"allowed": True, "reason": "the simulator allows everything"}
+    version = (route.group, route.version)
+    identity: KubeObject = {"apiVersion": "/".join(version), "kind": REVIEWS[version][route.plural]}
+    return identity | body | {"metadata": body.get("metadata") or {"creationTimestamp": None}, "status": filled}

@@ -24,12 +24,10 @@ from inplace.simulator.campaign.report import (
     tell_kinds,
     tell_watched,
 )
-from inplace.simulator.campaign.restart import run_restart
-from inplace.simulator.campaign.run import run_seed
+from inplace.simulator.campaign.run import run_restart, run_seed
 from inplace.simulator.campaign.saving import DRAIN, KINDS, REQUEST, run_saving
-from inplace.simulator.campaign.shrink import shrink
 from inplace.simulator.campaign.sieve import SITUATIONS, plans, run_plan
-from inplace.simulator.campaign.soak import SEEDS_TOGETHER_MAX, Tally, fresh_first, in_processes
+from inplace.simulator.campaign.soak import SEEDS_TOGETHER_MAX, Tally, fresh_first, in_processes, shrink
 from inplace.simulator.campaign.stalls import run_stalls
 
 SEEDS_DEFAULT = 500

@@ -20,9 +20,10 @@ from inplace.simulator.campaign import hangs, liveness
 from inplace.simulator.campaign.catalogue import CATALOGUE, Fault
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.process import campaign_runner
-from inplace.simulator.campaign.scenario import PODS_MAX, Scenario, draw_scenario
+from inplace.simulator.campaign.scenario import PODS_MAX, Mode, Scenario, draw_scenario
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.campaign.world import World
+from inplace.simulator.cluster.timings import Latency, Timings
 from inplace.simulator.cluster.virtual_time import describe_tasks
 
 FAULTS_FROM_S, FAULTS_TO_S = 1.0, 25.0  # a group of eight has started after some two seconds
@@ -36,6 +37,11 @@ HOT = "L4 the work does not end"
 ENDLESS = "L4 a program does not end when it is told to"
 EVENTS_MAX_PER_POD = 5_000  # of one run; a normal run has some 100
 VIRTUAL_S_MAX = 3_600.0  # twice the sum of all bounded waits of a run
+
+# Of one undisturbed restart of a group of any size, with the delays of a real cluster: `make sim SEED= PODS=`.
+PODS_PER_NODE = 8  # as on an accelerator host
+PODS_PER_JOB = 500  # a Job controller makes one Job's Pods one after the other: a single Job of 5,000 takes 30 s
+BIND = Latency(0.0002, 0.001)  # a fast scheduler: the first start is not measured, and Pods are probed while they wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +224,18 @@ def _first(error: BaseException) -> ViolationError:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error  # type: ignore[return-value]  # the callers know what they caught
+
+
+def run_restart(seed: int, pods: int, mode: Mode) -> Outcome:
+    """Start a group, let one worker die, and stop when all run again.
+
+    Args:
+        seed: decides everything.
+        pods: at least 1.
+        mode: sidecar or supervisor.
+    """
+    jobs = next(count for count in range(-(-pods // PODS_PER_JOB), 0, -1) if pods % count == 0)
+    scenario = Scenario(
+        jobs, pods // jobs, mode, timings=Timings(bind=BIND), pods_per_node=PODS_PER_NODE, completes=False
+    )
+    return run_scenario(seed, scenario, (), until_s=0.0)

@@ -2,7 +2,7 @@
 Run many seeds, or many plans, in several processes, and count the violations.
 
 Each soak takes new seeds, because seeds that were used for debugging find nothing new. No violation ends a soak. Of
-each kind of violation the run with the fewest faults is kept.
+each kind of violation the run with the fewest faults is kept, and shortened.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from inplace.simulator.campaign.run import Outcome
+from inplace.simulator.campaign.run import Outcome, run_seed
 
 RUNS_PER_TASK = 10
 TASKS_PER_CHILD = 50  # a new child process gives the old one's memory back
 SEEDS_TOGETHER_MAX = 1_000_000  # seeds of each minute; two cores need a day and a half for them
 SEEDS_SHOWN_MAX = 10  # of one kind of violation: a common bug has thousands
+
+RUNS_MAX = 60  # to shorten one; at a fraction of a second each
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -86,3 +88,32 @@ def _collect_rarely() -> None:
     """Look for circles of garbage rarely: that saves 8 % of a run's time, and costs 8 MB."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+def shrink(outcome: Outcome, run: Callable[[int, list[int]], Outcome] | None = None) -> tuple[list[int], Outcome]:
+    """Return the strikes that the violation needs, and the run of those strikes alone.
+
+    Every strike has its own randomness, so the rest of the schedule stays the same when some are left out. The shorter
+    run may still differ; a candidate that breaks the same property no more is dropped.
+
+    Args:
+        outcome: a run with a violation.
+        run: runs a seed with some of its strikes.
+    """
+    assert outcome.violation is not None, "expected a run that failed"
+    run = run or (lambda seed, only: run_seed(seed, only=only))
+    rule, kept, best = outcome.violation.rule, [strike.number for strike in outcome.strikes], outcome
+    runs, size = 0, max(1, len(kept) // 2)
+    while kept and runs < RUNS_MAX:
+        for start in range(0, len(kept), size):
+            fewer = kept[:start] + kept[start + size :]
+            runs += 1
+            tried = run(outcome.seed, fewer)
+            if tried.violation is not None and tried.violation.rule == rule:
+                kept, best = fewer, tried
+                break
+        else:
+            if size == 1:
+                break
+            size = max(1, size // 2)
+    return kept, best

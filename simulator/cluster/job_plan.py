@@ -15,8 +15,8 @@ from typing import Any
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.metadata import timestamp
-from inplace.simulator.cluster.job_failure_policy import judge
 from inplace.simulator.cluster.job_indexes import IndexFailures, compress, expand, failures_before, index_of
+from inplace.simulator.cluster.job_pods import judge
 
 CREATE_MAX = 500  # per sync; MaxPodCreateDeletePerSync
 

@@ -14,7 +14,7 @@ from inplace.common.injection.pod_roles import RUN, Member, members
 from inplace.common.injection.restart_rules import Ending, codes_that
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.pod_rules import EXIT_CODES_MAX
-from inplace.simulator.cluster.job_failure_policy import judge
+from inplace.simulator.cluster.job_pods import judge
 from tests.cli.injecting import PLAIN, annotated, as_yaml, findings_of, injected, jobset_of, with_env
 
 FAILURES = set(range(1, 256))

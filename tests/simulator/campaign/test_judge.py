@@ -25,7 +25,7 @@ from inplace.simulator.campaign.network import Ending
 from inplace.simulator.campaign.process import Process, campaign_runner
 from inplace.simulator.campaign.run import ENDLESS, HOT, VIRTUAL_S_MAX, Outcome, ScheduledFault, run_scenario
 from inplace.simulator.campaign.scenario import JOBSET, NAMESPACE, Mode, Scenario
-from inplace.simulator.campaign.shrink import shrink
+from inplace.simulator.campaign.soak import shrink
 from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.pod_spec import Probe
