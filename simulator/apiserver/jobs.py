@@ -41,21 +41,16 @@ _SCHEDULING_DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "scheduling
 
 def default_job_spec(spec: dict[str, Any]) -> dict[str, Any]:
     """Return a Job spec with the API's defaults."""
-    defaulted = dict(spec)
-    if spec.get("completions") is None and spec.get("parallelism") is None:
-        defaulted["completions"] = 1
-    if defaulted.get("parallelism") is None:
-        defaulted["parallelism"] = 1
-    if defaulted.get("backoffLimit") is None:
-        defaulted["backoffLimit"] = INT32_MAX if spec.get("backoffLimitPerIndex") is not None else BACKOFF_LIMIT
-    for field, value in (("completionMode", "NonIndexed"), ("suspend", False), ("manualSelector", False)):
-        if defaulted.get(field) is None:
-            defaulted[field] = value
-    if defaulted.get("podReplacementPolicy") is None:
-        defaulted["podReplacementPolicy"] = (
-            "Failed" if spec.get("podFailurePolicy") is not None else "TerminatingOrFailed"
-        )
-    return defaulted
+    is_single = spec.get("completions") is None and spec.get("parallelism") is None
+    defaults = ({"completions": 1} if is_single else {}) | {
+        "parallelism": 1,
+        "backoffLimit": BACKOFF_LIMIT if spec.get("backoffLimitPerIndex") is None else INT32_MAX,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "manualSelector": False,
+        "podReplacementPolicy": "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed",
+    }
+    return spec | {field: value for field, value in defaults.items() if spec.get(field) is None}
 
 
 def _ready_job_spec(spec: Any, *, strict: bool) -> dict[str, Any]:

@@ -42,6 +42,7 @@ DEFAULT_OPTIONS = ApiServerOptions()
 
 _CRDS: CollectionKey = ("apiextensions.k8s.io", "customresourcedefinitions")
 _BODY_TYPES = ("application/json", "application/yaml")
+_SUCCESS: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _PROTOBUF = "application/vnd.kubernetes.protobuf"  # of typed clients
 
 Answer = Response | StreamingResponse
@@ -313,11 +314,7 @@ class ApiServer:
             return self._shown(kind, last, answer)
         meta = last["metadata"]
         details = {"name": meta["name"], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}
-        details = {key: value for key, value in details.items() if value}
-        return _json(
-            200,
-            {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details},
-        )
+        return _json(200, _SUCCESS | {"details": {key: value for key, value in details.items() if value}})
 
     async def _delete_collection(self, request: Request, route: Route, kind: Kind) -> Response:
         options = DeleteOptions.parse(self._body(request) if request.body else None, route.query)
@@ -333,17 +330,16 @@ class ApiServer:
 
     async def _answer_subresource(self, request: Request, route: Route, kind: Kind, user: str) -> Answer:
         obj = self._found(kind, route)
-        success: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         if route.subresource == "log":
             return follow_log(obj, route, self.options.log_source)
         body = self._body(request)
         match route.subresource:
             case "binding":
                 subresources.bind(self._writes, kind, obj, body, _options(request, route, user))
-                return _json(201, success | {"code": 201})
+                return _json(201, _SUCCESS | {"code": 201})
             case "eviction":
                 subresources.evict(self._deletions, kind, obj, body, writes=self._writes)
-                return _json(201, success | {"code": 201})
+                return _json(201, _SUCCESS | {"code": 201})
             case "token":
                 return _json(201, subresources.mint_token(obj, body, self.clock))
         return _json(200, subresources.finalize(self.store, obj, body))

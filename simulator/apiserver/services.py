@@ -9,12 +9,20 @@ Source: k8s.io/kubernetes/pkg/registry/core/service, .../core/namespace, pkg/api
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from inplace.common.kube.resources import KubeObject
 from inplace.simulator.apiserver.kinds import Strategy, WriteContext
 from inplace.simulator.apiserver.status import StatusCause, bad_value
 
 HEADLESS = "None"
+_SERVICE_DEFAULTS: dict[str, Any] = {
+    "type": "ClusterIP",
+    "sessionAffinity": "None",
+    "ipFamilies": ["IPv4"],
+    "ipFamilyPolicy": "SingleStack",
+    "internalTrafficPolicy": "Cluster",
+}
 _ADDRESSES_MAX = 65_536  # of 10.96.0.0/16; addresses are not returned when a Service is deleted
 
 
@@ -26,33 +34,23 @@ class ServiceStrategy(Strategy):
 
     def prepare_create(self, obj: KubeObject, context: WriteContext) -> KubeObject:
         """Fill in defaults and allocate the cluster address."""
-        spec = {
-            "type": "ClusterIP",
-            "sessionAffinity": "None",
-            "ipFamilies": ["IPv4"],
-            "ipFamilyPolicy": "SingleStack",
-            "internalTrafficPolicy": "Cluster",
-        } | (obj.get("spec") or {})
+        spec = _SERVICE_DEFAULTS | (obj.get("spec") or {})
         if not spec.get("clusterIP") and spec["type"] != "ExternalName":
             self._allocated = (self._allocated + 1) % _ADDRESSES_MAX
             spec["clusterIP"] = f"10.96.{self._allocated >> 8}.{self._allocated & 255}"
         if spec.get("clusterIP"):
             spec["clusterIPs"] = [spec["clusterIP"]]
-        if spec.get("ports"):
-            spec["ports"] = [{"protocol": "TCP", "targetPort": port.get("port")} | port for port in spec["ports"]]
-        return obj | {"spec": spec, "status": {"loadBalancer": {}}}
+        return obj | {"spec": _with_ports(spec), "status": {"loadBalancer": {}}}
 
     def prepare_update(self, new: KubeObject, old: KubeObject, context: WriteContext) -> KubeObject:
         """Keep the allocated address when the client does not name one."""
         spec = dict(new.get("spec") or {})
-        for field in ("type", "sessionAffinity", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+        for field in _SERVICE_DEFAULTS:
             if field in old["spec"]:
                 spec.setdefault(field, old["spec"][field])
         if not spec.get("clusterIP") and "clusterIP" in old["spec"]:
             spec["clusterIP"], spec["clusterIPs"] = old["spec"]["clusterIP"], old["spec"]["clusterIPs"]
-        if spec.get("ports"):
-            spec["ports"] = [{"protocol": "TCP", "targetPort": port.get("port")} | port for port in spec["ports"]]
-        return new | {"spec": spec}
+        return new | {"spec": _with_ports(spec)}
 
     def validate_create(self, obj: KubeObject) -> Iterable[StatusCause]:
         """Return the broken rules of a new Service."""
@@ -64,6 +62,13 @@ class ServiceStrategy(Strategy):
         """Return the rules that an update breaks: the address never changes."""
         if new["spec"].get("clusterIP") != old["spec"].get("clusterIP"):
             yield bad_value("spec.clusterIPs[0]", [new["spec"].get("clusterIP")], "may not change once set")
+
+
+def _with_ports(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec with the defaults of its ports."""
+    if not spec.get("ports"):
+        return spec
+    return spec | {"ports": [{"protocol": "TCP", "targetPort": port.get("port")} | port for port in spec["ports"]]}
 
 
 class NamespaceStrategy(Strategy):

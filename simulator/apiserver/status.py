@@ -111,10 +111,8 @@ def unknown_resource() -> StatusError:
 
 def not_found(plural: str, group: str, name: str) -> StatusError:
     """404: no such object."""
-    details = {"name": name, "group": group, "kind": plural}
-    return StatusError(
-        404, "NotFound", f'{qualified(plural, group)} "{name}" not found', details=_without_empty(details)
-    )
+    details = _about(plural, group, name)
+    return StatusError(404, "NotFound", f'{qualified(plural, group)} "{name}" not found', details=details)
 
 
 def method_not_allowed() -> StatusError:
@@ -131,13 +129,13 @@ def not_acceptable(accepted: Sequence[str]) -> StatusError:
 
 def already_exists(plural: str, group: str, name: str) -> StatusError:
     """409 on create."""
-    details = _without_empty({"name": name, "group": group, "kind": plural})
+    details = _about(plural, group, name)
     return StatusError(409, "AlreadyExists", f'{qualified(plural, group)} "{name}" already exists', details=details)
 
 
 def conflict(plural: str, group: str, name: str, why: str) -> StatusError:
     """409: the precondition of a write does not hold."""
-    details = _without_empty({"name": name, "group": group, "kind": plural})
+    details = _about(plural, group, name)
     message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
     return StatusError(409, "Conflict", message, details=details)
 
@@ -162,7 +160,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[StatusCause]) -> 
     """422: the object breaks rules."""
     words = [f"{cause.field}: {cause.message}" for cause in causes]
     joined = words[0] if len(words) == 1 else f"[{', '.join(words)}]"
-    details: dict[str, Any] = _without_empty({"name": name, "group": group, "kind": kind})
+    details = _about(kind, group, name)
     details["causes"] = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
     subject = f"{kind}.{group}" if group else kind
     return StatusError(422, "Invalid", f'{subject} "{name}" is invalid: {joined}', details=details)
@@ -170,7 +168,7 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[StatusCause]) -> 
 
 def denied(plural: str, group: str, name: str, why: str) -> StatusError:
     """422: an admission policy refuses the object."""
-    details: dict[str, Any] = _without_empty({"name": name, "group": group, "kind": plural})
+    details = _about(plural, group, name)
     details["causes"] = [{"message": why}]
     return StatusError(422, "Invalid", f'{qualified(plural, group)} "{name}" is forbidden: {why}', details=details)
 
@@ -237,5 +235,6 @@ def show(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _without_empty(details: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in details.items() if value}
+def _about(kind: str, group: str, name: str) -> dict[str, Any]:
+    """Return a Status' details about an object, without what is empty."""
+    return {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value}
