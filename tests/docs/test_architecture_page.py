@@ -1,8 +1,7 @@
-"""docs/code-paths.md walks through the code: each walk is short, and each function and module of it exists."""
+"""Each function and module exists that docs/code-paths.md walks through, and that docs/a-day-in-this-code.md names."""
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 from typing import Final
@@ -11,7 +10,8 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = (ROOT / "docs" / "code-paths.md").read_text()
-WALKS: Final = ("One Pod event", "One agent start", "One fault")
+DAY: Final = (ROOT / "docs" / "a-day-in-this-code.md").read_text()
+WALKS: Final = ("One Pod event", "One agent start", "A death told by the guard", "One fault")
 STOPS_MAX: Final = 8
 _NAMED: Final = re.compile(r"`([\w/]+\.py)`|`(\w+)`")
 
@@ -22,11 +22,20 @@ def stops(title: str) -> list[str]:
     return re.findall(r"^\d\. (.*)$", section, re.MULTILINE)
 
 
-def functions(file: str) -> set[str]:
-    """Return the functions and classes of a module."""
-    tree = ast.parse((ROOT / file).read_text())
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+def names(file: str) -> set[str]:
+    """Return the functions, classes and constants of a module."""
+    defined = r"^\s*(?:async )?(?:class|def) (\w+)|^(\w+)(?:: Final.*)? = "
+    return {name for found in re.findall(defined, (ROOT / file).read_text(), re.MULTILINE) for name in found}
+
+
+def unknown(text: str) -> list[str]:
+    """Return the names that are not of the module that stands before them."""
+    file, wrong = "", []
+    for module, name in _NAMED.findall(text):
+        file = module or file
+        if file and name and name not in names(file):
+            wrong.append(f"{file} {name}")
+    return wrong
 
 
 @pytest.mark.parametrize("title", WALKS)
@@ -34,13 +43,14 @@ def test_a_walk_is_short_and_leads_through_functions_that_exist(title: str) -> N
     """A walk is short, and each stop names a module and existing functions of it."""
     walk = stops(title)
     assert 0 < len(walk) <= STOPS_MAX
-    file = ""
-    for stop in walk:
-        for module, name in _NAMED.findall(stop):
-            if module:
-                file = module
-            elif name not in ("plan", "World"):  # a stop names another module than the stop before
-                assert name in functions(file), f"{file} has no {name}: {stop}"
+    wrong = unknown("\n".join(walk))
+    assert [one for one in wrong if not one.endswith((" plan", " World"))] == []  # of modules that other stops name
+
+
+def test_a_day_leads_through_names_that_exist() -> None:
+    """In an item, a cell or a paragraph each name behind a module is of that module."""
+    parts = re.split(r"\n(?=\d\. |\* |\| |\n)| \| ", DAY)
+    assert [wrong for part in parts for wrong in unknown(part)] == []
 
 
 FOLDERS: Final = {"": "controller/plan", "s": "common/jobset", "t": "controller/tracking"}
