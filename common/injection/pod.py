@@ -225,7 +225,7 @@ def _complete_sidecar(
         present.raw.setdefault(key, wanted[key])
     if not present.has_upstream_names:
         yield from add_variables(present, wanted["env"])
-        _mount(present, agent_pieces.mount())
+        _mount(present, *wanted["volumeMounts"])
 
 
 def _add_supervisor(member: Member, worker: Container, options: InjectOptions, port: int) -> Iterator[Finding]:

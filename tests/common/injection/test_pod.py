@@ -248,6 +248,16 @@ def test_no_container_but_the_agents_has_a_token_of_any_account(mode: str, accou
     assert holders == [{"sidecar": "inplace-agent", "supervisor": "worker"}[mode]]
 
 
+def test_the_folders_of_an_agent_that_lost_its_mounts_come_back() -> None:
+    """Beside a guard an agent that is there gets both folders again, as one that is added."""
+    made = parse(injected(PLAIN))
+    agent = made[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"][0]
+    lost, agent["volumeMounts"] = agent["volumeMounts"], []
+    (again,) = pod_spec_of(injected(as_yaml(made)))["initContainers"]
+    key = "mountPath"
+    assert sorted(again["volumeMounts"], key=lambda one: one[key]) == sorted(lost, key=lambda one: one[key])
+
+
 def test_the_constants_are_the_agents() -> None:
     """The controller does not load the agent's modules."""
     assert agent_pieces.LINK_FILE == LINK_FILE
