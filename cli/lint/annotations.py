@@ -28,7 +28,9 @@ def check_annotations(jobset: KubeObject) -> Iterator[Finding]:
             nearest = _nearest(str(name))
             if nearest is not None:
                 needed, fix = nearest or "a name of docs/manifests.md", "correct the name, or remove the annotation"
-                yield Finding("annotation-name", f'{path}.annotations["{name}"]', f"the name {name}", needed, fix)
+                yield Finding(
+                    "no-effect", f'{path}.annotations["{name}"]', f"the name {name}, which nothing reads", needed, fix
+                )
 
 
 def _nearest(name: str) -> str | None:

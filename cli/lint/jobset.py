@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from inplace.cli.lint.agent import options_of
 from inplace.cli.lint.stored import as_stored, finding_of
-from inplace.common.injection import index_backoff
-from inplace.common.injection.agent_pieces import DEFAULT_POLICY, JOB_FIELDS
+from inplace.common.injection.agent_pieces import DEFAULT_POLICY
 from inplace.common.injection.finding import Finding, shown
 from inplace.common.injection.pod_failure_policy import FAILURES, final_codes_by_rule
 from inplace.common.injection.pod_roles import RUN, Container, Member, group_of, members
@@ -31,7 +30,7 @@ def check_jobset(jobset: KubeObject) -> Iterator[Finding]:
     strategy = (failure_policy_of(jobset) or {}).get("restartStrategy")
     if strategy in _OTHER_STRATEGIES and any(member.agent is not None for member in group_of(jobset)):
         path, fix = "spec.failurePolicy.restartStrategy", "set it, or take the agents out of the template"
-        yield Finding("restart-strategy", path, shown(strategy), wire.IN_PLACE_RESTART, fix)
+        yield Finding("not-in-place", path, shown(strategy), wire.IN_PLACE_RESTART, fix)
 
 
 def check_group(jobset: KubeObject) -> Iterator[Finding]:
@@ -39,7 +38,7 @@ def check_group(jobset: KubeObject) -> Iterator[Finding]:
     annotations = (jobset.get("metadata") or {}).get("annotations") or {}
     if wire.DISABLE in annotations:
         path, found = f'metadata.annotations["{wire.DISABLE}"]', shown(annotations[wire.DISABLE])
-        yield Finding("disabled", path, found, "nothing", "remove it to restart in place")
+        yield Finding("not-in-place", path, found, "nothing", "remove it to restart in place")
     restarts = (failure_policy_of(jobset) or {}).get("maxRestarts")
     if not isinstance(restarts, int) or restarts < 1:
         is_annotated = wire.RESTART_IN_PLACE in annotations
@@ -50,27 +49,7 @@ def check_group(jobset: KubeObject) -> Iterator[Finding]:
     yield from _rules_without_failures(jobset, group)
     yield from _startup_order(jobset, group)
     for member in group:
-        yield from check_job(member)
-
-
-def check_job(member: Member) -> Iterator[Finding]:
-    """Yield problems of one replicatedJob's Jobs."""
-    spec, path = member.job_spec, member.job_path
-    for rule, (field, needed) in zip(("backoff-limit", "pod-replacement-policy"), JOB_FIELDS.items(), strict=True):
-        if spec.get(field) != needed:
-            yield Finding(rule, f"{path}.{field}", shown(spec.get(field)), str(needed), f"set it to {needed}")
-    parallelism, completions = spec.get("parallelism"), spec.get("completions")
-    if not isinstance(parallelism, int) or parallelism != completions:
-        found = f"{shown(completions)} and parallelism {shown(parallelism)}"
-        fix = "set both to the number of Pods of one Job"
-        yield Finding("completions", f"{path}.completions", found, "the same number in both", fix)
-    if spec.get("completionMode") not in (None, "Indexed"):
-        found = shown(spec["completionMode"])
-        yield Finding("completion-mode", f"{path}.completionMode", found, "Indexed", "set it, or leave it out")
-    if index_backoff.is_limited(spec):
-        found = shown(spec[index_backoff.FIELD])
-        yield Finding("backoff-limit-per-index", f"{path}.{index_backoff.FIELD}", found, "nothing", "remove it")
-    yield from _pod_failure_policy(member)
+        yield from _pod_failure_policy(member)
 
 
 def _rules(jobset: KubeObject) -> list[KubeObject]:
@@ -82,7 +61,7 @@ def _spec_problems(jobset: KubeObject) -> Iterator[Finding]:
     """Let the controller's own code read the JobSet."""
     try:
         parsed = as_stored(jobset)
-        said_below = set(bad_manifests(parsed))  # by check_job, with a rule for each
+        said_below = set(bad_manifests(parsed))  # by check_differences
         problems = [problem for problem in known_problems(parsed) if problem not in said_below]
     except RemoteProtocolError as error:
         problems = [f"spec: expected a JobSet's form, saw {error}; correct it"]
@@ -113,9 +92,9 @@ def _rules_without_failures(jobset: KubeObject, group: list[Member]) -> Iterator
         targets = set(rule.get("targetReplicatedJobs") or [member.name for member in members(jobset)])
         if group and not targets & can_fail:
             path = f"spec.failurePolicy.rules[{index}]"
-            fix = "fail Jobs by a podFailurePolicy in their template, or remove the rule"
+            fix = "fail Jobs by a podFailurePolicy or activeDeadlineSeconds in their template, or remove the rule"
             found = f"a rule for {', '.join(sorted(targets))}, whose Jobs never fail"
-            yield Finding("rules-without-failures", path, found, "Jobs that can fail", fix)
+            yield Finding("unreachable-rule", path, found, "Jobs that can fail", fix)
 
 
 def _startup_order(jobset: KubeObject, group: list[Member]) -> Iterator[Finding]:
@@ -146,11 +125,11 @@ def _exclusive_placement(jobset: KubeObject) -> Iterator[Finding]:
         if wire.NODE_SELECTOR_STRATEGY in annotations and not topology:
             where = f'{path}.annotations["{wire.NODE_SELECTOR_STRATEGY}"]'
             fix = f"add {wire.EXCLUSIVE_TOPOLOGY} at the same place"
-            yield Finding("exclusive-topology", where, "it alone", f"{wire.EXCLUSIVE_TOPOLOGY} beside it", fix)
+            yield Finding("no-effect", where, "it alone", f"{wire.EXCLUSIVE_TOPOLOGY} beside it", fix)
         elif topology is not None and (not isinstance(topology, str) or not topology.strip()):
             where = f'{path}.annotations["{wire.EXCLUSIVE_TOPOLOGY}"]'
             fix = "name the label, such as topology.kubernetes.io/zone"
-            yield Finding("exclusive-topology", where, shown(topology), "the key of a node's label", fix)
+            yield Finding("no-effect", where, shown(topology), "the key of a node's label", fix)
 
 
 def _pod_failure_policy(member: Member) -> Iterator[Finding]:
@@ -170,7 +149,7 @@ def _pod_failure_policy(member: Member) -> Iterator[Finding]:
             if member.mode == "supervisor":
                 fix = f"add --fail-on {spell(codes, separator=',')} to inplace-agent run"
             found = f"exit codes {spell(codes)}, which restart the Pod in place"
-            yield Finding("pod-failure-policy", path, found, "codes that fail the Pod", fix)
+            yield Finding("unreachable-rule", path, found, "codes that fail the Pod", fix)
 
 
 def _codes_in_place(member: Member, worker: Container) -> set[int]:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Literal
 
 from inplace.cli.lint.annotations import check_annotations
 from inplace.cli.lint.catalogue import RULES
+from inplace.cli.lint.difference import TEMPLATE_BROKEN, TEMPLATE_DIFFERS
 from inplace.cli.lint.jobset import check_group, check_jobset
 from inplace.cli.lint.placeholders import check_placeholders
-from inplace.cli.lint.pod import check_containers, check_pod
+from inplace.cli.lint.pod import check_containers, check_pod, check_queue
 from inplace.cli.lint.policy import policy_sentences
-from inplace.cli.lint.queue import check_queue
 from inplace.cli.lint.stall import check_unwatched
 from inplace.cli.lint.subjects import subjects
 from inplace.cli.manifests.documents import Stream, StreamError, read_stream
@@ -198,9 +198,11 @@ def _print(reports: Sequence[LintReport]) -> None:
             console.print(finding.rule, style="bold", end="")
             console.print(f" in {one_line(report.name)}")
             fields = (("at", finding.path), ("found", finding.found), ("needed", finding.needed))
+            differs = finding.rule in (TEMPLATE_BROKEN, TEMPLATE_DIFFERS)
             for word, text in (*fields, ("why", rule.why), ("fix", finding.fix)):
-                console.print(f"  {word:<7}", style="dim", end="")
-                console.print(one_line(text))
+                for number, line in enumerate(text.split("\n") if differs and word == "found" else [text]):
+                    console.print(f"  {'' if number else word:<7}", style="dim", end="")
+                    console.print(one_line(line))
         for sentence in report.policy:
             console.print("policy", style="bold", end=" ")
             console.print(one_line(sentence))

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from inplace.cli.lint.agent import check_sidecar, check_supervisor
-from inplace.cli.lint.check import check_before_announce
+from inplace.cli.lint.agent import check_agent, check_guard, check_sidecar, check_start, check_worker
+from inplace.cli.lint.agent_policies import check_before_announce, check_fence, check_saving
 from inplace.cli.lint.deadline import check_deadlines
-from inplace.cli.lint.fence import check_fence
+from inplace.cli.lint.difference import check_differences
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
 from inplace.cli.lint.rights import ANNOUNCE, PATCH, is_object, rights_of, shown_rights
-from inplace.cli.lint.saving import check_saving
 from inplace.cli.lint.stall import check_stall
-from inplace.cli.lint.worker import check_guard, check_start, check_worker
-from inplace.common.injection.agent_pieces import JOB_FIELDS, holds_token
+from inplace.common.injection.agent_pieces import holds_token
 from inplace.common.injection.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own
 from inplace.common.injection.finding import Finding, shown
+from inplace.common.injection.pod_cost import agents_amounts, listed
 from inplace.common.injection.pod_roles import Container, Member
 from inplace.common.injection.rights import ROLE, is_restricted
-from inplace.common.injection.unread_settings import unread_settings
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire import names as wire
 
 GRACE_S_MAX: Final = 120  # a drained node holds the whole group up so long
 _INJECT: Final = "`inplace inject` adds it"
@@ -32,20 +31,16 @@ def check_pod(
 ) -> Iterator[Finding]:
     """Yield problems of one replicatedJob's Pods; `has_rights`: the controller binds their account."""
     yield from _agents(member)
+    yield from check_differences(member, group_pods)
     yield from check_containers(member)
-    pod, path = member.pod_spec, member.pod_path
-    if pod.get("restartPolicy") != "Never" and not _never_counts(member):
-        found = shown(pod.get("restartPolicy"))
-        yield Finding("pod-restart-policy", f"{path}.restartPolicy", found, "Never", "set it to Never")
     yield from _renamed_account(member, stream)
     agent = member.agent
-    if agent is None or (member.supervisor is not None and member.sidecar_agent is not None):
+    if agent is None or _has_two_agents(member):
         return
     if not has_rights:
         yield from _account(member, agent, stream)
-    yield from _token_readers(member, agent, is_everywhere=_automount(pod, stream) is not False)
+    yield from _token_readers(member, agent, is_everywhere=_automount(member.pod_spec, stream) is not False)
     yield from _surroundings(member, agent)
-    yield from unread_settings(member, "setting-unread")
     yield from _class(member)
     yield from check_deadlines(member)
     yield from check_init_containers(member)
@@ -55,20 +50,16 @@ def check_pod(
     yield from check_saving(member, agent)
     yield from check_before_announce(member, agent)
     yield from check_fence(member, agent)
+    yield from check_agent(member, agent)
     for worker in member.workers:
         yield from check_launcher(worker)
-    if member.mode == "sidecar":
-        yield from check_sidecar(member, agent, group_pods)
-        for worker in member.workers:
-            if worker in member.helpers:
-                continue
+    if member.mode == "supervisor":
+        return
+    yield from check_sidecar(agent)
+    for worker in member.workers:
+        if worker not in member.helpers:
             yield from check_worker(worker)
-            if member.is_guarded:
-                yield from check_guard(worker, agent, member.pod_spec)
-            else:
-                yield from check_start(worker, agent)
-    else:
-        yield from check_supervisor(member, agent, group_pods)
+            yield from check_guard(worker, agent) if member.is_guarded else check_start(worker, agent)
 
 
 def check_containers(member: Member) -> Iterator[Finding]:
@@ -79,50 +70,27 @@ def check_containers(member: Member) -> Iterator[Finding]:
             if value is not None and not isinstance(value, str):  # null is as if it were not there
                 fix = f'write "{str(value).lower() if isinstance(value, bool) else value}", with quotes'
                 found = f"{value!r} ({type(value).__name__})"
-                yield Finding("env-text", f"{container.path_of(name)}.value", found, "a text", fix)
+                yield Finding("admission", f"{container.path_of(name)}.value", found, "a text", fix)
         if container.raw.get("restartPolicyRules") and not container.raw.get("restartPolicy"):
             needed = "Always" if container.is_agent_alone else "Never"
             path = f"{container.path}.restartPolicy"
-            yield Finding("rules-without-policy", path, "nothing", needed, f"set it to {needed}")
-
-
-def _never_counts(member: Member) -> bool:
-    """Say whether the Pod's own policy rules nothing: each container has one, and the Job counts without a limit."""
-    is_unlimited = member.job_spec.get("backoffLimit") == JOB_FIELDS["backoffLimit"]
-    return is_unlimited and all(container.raw.get("restartPolicy") for container in member.containers)
+            yield Finding("admission", path, "nothing", needed, f"set it to {needed}")
 
 
 def _agents(member: Member) -> Iterator[Finding]:
-    """Yield an agent that is not there, is there twice, or in the wrong place."""
+    """Yield an agent that is not there, or is there twice."""
     sidecar, supervisor = member.sidecar_agent, member.supervisor
-    if sidecar is None and supervisor is None:
+    if member.agent is None:
         path = f"{member.pod_path}.initContainers"
         fix = f"{_INJECT}, or annotate the replicatedJob's template to leave it out of the group"
         yield Finding("agent-missing", path, "no agent", "inplace-agent as a sidecar, or around the worker", fix)
     elif sidecar is not None and supervisor is not None:
         found = f"{sidecar.name} beside {supervisor.name}, which is one too"
         yield Finding("agent-twice", sidecar.path, found, "one agent", "remove one of them")
-    if sidecar is None or supervisor is not None:
-        return
-    if not sidecar.is_sidecar:
-        policy = shown(sidecar.raw.get("restartPolicy"))
-        found = f"an init container with restartPolicy {policy}" if sidecar.is_init else "a regular container"
-        fix = (
-            "set restartPolicy: Always" if sidecar.is_init else "move it to initContainers, with restartPolicy: Always"
-        )
-        yield Finding("agent-placement", sidecar.path, found, "an init container with restartPolicy Always", fix)
-    names = [container.name for container in member.inits]
-    behind = [
-        container.name
-        for container in member.inits[names.index(sidecar.name) + 1 if sidecar.is_init else len(names) :]
-        if not container.is_sidecar
-    ]
-    if behind:
-        path = f"{member.pod_path}.initContainers"
-        found = f"{', '.join(behind)} behind {sidecar.name}"
-        yield Finding(
-            "agent-order", path, found, f"{sidecar.name} last", "put the agent behind the other init containers"
-        )
+
+
+def _has_two_agents(member: Member) -> bool:
+    return member.supervisor is not None and member.sidecar_agent is not None
 
 
 def _renamed_account(member: Member, stream: Sequence[KubeObject]) -> Iterator[Finding]:
@@ -155,7 +123,7 @@ def _account(member: Member, agent: Container, stream: Sequence[KubeObject]) -> 
     if lacking:
         path, found = f"{path}.serviceAccountName", f"{name}, which may not {' or '.join(map(str, lacking))}"
         fix = f"add it to a Role in this file; {_INJECT}"
-        yield Finding("service-account-rights", path, found, "both", fix)
+        yield Finding("account-rights", path, found, "both", fix)
 
 
 def _automount(pod: KubeObject, stream: Sequence[KubeObject]) -> object:
@@ -189,6 +157,29 @@ def _class(member: Member) -> Iterator[Finding]:
             found = shown(container.raw.get("resources"))
             fix = f"give {container.name} limits for cpu and memory, as `inplace inject` does"
             yield Finding("pod-class", f"{container.path}.resources", found, "limits that equal the requests", fix)
+
+
+def check_queue(jobset: KubeObject, group: Sequence[Member]) -> Iterator[Finding]:
+    """Yield how much the agents of Guaranteed Pods ask for; beside other workers 10m and 32Mi are no news.
+
+    Args:
+        jobset: with agents that the controller adds.
+        group: its replicatedJobs that restart in place.
+    """
+    labels = (jobset.get("metadata") or {}).get("labels") or {}
+    counted = [member for member in group if is_pod_guaranteed(member, users_own(member))]
+    if wire.QUEUE_NAME not in labels or not counted:
+        return
+    each = {name: amount for name, amount in agents_amounts(counted[0]).items() if name.startswith("requests.")}
+    pods = sum(member.pods for member in counted)
+    in_all = {name: amount * pods for name, amount in each.items()}
+    yield Finding(
+        "queue-uncounted",
+        f'metadata.labels["{wire.QUEUE_NAME}"]',
+        f"agents that the queue does not count: {listed(each)} in each of {pods:,} Pods, {listed(in_all)} in all",
+        "as much room beside the workers on their nodes",
+        f"leave it, set {wire.AGENT_RESOURCES}, or let the queue count agents that `inplace inject` writes",
+    )
 
 
 def _surroundings(member: Member, agent: Container) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Final
 from inplace.agent.settings.config import AgentConfig, ConfigError
 from inplace.agent.settings.watch_settings import STALL_AFTER, START_STALL_AFTER, WatchSettings, annotated_limits
 from inplace.agent.start.sidecar import UNWATCHED
-from inplace.cli.lint.env import settled_environment
+from inplace.cli.lint.agent import settled_environment
 from inplace.cli.lint.stored import as_stored
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import Container, Member, group_of
@@ -39,11 +39,11 @@ def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
     stall_s, start_s = limits.stall_after_s, limits.start_stall_after_s
     if stall_s is not None and stall_s < SHORT_S:
         fix = "take some ten times the slowest step"
-        yield Finding("stall-short", where, f"{stall_s:g} s between two steps", f"at least {SHORT_S:g} s", fix)
+        yield Finding("stall-limits", where, f"{stall_s:g} s between two steps", f"at least {SHORT_S:g} s", fix)
     if stall_s is not None and start_s is not None and start_s < stall_s:
         where = _place(agent, own, number=1)
         fix = "raise it: the first step loads and compiles"
-        yield Finding("stall-start", where, f"{start_s:g} s", f"at least {stall_s:g} s, as between two steps", fix)
+        yield Finding("stall-limits", where, f"{start_s:g} s", f"at least {stall_s:g} s, as between two steps", fix)
 
 
 def stall_limits(member: Member, agent: Container) -> StallSettings:
@@ -76,11 +76,11 @@ def check_unwatched(jobset: KubeObject) -> Iterator[Finding]:
     if is_blind and restart_on(parsed.annotations):
         path, found = f'metadata.annotations["{wire.RESTART_ON}"]', "kinds of notices, and no watchdog that tells them"
         fix = f"set {wire.STALL_AFTER} (with 86400 it looks, and ends hardly any worker), or {wire.START_STALL_AFTER}"
-        yield Finding("restart-on-unwatched", path, found, "a watchdog", fix)
+        yield Finding("no-effect", path, found, "a watchdog", fix)
     if is_blind and is_judging_steps(parsed):
         path, found = f'metadata.annotations["{wire.NO_PROGRESS}"]', "a limit, and no watchdog that tells steps"
         fix = f"set {wire.STALL_AFTER}, or add seconds as in 3/600: shorter epochs then count"
-        yield Finding("no-progress-unwatched", path, found, "a watchdog, or seconds", fix)
+        yield Finding("no-effect", path, found, "a watchdog, or seconds", fix)
 
 
 def _watchdog(member: Member, agent: Container) -> tuple[StallSettings, WatchSettings, str]:

@@ -11,7 +11,7 @@ from inplace.cli.beside import beside
 from inplace.cli.connection import Connection, command
 from inplace.cli.group.read import read_jobset
 from inplace.cli.group.status_state import state_of_status
-from inplace.cli.lint.saving import save_within_s
+from inplace.cli.lint.agent_policies import save_within_s
 from inplace.cli.refusal import RefusalError
 from inplace.cli.terminal.moments import duration_text
 from inplace.common.injection.as_made import as_made

@@ -1,6 +1,7 @@
 """docs/lint.md lists every rule, and docs/manifests.md every option of inject."""
 
 from inplace.cli.lint.catalogue import RULES
+from inplace.cli.lint.pieces import Reason
 from tests.cli.command import REPOSITORY, subcommands
 
 PAGE = (REPOSITORY / "docs" / "manifests.md").read_text()
@@ -8,10 +9,13 @@ RULES_PAGE = (REPOSITORY / "docs" / "lint.md").read_text()
 
 
 def test_every_rule_is_on_the_page() -> None:
-    """The page has exactly the catalogue's rules, in its order, with severity and reason."""
+    """The page has exactly the catalogue's rules, and what a template's differences cost, in their order."""
     rows = [line for line in RULES_PAGE.splitlines() if line.startswith("| `") and line.count("|") == 4]
     assert [row for row in rows if "| error |" in row or "| warning |" in row] == [
         f"| `{name}` | {rule.severity} | {rule.why} |" for name, rule in RULES.items()
+    ]
+    assert [f"| {reason.severity} | {reason.why} |" for reason in Reason] == [
+        line for line in RULES_PAGE.splitlines() if line.startswith(("| error |", "| warning |"))
     ]
 
 

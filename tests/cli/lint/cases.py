@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from inplace.cli.lint.pieces import Reason
 from inplace.common.injection.agent_pieces import startup_probe
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire.names import AGENT as AGENT_ANNOTATION
@@ -22,6 +23,7 @@ GUARANTEED: KubeObject = {"limits": {"cpu": "4", "memory": "8Gi"}}
 
 Break = Callable[[KubeObject], Any]
 Part = Callable[[KubeObject], KubeObject]
+Rule = str | Reason  # a rule of the catalogue, or what a piece of the template that differs costs
 
 
 def at(variable: str, container: str = AGENT) -> str:
@@ -158,28 +160,28 @@ TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
 
 # A mistake in examples/train.yaml, and the rule and path of its finding.
-BROKEN: list[tuple[Break, str, str]] = [
-    (put(job, backoffLimit=6), "backoff-limit", f"{JOB}.backoffLimit"),
-    (put(job, backoffLimit=None), "backoff-limit", f"{JOB}.backoffLimit"),
-    (put(job, podReplacementPolicy=None), "pod-replacement-policy", f"{JOB}.podReplacementPolicy"),
-    (put(job, podReplacementPolicy="TerminatingOrFailed"), "pod-replacement-policy", f"{JOB}.podReplacementPolicy"),
-    (put(job, completions=7), "completions", f"{JOB}.completions"),
-    (put(job, parallelism=None), "completions", f"{JOB}.completions"),
+BROKEN: list[tuple[Break, Rule, str]] = [
+    (put(job, backoffLimit=6), Reason.BACKOFF_LIMIT, f"{JOB}.backoffLimit"),
+    (put(job, backoffLimit=None), Reason.BACKOFF_LIMIT, f"{JOB}.backoffLimit"),
+    (put(job, podReplacementPolicy=None), Reason.REPLACEMENT, f"{JOB}.podReplacementPolicy"),
+    (put(job, podReplacementPolicy="TerminatingOrFailed"), Reason.REPLACEMENT, f"{JOB}.podReplacementPolicy"),
+    (put(job, completions=7), Reason.COMPLETIONS, f"{JOB}.completions"),
+    (put(job, parallelism=None), Reason.COMPLETIONS, f"{JOB}.completions"),
     (
         both(put(job, completionMode="NonIndexed"), put(jobset, coordinator=None)),
-        "completion-mode",
+        Reason.COMPLETION_MODE,
         f"{JOB}.completionMode",
     ),
-    (put(job, backoffLimitPerIndex=1), "backoff-limit-per-index", f"{JOB}.backoffLimitPerIndex"),
+    (put(job, backoffLimitPerIndex=1), Reason.INDEX_LIMIT, f"{JOB}.backoffLimitPerIndex"),
     (
         put(job, podFailurePolicy={"rules": [HELD]}),
-        "pod-failure-policy",
+        "unreachable-rule",
         f"{JOB}.podFailurePolicy.rules[0].onExitCodes.values",
     ),
     (put(jobset, startupPolicy={"startupPolicyOrder": "InOrder"}), "", ""),  # of one replicatedJob
     (put(failure_policy, maxRestarts=0), "max-restarts", "spec.failurePolicy.maxRestarts"),
     (put(failure_policy, maxRestarts=None), "max-restarts", "spec.failurePolicy.maxRestarts"),
-    (put(failure_policy, restartStrategy="Recreate"), "restart-strategy", "spec.failurePolicy.restartStrategy"),
+    (put(failure_policy, restartStrategy="Recreate"), "not-in-place", "spec.failurePolicy.restartStrategy"),
     (
         both(
             policy({"action": "FailJobSet", "name": "a"}, {"action": "RestartJobSet", "name": "b"}),
@@ -188,7 +190,7 @@ BROKEN: list[tuple[Break, str, str]] = [
         "unreachable-rule",
         "spec.failurePolicy.rules[1]",
     ),
-    (policy({"action": "FailJobSet", "name": "a"}), "rules-without-failures", "spec.failurePolicy.rules[0]"),
+    (policy({"action": "FailJobSet", "name": "a"}), "unreachable-rule", "spec.failurePolicy.rules[0]"),
     (put(worker, image="${IMAGE}:1"), "unexpanded-variable", f"{WORKER}.image"),
     (put(worker, image="<REGISTRY>/train:1"), "unexpanded-variable", f"{WORKER}.image"),
     (put(pod, nodeSelector={"pool": "<pool>"}), "unexpanded-variable", f"{POD}.nodeSelector.pool"),
@@ -199,32 +201,28 @@ BROKEN: list[tuple[Break, str, str]] = [
         f"{JOB.split('.template')[0]}.replicas",
     ),
     (put(worker, args=["--name=$(NAME)", "${SHELL}"]), "", ""),  # kubelet's and the shell's own
-    (
-        put(metadata, annotations={"inplace.dev/stal-after": "60"}),
-        "annotation-name",
-        annotation("inplace.dev/stal-after"),
-    ),
+    (put(metadata, annotations={"inplace.dev/stal-after": "60"}), "no-effect", annotation("inplace.dev/stal-after")),
     (put(part("spec", "coordinator"), podIndex=8), "spec-problem", "spec.coordinator"),
     (put(part("spec", "coordinator"), replicatedJob="x"), "spec-problem", "spec.coordinator"),
     (put(jobset, suspend="yes"), "spec-problem", "spec"),
     (
         both(put(metadata, annotations={"inplace.dev/restart-scope": "Group"}), env("RESTART_SCOPE")),
-        "setting-unread",
+        Reason.SETTING,
         at("RESTART_SCOPE"),
     ),
-    (env("RESTART_SCOPE", value="a"), "setting-unread", at("RESTART_SCOPE")),
-    (put(metadata, annotations={OPT_OUT: "true"}), "disabled", annotation(OPT_OUT)),
-    (put(metadata, annotations={STRATEGY: "true"}), "exclusive-topology", annotation(STRATEGY)),
+    (env("RESTART_SCOPE", value="a"), Reason.SETTING, at("RESTART_SCOPE")),
+    (put(metadata, annotations={OPT_OUT: "true"}), "not-in-place", annotation(OPT_OUT)),
+    (put(metadata, annotations={STRATEGY: "true"}), "no-effect", annotation(STRATEGY)),
     (
         put(job_template, metadata={"annotations": {TOPOLOGY: ""}}),
-        "exclusive-topology",
+        "no-effect",
         f'spec.replicatedJobs[name="workers"].template.metadata.annotations["{TOPOLOGY}"]',
     ),
     (put(job_template, metadata={"annotations": {OPT_OUT: ""}}), "", ""),
     (put(pod, restartPolicy="OnFailure"), "", ""),  # each container has its own, and no limit counts, as upstream's
     (
         both(put(pod, restartPolicy="OnFailure"), lambda d: pod(d)["containers"].append(METRICS)),
-        "pod-restart-policy",
+        Reason.POD_POLICY,
         f"{POD}.restartPolicy",
     ),
     (
@@ -239,8 +237,8 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(pod, automountServiceAccountToken=True), "token-readable", WORKER),
     (lambda d: worker(d)["volumeMounts"].append({"name": "token", "mountPath": "/t"}), "token-readable", WORKER),
     (depth("process"), "", ""),
-    (both(depth("process"), env("RESTART_DEPTH")), "setting-unread", at("RESTART_DEPTH")),
-    (both(depth("process"), env("RESTART_DEPTH", value="containers")), "setting-unread", at("RESTART_DEPTH")),
+    (both(depth("process"), env("RESTART_DEPTH")), Reason.SETTING, at("RESTART_DEPTH")),
+    (both(depth("process"), env("RESTART_DEPTH", value="containers")), Reason.SETTING, at("RESTART_DEPTH")),
     (both(depth("process"), env("RESTART_DEPTH", value="process")), "", ""),
     (depth("containers"), "", ""),
     (depth("deep"), "spec-problem", "metadata.annotations[inplace.dev/restart]"),
@@ -249,13 +247,13 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(pod, shareProcessNamespace=True), "shared-processes", f"{POD}.shareProcessNamespace"),
     (put(pod, hostPID=True), "shared-processes", f"{POD}.hostPID"),
     (put(pod, hostNetwork=True), "host-network", f"{POD}.hostNetwork"),
-    (lambda d: pod(d)["initContainers"].append(OTHER), "agent-order", f"{POD}.initContainers"),
+    (lambda d: pod(d)["initContainers"].append(OTHER), Reason.ORDER, f"{POD}.initContainers"),
     (lambda d: pod(d)["initContainers"].insert(0, OTHER), "", ""),
     (lambda d: pod(d)["initContainers"].append({**OTHER, "restartPolicy": "Always"}), "", ""),
-    (put(agent, restartPolicy="OnFailure"), "agent-placement", AGENT),
+    (put(agent, restartPolicy="OnFailure"), Reason.PLACEMENT, AGENT),
     (
         lambda d: pod(d)["containers"].append(pod(d).pop("initContainers")[0]),
-        "agent-placement",
+        Reason.PLACEMENT,
         f'{POD}.containers[name="agent"]',
     ),
     (lambda d: worker(d)["command"].insert(0, "inplace-agent run --"), "agent-twice", AGENT),
@@ -276,8 +274,8 @@ BROKEN: list[tuple[Break, str, str]] = [
     (put(agent, imagePullPolicy=None), "image-pull", f"{AGENT}.imagePullPolicy"),
     (put(agent, imagePullPolicy=None, image="host:5000/inplace-agent:1.2"), "", ""),
     (put(agent, imagePullPolicy=None, image="inplace-agent@sha256:0"), "", ""),
-    (env("POD_NAME"), "agent-env", at("POD_NAME")),
-    (env("JOBSET_NAME"), "agent-env", at("JOBSET_NAME")),
+    (env("POD_NAME"), Reason.REFUSED, at("POD_NAME")),
+    (env("JOBSET_NAME"), Reason.REFUSED, at("JOBSET_NAME")),
     (env("NAMESPACE"), "", ""),  # the mounted token's is taken
     (env("BARRIER_PORT", value="99999"), "agent-env", at("BARRIER_PORT")),
     (env("RESTART_POD_IN_PLACE_EXIT_CODE", value="0"), "agent-env", at("RESTART_POD_IN_PLACE_EXIT_CODE")),
@@ -288,32 +286,32 @@ BROKEN: list[tuple[Break, str, str]] = [
     ),
     (env("BARRIER_PORT", valueFrom={"configMapKeyRef": {"name": "x", "key": "y"}}), "", ""),
     (env("LOG_LEVEL", value="loud"), "agent-env", at("LOG_LEVEL")),
-    (env("LOG_LEVEL", value=3), "env-text", f'{AGENT}.env[name="LOG_LEVEL"].value'),
-    (env("WORLD_SIZE", of=worker, value=8), "env-text", f'{WORKER}.env[name="WORLD_SIZE"].value'),
-    (env("POD_NAME", value="me"), "agent-env-source", at("POD_NAME")),
+    (env("LOG_LEVEL", value=3), "admission", f'{AGENT}.env[name="LOG_LEVEL"].value'),
+    (env("WORLD_SIZE", of=worker, value=8), "admission", f'{WORKER}.env[name="WORLD_SIZE"].value'),
+    (env("POD_NAME", value="me"), Reason.SOURCE, at("POD_NAME")),
     (env("JOBSET_NAME", value="train"), "", ""),
-    (env("JOBSET_NAME", value="trian"), "agent-env-source", at("JOBSET_NAME")),
-    (env("PREVIOUS_EPOCH", value="1"), "agent-env-source", at("PREVIOUS_EPOCH")),
+    (env("JOBSET_NAME", value="trian"), Reason.SOURCE, at("JOBSET_NAME")),
+    (env("PREVIOUS_EPOCH", value="1"), Reason.SOURCE, at("PREVIOUS_EPOCH")),
     (
         env("PREVIOUS_EPOCH", valueFrom={"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/epoch']"}}),
-        "agent-env-source",
+        Reason.SOURCE,
         at("PREVIOUS_EPOCH"),
     ),
-    (env("BARRIER_ADDRESS", value="127.0.0.1"), "agent-env-source", at("BARRIER_ADDRESS")),
+    (env("BARRIER_ADDRESS", value="127.0.0.1"), Reason.SOURCE, at("BARRIER_ADDRESS")),
     (env("BARRIER_ADDRESS"), "", ""),
-    (env("POD_UID"), "agent-env-recommended", at("POD_UID")),
-    (env("JOBSET_UID"), "agent-env-recommended", at("JOBSET_UID")),
-    (env("PREVIOUS_EPOCH"), "agent-env-recommended", at("PREVIOUS_EPOCH")),
-    (env("EPOCH_FILE"), "epoch-file", at("EPOCH_FILE")),
-    (env("EPOCH_FILE", value="/tmp/epoch"), "epoch-file-volume", at("EPOCH_FILE")),
-    (volume(hostPath={"path": "/tmp"}), "epoch-file-volume", at("EPOCH_FILE")),
-    (volume(persistentVolumeClaim={"claimName": "x"}), "epoch-file-volume", at("EPOCH_FILE")),
-    (lambda d: agent(d)["volumeMounts"][0].update(readOnly=True), "epoch-file-volume", at("EPOCH_FILE")),
-    (both(env("GROUP_SIZE"), put(job, parallelism=301, completions=301)), "herd", at("GROUP_SIZE")),
+    (env("POD_UID"), Reason.RECOMMENDED, at("POD_UID")),
+    (env("JOBSET_UID"), Reason.RECOMMENDED, at("JOBSET_UID")),
+    (env("PREVIOUS_EPOCH"), Reason.RECOMMENDED, at("PREVIOUS_EPOCH")),
+    (env("EPOCH_FILE"), Reason.NO_EPOCH_FILE, at("EPOCH_FILE")),
+    (env("EPOCH_FILE", value="/tmp/epoch"), Reason.EPOCH_FILE, at("EPOCH_FILE")),
+    (volume(hostPath={"path": "/tmp"}), Reason.EPOCH_FILE, at("EPOCH_FILE")),
+    (volume(persistentVolumeClaim={"claimName": "x"}), Reason.EPOCH_FILE, at("EPOCH_FILE")),
+    (lambda d: agent(d)["volumeMounts"][0].update(readOnly=True), Reason.EPOCH_FILE, at("EPOCH_FILE")),
+    (both(env("GROUP_SIZE"), put(job, parallelism=301, completions=301)), Reason.HERD, at("GROUP_SIZE")),
     (both(env("GROUP_SIZE"), put(job, parallelism=300, completions=300)), "", ""),
     (put(worker, ports=[{"containerPort": 8080}]), "port-conflict", f"{WORKER}.ports[0].containerPort"),
-    (put(worker, restartPolicyRules=None), "worker-recreated", RULES_OF_WORKER),
-    (put(worker, restartPolicy=None), "rules-without-policy", f"{WORKER}.restartPolicy"),
+    (put(worker, restartPolicyRules=None), Reason.NOT_IN_PLACE, RULES_OF_WORKER),
+    (put(worker, restartPolicy=None), "admission", f"{WORKER}.restartPolicy"),
     (put(worker, restartPolicy="Always"), "worker-restarts-alone", RULES_OF_WORKER),
     (ruled(worker, ("Restart", "In", [3]), (ALL, "NotIn", [0])), "worker-restarts-alone", RULES_OF_WORKER),
     (ruled(worker, (ALL, "NotIn", [7])), "worker-success", RULES_OF_WORKER),
@@ -323,13 +321,13 @@ BROKEN: list[tuple[Break, str, str]] = [
 
 
 # The same for the startup probe instead of guards, where lint names each worker as well.
-PROBED: list[tuple[Break, str, str]] = [
+PROBED: list[tuple[Break, Rule, str]] = [
     (lambda _: None, "", ""),
-    (put(agent, startupProbe=None), "startup-probe", PROBE),
-    (probe(httpGet=None, tcpSocket={"port": 8080}), "startup-probe", PROBE),
-    (probe(httpGet={"path": "/healthz", "port": 8080}), "startup-probe-target", f"{PROBE}.httpGet.path"),
+    (put(agent, startupProbe=None), Reason.PROBE, PROBE),
+    (probe(httpGet=None, tcpSocket={"port": 8080}), Reason.PROBE, PROBE),
+    (probe(httpGet={"path": "/healthz", "port": 8080}), Reason.TARGET, f"{PROBE}.httpGet.path"),
     (probe(httpGet={"path": "/barrier-is-down", "port": 8080}), "", ""),
-    (probe(httpGet=LIFTED | {"port": 8081}), "startup-probe-target", f"{PROBE}.httpGet.port"),
+    (probe(httpGet=LIFTED | {"port": 8081}), Reason.TARGET, f"{PROBE}.httpGet.port"),
     (
         both(
             probe(httpGet=LIFTED | {"port": "barrier"}), put(agent, ports=[{"name": "barrier", "containerPort": 8080}])
@@ -337,35 +335,35 @@ PROBED: list[tuple[Break, str, str]] = [
         "",
         "",
     ),
-    (probe(httpGet=LIFTED | {"scheme": "HTTPS"}), "startup-probe-target", f"{PROBE}.httpGet.scheme"),
-    (probe(failureThreshold=600), "startup-probe-patience", f"{PROBE}.failureThreshold"),
-    (probe(periodSeconds=None), "startup-probe-period", f"{PROBE}.periodSeconds"),
-    (probe(initialDelaySeconds=5), "startup-probe-period", f"{PROBE}.initialDelaySeconds"),
-    (env("BARRIER_PORT", value="9000"), "startup-probe-target", f"{PROBE}.httpGet.port"),
-    (probe(timeoutSeconds=None), "startup-probe-hold", f"{PROBE}.timeoutSeconds"),
+    (probe(httpGet=LIFTED | {"scheme": "HTTPS"}), Reason.TARGET, f"{PROBE}.httpGet.scheme"),
+    (probe(failureThreshold=600), Reason.PATIENCE, f"{PROBE}.failureThreshold"),
+    (probe(periodSeconds=None), Reason.PERIOD, f"{PROBE}.periodSeconds"),
+    (probe(initialDelaySeconds=5), Reason.PERIOD, f"{PROBE}.initialDelaySeconds"),
+    (env("BARRIER_PORT", value="9000"), Reason.TARGET, f"{PROBE}.httpGet.port"),
+    (probe(timeoutSeconds=None), Reason.HOLD, f"{PROBE}.timeoutSeconds"),
 ]
 
 
-GUARDED: list[tuple[Break, str, str]] = [
-    (runs("python3", "train.py"), "startup-probe", PROBE),
-    (runs("inplace-agent", "guard"), "guard-command", COMMAND),
-    (runs("inplace-agent", "guard", "--grace", "soon", "--", "x"), "guard-command", COMMAND),
+GUARDED: list[tuple[Break, Rule, str]] = [
+    (runs("python3", "train.py"), Reason.PROBE, PROBE),
+    (runs("inplace-agent", "guard"), "agent-command", COMMAND),
+    (runs("inplace-agent", "guard", "--grace", "soon", "--", "x"), "agent-command", COMMAND),
     (runs("sh", "-c", "exec inplace-agent guard -- x"), "", ""),
-    (env("LINK_FILE"), "guard-link", at("LINK_FILE")),
+    (env("LINK_FILE"), Reason.LINK, at("LINK_FILE")),
     (env("LINK_FILE", of=worker), "", ""),
-    (env("LINK_FILE", of=worker, value="/x/link"), "guard-link", at("LINK_FILE", WORKER)),
-    (unmount("agent", of=worker), "guard-link", f"{WORKER}.volumeMounts"),
-    (unmount("progress", of=worker), "guard-link", f"{WORKER}.volumeMounts"),
-    (unmount("progress", of=agent), "guard-link", f"{WORKER}.volumeMounts"),
-    (lambda d: worker(d)["volumeMounts"][0].pop("readOnly"), "epoch-file-worker", f"{WORKER}.volumeMounts[0]"),
+    (env("LINK_FILE", of=worker, value="/x/link"), Reason.LINK, at("LINK_FILE", WORKER)),
+    (unmount("agent", of=worker), Reason.LINK, f"{WORKER}.volumeMounts"),
+    (unmount("progress", of=worker), Reason.LINK, f"{WORKER}.volumeMounts"),
+    (unmount("progress", of=agent), Reason.LINK, f"{WORKER}.volumeMounts"),
+    (lambda d: worker(d)["volumeMounts"][0].pop("readOnly"), Reason.WRITABLE, f"{WORKER}.volumeMounts.readOnly"),
     (
         both(unmount("agent", of=worker), mounted("checkpoints", "/var/run/inplace")),
-        "guard-link",
+        Reason.LINK,
         f"{WORKER}.volumeMounts",
     ),
-    (unmount("inplace", of=worker), "worker-file", f"{WORKER}.volumeMounts"),
+    (unmount("inplace", of=worker), Reason.PROGRAM, f'{WORKER}.volumeMounts[mountPath="/inplace"]'),
     (both(unmount("inplace", of=worker), runs("inplace-agent", "guard", "--", "x")), "", ""),
-    (runs("/inplace/bin/guard", "--grace", "soon", "--", "x"), "guard-command", COMMAND),
+    (runs("/inplace/bin/guard", "--grace", "soon", "--", "x"), "agent-command", COMMAND),
     (
         env(
             "EPOCH",
@@ -375,11 +373,11 @@ GUARDED: list[tuple[Break, str, str]] = [
         "guard-epoch",
         at("EPOCH", WORKER),
     ),
-    (both(depth("containers"), runs("inplace-agent", "guard", "--standby", "--", "x")), "guard-standby", COMMAND),
-    (both(depth("containers"), env("WORKER_STANDBY", of=worker, value="on")), "guard-standby", COMMAND),
+    (both(depth("containers"), runs("inplace-agent", "guard", "--standby", "--", "x")), "no-effect", COMMAND),
+    (both(depth("containers"), env("WORKER_STANDBY", of=worker, value="on")), "no-effect", COMMAND),
     (env("WORKER_STANDBY", of=worker, value="on"), "", ""),
-    (put(agent, startupProbe={"httpGet": {"port": 8080}}), "guard-startup-probe", PROBE),
-    (put(agent, readinessProbe=None), "guard-readiness", f"{AGENT}.readinessProbe"),
+    (put(agent, startupProbe={"httpGet": {"port": 8080}}), Reason.SECOND_BARRIER, PROBE),
+    (put(agent, readinessProbe=None), Reason.READINESS, f"{AGENT}.readinessProbe"),
     (put(worker, livenessProbe=ASKED), "worker-probe", WORKER),
     (both(depth("containers"), put(worker, startupProbe=ASKED)), "worker-probe", WORKER),
     (put(worker, lifecycle={"postStart": ASKED}), "worker-probe", WORKER),
@@ -395,29 +393,29 @@ GUARDED: list[tuple[Break, str, str]] = [
     ),
     (
         lambda document: pod(document)["containers"].append(UNGUARDED),
-        "guard-missing",
+        Reason.NO_GUARD,
         f'{POD}.containers[name="two"].command',
     ),
 ]
 
-SUPERVISED: list[tuple[Break, str, str]] = [
+SUPERVISED: list[tuple[Break, Rule, str]] = [
     (runs("inplace-agent", "run", "--grace", "soon", "--", "x"), "agent-command", COMMAND),
     (runs("inplace-agent", "run"), "agent-command", COMMAND),
     (env("WORKER_GRACE_S", of=worker, value="soon"), "agent-command", COMMAND),
-    (env("POD_NAME", of=worker), "agent-env", at("POD_NAME", WORKER)),
-    (env("EPOCH_FILE", of=worker), "epoch-file", at("EPOCH_FILE", WORKER)),
+    (env("POD_NAME", of=worker), Reason.REFUSED, at("POD_NAME", WORKER)),
+    (env("EPOCH_FILE", of=worker), Reason.NO_EPOCH_FILE, at("EPOCH_FILE", WORKER)),
     (
         both(env("EPOCH_FILE", of=worker), env("CONTAINER_RESTART_EXIT_CODE", of=worker)),
-        "supervisor-restarts",
+        Reason.SUPERVISOR,
         at("CONTAINER_RESTART_EXIT_CODE", WORKER),
     ),
-    (ruled(worker, ("Restart", "In", [89])), "supervisor-restarts", RULES_OF_WORKER),
+    (ruled(worker, ("Restart", "In", [89])), Reason.SUPERVISOR, RULES_OF_WORKER),
     (put(worker, restartPolicyRules=None, restartPolicy="OnFailure"), "", ""),
     (ruled(worker, (ALL, "In", [88, 137])), "", ""),
-    (env("EPOCH_FILE", of=worker, value="/tmp/x"), "epoch-file-volume", at("EPOCH_FILE", WORKER)),
+    (env("EPOCH_FILE", of=worker, value="/tmp/x"), Reason.EPOCH_FILE, at("EPOCH_FILE", WORKER)),
     (put(worker, imagePullPolicy="Always"), "", ""),
     (runs("sh", "-c", "exec inplace-agent run -- python3 train.py"), "", ""),
     (runs("python3", "-I", "-S", "/x/inplace-agent", "run", "--", "x"), "", ""),
-    (runs("python3", "train.py"), "agent-placement", f'{POD}.containers[name="worker"]'),
-    (put(job, backoffLimit=3), "backoff-limit", f"{JOB}.backoffLimit"),
+    (runs("python3", "train.py"), Reason.PLACEMENT, f'{POD}.containers[name="worker"]'),
+    (put(job, backoffLimit=3), Reason.BACKOFF_LIMIT, f"{JOB}.backoffLimit"),
 ]

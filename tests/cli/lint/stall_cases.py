@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inplace.cli.lint.pieces import Reason
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from tests.cli.lint.cases import (
@@ -10,6 +11,7 @@ from tests.cli.lint.cases import (
     RULES_OF_WORKER,
     WORKER,
     Break,
+    Rule,
     annotation,
     at,
     both,
@@ -57,7 +59,7 @@ _SAVES = put(metadata, annotations={wire.SAVE_WITHIN: "60"})
 _SAVING = f"metadata.annotations[{wire.SAVE_WITHIN}]"
 _GRACE = f"{POD}.terminationGracePeriodSeconds"
 _REQUEST = f"metadata.annotations[{wire.RESTART_REQUESTED}]"
-SAVINGS: list[tuple[str, Break, str, str]] = [  # as STALLS
+SAVINGS: list[tuple[str, Break, Rule, str]] = [  # as STALLS
     ("train-supervisor", both(_LONG, _SAVES), "", ""),
     ("train-supervisor", _SAVES, "save-grace", _GRACE),
     ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", _GRACE),
@@ -65,9 +67,9 @@ SAVINGS: list[tuple[str, Break, str, str]] = [  # as STALLS
     ("train", both(_LONG, _SAVES), "", ""),
     ("train", _SAVES, "save-grace", _GRACE),
     ("train", both(_LONG, both(_SAVES, env(SAVE_S, value="60"))), "", ""),
-    ("train", both(_LONG, both(_SAVES, env(SAVE_S, value="30"))), "setting-unread", at(SAVE_S)),
-    ("train", both(_LONG, both(_SAVES, env(SAVE_S))), "setting-unread", at(SAVE_S)),
-    ("train", both(_LONG, both(_SAVES, env(SAVE_S, of=worker))), "setting-unread", at(SAVE_S, WORKER)),
+    ("train", both(_LONG, both(_SAVES, env(SAVE_S, value="30"))), Reason.SETTING, at(SAVE_S)),
+    ("train", both(_LONG, both(_SAVES, env(SAVE_S))), Reason.SETTING, at(SAVE_S)),
+    ("train", both(_LONG, both(_SAVES, env(SAVE_S, of=worker))), Reason.SETTING, at(SAVE_S, WORKER)),
     ("train", both(_SAVES, env(SAVE_S, valueFrom={"configMapKeyRef": {"name": "x", "key": "y"}})), "", ""),
     ("train", put(template, metadata={"annotations": {wire.SAVE_WITHIN: "60"}}), "save-grace", _GRACE),
     ("train", env("SAVE_WITHIN_S", value="-1"), "agent-env", at("SAVE_WITHIN_S")),
@@ -86,9 +88,9 @@ def _final(document: KubeObject) -> None:
 SAVINGS += [
     ("train-supervisor", _CHECKS, "", ""),
     ("train", both(both(_CHECKS, _AWAITED), _final), "", ""),
-    ("train", both(_CHECKS, _AWAITED), "check-restarts", RULES_OF_WORKER),
-    ("train", both(_CHECKS, _final), "check-unawaited", at("CHECKS_BEFORE_ANNOUNCE")),
-    ("train", _AWAITED, "check-unawaited", at("CHECKS_BEFORE_ANNOUNCE")),
+    ("train", both(_CHECKS, _AWAITED), Reason.CHECK, RULES_OF_WORKER),
+    ("train", both(_CHECKS, _final), Reason.AWAITED, at("CHECKS_BEFORE_ANNOUNCE")),
+    ("train", _AWAITED, Reason.AWAITED, at("CHECKS_BEFORE_ANNOUNCE")),
 ]
 _DEADLINE = put(metadata, annotations={wire.BARRIER_DEADLINE: "30"})
 SAVINGS += [
@@ -100,33 +102,33 @@ _FENCED = put(metadata, annotations={wire.FENCE_AFTER: "60"})
 _SUPERVISORS_LEASE = at("FENCE_AFTER_S", WORKER)
 _LEASED = env("FENCE_AFTER_S", value="60")
 _ENDS = env("RESTART_DEPTH", value="containers")
-FENCES: list[tuple[str, Break, str, str]] = [  # as STALLS
+FENCES: list[tuple[str, Break, Rule, str]] = [  # as STALLS
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="60"), "", ""),
     ("train-supervisor", _FENCED, "", ""),
-    ("train-supervisor", both(_FENCED, env("FENCE_AFTER_S", of=worker)), "setting-unread", _SUPERVISORS_LEASE),
+    ("train-supervisor", both(_FENCED, env("FENCE_AFTER_S", of=worker)), Reason.SETTING, _SUPERVISORS_LEASE),
     ("train", _FENCED, "", ""),
-    ("train", both(_FENCED, _ENDS), "fence-depth", FENCE_VARIABLE),
-    ("train", both(_LEASED, _ENDS), "fence-depth", FENCE_VARIABLE),
-    ("train", both(_LEASED, run_with("--grace", "30")), "fence-grace", COMMAND),
+    ("train", both(_FENCED, _ENDS), "fence", FENCE_VARIABLE),
+    ("train", both(_LEASED, _ENDS), "fence", FENCE_VARIABLE),
+    ("train", both(_LEASED, run_with("--grace", "30")), "fence", COMMAND),
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="14"), "agent-env", _SUPERVISORS_LEASE),
 ]
 _NO_PROGRESS = annotation(wire.NO_PROGRESS)
 _LIMIT = put(metadata, annotations={wire.NO_PROGRESS: "3"})
 _BAD_NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss, busy"})
 _NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss, slow"})
-STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
+STALLS: list[tuple[str, Break, Rule, str]] = [  # example, change, rule, path
     ("train", limits("120", "900"), "", ""),
     ("train", limits("0"), "", ""),
     ("train", env("STALL_AFTER_S", value="120"), "", ""),
     ("train", limits("soon"), "spec-problem", f"metadata.annotations[{wire.STALL_AFTER}]"),
     ("train", limits("120", "0.1"), "spec-problem", f"metadata.annotations[{wire.START_STALL_AFTER}]"),
-    ("train", limits("5"), "stall-short", STALL),
-    ("train", both(limits("120"), env("STALL_AFTER_S", value="5")), "stall-short", _STALL_VARIABLE),
+    ("train", limits("5"), "stall-limits", STALL),
+    ("train", both(limits("120"), env("STALL_AFTER_S", value="5")), "stall-limits", _STALL_VARIABLE),
     ("train", both(limits("5"), env("STALL_AFTER_S", value="0")), "", ""),
-    ("train", limits("120", "60"), "stall-start", START_STALL),
-    ("train", _LIMIT, "no-progress-unwatched", _NO_PROGRESS),
+    ("train", limits("120", "60"), "stall-limits", START_STALL),
+    ("train", _LIMIT, "no-effect", _NO_PROGRESS),
     ("train", both(_LIMIT, limits("120")), "", ""),
-    ("train", _NOTICES, "restart-on-unwatched", annotation(wire.RESTART_ON)),
+    ("train", _NOTICES, "no-effect", annotation(wire.RESTART_ON)),
     ("train", both(_NOTICES, limits("120")), "", ""),
     ("train", _BAD_NOTICES, "spec-problem", f"metadata.annotations[{wire.RESTART_ON}]"),
     ("train", both(_NOTICES, limits(start="120")), "", ""),
@@ -141,7 +143,7 @@ STALLS: list[tuple[str, Break, str, str]] = [  # example, change, rule, path
     ),
 ]
 
-UNWATCHED: list[tuple[Break, str, str]] = [  # a startup probe instead of guards
+UNWATCHED: list[tuple[Break, Rule, str]] = [  # a startup probe instead of guards
     (limits("120"), "stall-unwatched", STALL),
     (limits(start="120"), "stall-unwatched", START_STALL),
     (env("STALL_AFTER_S", value="120"), "stall-unwatched", _STALL_VARIABLE),

@@ -11,8 +11,11 @@ import pytest
 import yaml
 
 from inplace.cli.lint.catalogue import RULES
+from inplace.cli.lint.difference import TEMPLATE_BROKEN, TEMPLATE_DIFFERS
 from inplace.cli.lint.embedded import judge
+from inplace.cli.lint.pieces import Reason
 from inplace.cli.manifests.yaml_loader import parse
+from inplace.common.injection.finding import Finding
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.simulator.cluster.manifests import held_by_probe
@@ -24,10 +27,10 @@ from tests.cli.lint.cases import (
     GUARDED,
     JOB,
     POD,
-    PROBE,
     PROBED,
     SUPERVISED,
     Break,
+    Rule,
     agent,
     job,
     jobset,
@@ -41,30 +44,39 @@ CLEAN = sorted(path.name for path in EXAMPLES.glob("*.yaml"))
 KNOWN = {"in-place-in-order.yaml": {"startup-order"}}
 
 
-def findings(*documents: KubeObject) -> list[tuple[str, str]]:
-    """Return (rule, path) of lint's findings."""
-    return [(finding.rule, finding.path) for finding in findings_of(*documents)]
+def findings(*documents: KubeObject) -> list[tuple[Rule, str]]:
+    """Return (rule, path) of lint's findings; for one that differs in one piece its reason is the rule."""
+    return [(_rule_of(finding), finding.path) for finding in findings_of(*documents)]
+
+
+def _rule_of(finding: Finding) -> Rule:
+    """Return the rule, or the only reason of a template that differs, whose lines show both sides."""
+    lines = finding.found.split("\n")
+    reasons = {reason for reason in Reason if f"  {reason.why}" in lines}
+    if not reasons:
+        return finding.rule
+    shown = [line[0] for line in lines]
+    assert shown == ["-", "+", " "] * (len(lines) // 3)
+    is_broken = any(reason.severity == "error" for reason in reasons)
+    assert finding.rule == (TEMPLATE_BROKEN if is_broken else TEMPLATE_DIFFERS)
+    return reasons.pop() if len(reasons) == 1 else finding.rule
 
 
 ALONE = [("train", *case) for case in BROKEN] + STALLS + SAVINGS + FENCES
 FIRST = [("train", *case) for case in GUARDED] + [("train-supervisor", *case) for case in SUPERVISED]
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "rule", "path"), ALONE, ids=[f"{i}-{case[2]}" for i, case in enumerate(ALONE)]
-)
-def test_one_thing_broken_is_one_finding(name: str, change: Break, rule: str, path: str) -> None:
+@pytest.mark.parametrize(("name", "change", "rule", "path"), ALONE, ids=range(len(ALONE)))
+def test_one_thing_broken_is_one_finding(name: str, change: Break, rule: Rule, path: str) -> None:
     """Each mistake in an example gives one finding of its rule at its path; a case without a rule gives none."""
     documents = documents_of(f"{name}.yaml")
     change(documents[-1])
-    found = [one for one in findings(*documents) if one[0] == rule or one[0] != "epoch-file"]  # another matter
+    found = [one for one in findings(*documents) if one[0] == rule or one[0] is not Reason.NO_EPOCH_FILE]  # another
     assert found == ([(rule, path)] if rule else [])
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "rule", "path"), FIRST, ids=[f"{i}-{case[2]}" for i, case in enumerate(FIRST)]
-)
-def test_one_thing_broken_around_a_worker_is_found_first(name: str, change: Break, rule: str, path: str) -> None:
+@pytest.mark.parametrize(("name", "change", "rule", "path"), FIRST, ids=range(len(FIRST)))
+def test_one_thing_broken_around_a_worker_is_found_first(name: str, change: Break, rule: Rule, path: str) -> None:
     """The first finding about a guard or a supervisor names its rule and path."""
     documents = documents_of(f"{name}.yaml")
     change(documents[-1])
@@ -72,13 +84,14 @@ def test_one_thing_broken_around_a_worker_is_found_first(name: str, change: Brea
 
 
 @pytest.mark.parametrize(("change", "rule", "path"), PROBED + UNWATCHED, ids=range(len(PROBED + UNWATCHED)))
-def test_one_thing_broken_beside_a_startup_probe(change: Break, rule: str, path: str) -> None:
+def test_one_thing_broken_beside_a_startup_probe(change: Break, rule: Rule, path: str) -> None:
     """Each mistake gives one finding; a worker that the probe alone holds back is one already."""
     *others, document = documents_of("train.yaml")
     document = held_by_probe(document)
     change(document)
-    alone = [("worker-start", COMMAND)]
-    assert sorted(findings(*others, document)) == sorted([*alone, *([(rule, path)] if rule else [])])
+    alone: list[tuple[Rule, str]] = [("worker-start", COMMAND)]
+    found = findings(*others, document)
+    assert sorted(found, key=str) == sorted([*alone, *([(rule, path)] if rule else [])], key=str)
 
 
 HUGE = [
@@ -140,7 +153,7 @@ def test_rights_that_the_file_shows(changes: dict[str, list[str]], rule: int, is
     """A Role in the file that lacks an agent's right gives a finding; a Role with more rights gives none."""
     documents = documents_of("train.yaml")
     documents[1]["rules"][rule] |= changes
-    lacking = [("service-account-rights", f"{POD}.serviceAccountName")]
+    lacking = [("account-rights", f"{POD}.serviceAccountName")]
     assert findings(*documents) == ([] if is_enough else lacking)
 
 
@@ -202,10 +215,14 @@ def test_a_manifest_for_upstream_s_agent_has_no_error() -> None:
     del pod(documents[-1])["automountServiceAccountToken"]
     worker(documents[-1])["command"] = ["python3", "-m", "inplace.examples.train"]
     found = [rule for rule, _ in findings(*documents)]
-    assert {RULES[rule].severity for rule in found} == {"warning"}
-    assert set(found) == {"agent-env-recommended", "epoch-file", "startup-probe-patience", "token-readable"}
+    assert found == [TEMPLATE_DIFFERS, "token-readable"]
+    (differing, _) = findings_of(*documents)
+    missing = {Reason.RECOMMENDED, Reason.NO_EPOCH_FILE, Reason.PATIENCE}
+    assert {reason for reason in Reason if reason.why in differing.found} == missing
     agent(documents[-1])["startupProbe"]["httpGet"]["port"] = 8080
-    assert ("startup-probe-target", f"{PROBE}.httpGet.port") in findings(*documents)
+    (broken, _) = findings_of(*documents)
+    assert (broken.rule, Reason.TARGET.why in broken.found) == (TEMPLATE_BROKEN, True)
+    assert "- startupProbe.httpGet.port: 8080, BARRIER_PORT is 8081\n+ startupProbe" in broken.found
 
 
 @pytest.mark.parametrize("name", CLEAN)
@@ -220,7 +237,7 @@ def test_what_inject_makes_is_clean(name: str, options: dict[str, Any]) -> None:
     """The injected manifest gives no finding; images without a tag are the examples' own."""
     rules = {rule for rule, _ in findings(*parse(injected(example(name), **options)))}
     asked_for = {"worker-start"} if options.get("barrier") == "probe" else set()
-    assert rules - asked_for <= ({"image-pull", "rules-without-failures"} if name != "plain.yaml" else set())
+    assert rules - asked_for <= ({"image-pull", "unreachable-rule"} if name != "plain.yaml" else set())
 
 
 def test_an_agent_that_cannot_be_added_is_the_only_finding() -> None:
@@ -270,7 +287,7 @@ def test_every_rule_about_manifests_is_broken_once_here() -> None:
         *(rule for _, rule, _ in PROBED + UNWATCHED),
         "worker-start",  # of all that a startup probe holds back
         "service-account-name",
-        "service-account-rights",
+        "account-rights",
         "startup-order",
         "torchrun-restarts",  # test_launcher.py
         "init-not-repeatable",  # test_init_containers.py
@@ -281,9 +298,9 @@ def test_every_rule_about_manifests_is_broken_once_here() -> None:
         "trainer-annotation",
     }
     catalogue = list(RULES)
-    manifest = set(catalogue[: catalogue.index("cluster-unknown")])
-    assert manifest - reached == set()
-    assert reached - {""} <= set(RULES)
+    manifest = set(catalogue[: catalogue.index("cluster-unknown")]) - {TEMPLATE_BROKEN, TEMPLATE_DIFFERS}
+    assert (manifest | set(Reason)) - reached == set()
+    assert reached - {""} <= set(RULES) | set(Reason)
 
 
 @pytest.mark.slow
@@ -302,7 +319,10 @@ def test_as_a_program(tmp_path: Path) -> None:
     saved(tmp_path, as_yaml(documents))
     text, machine = run("lint", "-f", file), run("lint", "-f", file, "-o", "json")
     assert (text.returncode, machine.returncode) == (1, 1)
-    assert f"error backoff-limit in JobSet default/train\n  at     {JOB}.backoffLimit\n  found  6\n" in text.stdout
+    found = "- backoffLimit: 6\n         + backoffLimit: 2147483647\n         a failed Pod must be replaced"
+    assert (
+        f"error template-broken in JobSet default/train\n  at     {JOB}.backoffLimit\n  found  {found}" in text.stdout
+    )
     assert "\033" not in text.stdout
     said = json.loads(machine.stdout)
     assert (said["errors"], said["warnings"], said["jobsets"]) == (1, 1, ["JobSet default/train"])

@@ -192,7 +192,7 @@ def test_no_progress_is_told_with_what_it_needs() -> None:
     for text, stall, told in (("3", "0", [first, without]), ("3/600", "0", [first, short]), ("3", "120", [first])):
         document = of_example("train", NO_PROGRESS=text, STALL_AFTER=stall)
         assert [one for one in policy_sentences(document) if one in (first, without, short)] == told
-        assert [one.rule for one in check_unwatched(document)] == ["no-progress-unwatched"] * (without in told)
+        assert [one.rule for one in check_unwatched(document)] == ["no-effect"] * (without in told)
 
 
 def test_what_restarts_a_group_that_works_is_told() -> None:
@@ -202,7 +202,7 @@ def test_what_restarts_a_group_that_works_is_told() -> None:
     for stall, told in (("0", [kinds, without]), ("120", [kinds])):
         document = of_example("train", RESTART_ON="steps,loss", STALL_AFTER=stall)
         assert [one for one in policy_sentences(document) if one in (kinds, without)] == told
-        assert [one.rule for one in check_unwatched(document)] == ["restart-on-unwatched"] * (without in told)
+        assert [one.rule for one in check_unwatched(document)] == ["no-effect"] * (without in told)
     document = of_example("train", RESTART_ON="loss", STALL_AFTER="120")
     document["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"
     problems = [one for one in check_jobset(document) if one.rule == "spec-problem"]

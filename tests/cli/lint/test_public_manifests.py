@@ -76,7 +76,7 @@ def test_a_worker_that_lost_its_guard_is_no_helper() -> None:
     documents = list(parse(made))
     pod(documents[-1])["containers"][1]["command"] = ["python3", "t.py"]
     (finding,) = findings_of(*documents)
-    assert (finding.rule, finding.path) == ("guard-missing", f'{POD}.containers[name="second"].command')
+    assert (finding.rule, finding.path) == ("template-broken", f'{POD}.containers[name="second"].command')
 
 
 SPELLINGS = [
@@ -98,7 +98,7 @@ def test_a_misspelt_annotation_is_named_with_the_right_one(name: str, meant: str
     parts = {"metadata": document, "job": template, "pod": template["spec"]["template"]}
     parts[place].setdefault("metadata", {})["annotations"] = {name: "1"}
     (finding,) = findings_of(document)
-    assert (finding.rule, finding.needed) == ("annotation-name", meant)
+    assert (finding.rule, finding.needed) == ("no-effect", meant)
     assert name in finding.path
 
 

@@ -128,7 +128,7 @@ def test_lint_sees_codes_that_never_reach_their_policy(
     """At each rule those that it would decide on, whatever its operator, where the Pod restarts in place."""
     document = jobset_of(injected(PLAIN, mode=mode))
     document["spec"]["replicatedJobs"][0]["template"]["spec"]["podFailurePolicy"] = {"rules": rules}
-    found = {one.path: one.found for one in findings_of(document) if one.rule == "pod-failure-policy"}
+    found = {one.path: one.found for one in findings_of(document) if one.rule == "unreachable-rule"}
     job = 'spec.replicatedJobs[name="workers"].template.spec.podFailurePolicy'
     assert found == {
         f"{job}.rules[{place}].onExitCodes.values": f"exit codes {codes}, which restart the Pod in place"
@@ -141,4 +141,4 @@ def test_lint_sees_codes_that_never_reach_their_policy(
 def test_lint_is_content_with_what_inject_makes(rules: list[KubeObject], final: set[int], mode: str) -> None:
     """No rule about the policy, and no error about its containers, speaks of an injected manifest."""
     rules_seen = {one.rule for one in findings_of(*parse(with_rules(rules, mode=mode)))}
-    assert rules_seen <= ({"worker-recreated"} if final == FAILURES and mode == "sidecar" else set())
+    assert rules_seen <= ({"template-differs"} if final == FAILURES and mode == "sidecar" else set())
