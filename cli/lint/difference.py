@@ -12,18 +12,18 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Final
 
-from inplace.cli.lint.agent import settled_environment
+from inplace.cli.lint.agent import config_of
 from inplace.cli.lint.pieces import AWAITED, NOTHING, Piece, Reason, pieces_of
 from inplace.cli.terminal.visible import one_line
 from inplace.common.injection import agent_pieces, index_backoff
+from inplace.common.injection.agent_pieces import CONTAINER_RESTART
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.job import change_job
 from inplace.common.injection.pod import InjectOptions, change_pod
-from inplace.common.injection.pod_roles import Container, Member
+from inplace.common.injection.pod_roles import Member
 from inplace.common.injection.policies import add_policies
 from inplace.common.injection.unread_settings import unread_settings
-from inplace.common.kube.resources import KubeObject
-from inplace.common.wire.barrier import UPSTREAM_PORT
+from inplace.common.wire.barrier import OUR_PORT
 
 TEMPLATE_BROKEN: Final = "template-broken"
 TEMPLATE_DIFFERS: Final = "template-differs"
@@ -31,13 +31,14 @@ _FIX: Final = (
     "write each + line; `inplace inject` adds what is missing. Or take the agent and its guards out of the template: "
     "the controller then adds them"
 )
-# What injection adds to a container, and adds again where it is not there. NAMESPACE tells our names from upstream's.
+# What injection adds to a worker's container, or to a supervisor's. NAMESPACE tells our names from upstream's.
 _VARIABLES: Final = {
     *(str(entry["name"]) for entry in agent_pieces.variables(port=0)),
     agent_pieces.LINK["name"],
     AWAITED,
 } - {"NAMESPACE", "BARRIER_PORT"}
 _KEPT: Final = ("name", "image", "ports")  # of a sidecar's agent
+_COMMAND: Final = ("COMMAND",)  # of an image whose own nobody knows here
 
 
 def check_differences(member: Member, group_pods: int) -> Iterator[Finding]:
@@ -77,35 +78,35 @@ def _anew(member: Member) -> Member:
     made = replace(member, raw=deepcopy(member.raw))
     spec, pod, agent = made.job_spec, made.pod_spec, made.agent
     spec.update(agent_pieces.JOB_FIELDS)
-    for name in ("completionMode", index_backoff.FIELD, *(["completions"] if spec.get("parallelism") else [])):
+    for name in ("completionMode", index_backoff.FIELD):
         spec.pop(name, None)
+    if spec.get("parallelism") is not None:
+        spec.pop("completions", None)
     list(change_job(made))
     if agent is None:
         return made
+    config = config_of(agent)
+    port = {"name": "BARRIER_PORT", "value": str(config.barrier_port if config is not None else OUR_PORT)}
     workers = [worker for worker in made.workers if worker not in made.helpers]
     for worker in workers:
         if made.is_guarded and not worker.raw.get("command"):
-            worker.raw["command"] = ["COMMAND"]  # its image's
+            worker.raw["command"] = list(_COMMAND)
         for field in ("volumeMounts", "restartPolicy", "restartPolicyRules"):
             worker.raw.pop(field, None)
-        worker.raw["env"] = _others(worker)
+        taken = _VARIABLES if worker.values.get(CONTAINER_RESTART) else {*_VARIABLES, CONTAINER_RESTART}
+        worker.raw["env"] = [entry for entry in worker.raw.get("env") or () if entry.get("name") not in taken]
     if agent.is_agent_alone:
         for kind in ("initContainers", "containers"):
             pod[kind] = [one for one in pod.get(kind) or () if one is not agent.raw]
         kept = {name: agent.raw[name] for name in _KEPT if name in agent.raw}
-        pod["initContainers"].append(
-            kept | {"command": ["inplace-agent"], "restartPolicy": "Always", "env": _others(agent)}
-        )
+        alone = {"command": ["inplace-agent"], "restartPolicy": "Always", "env": [port]}
+        pod["initContainers"].append(kept | alone)
+        if not workers:
+            pod["containers"].append({"name": "worker", "command": list(_COMMAND)})
+    elif agent.has_upstream_names:
+        agent.raw["env"].append(port)
+    pod["volumes"] = []
     made = replace(made)  # as it stands now
     list(change_pod(made, InjectOptions(workers=tuple(worker.name for worker in workers))))
     list(add_policies(made))
     return replace(made)
-
-
-def _others(container: Container) -> list[KubeObject]:
-    """Return the variables that injection does not make; one of ours tells that upstream's names do not hold."""
-    others = [entry for entry in container.raw.get("env") or () if entry.get("name") not in _VARIABLES]
-    if container.has_upstream_names:
-        port = settled_environment(container).get("STARTUP_PROBE_PORT", str(UPSTREAM_PORT))
-        others.append({"name": "BARRIER_PORT", "value": port})
-    return others

@@ -19,6 +19,7 @@ COMMAND, RULES_OF_WORKER = f"{WORKER}.command", f"{WORKER}.restartPolicyRules"
 INITS = f"{POD}.initContainers"
 PROBE, RULES_OF_AGENT = f"{AGENT}.startupProbe", f"{AGENT}.restartPolicyRules"
 LIFTED: KubeObject = {"path": "/barrier-is-lifted", "port": 8080}
+HEALTH: KubeObject = LIFTED | {"path": "/healthz"}
 GUARANTEED: KubeObject = {"limits": {"cpu": "4", "memory": "8Gi"}}
 
 Break = Callable[[KubeObject], Any]
@@ -155,6 +156,7 @@ UNGUARDED = {
 METRICS = {"name": "metrics", "image": "metrics:1"}
 OTHER = {"name": "other", "image": "other:1", "command": ["other"]}
 HELD = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [3]}}
+CODE = "CONTAINER_RESTART_EXIT_CODE"
 OPT_OUT = "jobset.sigs.k8s.io/disable-in-place-restart"
 TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
@@ -167,6 +169,7 @@ BROKEN: list[tuple[Break, Rule, str]] = [
     (put(job, podReplacementPolicy="TerminatingOrFailed"), Reason.REPLACEMENT, f"{JOB}.podReplacementPolicy"),
     (put(job, completions=7), Reason.COMPLETIONS, f"{JOB}.completions"),
     (put(job, parallelism=None), Reason.COMPLETIONS, f"{JOB}.completions"),
+    (put(job, parallelism=0), Reason.COMPLETIONS, f"{JOB}.completions"),
     (
         both(put(job, completionMode="NonIndexed"), put(jobset, coordinator=None)),
         Reason.COMPLETION_MODE,
@@ -325,7 +328,7 @@ PROBED: list[tuple[Break, Rule, str]] = [
     (lambda _: None, "", ""),
     (put(agent, startupProbe=None), Reason.PROBE, PROBE),
     (probe(httpGet=None, tcpSocket={"port": 8080}), Reason.PROBE, PROBE),
-    (probe(httpGet={"path": "/healthz", "port": 8080}), Reason.TARGET, f"{PROBE}.httpGet.path"),
+    (probe(httpGet=HEALTH), Reason.TARGET, f"{PROBE}.httpGet.path"),
     (probe(httpGet={"path": "/barrier-is-down", "port": 8080}), "", ""),
     (probe(httpGet=LIFTED | {"port": 8081}), Reason.TARGET, f"{PROBE}.httpGet.port"),
     (
@@ -346,6 +349,7 @@ PROBED: list[tuple[Break, Rule, str]] = [
 
 GUARDED: list[tuple[Break, Rule, str]] = [
     (runs("python3", "train.py"), Reason.PROBE, PROBE),
+    (runs("inplace-agent", "--", "x"), Reason.PROBE, PROBE),
     (runs("inplace-agent", "guard"), "agent-command", COMMAND),
     (runs("inplace-agent", "guard", "--grace", "soon", "--", "x"), "agent-command", COMMAND),
     (runs("sh", "-c", "exec inplace-agent guard -- x"), "", ""),
@@ -404,11 +408,8 @@ SUPERVISED: list[tuple[Break, Rule, str]] = [
     (env("WORKER_GRACE_S", of=worker, value="soon"), "agent-command", COMMAND),
     (env("POD_NAME", of=worker), Reason.REFUSED, at("POD_NAME", WORKER)),
     (env("EPOCH_FILE", of=worker), Reason.NO_EPOCH_FILE, at("EPOCH_FILE", WORKER)),
-    (
-        both(env("EPOCH_FILE", of=worker), env("CONTAINER_RESTART_EXIT_CODE", of=worker)),
-        Reason.SUPERVISOR,
-        at("CONTAINER_RESTART_EXIT_CODE", WORKER),
-    ),
+    (both(env("EPOCH_FILE", of=worker), env(CODE, of=worker)), Reason.SUPERVISOR, at(CODE, WORKER)),
+    (env(CODE, of=worker, value=None), Reason.SUPERVISOR, at(CODE, WORKER)),
     (ruled(worker, ("Restart", "In", [89])), Reason.SUPERVISOR, RULES_OF_WORKER),
     (put(worker, restartPolicyRules=None, restartPolicy="OnFailure"), "", ""),
     (ruled(worker, (ALL, "In", [88, 137])), "", ""),
@@ -416,6 +417,6 @@ SUPERVISED: list[tuple[Break, Rule, str]] = [
     (put(worker, imagePullPolicy="Always"), "", ""),
     (runs("sh", "-c", "exec inplace-agent run -- python3 train.py"), "", ""),
     (runs("python3", "-I", "-S", "/x/inplace-agent", "run", "--", "x"), "", ""),
-    (runs("python3", "train.py"), Reason.PLACEMENT, f'{POD}.containers[name="worker"]'),
+    (runs("python3", "train.py"), "template-broken", f'{POD}.containers[name="worker"]'),
     (put(job, backoffLimit=3), Reason.BACKOFF_LIMIT, f"{JOB}.backoffLimit"),
 ]

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from inplace.cli.lint.catalogue import RULES
-from inplace.cli.lint.difference import TEMPLATE_BROKEN, TEMPLATE_DIFFERS
 from inplace.cli.lint.embedded import judge
 from inplace.cli.lint.pieces import Reason
 from inplace.cli.manifests.yaml_loader import parse
@@ -20,11 +19,12 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.simulator.cluster.manifests import held_by_probe
 from tests.cli.command import run, run_here
-from tests.cli.injecting import EXAMPLES, as_yaml, documents_of, example, findings_of, injected, saved
+from tests.cli.injecting import EXAMPLES, SILENT, as_yaml, documents_of, example, findings_of, injected, saved
 from tests.cli.lint.cases import (
     BROKEN,
     COMMAND,
     GUARDED,
+    HEALTH,
     JOB,
     POD,
     PROBED,
@@ -35,6 +35,8 @@ from tests.cli.lint.cases import (
     job,
     jobset,
     pod,
+    probe,
+    put,
     replicated,
     worker,
 )
@@ -55,10 +57,8 @@ def _rule_of(finding: Finding) -> Rule:
     reasons = {reason for reason in Reason if f"  {reason.why}" in lines}
     if not reasons:
         return finding.rule
-    shown = [line[0] for line in lines]
-    assert shown == ["-", "+", " "] * (len(lines) // 3)
-    is_broken = any(reason.severity == "error" for reason in reasons)
-    assert finding.rule == (TEMPLATE_BROKEN if is_broken else TEMPLATE_DIFFERS)
+    assert [line[0] for line in lines] == ["-", "+", " "] * (len(lines) // 3)
+    assert RULES[finding.rule].severity == min(reason.severity for reason in reasons)  # "error" is the lesser text
     return reasons.pop() if len(reasons) == 1 else finding.rule
 
 
@@ -89,9 +89,8 @@ def test_one_thing_broken_beside_a_startup_probe(change: Break, rule: Rule, path
     *others, document = documents_of("train.yaml")
     document = held_by_probe(document)
     change(document)
-    alone: list[tuple[Rule, str]] = [("worker-start", COMMAND)]
-    found = findings(*others, document)
-    assert sorted(found, key=str) == sorted([*alone, *([(rule, path)] if rule else [])], key=str)
+    expected = [("worker-start", COMMAND), *([(rule, path)] if rule else [])]
+    assert sorted(findings(*others, document), key=str) == sorted(expected, key=str)
 
 
 HUGE = [
@@ -214,15 +213,12 @@ def test_a_manifest_for_upstream_s_agent_has_no_error() -> None:
     pod(documents[-1])["initContainers"] = [yaml.safe_load(UPSTREAM)]
     del pod(documents[-1])["automountServiceAccountToken"]
     worker(documents[-1])["command"] = ["python3", "-m", "inplace.examples.train"]
-    found = [rule for rule, _ in findings(*documents)]
-    assert found == [TEMPLATE_DIFFERS, "token-readable"]
-    (differing, _) = findings_of(*documents)
+    differing, token = findings_of(*documents)
+    assert (differing.rule, token.rule) == ("template-differs", "token-readable")
     missing = {Reason.RECOMMENDED, Reason.NO_EPOCH_FILE, Reason.PATIENCE}
     assert {reason for reason in Reason if reason.why in differing.found} == missing
     agent(documents[-1])["startupProbe"]["httpGet"]["port"] = 8080
-    (broken, _) = findings_of(*documents)
-    assert (broken.rule, Reason.TARGET.why in broken.found) == (TEMPLATE_BROKEN, True)
-    assert "- startupProbe.httpGet.port: 8080, BARRIER_PORT is 8081\n+ startupProbe" in broken.found
+    assert "- startupProbe.httpGet.port: 8080, BARRIER_PORT is 8081\n+ startupProbe" in findings_of(*documents)[0].found
 
 
 @pytest.mark.parametrize("name", CLEAN)
@@ -238,6 +234,15 @@ def test_what_inject_makes_is_clean(name: str, options: dict[str, Any]) -> None:
     rules = {rule for rule, _ in findings(*parse(injected(example(name), **options)))}
     asked_for = {"worker-start"} if options.get("barrier") == "probe" else set()
     assert rules - asked_for <= ({"image-pull", "unreachable-rule"} if name != "plain.yaml" else set())
+
+
+def test_an_agent_beside_a_worker_without_a_command() -> None:
+    """It is compared with one that is made for the same worker, whatever its own variables and volumes are."""
+    no_folder = put(pod, volumes=[{"name": "inplace-agent"}])
+    for change, reason in ((probe(httpGet=HEALTH), Reason.TARGET), (no_folder, Reason.EPOCH_FILE)):
+        documents = list(parse(injected(SILENT)))
+        change(documents[-1])
+        assert findings(*documents)[0][0] is reason
 
 
 def test_an_agent_that_cannot_be_added_is_the_only_finding() -> None:
@@ -298,7 +303,7 @@ def test_every_rule_about_manifests_is_broken_once_here() -> None:
         "trainer-annotation",
     }
     catalogue = list(RULES)
-    manifest = set(catalogue[: catalogue.index("cluster-unknown")]) - {TEMPLATE_BROKEN, TEMPLATE_DIFFERS}
+    manifest = set(catalogue[: catalogue.index("cluster-unknown")]) - {"template-broken", "template-differs"}
     assert (manifest | set(Reason)) - reached == set()
     assert reached - {""} <= set(RULES) | set(Reason)
 
@@ -319,10 +324,8 @@ def test_as_a_program(tmp_path: Path) -> None:
     saved(tmp_path, as_yaml(documents))
     text, machine = run("lint", "-f", file), run("lint", "-f", file, "-o", "json")
     assert (text.returncode, machine.returncode) == (1, 1)
-    found = "- backoffLimit: 6\n         + backoffLimit: 2147483647\n         a failed Pod must be replaced"
-    assert (
-        f"error template-broken in JobSet default/train\n  at     {JOB}.backoffLimit\n  found  {found}" in text.stdout
-    )
+    found = "  found  - backoffLimit: 6\n         + backoffLimit: 2147483647\n         a failed Pod must be replaced"
+    assert f"error template-broken in JobSet default/train\n  at     {JOB}.backoffLimit\n{found}" in text.stdout
     assert "\033" not in text.stdout
     said = json.loads(machine.stdout)
     assert (said["errors"], said["warnings"], said["jobsets"]) == (1, 1, ["JobSet default/train"])

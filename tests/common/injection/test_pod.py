@@ -254,8 +254,7 @@ def test_the_folders_of_an_agent_that_lost_its_mounts_come_back() -> None:
     agent = made[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["initContainers"][0]
     lost, agent["volumeMounts"] = agent["volumeMounts"], []
     (again,) = pod_spec_of(injected(as_yaml(made)))["initContainers"]
-    key = "mountPath"
-    assert sorted(again["volumeMounts"], key=lambda one: one[key]) == sorted(lost, key=lambda one: one[key])
+    assert by_name(again["volumeMounts"]) == by_name(lost)
 
 
 def test_the_constants_are_the_agents() -> None:
