@@ -97,7 +97,7 @@ RULES: Final[Mapping[str, LintRule]] = {
         "a queue admits what the JobSet says; on nodes that the workers fill, Pods with agents stay Pending"
     ),
     "image-pull": _warning("at each restart all nodes ask the registry at the same time"),
-    # Containers: cli/lint/agent.py, cli/lint/worker.py
+    # Containers: cli/lint/agent.py
     "agent-restart-rules": _error(
         "an agent that restarts alone announces that the old worker has ended while it still runs "
         "(agent/settings/exit_code.py)"
@@ -129,11 +129,9 @@ RULES: Final[Mapping[str, LintRule]] = {
         "a first step loads and compiles, and an evaluation or a checkpoint outside inplace.busy takes longer; below "
         "the step time itself agents log stall_limit_too_short after three steps, and use twice the fastest one"
     ),
-    # Saving before a planned stop: cli/lint/saving.py
+    # What an agent promises: cli/lint/agent_policies.py
     "save-grace": _warning("kubelet kills a Pod that is drained before its worker had its time to save"),
-    # The check before joining: cli/lint/check.py
     "check-deadline": _warning("the barrier's deadline is over while Pods still wait for their checks"),
-    # Leases, for a dead node in seconds: cli/lint/fence.py
     "fence": _error(
         "the agent cannot promise when its worker ends: it refuses the setting, or never lifts its barrier"
     ),

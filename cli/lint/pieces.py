@@ -333,8 +333,10 @@ def _meeting(member: Member, worker: Container, agent: Container, link: str) -> 
         if is_written and mounts[0].get("readOnly"):
             return f"no emptyDir at {folder} that both containers write"
         names = [mount.get("name") for mount in mounts]
-        is_shared = names[1] is not None and names[0] == names[1]
-        if not is_shared or (names[1] != kept and _kind_of(member, mounts[1]) != "emptyDir"):
+        if names[1] is not None and names[0] == names[1]:
+            if names[1] != kept and (kind := _kind_of(member, mounts[1])) != "emptyDir":
+                return f"{names[1]} at {folder}, which is {kind}"
+        else:
             seen = [f"{name or 'no volume'} in {one.name}" for name, one in zip(names, (worker, agent), strict=True)]
             return f"{', '.join(seen)} at {folder}"
     return _SHARED

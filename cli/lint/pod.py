@@ -7,12 +7,12 @@ from typing import Final
 
 from inplace.cli.lint.agent import check_agent, check_guard, check_sidecar, check_start, check_worker
 from inplace.cli.lint.agent_policies import check_before_announce, check_fence, check_saving
-from inplace.cli.lint.deadline import check_deadlines
 from inplace.cli.lint.difference import check_differences
 from inplace.cli.lint.init_containers import check_init_containers, runs_again
 from inplace.cli.lint.launcher import check_launcher
 from inplace.cli.lint.rights import ANNOUNCE, PATCH, is_object, rights_of, shown_rights
 from inplace.cli.lint.stall import check_stall
+from inplace.cli.terminal.moments import whole_duration_text
 from inplace.common.injection.agent_pieces import holds_token
 from inplace.common.injection.container_resources import agents_own, is_guaranteed, is_pod_guaranteed, users_own
 from inplace.common.injection.finding import Finding, shown
@@ -212,3 +212,30 @@ def _image(container: Container) -> Iterator[Finding]:
         found = f"{shown(policy)} for {image!r}"
         fix = "set it to IfNotPresent, and name the image by tag or digest"
         yield Finding("image-pull", f"{container.path}.imagePullPolicy", found, "IfNotPresent", fix)
+
+
+def check_deadlines(member: Member) -> Iterator[Finding]:
+    """Yield limits that restarts in place do not begin again."""
+    for path, kind, seconds in _limits(member):
+        fix = "allow for the whole run, or remove it; spec.activeDeadlineSeconds of the JobSet bounds a run as well"
+        found = f"{whole_duration_text(seconds)} from the {kind}'s start, which go on through every restart in place"
+        yield Finding("active-deadline", f"{path}.activeDeadlineSeconds", found, "a time for the whole run", fix)
+
+
+def deadline_sentence(member: Member) -> str:
+    """Say when the Job or the Pods end whatever happens; "" for never."""
+    ends = [
+        f"Each {kind} ends {whole_duration_text(seconds)} after its start with the reason DeadlineExceeded; restarts "
+        f"in place do not begin this time again (activeDeadlineSeconds)."
+        for _, kind, seconds in _limits(member)
+    ]
+    return " ".join(ends)
+
+
+def _limits(member: Member) -> Iterator[tuple[str, str, int]]:
+    """Yield where a limit stands, what it ends, and its seconds; a restart in place keeps Job and Pods."""
+    places = ((member.job_path, "Job", member.job_spec), (member.pod_path, "Pod", member.pod_spec))
+    for path, kind, spec in places:
+        seconds = spec.get("activeDeadlineSeconds")
+        if isinstance(seconds, int) and not isinstance(seconds, bool):
+            yield path, kind, seconds

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from inplace.cli.lint.agent_policies import checks_of, lease_s, save_within_s
-from inplace.cli.lint.deadline import deadline_sentence
 from inplace.cli.lint.init_containers import init_sentence
+from inplace.cli.lint.pod import deadline_sentence
 from inplace.cli.lint.stall import is_judging_steps, is_unwatched, stall_limits
 from inplace.common.injection.depth import holds_back, kubelets_own
 from inplace.common.injection.pod_failure_policy import final_codes
