@@ -70,7 +70,10 @@ class Reason(Enum):
     RECOMMENDED = "warning", "without it the agent works, but protects less, or needs one request more"
     HERD = (
         "warning",
-        f'300 agents at once fill an account\'s queue (docs/adr/0010); {wire.START_WINDOW}: "0" with deploy/apf',
+        (
+            "more than 300 agents at once overflow one account's queue in the API server (docs/adr/0010); or apply "
+            f'deploy/apf and annotate {wire.START_WINDOW}: "0"'
+        ),
     )
     SETTING = "error", "an annotation changes nothing if the variable does not read it (docs/adr/0084); or remove it"
     NO_EPOCH_FILE = (
@@ -78,14 +81,26 @@ class Reason(Enum):
         "kubelet may give the agent an older announcement; a file is never behind (docs/adr/0007)",
     )
     EPOCH_FILE = "error", "the file must survive the containers and end with the Pod, and no other Pod may see it"
-    WRITABLE = "warning", "a worker that writes the agent's files can hold its group up, or run on (docs/adr/0007)"
+    WRITABLE = (
+        "warning",
+        (
+            "a worker that can write the agent's memory, or put another socket in the link's place, can hold its group "
+            "up, or run on beside the next epoch (docs/adr/0007); its ranks write on an emptyDir at progress/"
+        ),
+    )
     LINK = "error", "guard and agent meet at one socket; if they do not, the worker never starts"
     NO_GUARD = "error", "beside guarded workers no startup probe holds this one back: it starts at once"
     PROGRAM = "error", "the worker's command is a file that no container creates"
     NOT_IN_PLACE = "warning", "a failing worker fails its Pod, and the Pod must be recreated"
     CHECK = "error", "a Pod that fails its check must end, or it starts again on the same node, again and again"
     AWAITED = "error", "the agent announces before the check is over, or waits for ever for one that never comes"
-    SUPERVISOR = "warning", "only a new container helps after the loss of a GPU (docs/adr/0064; Kubernetes 1.35)"
+    SUPERVISOR = (
+        "warning",
+        (
+            "a worker that fails again and again gets the same container each time, also where only a new one helps, "
+            "as after the loss of its GPUs (docs/adr/0064; the rule needs Kubernetes 1.35)"
+        ),
+    )
     PROBE = "error", "the startup probe is the barrier: without it the worker starts at once"
     TARGET = "error", "the probe must ask the agent; any other target never succeeds, or succeeds too early"
     PATIENCE = "warning", "the group waits at the barrier for its last Pod, and a new node may take a day"
