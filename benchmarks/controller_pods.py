@@ -47,7 +47,7 @@ def _example() -> KubeObject:
 def jobset(name: str, pods: int) -> KubeObject:
     """Return the JobSet of examples/train.yaml with this number of Pods."""
     manifest = deepcopy(_example())
-    manifest["metadata"] = {"name": name, "namespace": NAMESPACE, "annotations": {wire.CRASH_LOOP_BACKOFF: "0"}}
+    manifest["metadata"] = {"name": name, "namespace": NAMESPACE, "annotations": {wire.FAILURES: "backoff=0"}}
     manifest["spec"]["failurePolicy"]["maxRestarts"] = RESTARTS_MAX
     (workers,) = manifest["spec"]["replicatedJobs"]
     per_job = min(pods, PODS_PER_JOB)

@@ -222,7 +222,7 @@ def _for_measuring(
     text = yaml.safe_dump_all(documents_of(EXAMPLES / f"{example}.yaml", mode, options))
     text = text.replace("--nproc-per-node=2", "--nproc-per-node=1").replace("29500", str(port))
     documents = list(yaml.safe_load_all(text))
-    documents[-1]["metadata"].setdefault("annotations", {}).update({wire.CRASH_LOOP_BACKOFF: "0", **annotations})
+    documents[-1]["metadata"].setdefault("annotations", {}).update({wire.FAILURES: "backoff=0", **annotations})
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = RESTARTS_MAX
     return yaml.safe_dump_all(documents)

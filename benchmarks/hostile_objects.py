@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from inplace.common.jobset import bad_nodes, escalation, no_progress, requests
+from inplace.common.jobset import settings
+from inplace.common.jobset.requests import ID_CHARS_MAX
 from inplace.common.kube.resources import JOBS, JOBSETS, PODS, KubeObject, Resource
 from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.lease import LENGTH_S_MAX
@@ -27,15 +28,13 @@ ANNOTATION_BYTES: Final = (
 )  # source: apimachinery TotalAnnotationSizeLimitB, which our keys do not fit beside
 
 POLICIES: Final = {  # the annotations with numbers, each at its maximum
-    wire.ESCALATION: ", ".join(
-        f"{step}={escalation.USES_MAX}/{escalation.WINDOW_S_MAX}" for step in escalation.STEP_NAMES
-    ),
-    wire.NO_PROGRESS: f"{no_progress.EPOCHS_MAX}/{no_progress.SHORT_S_MAX}",
-    wire.BAD_NODES: f"{bad_nodes.FAILURES_MAX}/{bad_nodes.WINDOW_S_MAX}/100",
-    wire.RESTART_REQUESTED: f"{'r' * requests.ID_CHARS_MAX},save={requests.SAVE_S_MAX}",
+    wire.ESCALATION: ",".join(f"{step}={settings.USES_MAX}" for step in settings.STEP_NAMES)
+    + f",window={settings.WINDOW_S_MAX}",
+    wire.FAILURES: f"no-progress={settings.EPOCHS_MAX},short={settings.SHORT_S_MAX}",
+    wire.NODES: f"failures={settings.NODE_FAILURES_MAX},within={settings.WINDOW_S_MAX},percent=100",
+    wire.RESTART_REQUESTED: f"{'r' * ID_CHARS_MAX},save={settings.SAVE_S_MAX}",
     wire.FENCE_AFTER: str(LENGTH_S_MAX),
-    wire.STALL_AFTER: f"{LIMIT_S_MAX:.0f}",
-    wire.START_STALL_AFTER: f"{LIMIT_S_MAX:.0f}",
+    wire.STALL: f"after={LIMIT_S_MAX:.0f},start={LIMIT_S_MAX:.0f}",
 }
 DIGITS: Final = "9" * 16_384  # int() takes time in the square of their number, and refuses more than 4,300
 
@@ -118,7 +117,7 @@ def _jobset(name: str, *replicated_jobs: KubeObject, **spec: Any) -> KubeObject:
     return {
         "apiVersion": wire.API_VERSION,
         "kind": wire.KIND,
-        "metadata": {"name": name, "annotations": {wire.BARRIER_DEADLINE: "1"}},
+        "metadata": {"name": name, "annotations": {wire.BARRIER: "1"}},
         "spec": {
             "replicatedJobs": list(replicated_jobs),
             "failurePolicy": {"maxRestarts": INT32_MAX, "restartStrategy": "InPlaceRestart"},
@@ -152,7 +151,7 @@ def _numbers() -> Iterator[KubeObject]:
     coordinator = {"replicatedJob": "workers", "jobIndex": 2**63 - 1, "podIndex": 2**63 - 1}
     yield _jobset("coordinator", _replicated_job("workers", 2, 1), coordinator=coordinator)
     manifest = _jobset("barrier", _replicated_job("workers", 2, 1))
-    manifest["metadata"]["annotations"][wire.BARRIER_DEADLINE] = str(INT32_MAX)
+    manifest["metadata"]["annotations"][wire.BARRIER] = str(INT32_MAX)
     yield manifest
     for name, numbers in (("policies", POLICIES), ("digits", dict.fromkeys(POLICIES, DIGITS))):
         manifest = _jobset(name, _replicated_job("workers", 2, 1))

@@ -98,15 +98,17 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
 }
 NONE: Final = "none"
 ADVISED: Final = "all three"
-_ESCALATION: Final = "InPlace=4/3600, ReplacePod=4/86400, RecreateJobs=2/86400"
+_ESCALATION: Final = "InPlace=4,ReplacePod=4,RecreateJobs=2,window=86400"
+_BAD_NODES: Final = "failures=2,within=86400,percent=30"
+_NO_PROGRESS: Final = "no-progress=6,short=240"
 POLICIES: Final[Mapping[str, Mapping[str, str]]] = {
     NONE: {},
-    "budget in time": {wire.ESCALATION: "InPlace=5/3600"},
-    "no progress": {wire.NO_PROGRESS: "6/240"},
+    "budget in time": {wire.ESCALATION: "InPlace=5,window=3600"},
+    "no progress": {wire.FAILURES: _NO_PROGRESS},
     "escalation": {wire.ESCALATION: _ESCALATION},
-    "bad nodes": {wire.BAD_NODES: "2/86400/30"},
-    "marked: stay": {wire.MARKED_NODES: "stay"},
-    ADVISED: {wire.ESCALATION: _ESCALATION, wire.BAD_NODES: "2/86400/30", wire.NO_PROGRESS: "6/240"},
+    "bad nodes": {wire.NODES: _BAD_NODES},
+    "marked: stay": {wire.NODES: "marked=stay"},
+    ADVISED: {wire.ESCALATION: _ESCALATION, wire.NODES: _BAD_NODES, wire.FAILURES: _NO_PROGRESS},
 }
 """The annotations of the JobSet under each policy; docs/policies.md says what they mean."""
 

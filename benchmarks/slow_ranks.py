@@ -41,7 +41,7 @@ WORDS: Final = (
     "of {rounds} slow ranks {named} were named, the median {named_after_s} s after it got slow; "
     "another rank was named {others} times, and {early} times before any was slow"
 )
-WATCHED: Final = {wire.STALL_AFTER: "600"}
+WATCHED: Final = {wire.STALL: "600"}
 
 
 def listed(group: Group) -> tuple[GroupNotice, ...]:

@@ -108,7 +108,7 @@ async def measure(framework: str, mode: str, stalls: int, rng: Random) -> Counte
             framework=framework,
             example=framework,
             mode=mode,
-            annotations={wire.STALL_AFTER: f"{STALL_S:g}"},
+            annotations={wire.STALL: f"{STALL_S:g}"},
         ) as group:
             for number in range(1, stalls + 1):
                 await group.reach(PODS * number, PODS * STEPS_BETWEEN)

@@ -40,7 +40,7 @@ PHASES: Final = {
 def manifests(pods: int, restarts: int, command: list[str]) -> list[KubeObject]:
     """Return examples/train-supervisor.yaml with the benchmark's worker."""
     documents = with_pods(read_manifests(SUPERVISED), pods)
-    documents[-1]["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0", wire.CLEAN_AFTER: "0"}
+    documents[-1]["metadata"]["annotations"] = {wire.FAILURES: "backoff=0", wire.RESTART: "clean-after=0"}
     spec = documents[-1]["spec"]
     spec["failurePolicy"]["maxRestarts"] = restarts
     (container,) = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]

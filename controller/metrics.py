@@ -32,7 +32,8 @@ from prometheus_client.registry import Collector
 from inplace.common.jobset import conditions
 from inplace.common.jobset.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.common.jobset.causes import Trigger
-from inplace.common.jobset.escalation import FAIL, STEP_NAMES
+from inplace.common.jobset.escalation import FAIL
+from inplace.common.jobset.settings import STEP_NAMES
 from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.serving.exposition import pieces

@@ -218,7 +218,7 @@ NODE_VERDICTS: Final = Panel(
     "short",
     "InplaceNodesAvoided",
     (Query(f"topk(10, sum by ({BY_JOBSET}, verdict) ({_VERDICTS}) > 0)", "{{namespace}}/{{jobset}} {{verdict}}"),),
-    empty="no node was found bad, or no JobSet has inplace.dev/bad-nodes",
+    empty="no node was found bad, or no JobSet has inplace.dev/nodes",
     names_jobsets=True,
 )
 

@@ -264,7 +264,7 @@ def _manifest(namespace: str, pods: int, restarts_max: int, divided: bool) -> li
             job = document["spec"]["replicatedJobs"][0]["template"]["spec"]
             job["parallelism"] = job["completions"] = pods
             annotations = document["metadata"].setdefault("annotations", {})
-            annotations[wire.CRASH_LOOP_BACKOFF] = "0"  # tests kill workers faster than they could make progress
+            annotations[wire.FAILURES] = "backoff=0"  # tests kill workers faster than they could make progress
             if divided:
                 annotations[wire.RESTART_SCOPE] = "ReplicatedJob"
                 jobs = document["spec"]["replicatedJobs"]

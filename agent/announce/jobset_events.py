@@ -49,7 +49,7 @@ class Seen:
 
     Args:
         status: the protocol's fields under their wire names.
-        limits: the texts of the watchdog's two limits, between steps and for the start; None is no annotation.
+        stall: what the annotation says of the watchdog's limits; None without it.
         stacks: the text of the last request for stacks; None is no annotation.
         notices: status.notices as it is; None where there are none.
     """
@@ -59,7 +59,7 @@ class Seen:
     resource_version: str
     status: dict[str, Any]
     in_place: bool
-    limits: tuple[str | None, str | None] = (None, None)
+    stall: str | None = None
     stacks: str | None = None
     notices: Any = None
 
@@ -162,7 +162,7 @@ class JobSetEvents:
             in_place=_in_place(
                 cell(wire.COLUMN_STRATEGY), cell(wire.COLUMN_RESTART_IN_PLACE), cell(wire.COLUMN_DISABLED)
             ),
-            limits=(_text(cell(wire.COLUMN_STALL_AFTER)), _text(cell(wire.COLUMN_START_STALL_AFTER))),
+            stall=_text(cell(wire.COLUMN_STALL)),
             stacks=_text(cell(wire.COLUMN_STACKS)),
             notices=_list(cell(wire.COLUMN_NOTICES)),
         )
@@ -231,7 +231,7 @@ def _plain(obj: dict[str, Any]) -> Seen:
         in_place=_in_place(
             policy.get("restartStrategy"), annotations.get(wire.RESTART_IN_PLACE), annotations.get(wire.DISABLE)
         ),
-        limits=(_text(annotations.get(wire.STALL_AFTER)), _text(annotations.get(wire.START_STALL_AFTER))),
+        stall=_text(annotations.get(wire.STALL)),
         stacks=_text(annotations.get(wire.STACKS_REQUESTED)),
         notices=(obj.get("status") or {}).get(wire.NOTICES),
     )

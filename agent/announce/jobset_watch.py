@@ -52,7 +52,7 @@ class JobSetWatch:
     Args:
         budget: shared with the announcement.
         on_view: called with each view, in order.
-        on_limits: called BEFORE each view with the texts of the watchdog's limits.
+        on_limits: called BEFORE each view with what the JobSet says of the watchdog's limits.
         on_saving: called AFTER a view with the epoch whose workers are asked to save, if it says one.
         on_stacks: called with the id of a request for stacks that came after the first view.
         on_notices: called AFTER a view with what other Pods tell of their workers, where that is news.
@@ -67,7 +67,7 @@ class JobSetWatch:
         *,
         budget: RetryBudget,
         on_view: Callable[[View], None],
-        on_limits: Callable[[tuple[str | None, str | None]], None],
+        on_limits: Callable[[str | None], None],
         on_saving: Callable[[int], object],
         on_stacks: Callable[[int], object],
         on_notices: Callable[[Sequence[object]], object],
@@ -218,7 +218,7 @@ class JobSetWatch:
         if not self._is_ours(seen):
             return
         self._uid = self._uid or seen.uid
-        self._on_limits(seen.limits)
+        self._on_limits(seen.stall)
         try:
             view = view_of(seen, self._config.restart_scope, consistent=self._consistent)
         except OtherScopeError as error:

@@ -1,8 +1,8 @@
 """
-Watch the worker once somebody sets a limit: the environment, or the JobSet's annotations at any time.
+Watch the worker once somebody sets a limit: the environment, or the JobSet's annotation at any time.
 
-The watchdog (`agent.progress.watchdog`) is loaded at the first limit. The annotations come with the views that an agent
-gets anyway, so they cost no request. Every worker is told the folder for its steps, so a limit holds at once, also for
+The watchdog (`agent.progress.watchdog`) is loaded at the first limit. The annotation comes with the views that an agent
+gets anyway, so it costs no request. Every worker is told the folder for its steps, so a limit holds at once, also for
 one that started without. docs/adr/0060
 """
 
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     from inplace.common.protocol.stall import StallState
 
 PREPARE_S_MAX: Final = 1.0  # the worker's start waits this long for its folder
-Texts = tuple[str | None, str | None]  # of the annotations stall-after and start-stall-after; None where there is none
 
 
 class StallWatch:
     """One agent's watchdog, if there is a limit.
 
     Args:
-        config: has the environment's settings, which win over the annotations.
+        config: has the environment's settings, which win over the annotation.
         make: makes the watchdog, once.
         problem: why no worker can be watched here; "" if one can.
     """
@@ -54,7 +53,7 @@ class StallWatch:
         self._clock = clock
         self._log = log
         self._problem = problem
-        self._texts: Texts = (None, None)
+        self._text: str | None = None
         self._watchdog: Watchdog | None = None
         self._epoch: int | None = None  # of the newest worker
         self._is_watched = False  # since it started
@@ -74,19 +73,19 @@ class StallWatch:
         """Return where this worker's ranks leave what ended them; "" where there is no such folder, or no real one."""
         return self.folder if self._make is None else ""
 
-    def take_limits(self, texts: Texts) -> None:
-        """Take the JobSet's annotations as a view has them; a bad one is told, and changes nothing."""
-        if texts == self._texts:
+    def take_limits(self, text: str | None) -> None:
+        """Take the JobSet's annotation as a view has it; a bad one is told, and changes nothing."""
+        if text == self._text:
             return
-        self._texts = texts
+        self._text = text
         from inplace.agent.settings.watch_settings import WatchSettings, annotated_limits
         from inplace.common.protocol.rank import StallSettings
 
         own = self._config.watch or WatchSettings(folder=self._config.progress_dir)
         last = self._watchdog.limits if self._watchdog is not None else StallSettings()
-        limits, problems = annotated_limits(own, last, texts)
-        for problem in problems:
-            self._log.warning("stall_limit_refused", message=problem, then="the limit stays as it was")
+        limits, problem = annotated_limits(own, last, text)
+        if problem:
+            self._log.warning("stall_limit_refused", message=problem, then="the limits stay as they were")
         if limits == last:
             return
         if problem := self._problem or _problem_of(own):

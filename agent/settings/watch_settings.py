@@ -1,5 +1,5 @@
 """
-The watchdog's settings: from the environment, and from the JobSet's annotations where the environment is silent.
+The watchdog's settings: from the environment, and from the JobSet's annotation where the environment is silent.
 
 By default none is set, and then nothing of the watchdog is loaded, this module included.
 """
@@ -11,7 +11,7 @@ from inplace.common.bare.record import record
 from inplace.common.bare.typed import Final
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
-from inplace.common.wire.stall_limit import EXPECTED, parse_limit
+from inplace.common.wire.stall_limit import EXPECTED, parse_limit, read_limits
 
 STALL_AFTER: Final = "STALL_AFTER_S"
 START_STALL_AFTER: Final = "START_STALL_AFTER_S"
@@ -57,30 +57,22 @@ def read_watch_settings(read: Environment, folder: str) -> WatchSettings:
     return WatchSettings(limits, folder, pattern, decides)
 
 
-def annotated_limits(
-    own: WatchSettings, last: StallSettings, texts: tuple[str | None, str | None]
-) -> tuple[StallSettings, tuple[str, ...]]:
-    """Return the limits that hold, and what is wrong with the annotations: a bad one changes nothing.
+def annotated_limits(own: WatchSettings, last: StallSettings, text: str | None) -> tuple[StallSettings, str]:
+    """Return the limits that hold, and what is wrong with the annotation, "" for nothing: a bad one changes nothing.
 
     Args:
         own: the environment's settings, which win.
         last: the limits that hold so far.
-        texts: the JobSet's annotations stall-after and start-stall-after; None for one that is not there.
+        text: the JobSet's annotation; None if it is not there.
     """
-    limits, problems = list[float | None](), list[str]()
-    given = (own.limits.stall_after_s, own.limits.start_stall_after_s)
-    before = (last.stall_after_s, last.start_stall_after_s)
-    for number, name in enumerate((wire.STALL_AFTER, wire.START_STALL_AFTER)):
-        text = texts[number]
-        if own.decides[number]:
-            limits.append(given[number])
-            continue
-        try:
-            limits.append(None if text is None else parse_limit(text))
-        except ValueError:
-            limits.append(before[number])
-            problems.append(f"{name}: expected {EXPECTED}, saw {text!r}")
-    return StallSettings(limits[0], limits[1]), tuple(problems)
+    try:
+        after_s, start_s = read_limits(text) if text is not None else (None, None)
+    except ValueError as error:
+        return last, f"{wire.STALL}: {error}"
+    of_env, (after_is_own, start_is_own) = own.limits, own.decides
+    return StallSettings(
+        of_env.stall_after_s if after_is_own else after_s, of_env.start_stall_after_s if start_is_own else start_s
+    ), ""
 
 
 def _limit_s(read: Environment, name: str) -> float | None:

@@ -14,8 +14,10 @@ from typing import Final
 from inplace.cli.inject.jobset import Refusal, inject
 from inplace.common.agent_command import AGENT_COMMAND, agent_arguments, is_guarded
 from inplace.common.injection import agent_pieces
+from inplace.common.injection.job import named_workers
 from inplace.common.injection.pod import InjectOptions
 from inplace.common.injection.pod_roles import RUN, Container, Member, is_in_place, members
+from inplace.common.jobset.settings import AGENT, WORKERS
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.barrier import UPSTREAM_PATH, UPSTREAM_PORT
@@ -80,10 +82,10 @@ def with_agent(jobset: KubeObject) -> tuple[KubeObject, list[str]]:
     except Refusal as refusal:
         workers = _likely_workers(jobset)
         annotations = jobset["metadata"].get("annotations") or {}
-        if wire.WORKERS not in annotations and workers:
-            jobset["metadata"]["annotations"] = annotations | {wire.WORKERS: ",".join(workers)}
+        if not named_workers(annotations) and workers:
+            jobset["metadata"]["annotations"] = annotations | AGENT.with_part(annotations, WORKERS, "+".join(workers))
             with suppress(Refusal):
-                return _injected(jobset), [f"{wire.WORKERS}: the demo takes {', '.join(workers)} for what trains"]
+                return _injected(jobset), [f"{wire.AGENT}: the demo takes {', '.join(workers)} for what trains"]
         problems = "".join(f"\n  {finding}" for finding in refusal.findings)
         raise DemoError(f"expected a JobSet to which the agent can be added, saw:{problems}") from refusal
 
@@ -108,7 +110,7 @@ def with_one_guard(jobset: KubeObject) -> tuple[KubeObject, list[str]]:
             "guard; use --runtime process, which runs the commands here"
         )
     first = dict.fromkeys(name for member in members(shown) for name in _guarded(member)[:1])
-    jobset["metadata"]["annotations"] = annotations | {wire.WORKERS: ",".join(first)}
+    jobset["metadata"]["annotations"] = annotations | AGENT.with_part(annotations, WORKERS, "+".join(first))
     others = ", ".join(name for names in several for name in names[1:])
     return jobset, [f"a modelled Pod has one guard: {', '.join(first)} trains, and {others} only runs beside it"]
 

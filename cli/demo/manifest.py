@@ -17,6 +17,7 @@ from inplace.cli.manifests.documents import StreamError, name_of, read_stream
 from inplace.cli.manifests.trainer import is_runtime, is_train_job
 from inplace.common.agent_command import is_guarded
 from inplace.common.injection.pod_roles import Container, Member, members
+from inplace.common.jobset.settings import FAILURES, RESTART, STALL
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.manifests import with_pods
@@ -105,7 +106,7 @@ def read_demo_manifest(
         policy["maxRestarts"] = max(policy["maxRestarts"], failures)
         pods = pods or PODS_DEFAULT
         if mode == "guarded":
-            jobset["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
+            jobset["metadata"]["annotations"] = {wire.RESTART: wire.DEPTH_CONTAINERS}
     if pods is not None:
         try:
             documents = with_pods(documents, pods)
@@ -125,12 +126,13 @@ def read_demo_manifest(
     documents[next(place for place, document in enumerate(documents) if document is jobset)] = fitting
     manifest = described(documents, fitting, shown, [*notes, *more], path)
     # The demo kills faster than a cluster fails: no restart waits or renews containers.
-    usual = {wire.CRASH_LOOP_BACKOFF: "0", wire.CLEAN_AFTER: "0"}
+    given = fitting["metadata"].get("annotations") or {}
+    usual = FAILURES.with_part(given, "backoff", 0) | RESTART.with_part(given, "clean-after", 0)
     if stall_after_s is not None and manifest.mode != "sidecar":
-        usual[wire.STALL_AFTER] = f"{stall_after_s:g}"
+        usual |= STALL.with_part(given, "after", f"{stall_after_s:g}")
     for key in _OF_LIVING:
         fitting["metadata"].pop(key, None)
-    fitting["metadata"]["annotations"] = usual | (fitting["metadata"].get("annotations") or {})
+    fitting["metadata"]["annotations"] = given | usual
     if mode is not None and mode != manifest.mode:
         raise DemoError(f"{path}: expected a manifest for --mode {mode}, saw one for {manifest.mode} mode")
     return manifest

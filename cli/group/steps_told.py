@@ -24,8 +24,7 @@ from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 
 READ_BYTES_MAX: Final = 262_144  # of the log, from the begin of the epoch on
-LIMITS: Final = frozenset((wire.STALL_AFTER, wire.START_STALL_AFTER))  # where none is, nothing more is loaded
-VARIABLES: Final = frozenset(("STALL_AFTER_S", "START_STALL_AFTER_S"))
+VARIABLES: Final = frozenset(("STALL_AFTER_S", "START_STALL_AFTER_S"))  # where no limit is, nothing more is loaded
 KUBELET_S_MAX: Final = 5.0  # for the answer; one that hangs costs a look so long
 SKEW_S_MAX: Final = 10.0  # between the controller's clock and a node's; a line names its epoch: older ones do no harm
 EVENTS: Final = re.compile(rb'"event": "(barrier_lifted|steps_begun)", "epoch": (\d+)')
@@ -71,7 +70,7 @@ def watches_hangs(jobset: KubeObject) -> bool:
     """Say whether a limit makes agents notice a worker that hangs: lint's rule, on the Jobs that would be made."""
     annotations = jobset["metadata"].get("annotations") or {}
     containers = (one for member in members(jobset) for one in member.every_container)
-    if not (LIMITS & annotations.keys() or any(VARIABLES & one.env.keys() for one in containers)):
+    if not (wire.STALL in annotations or any(VARIABLES & one.env.keys() for one in containers)):
         return False
     from inplace.cli.lint.stall import is_unwatched  # with the agent's settings; few answers need them
 

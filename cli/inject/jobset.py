@@ -140,7 +140,7 @@ def _change(
     names = {container.name for member in group for container in member.containers}
     for name in named_workers(metadata.get("annotations") or {}):
         if name not in names:
-            path, fix = f'metadata.annotations["{wire.WORKERS}"]', f"name one of {', '.join(sorted(names))}"
+            path, fix = f'metadata.annotations["{wire.AGENT}"]', f"name one of {', '.join(sorted(names))}"
             yield refusal(path, shown(name), "the name of a container", fix)
     for member in group:
         pod = member.pod_spec  # `serviceAccount` is the field's old name

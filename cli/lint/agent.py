@@ -105,11 +105,7 @@ def _probed(member: Member) -> Iterator[Finding]:
         fix = "use a sidecar"
         if member.sidecar_agent is not None:
             is_deep = member.sidecar_agent.restart_depth == wire.DEPTH_CONTAINERS
-            fix = (
-                "let `inplace inject` add the agent's startup probe"
-                if is_deep
-                else f"set {wire.RESTART_DEPTH}: containers"
-            )
+            fix = "let `inplace inject` add the agent's startup probe" if is_deep else f"set {wire.RESTART}: containers"
         fix += ", or let the probes wait longer than a barrier and a start do"
         needed = "a container that starts at the lift, for each run of its worker"
         yield Finding("worker-probe", worker.path, found, needed, fix)
@@ -186,7 +182,7 @@ def check_guard(worker: Container, agent: Container) -> Iterator[Finding]:
     options = options_of(worker, GUARD)
     if options is not None and options.standby and agent.restart_depth != wire.DEPTH_PROCESS:
         found = "--standby in a container that ends with its worker, so that no process can wait in it"
-        needed = f"{wire.RESTART_DEPTH}: {wire.DEPTH_PROCESS}"
+        needed = f"{wire.RESTART}: {wire.DEPTH_PROCESS}"
         yield Finding("no-effect", f"{worker.path}.command", found, needed, "annotate the JobSet")
     for name, entry in worker.env.items() if worker.calls(GUARD) else ():
         if field_path(entry) in _EPOCHS:

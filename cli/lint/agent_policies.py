@@ -13,8 +13,8 @@ from inplace.common.agent_command import GUARD
 from inplace.common.injection.agent_pieces import SAVE_WITHIN
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import RUN, Container, Member
-from inplace.common.jobset.requests import read_deadline
-from inplace.common.protocol.errors import RemoteProtocolError
+from inplace.common.jobset.requests import deadline_of
+from inplace.common.jobset.settings import BARRIER, RESTART
 from inplace.common.protocol.lease import END_S
 from inplace.common.wire import names as wire
 
@@ -24,7 +24,7 @@ GRACE_S_DEFAULT: Final = 30  # core/v1, terminationGracePeriodSeconds
 def check_saving(member: Member, agent: Container) -> Iterator[Finding]:
     """Yield a time to save that kubelet cuts short, and an agent without a guard that would ask the worker."""
     if member.mode == "sidecar" and not agent.values.get("LINK_FILE") and _seconds(agent) > 0:
-        fix = f"use `inplace inject`, whose worker has a guard; or remove {wire.SAVE_WITHIN}"
+        fix = f"use `inplace inject`, whose worker has a guard; or remove {RESTART.named('save-within')}"
         yield Finding("agent-env", agent.path_of(SAVE_WITHIN), "a time to save", UNASKED, fix)
     within_s = save_within_s(member, agent)
     grace = member.pod_spec.get("terminationGracePeriodSeconds", GRACE_S_DEFAULT)
@@ -54,7 +54,7 @@ def check_before_announce(member: Member, agent: Container) -> Iterator[Finding]
     for worker, options in checks_of(member, agent):
         if deadline_s is not None and options.check_timeout_s >= deadline_s:
             path, found = f"{worker.path}.command", f"{options.check_timeout_s:g} s for the check"
-            fix = f"lower --before-announce-timeout, or raise {wire.BARRIER_DEADLINE}"
+            fix = f"lower --before-announce-timeout, or raise the deadline in {BARRIER.key}"
             yield Finding("check-deadline", path, found, f"less than the barrier's {deadline_s} s", fix)
 
 
@@ -71,10 +71,7 @@ def checks_of(member: Member, agent: Container) -> list[tuple[Container, WorkerO
 
 def _deadline_s(member: Member) -> int | None:
     """Return the barrier's deadline; None for none, or one that cannot be read, which another rule says."""
-    try:
-        deadline = read_deadline(member.annotations)
-    except RemoteProtocolError:
-        return None
+    deadline = deadline_of(member.annotations)
     return deadline.seconds if deadline is not None else None
 
 
@@ -86,7 +83,7 @@ def check_fence(member: Member, agent: Container) -> Iterator[Finding]:
     if not agent.values.get(VARIABLE):
         return
     if not _can_keep(member, agent):
-        where, fix = agent.path_of(VARIABLE), f"set {wire.RESTART_DEPTH} to process beside a guard, or use a supervisor"
+        where, fix = agent.path_of(VARIABLE), f"set {wire.RESTART} to process beside a guard, or use a supervisor"
         yield Finding("fence", where, "a lease", "an agent that stays while its worker ends", fix)
         return
     for worker in member.workers if member.is_guarded else ():

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import members
+from inplace.common.jobset.settings import ON_PODS, RESTART
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
@@ -17,6 +18,7 @@ KNOWN: Final = frozenset(
     {text for text in vars(wire).values() if isinstance(text, str) and text.startswith(PREFIXES)} | {_PRIORITY}
 )
 _BY_END: Final = {name.partition("/")[2]: name for name in sorted(KNOWN)}
+_MOVED: Final = {name: RESTART.named(part) for part, name in ON_PODS.items()}  # the controller writes them on Pods
 LIKENESS: Final = 0.9  # of a whole name under a foreign prefix: one or two letters differ
 NEAREST: Final = 0.6  # of what follows our prefixes, difflib's own measure; such a name is misspelt for certain
 
@@ -25,7 +27,8 @@ def check_annotations(jobset: KubeObject) -> Iterator[Finding]:
     """Yield names under the prefixes of JobSet and of ours, or close to one of them, that nothing reads."""
     for path, metadata in _places(jobset):
         for name in metadata.get("annotations") or {}:
-            nearest = _nearest(str(name))
+            nearest = _MOVED.get(str(name)) if path == "metadata" else None
+            nearest = nearest or _nearest(str(name))
             if nearest is not None:
                 needed, fix = nearest or "a name of docs/manifests.md", "correct the name, or remove the annotation"
                 yield Finding(

@@ -23,7 +23,7 @@ from inplace.common.wire import names as wire
 
 VALUE_CHARS_MAX: Final = 256  # of a variable that is put in: 10,000 times in one text it makes 2.5 MB, for a moment
 _WORDS_SHOWN: Final = 80
-_ONCE_PER_POD: Final = f'{wire.RESTART_DEPTH}: process and {wire.CLEAN_AFTER}: "0"'
+_ONCE_PER_POD: Final = f"{wire.RESTART}: depth=process,clean-after=0"
 _GITS: Final = ("-c", "-C", "--no-pager")  # options of git's own, which come before its verb
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|\((\w+)\)|(\w+))")  # the shell's, and kubelet's in parentheses
 # An image's own folders, from the Filesystem Hierarchy Standard: new with every container, as far as no mount is there.

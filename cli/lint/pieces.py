@@ -72,7 +72,7 @@ class Reason(Enum):
         "warning",
         (
             "more than 300 agents at once overflow one account's queue in the API server (docs/adr/0010); or apply "
-            f'deploy/apf and annotate {wire.START_WINDOW}: "0"'
+            f"deploy/apf and annotate {wire.RESTART}: window=0"
         ),
     )
     SETTING = "error", "an annotation changes nothing if the variable does not read it (docs/adr/0084); or remove it"

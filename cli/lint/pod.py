@@ -178,7 +178,7 @@ def check_queue(jobset: KubeObject, group: Sequence[Member]) -> Iterator[Finding
         f'metadata.labels["{wire.QUEUE_NAME}"]',
         f"agents that the queue does not count: {listed(each)} in each of {pods:,} Pods, {listed(in_all)} in all",
         "as much room beside the workers on their nodes",
-        f"leave it, set {wire.AGENT_RESOURCES}, or let the queue count agents that `inplace inject` writes",
+        f"leave it, set its amounts in {wire.AGENT}, or let the queue count agents that `inplace inject` writes",
     )
 
 

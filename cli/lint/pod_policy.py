@@ -19,6 +19,7 @@ from inplace.common.injection.pod_roles import Container, Member, group_of
 from inplace.common.injection.restart_rules import spell
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.notices import restart_on
+from inplace.common.jobset.settings import FENCE_AFTER, STALL, Setting
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.lease import promised_s
 from inplace.common.wire import names as wire
@@ -44,7 +45,7 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     yield from say(lambda member, _agent: _held_back(member))
     yield from say(lambda member, agent: _hang(member, agent, jobset))
     if is_judging_steps(jobset) and is_unwatched(raw):
-        yield f"No Pod tells its steps without a watchdog, so {wire.NO_PROGRESS} has no effect."
+        yield f"No Pod tells its steps without a watchdog, so no-progress in {wire.FAILURES} has no effect."
     if restart_on(jobset.annotations) and is_unwatched(raw):
         yield f"No Pod tells a notice without a watchdog, so {wire.RESTART_ON} has no effect."
     yield from say(_check)
@@ -53,9 +54,11 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     yield from say(_token)
 
 
-def absence(jobset: JobSet, annotation: str) -> str:
-    """Say why an annotation has no effect."""
-    return f"{annotation} {'has no effect' if annotation in jobset.annotations else 'is not set'}"
+def absence(jobset: JobSet, setting: Setting, part: str = "") -> str:
+    """Say why a setting has no effect."""
+    said = setting.read_or_default(jobset.annotations)
+    is_set = setting.key in jobset.annotations and (not part or not said or part in said)
+    return f"{setting.named(part) if part else setting.key} {'has no effect' if is_set else 'is not set'}"
 
 
 def _final_codes(member: Member) -> str:
@@ -77,7 +80,7 @@ def _held_back(member: Member) -> str:
 def _hang(member: Member, agent: Container, jobset: JobSet) -> str:
     limits = stall_limits(member, agent)
     if not limits.are_set:
-        return f"A worker that hangs is not noticed: no watchdog is on ({absence(jobset, wire.STALL_AFTER)})."
+        return f"A worker that hangs is not noticed: no watchdog is on ({absence(jobset, STALL)})."
     times = []
     if limits.stall_after_s is not None:
         times.append(f"a step takes longer than {limits.stall_after_s:g} s")
@@ -131,7 +134,7 @@ def _dead_node(member: Member, agent: Container, jobset: JobSet) -> str:
         else f"is given up {GIVEN_UP_S} s after Kubernetes says that its node is gone (its default)"
     )
     if not length_s:
-        return f"A Pod {replaced}, and the group waits until its object is gone ({absence(jobset, wire.FENCE_AFTER)})."
+        return f"A Pod {replaced}, and the group waits until its object is gone ({absence(jobset, FENCE_AFTER)})."
     return (
         f"A Pod {replaced}, and the group waits for its worker's end for at most {promised_s(length_s)} s. "
         f"An API server that is away for longer than {length_s} s ends EVERY worker."

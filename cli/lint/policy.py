@@ -16,6 +16,7 @@ from inplace.common.jobset.escalation import IN_PLACE, RECREATE_JOB, RECREATE_JO
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.notices import restart_on
 from inplace.common.jobset.scopes import BY_GROUP, BY_REPLICATED_JOB
+from inplace.common.jobset.settings import BARRIER, FAILURES, NODES, RESTART_ON
 from inplace.common.jobset.topology import finds_domain
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
@@ -106,7 +107,8 @@ def _often(uses: int) -> str:
 def _progress_sentences(jobset: JobSet) -> Iterator[str]:
     limit = jobset.no_progress
     if limit is None:
-        yield f"A failure that comes back at the same step counts as any other ({absence(jobset, wire.NO_PROGRESS)})."
+        unset = absence(jobset, FAILURES, "no-progress")
+        yield f"A failure that comes back at the same step counts as any other ({unset})."
         return
     epochs = "an epoch ends" if limit.epochs == 1 else f"{limit.epochs} epochs in a row end"
     yield f"If {epochs} by a failure and without a higher step than ever before, the JobSet fails: NoProgress."
@@ -118,7 +120,7 @@ def _notice_sentence(jobset: JobSet) -> str:
     named = restart_on(jobset.annotations)
     kinds = [words for kind, words in NOTICES.items() if kind in named]
     if not kinds:
-        unset = absence(jobset, wire.RESTART_ON)
+        unset = absence(jobset, RESTART_ON)
         return f"A loss that is no finite number, and steps that get slower, restart nothing ({unset})."
     return f"Failures are also: {', '.join(kinds)} ({wire.RESTART_ON})."
 
@@ -127,12 +129,13 @@ def _node_sentences(jobset: JobSet) -> Iterator[str]:
     if jobset.leaves_marked_nodes:
         yield "A Pod that failed first on a node that is cordoned, tainted or not ready is replaced on another node."
     else:
-        yield f"A Pod restarts in place on a cordoned or tainted node, too ({wire.MARKED_NODES} is stay)."
+        yield f"A Pod restarts in place on a cordoned or tainted node, too (marked=stay in {wire.NODES})."
     if jobset.spares:
         count = "1 placeholder Pod holds" if jobset.spares == 1 else f"{jobset.spares} placeholder Pods hold"
         yield f"{count} room for Pods that are replaced, once the group runs ({wire.SPARES})."
     if jobset.bad_nodes is None:
-        yield f"No node is avoided: a Pod that is replaced may return to its node ({absence(jobset, wire.BAD_NODES)})."
+        unset = absence(jobset, NODES, "failures")
+        yield f"No node is avoided: a Pod that is replaced may return to its node ({unset})."
         return
     yield f"Pods and nodes: {jobset.bad_nodes}."
     yield "A Pod whose failure makes its node bad is replaced. If no other node is free, it may return there."
@@ -146,6 +149,6 @@ def _node_sentences(jobset: JobSet) -> Iterator[str]:
 def _deadline_sentence(jobset: JobSet) -> str:
     deadline = jobset.barrier_deadline
     if deadline is None:
-        return f"A group waits without limit for Pods that are missing ({absence(jobset, wire.BARRIER_DEADLINE)})."
+        return f"A group waits without limit for Pods that are missing ({absence(jobset, BARRIER)})."
     done = "the Jobs of the missing Pods are recreated" if deadline.recreates else "an Event says so, and it waits on"
     return f"If a group waits longer than {whole_duration_text(deadline.seconds)} for Pods that are missing, {done}."

@@ -20,7 +20,6 @@ from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
 
 SHORT_S: Final = 10.0  # below it an evaluation, a checkpoint or a slow disk is soon a stall
-_ANNOTATIONS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)
 
 
 def check_stall(member: Member, agent: Container) -> Iterator[Finding]:
@@ -75,11 +74,11 @@ def check_unwatched(jobset: KubeObject) -> Iterator[Finding]:
         return  # has a finding of its own
     if is_blind and restart_on(parsed.annotations):
         path, found = f'metadata.annotations["{wire.RESTART_ON}"]', "kinds of notices, and no watchdog that tells them"
-        fix = f"set {wire.STALL_AFTER} (with 86400 it looks, and ends hardly any worker), or {wire.START_STALL_AFTER}"
+        fix = f"set {wire.STALL}; with 86400 it looks, and ends hardly any worker"
         yield Finding("no-effect", path, found, "a watchdog", fix)
     if is_blind and is_judging_steps(parsed):
-        path, found = f'metadata.annotations["{wire.NO_PROGRESS}"]', "a limit, and no watchdog that tells steps"
-        fix = f"set {wire.STALL_AFTER}, or add seconds as in 3/600: shorter epochs then count"
+        path, found = f'metadata.annotations["{wire.FAILURES}"]', "no-progress, and no watchdog that tells steps"
+        fix = f"set {wire.STALL}, or add short=SECONDS: shorter epochs then count"
         yield Finding("no-effect", path, found, "a watchdog, or seconds", fix)
 
 
@@ -87,8 +86,8 @@ def _watchdog(member: Member, agent: Container) -> tuple[StallSettings, WatchSet
     """Return the limits that hold, from wherever they come; the agent's own settings; why it cannot watch, or ""."""
     config = AgentConfig.from_env(settled_environment(agent))
     own = config.watch or WatchSettings(folder=config.progress_dir)
-    texts = [text if isinstance(text := member.annotations.get(name), str) else None for name in _ANNOTATIONS]
-    limits, _ = annotated_limits(own, StallSettings(), (texts[0], texts[1]))
+    text = member.annotations.get(wire.STALL)
+    limits, _ = annotated_limits(own, StallSettings(), text if isinstance(text, str) else None)
     problem = UNWATCHED if member.mode == "sidecar" and not config.link_file else ""
     if not problem and not own.pattern and not own.folder.startswith("/"):
         problem = "expected EPOCH_FILE or LINK_FILE on an emptyDir, or PROGRESS_FILE, but none is set"
@@ -99,4 +98,4 @@ def _place(agent: Container, own: WatchSettings, *, number: int) -> str:
     """Return where a limit comes from."""
     if own.decides[number]:
         return agent.path_of((STALL_AFTER, START_STALL_AFTER)[number])
-    return f'metadata.annotations["{_ANNOTATIONS[number]}"]'
+    return f'metadata.annotations["{wire.STALL}"]'

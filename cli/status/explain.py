@@ -122,7 +122,7 @@ def saving_text(saving: Saving) -> str:
 
 def unwatched_text(state: GroupState) -> str:
     """Say that a hang would not be noticed, and what changes that."""
-    command = f"kubectl annotate jobset {state.name} -n {state.namespace} {wire.STALL_AFTER}=SECONDS"
+    command = f"kubectl annotate jobset {state.name} -n {state.namespace} {wire.STALL}=SECONDS"
     return f"No watchdog is on: a worker that hangs would not be noticed. To switch it on: {command}"
 
 

@@ -245,7 +245,7 @@ def _of_crash_loops(facts: Facts, now_s: float) -> Iterator[Obstacle]:
     for waits, words in crash_loops(facts.state, now_s):
         text = f"{words}; its workers fail without a step of progress"
         then = (
-            f"it tries again without your help; {wire.CRASH_LOOP_BACKOFF} sets how soon"
+            f"it tries again without your help; backoff in {wire.FAILURES} sets how soon"
             if waits
             else "it tries again now"
         )

@@ -18,6 +18,7 @@ from inplace.common.injection.as_made import as_made
 from inplace.common.injection.pod_roles import members
 from inplace.common.jobset.headline import ENDED, NOT_RUNNING, GroupPhase
 from inplace.common.jobset.requests import RestartRequest
+from inplace.common.jobset.settings import RESTART
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
 
@@ -52,7 +53,7 @@ async def request_restart(connection: Connection, name: str, save_s: int = 0) ->
     if save_s and not _can_save(raw):
         raise RefusalError(
             f"no worker of JobSet {name} would be asked to save: expected a time to save "
-            f"({wire.SAVE_WITHIN} on the JobSet), saw none; leave out --save to restart at once"
+            f"({RESTART.named('save-within')} on the JobSet), saw none; leave out --save to restart at once"
         )
     request = f"{datetime.now(UTC):%Y%m%dt%H%M%S}-{token_hex(3)}"
     annotations = {wire.RESTART_REQUESTED: str(RestartRequest(request, save_s))}

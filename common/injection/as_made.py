@@ -11,6 +11,7 @@ from inplace.common.injection.finding import Finding
 from inplace.common.injection.job import add_agent, change_job
 from inplace.common.injection.pod import InjectOptions
 from inplace.common.injection.pod_roles import group_of, is_in_place
+from inplace.common.jobset.settings import AGENT
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
@@ -33,7 +34,7 @@ class AsMade:
 def as_made(jobset: KubeObject) -> AsMade:
     """Return a JobSet as its Jobs are made: one that restarts in place and has no agent gets one."""
     annotations = (jobset.get("metadata") or {}).get("annotations") or {}
-    if not is_in_place(jobset) or annotations.get(wire.AGENT) == wire.AGENT_OFF:
+    if not is_in_place(jobset) or AGENT.read_or_default(annotations).get("added") == wire.AGENT_OFF:
         return AsMade(jobset)
     if not (group := group_of(jobset)) or any(member.agent is not None for member in group):
         return AsMade(jobset)

@@ -14,14 +14,12 @@ from typing import Final
 from inplace.common.injection.agent_pieces import COPIER
 from inplace.common.injection.finding import Finding, refusal
 from inplace.common.injection.pod_roles import Container, Member
+from inplace.common.jobset.settings import AGENT, RESOURCE_KINDS, RESOURCE_NAMES
 from inplace.common.kube.quantity import parse_quantity
 from inplace.common.kube.resources import KubeObject
-from inplace.common.wire import names as wire
 
 JUDGED: Final = ("cpu", "memory")  # kubelet judges a Pod's class by these alone
-_WHERE: Final = f'metadata.annotations["{wire.AGENT_RESOURCES}"]'
-_KINDS: Final = ("requests", "limits")
-_NAMES: Final = (*JUDGED, "ephemeral-storage")
+_WHERE: Final = f'metadata.annotations["{AGENT.key}"]'
 REQUESTS: Final[Mapping[str, str]] = {"cpu": "10m", "memory": "32Mi"}
 # An agent's start takes 80 to 170 ms of CPU: half a core at most doubles it, 10m would make 8 s and more of it.
 # It is no whole core, which kubelet's static policy would take from the workers. An agent has 25 MB; the rest is for a
@@ -73,34 +71,15 @@ def is_pod_guaranteed(member: Member, containers: Sequence[Container]) -> bool:
     return bool(containers) and not has_pod_level(member) and all(map(is_guaranteed, containers))
 
 
-def amounts_of(text: str) -> dict[str, str]:
-    """Read the annotation: amounts by kind and name, as a ResourceQuota names them; without a kind it is both.
-
-    Raises:
-        ValueError: it cannot be read; the message says what was expected.
-    """
+def amounts_asked(member: Member) -> dict[str, str]:
+    """Return the amounts that the JobSet asks for, by kind and name as a ResourceQuota has them."""
     found = dict[str, str]()
-    for part in filter(None, text.split(",")):
-        key, _, amount = part.strip().partition("=")
-        kind, dot, name = key.partition(".")
-        number = parse_quantity(amount)
-        if (name if dot else key) not in _NAMES or (dot and kind not in _KINDS) or number is None or number <= 0:
-            names = ", ".join(_NAMES)
-            raise ValueError(
-                f"expected NAME=AMOUNT such as cpu=100m,memory=64Mi (names: {names}; requests.NAME and limits.NAME "
-                f"set one of both), saw {part!r:.80}"
-            )
-        found |= {key: amount} if dot else {f"{kind}.{key}": amount for kind in _KINDS}
+    for name, amount in AGENT.read_or_default(member.annotations).items():
+        if name.partition(".")[0] in RESOURCE_KINDS:
+            found[name] = amount
+        elif name in RESOURCE_NAMES:
+            found |= {f"{kind}.{name}": amount for kind in RESOURCE_KINDS}
     return found
-
-
-def amounts_asked(member: Member) -> tuple[dict[str, str], list[Finding]]:
-    """Return the amounts that the JobSet's annotation asks for, and the refusal of one that cannot be read."""
-    try:
-        return amounts_of(str(member.annotations.get(wire.AGENT_RESOURCES) or "")), []
-    except ValueError as error:
-        needed, _, found = str(error).removeprefix("expected ").partition(", saw ")
-        return {}, [refusal(_WHERE, found, needed, "correct it")]
 
 
 def agent_resources(member: Member) -> KubeObject:
@@ -114,8 +93,11 @@ def agent_resources(member: Member) -> KubeObject:
         wanted |= {f"limits.{name}": LIMITS[name] for name in limited}
         if is_pod_guaranteed(member, theirs):
             wanted |= {f"requests.{name}": LIMITS[name] for name in JUDGED}
-    wanted |= amounts_asked(member)[0]
-    kinds = {kind: {name: wanted[key] for name in _NAMES if (key := f"{kind}.{name}") in wanted} for kind in _KINDS}
+    wanted |= amounts_asked(member)
+    kinds = {
+        kind: {name: wanted[key] for name in RESOURCE_NAMES if (key := f"{kind}.{name}") in wanted}
+        for kind in RESOURCE_KINDS
+    }
     return {kind: listed for kind, listed in kinds.items() if listed}
 
 

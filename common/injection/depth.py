@@ -86,7 +86,7 @@ def chosen_words(member: Member) -> str:
         return ""
     return (
         f"{member.name}: a restart in place starts all containers again, because {'; '.join(reasons)}; "
-        f"the annotation {wire.RESTART_DEPTH}: process on the JobSet restarts only the worker's process"
+        f"the annotation {wire.RESTART}: process on the JobSet restarts only the worker's process"
     )
 
 
@@ -97,7 +97,7 @@ def probed_words(member: Member) -> str:
         return ""
     return (
         f"{member.name}: kubelet kills a worker that does not answer while it waits at the barrier or loads again: "
-        f"{'; '.join(found)}; remove what keeps its container running ({wire.RESTART_DEPTH}: process, a lease, a check "
+        f"{'; '.join(found)}; remove what keeps its container running ({wire.RESTART}: process, a lease, a check "
         "before joining, a supervisor), or let the probes wait longer"
     )
 

@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from inplace.common.injection import index_backoff
-from inplace.common.injection.container_resources import amounts_asked
 from inplace.common.injection.finding import REFUSED, Finding, refusal
 from inplace.common.injection.pod import InjectOptions, change_pod
 from inplace.common.injection.pod_roles import Member
 from inplace.common.injection.policies import add_policies
 from inplace.common.injection.unread_settings import unread_settings
-from inplace.common.wire import names as wire
+from inplace.common.jobset.settings import AGENT, WORKERS
 
 
 def add_agent(member: Member, options: InjectOptions) -> Iterator[Finding]:
@@ -25,7 +24,6 @@ def add_agent(member: Member, options: InjectOptions) -> Iterator[Finding]:
         what a person has to decide first; the template is then changed by half, and of no use.
     """
     options = replace(options, workers=options.workers or named_workers(member.annotations))
-    yield from amounts_asked(member)[1]
     yield from change_job(member)
     if not member.containers:
         path = f"{member.pod_path}.containers"
@@ -38,8 +36,8 @@ def add_agent(member: Member, options: InjectOptions) -> Iterator[Finding]:
 
 def named_workers(annotations: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of containers that a JobSet's annotation says to train."""
-    text = annotations.get(wire.WORKERS)
-    return tuple(name.strip() for name in str(text).split(",")) if text else ()
+    names: tuple[str, ...] = AGENT.read_or_default(annotations).get(WORKERS, ())
+    return names
 
 
 def change_job(member: Member) -> Iterator[Finding]:

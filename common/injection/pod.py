@@ -63,7 +63,9 @@ def change_pod(member: Member, options: InjectOptions) -> Iterator[Finding]:
     if not workers or (mode == "supervisor" and len(workers) > 1):
         names = ", ".join(container.name for container in workers or member.workers)
         needed = "one of them as the worker" if mode == "supervisor" else "one or more of them as workers"
-        fix = f"say which with {wire.WORKERS}: NAME beside restartStrategy {wire.IN_PLACE_RESTART}, or --worker NAME"
+        fix = (
+            f"name them in {wire.AGENT}: workers=NAME beside restartStrategy {wire.IN_PLACE_RESTART}, or --worker NAME"
+        )
         fix += "; --mode sidecar can have several" if workers else ""
         yield refusal(f"{member.pod_path}.containers", f"containers {names}", needed, fix)
         return
@@ -120,7 +122,7 @@ def _add_sidecar(member: Member, workers: Sequence[Container], options: InjectOp
         agent = present
     _bring_token(pod, agent, is_new=present is None)
     if member.settings.get(wire.RESTART_DEPTH) == wire.DEPTH_PROCESS and not guarded:
-        fix = f"only a guard can restart the process: write the worker's command, or {wire.RESTART_DEPTH}: containers"
+        fix = f"only a guard can restart the process: write the worker's command, or {wire.RESTART}: containers"
         yield refusal(member.pod_path, "no guard beside depth process", "a guard around the worker", fix)
         return
     for worker in workers:
@@ -212,9 +214,9 @@ def _complete_sidecar(
 ) -> Iterator[Finding]:
     """Add to an agent that is there what it lacks; one under upstream's names keeps upstream's defaults."""
     wanted = _sidecar(member, options, port, guarded=guarded, is_probed=is_probed)
-    if amounts_asked(member)[0]:
+    if amounts_asked(member):
         if present.raw.get("resources") not in (None, {}, wanted["resources"]):
-            found, needed = shown(present.raw["resources"]), f"what {wire.AGENT_RESOURCES} says"
+            found, needed = shown(present.raw["resources"]), f"what {wire.AGENT} says"
             yield refusal(f"{present.path}.resources", found, needed, "change it there, or remove the annotation")
             return
         present.raw["resources"] = wanted["resources"]

@@ -17,7 +17,7 @@ KINDS: Final = ("requests", "limits")
 # The API server's words: k8s.io/apiserver pkg/admission/plugin/resourcequota/controller.go, checkRequest.
 _EXCEEDED: Final = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+), limited: (\S+)")
 _CREATING: Final = "Error creating: "  # the Job controller's
-CURE: Final = f"raise the quota, lower the worker's requests, or set {wire.AGENT_RESOURCES}"
+CURE: Final = f"raise the quota, lower the worker's requests, or set the agent's amounts in {wire.AGENT}"
 
 
 def agents_amounts(member: Member) -> dict[str, Decimal]:
@@ -47,7 +47,7 @@ def refused_words(said: str, member: Member) -> str:
     found = _EXCEEDED.search(said)
     requested, used, limited = (_amounts(text) for text in found.groups()[1:]) if found is not None else ({}, {}, {})
     if found is None or not requested:
-        return f"{both_ends(said)}; the agent's container has {listed(added)}, and {wire.AGENT_RESOURCES} sets others"
+        return f"{both_ends(said)}; the agent's container has {listed(added)}, and {wire.AGENT} sets others"
     parts, fits = [], True
     for name, asked in requested.items():
         left = max(limited.get(name, Decimal(0)) - used.get(name, Decimal(0)), Decimal(0))

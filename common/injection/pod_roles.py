@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
 from inplace.common.agent_command import AGENT_COMMAND, ENTRYPOINT_GUARD, GUARD, GUARD_PROGRAM, agent_arguments
-from inplace.common.jobset.requests import read_fence
+from inplace.common.jobset.requests import fence_after_s
 from inplace.common.jobset.scopes import DIVIDING
-from inplace.common.jobset.settings import read_settings
+from inplace.common.jobset.settings import carried
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import failure_policy_of
 
@@ -195,12 +193,12 @@ class Member:
         metadata = (self.job_spec.get("template") or {}).get("metadata")
         given = metadata.get("annotations") if isinstance(metadata, dict) else None
         own = {name: text for name, text in given.items() if name in _SETTINGS} if isinstance(given, dict) else {}
+        own |= carried(given) if isinstance(given, dict) else {}
         written = {wire.RESTART_SCOPE: self.name if self.annotations.get(wire.RESTART_SCOPE) in DIVIDING else ""}
-        with suppress(RemoteProtocolError):
-            after_s = read_fence(self.annotations)
-            if after_s is not None and not self.job_spec.get("podFailurePolicy"):
-                written[wire.FENCE_AFTER] = str(after_s)
-        return read_settings(self.annotations)[0] | own | written
+        after_s = fence_after_s(self.annotations)
+        if after_s is not None and not self.job_spec.get("podFailurePolicy"):
+            written[wire.FENCE_AFTER] = str(after_s)
+        return carried(self.annotations) | own | written
 
     @property
     def template(self) -> KubeObject:

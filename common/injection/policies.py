@@ -19,6 +19,7 @@ from inplace.common.injection.pod_failure_policy import final_codes_by_rule
 from inplace.common.injection.pod_roles import RUN, Container, Member
 from inplace.common.injection.restart_rules import Ending, ending
 from inplace.common.injection.worker import fill
+from inplace.common.jobset.settings import RESTART
 from inplace.common.wire import names as wire
 from inplace.common.wire.unfit import CHECK_FAILED_EXIT_CODE
 
@@ -34,7 +35,7 @@ def add_policies(member: Member) -> Iterator[Finding]:
     has_check = any(map(checks, member.workers))
     if agent is None or not (has_check or save_s or leased):
         return
-    asked = CHECK if has_check else wire.SAVE_WITHIN if save_s else wire.FENCE_AFTER
+    asked = CHECK if has_check else RESTART.named("save-within") if save_s else wire.FENCE_AFTER
     if agent.has_upstream_names:
         fix = f"rename them, or do without {asked}"
         yield refusal(agent.path, "an agent with upstream's variables", "ours", fix)
@@ -117,7 +118,7 @@ def _saving(member: Member, agent: Container, within_s: int) -> Iterator[Finding
 def _lease(member: Member, agent: Container, *, is_supervisor: bool) -> Iterator[Finding]:
     if not is_supervisor and agent.restart_depth != wire.DEPTH_PROCESS:
         found, needed = "an agent that ends before its worker", "one that stays, for a lease"
-        fix = f"{wire.RESTART_DEPTH}: process below a guard, --mode supervisor, or no {wire.FENCE_AFTER}"
+        fix = f"{wire.RESTART}: process below a guard, --mode supervisor, or no {wire.FENCE_AFTER}"
         yield refusal(agent.path, found, needed, fix)
         return
     if member.job_spec.get("podFailurePolicy"):

@@ -1,7 +1,7 @@
 """
 Which nodes the replacements of a JobSet's Pods avoid: the annotation that asks for it, and what the status remembers.
 
-    metadata.annotations["inplace.dev/bad-nodes"]: "2/3600" or "2/3600/10"
+    metadata.annotations["inplace.dev/nodes"]: "2" or "failures=2,within=3600,percent=10"
 
 A node is bad for 3600 s after the 2nd worker that failed first on it within 3600 s, or after one failed check; at most
 10 % of the nodes in use are avoided. `status.nodeFailures` has an entry for each node, the one that failed last at the
@@ -10,7 +10,6 @@ end. Another JobSet's entries are its own. Pure. docs/adr/0024
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -18,22 +17,19 @@ from msgspec.structs import replace
 
 from inplace.common.bare.record import record
 from inplace.common.jobset.causes import Failure, unix_time
+from inplace.common.jobset.settings import NODES
 from inplace.common.jobset.status_record import StatusRecord
 from inplace.common.kube.resources import KubeObject
-from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 
-FAILURES_MAX: Final = 8
-WINDOW_S_MIN: Final = 60
-WINDOW_S_MAX: Final = 30 * 24 * 3600
+WINDOW_S: Final = 3600
 PERCENT: Final = 10
-NODES_MAX: Final = 32  # that the status remembers: with FAILURES_MAX times and a sentence each some 20 kB, at worst 60
+NODES_MAX: Final = 32  # that the status remembers: with all their times and a sentence each some 20 kB, at worst 60
 WHY_CHARS_MAX: Final = 256
 AVOIDED: Final = "NodeAvoided"  # reasons of Events
 TAKEN_BACK: Final = "NodeVerdictTakenBack"
 WEIGHT: Final = 100  # of the preference; the largest there is
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_FORM: Final = re.compile(r"([0-9]{1,3})/([0-9]{1,7})(?:/([0-9]{1,3}))?")
 
 
 @record
@@ -110,24 +106,12 @@ class NodeSigns:
 NO_SIGNS: Final = NodeSigns()
 
 
-def read_bad_nodes(annotations: Mapping[str, Any]) -> BadNodes | None:
-    """Return when a node is bad; None where nobody asks.
-
-    Raises:
-        RemoteProtocolError: the annotation cannot be read.
-    """
-    text = annotations.get(wire.BAD_NODES)
-    if text is None:
+def bad_nodes_of(annotations: Mapping[str, Any]) -> BadNodes | None:
+    """Return when a node is bad; None where nobody asks."""
+    given = NODES.read_or_default(annotations)
+    if "failures" not in given:
         return None
-    if (found := _FORM.fullmatch(text)) is not None:
-        failures, window_s, percent = (int(number or PERCENT) for number in found.groups())
-        if 1 <= failures <= FAILURES_MAX and WINDOW_S_MIN <= window_s <= WINDOW_S_MAX and 1 <= percent <= 100:
-            return BadNodes(failures, window_s, percent)
-    raise RemoteProtocolError(
-        f"metadata.annotations[{wire.BAD_NODES}]: expected FAILURES/SECONDS or FAILURES/SECONDS/PERCENT with 1 to "
-        f"{FAILURES_MAX} failures, {WINDOW_S_MIN} to {WINDOW_S_MAX} seconds and 1 to 100 percent, such as 2/3600/10, "
-        f"saw {text[:40]!r}; no node is avoided; correct it"
-    )
+    return BadNodes(given["failures"], given.get("within", WINDOW_S), given.get("percent", PERCENT))
 
 
 def records_of(status: Mapping[str, Any], policy: BadNodes, now: str) -> Records:
@@ -201,7 +185,7 @@ def affinity_avoiding(
 
 def avoid_in_template(pod_spec: KubeObject) -> None:
     """Let the Pods of a template wait until the controller says which nodes they avoid."""
-    pod_spec["schedulingGates"] = [*(pod_spec.get("schedulingGates") or ()), {"name": wire.BAD_NODES}]
+    pod_spec["schedulingGates"] = [*(pod_spec.get("schedulingGates") or ()), {"name": wire.AVOIDANCE_GATE}]
 
 
 def _with(records: Records, record: NodeRecord) -> Records:

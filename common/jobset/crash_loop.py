@@ -5,8 +5,8 @@ A restart was in vain if the workers failed again without progress. Progress is 
 no Pod tells steps, an epoch that ran for `LONG_S` or more. The first failure, and the first one after progress, never
 wait. After that the next epoch begins 5 s after the failure at the earliest, then 10 s, 20 s, and so on up to 300 s.
 
-    inplace.dev/crash-loop-backoff: "5/300"     the first wait and the longest one, in seconds; the default
-    inplace.dev/crash-loop-backoff: "0"         never wait
+    inplace.dev/failures: "backoff=5,backoff-max=300"     the first wait and the longest one; the default
+    inplace.dev/failures: "backoff=0"                     never wait
 
 `status.crashLoop` (in a divided JobSet one in each scope) is what is remembered, so another controller waits no longer
 and no shorter. docs/adr/0021. Pure.
@@ -23,15 +23,12 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.settings import BACKOFF_MAX_S, BACKOFF_S, FAILURES
 from inplace.common.jobset.status_record import StatusRecord
-from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.common.wire.last_progress import LONG_S
 
-FIRST_S: Final = 5  # a restart in place takes 0.1 to 3 s: a group that waits 5 s sends less than a healthy one
-MAX_S: Final = 300  # as kubelet's CrashLoopBackOff
-LIMIT_S: Final = 3600  # of both numbers; who waits longer should fail instead
 DOUBLINGS_MAX: Final = 12  # 5 s * 2^12 is beyond every limit
 
 Count = Annotated[int, Meta(ge=0)]
@@ -46,8 +43,8 @@ class Backoff:
         max_s: at most.
     """
 
-    first_s: int = FIRST_S
-    max_s: int = MAX_S
+    first_s: int = BACKOFF_S
+    max_s: int = BACKOFF_MAX_S
 
     def wait_s(self, failures: int) -> int:
         """Return the wait after so many failures in a row without progress."""
@@ -91,33 +88,11 @@ class CrashLoop(StatusRecord, frozen=True):
         return f"crash loop: {restarts}{in_s}{next_s}"
 
 
-def read_backoff(annotations: Mapping[str, Any]) -> Backoff:
-    """Return how long the group waits after failures without progress.
-
-    Raises:
-        RemoteProtocolError: it cannot be read.
-    """
-    text = annotations.get(wire.CRASH_LOOP_BACKOFF)
-    if text is None:
-        return Backoff()
-    where = f"metadata.annotations[{wire.CRASH_LOOP_BACKOFF}]"
-    first, slash, longest = str(text).partition("/")
-    try:
-        first_s = wire.parse_int32(first, f"{where}, first wait in seconds", least=0, most=LIMIT_S)
-        if not slash:
-            return Backoff(first_s, max(first_s, MAX_S))
-        max_s = wire.parse_int32(longest, f"{where}, longest wait in seconds", least=first_s, most=LIMIT_S)
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"{error}; {FIRST_S}/{MAX_S} holds; correct it") from error
-    return Backoff(first_s, max_s)
-
-
 def backoff_of(annotations: Mapping[str, Any]) -> Backoff:
-    """Return the same; the default where the annotation cannot be read (controller/plan/problems tells)."""
-    try:
-        return read_backoff(annotations)
-    except RemoteProtocolError:
-        return Backoff()
+    """Return how long the group waits after failures without progress."""
+    given = FAILURES.read_or_default(annotations)
+    first_s = given.get("backoff", BACKOFF_S)
+    return Backoff(first_s, max(first_s, given.get("backoff-max", BACKOFF_MAX_S)))
 
 
 def crash_loop_of(fields: Mapping[str, Any]) -> CrashLoop:

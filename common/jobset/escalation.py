@@ -1,7 +1,7 @@
 """
 The annotation `inplace.dev/escalation`: what comes after which failure, and how often in how many seconds.
 
-    inplace.dev/escalation: "InPlace=3/21600, ReplacePod=2/21600, RecreateJob=2/86400, RecreateJobs=1/86400"
+    inplace.dev/escalation: "InPlace=3,ReplacePod=2,RecreateJob=2,RecreateJobs=1,window=21600"
 
 Each *escalation step* (on the wire: rung) may be used at most so many times in any window of so many seconds. A counted
 failure uses the first step whose window has room. When none has, the JobSet fails. The *uses* stand in
@@ -20,22 +20,17 @@ from msgspec import field
 from msgspec.structs import replace
 
 from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.settings import DAY_S, ESCALATION, STEP_NAMES
 from inplace.common.jobset.status_record import StatusRecord
-from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 
-IN_PLACE: Final = "InPlace"
-REPLACE_POD: Final = "ReplacePod"  # the Pod that failed first is replaced, the others restart in place
-RECREATE_JOB: Final = "RecreateJob"  # that of the Pod that failed first is made anew, the others restart in place
-RECREATE_JOBS: Final = "RecreateJobs"
+# The Pod that failed first is replaced, or its Job is made anew; the others restart in place.
+IN_PLACE, REPLACE_POD, RECREATE_JOB, RECREATE_JOBS = STEP_NAMES
 FAIL: Final = "Fail"  # no step had room; a use's word, never the user's
 LEAVE_NODE: Final = "LeaveNode"  # no step: a Pod leaves a bad node, or a marked one
 LEAVE_DOMAIN: Final = "LeaveDomain"  # no step: a Job is made anew, because its domain is bad
 LEAVES: Final = "PodLeavesNode"  # the Event's reason
-STEP_NAMES: Final = (IN_PLACE, REPLACE_POD, RECREATE_JOB, RECREATE_JOBS)
-USES_MAX: Final = 64  # of one step; each is 60 to 400 bytes of the status
 LISTED_MAX: Final = 256  # of all, as the CRD has it, which would refuse the whole write, with S in it
-WINDOW_S_MAX: Final = 30 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +75,11 @@ class Use(StatusRecord, frozen=True):
         return (self.scope, self.epoch) == (scope, epoch)
 
 
-def read_escalation(annotations: Mapping[str, Any]) -> Escalation:
-    """Return the steps in the user's order; none where the annotation is absent.
-
-    Raises:
-        RemoteProtocolError: it cannot be read.
-    """
-    text = annotations.get(wire.ESCALATION)
-    if text is None:
-        return ()
-    steps = tuple(_read_step(part.strip()) for part in str(text)[:200].split(","))
-    names = [step.name for step in steps]
-    if len(set(names)) < len(names):
-        raise _unreadable("each rung once", str(text))
-    return steps
+def escalation_of(annotations: Mapping[str, Any]) -> Escalation:
+    """Return the steps in the user's order; none where the annotation is absent."""
+    given = ESCALATION.read_or_default(annotations)
+    window_s = given.pop("window", DAY_S)
+    return tuple(EscalationStep(name, uses_max, window_s) for name, uses_max in given.items())
 
 
 def uses_of(status: Mapping[str, Any]) -> tuple[Use, ...]:
@@ -168,27 +154,3 @@ def _age_s(use: Use, now_s: float) -> float:
     """Return how old a use is; a time that nobody can read never ages, rather than being forgotten early."""
     at_s = unix_time(use.started_at)
     return 0.0 if at_s is None else now_s - at_s
-
-
-def _read_step(part: str) -> EscalationStep:
-    name, _, numbers = part.partition("=")
-    uses, _, window = numbers.partition("/")
-    if name not in STEP_NAMES:
-        raise _unreadable(f"a rung of {', '.join(STEP_NAMES)}", part)
-    where = f"metadata.annotations[{wire.ESCALATION}]: rung {name}"
-    try:
-        uses_max = wire.parse_int32(uses, f"{where}, number of uses", least=1, most=USES_MAX)
-        window_s = wire.parse_int32(window, f"{where}, window in seconds", least=1, most=WINDOW_S_MAX)
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"{error}; {_EFFECT}") from error
-    return EscalationStep(name, uses_max, window_s)
-
-
-def _unreadable(expected: str, seen: str) -> RemoteProtocolError:
-    return RemoteProtocolError(
-        f"metadata.annotations[{wire.ESCALATION}]: expected {expected}, as in InPlace=3/21600, saw {seen[:80]!r}; "
-        f"{_EFFECT}"
-    )
-
-
-_EFFECT: Final = "maxRestarts alone bounds restarts; correct it"

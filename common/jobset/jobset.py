@@ -7,16 +7,16 @@ raises RemoteProtocolError, which affects this JobSet only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from inplace.common.jobset import conditions
-from inplace.common.jobset.bad_nodes import BadNodes, read_bad_nodes
-from inplace.common.jobset.escalation import FAIL, Escalation, Use, read_escalation, use_of_restart, uses_of
+from inplace.common.jobset.bad_nodes import BadNodes, bad_nodes_of
+from inplace.common.jobset.escalation import FAIL, Escalation, Use, escalation_of, use_of_restart, uses_of
 from inplace.common.jobset.fields import (
     Claim,
     Coordinator,
@@ -32,10 +32,10 @@ from inplace.common.jobset.fields import (
     read_success_policy,
 )
 from inplace.common.jobset.form import check_form, in_words
-from inplace.common.jobset.marked_nodes import read_marked_nodes
-from inplace.common.jobset.no_progress import NoProgressLimit, read_no_progress
+from inplace.common.jobset.marked_nodes import leaves_marked_nodes
+from inplace.common.jobset.no_progress import NoProgressLimit, no_progress_of
 from inplace.common.jobset.places import Numbers, Places
-from inplace.common.jobset.requests import BarrierDeadline, RestartRequest, read_deadline, read_fence, read_request
+from inplace.common.jobset.requests import BarrierDeadline, RestartRequest, deadline_of, fence_after_s, read_request
 from inplace.common.jobset.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
 from inplace.common.jobset.size import oversize
 from inplace.common.jobset.spares import count_spares
@@ -46,7 +46,6 @@ from inplace.common.protocol.slot import Shape
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import failure_policy_of
 
-Asked = TypeVar("Asked")
 COMPLETE = "Complete"  # of dependsOn[].status
 COUNTERS = "replicatedJobsStatus"
 COUNTERS_HOLD_S = 0.2  # Jobs change in bursts; one status write for a burst
@@ -197,44 +196,40 @@ class JobSet:
     @cached_property
     def restart_request(self) -> RestartRequest | None:
         """Return the restart that a person asks for; None for none, or an invalid one."""
-        return self._asked(read_request)
+        try:
+            return read_request(self.annotations)
+        except RemoteProtocolError:
+            return None
 
     @cached_property
     def barrier_deadline(self) -> BarrierDeadline | None:
         """Return how long barriers may wait; None for ever, or what cannot be read."""
-        return self._asked(read_deadline)
+        return deadline_of(self.annotations)
 
     @cached_property
     def bad_nodes(self) -> BadNodes | None:
         """Return when replaced Pods avoid a node; None for never, or what cannot be read."""
-        return self._asked(read_bad_nodes) if self.is_in_place else None
+        return bad_nodes_of(self.annotations) if self.is_in_place else None
 
     @property
     def leaves_marked_nodes(self) -> bool:
         """Say whether a Pod that failed first, or is waited for, leaves a marked node; also if that cannot be read."""
-        return self.is_in_place and self._asked(read_marked_nodes) is not False
+        return self.is_in_place and leaves_marked_nodes(self.annotations)
 
     @cached_property
     def escalation(self) -> Escalation:
         """Return the steps of the escalation; none where there is no escalation, or it cannot be read."""
-        return (self._asked(read_escalation) if self.is_in_place else None) or ()
+        return escalation_of(self.annotations) if self.is_in_place else ()
 
     @cached_property
     def fence_after_s(self) -> int | None:
         """Return the length of its workers' leases; None where there are none, or it cannot be read."""
-        return self._asked(read_fence) if self.is_in_place else None
+        return fence_after_s(self.annotations) if self.is_in_place else None
 
     @cached_property
     def spares(self) -> int:
         """Return how many placeholder Pods hold room; 0 also for what `controller.plan.problems` tells of."""
         return count_spares(self.annotations, self.replicated_jobs) if self.is_in_place else 0
-
-    def _asked(self, read: Callable[[Mapping[str, Any]], Asked | None]) -> Asked | None:
-        """Return what an annotation asks for; None for nothing, or what `controller.plan.problems` says of it."""
-        try:
-            return read(self.annotations)
-        except RemoteProtocolError:
-            return None
 
     def has_no_step_left(self, scope: Scope) -> bool:
         """Say whether the status says that no step had room for the restart to a scope's next epoch."""
@@ -249,7 +244,7 @@ class JobSet:
     @cached_property
     def no_progress(self) -> NoProgressLimit | None:
         """Return how many epochs may end without progress; None for any number, or what cannot be read."""
-        return self._asked(read_no_progress) if self.is_in_place else None
+        return no_progress_of(self.annotations) if self.is_in_place else None
 
     @property
     def replaces_pods(self) -> bool:

@@ -1,7 +1,7 @@
 """
 Whether a Pod leaves its node because somebody marked that: a cordon, a taint, a node that is not ready, a bad device.
 
-    metadata.annotations["inplace.dev/marked-nodes"]: "leave" (the default) or "stay"
+    metadata.annotations["inplace.dev/nodes"]: "marked=leave" (the default) or "marked=stay"
 
 A mark counts as it does for the scheduler: only if the Pod does not tolerate it. Kubernetes, a person or any program
 may set it; the verdicts of this controller are `common.jobset.bad_nodes`'. Pure. docs/adr/0092
@@ -15,11 +15,8 @@ from typing import Any, Final
 
 from inplace.common.bare.record import record
 from inplace.common.jobset.kinds import HOSTNAME, Pod
-from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.wire import names as wire
+from inplace.common.jobset.settings import LEAVE, NODES
 
-LEAVE: Final = "leave"
-STAY: Final = "stay"
 STAYS: Final = "PodStaysOnNode"  # the Event's reason; that of a Pod that leaves is `common.jobset.escalation`'s
 UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 NOT_READY: Final = "node.kubernetes.io/not-ready"
@@ -82,19 +79,9 @@ class MarkedPod:
     why: str
 
 
-def read_marked_nodes(annotations: Mapping[str, Any]) -> bool:
-    """Say whether Pods leave marked nodes.
-
-    Raises:
-        RemoteProtocolError: the annotation is neither `leave` nor `stay`.
-    """
-    text = annotations.get(wire.MARKED_NODES, LEAVE)
-    if text not in (LEAVE, STAY):
-        raise RemoteProtocolError(
-            f"metadata.annotations[{wire.MARKED_NODES}]: expected {LEAVE} or {STAY}, saw {str(text)[:40]!r}; pods "
-            "leave marked nodes; correct it"
-        )
-    return bool(text == LEAVE)
+def leaves_marked_nodes(annotations: Mapping[str, Any]) -> bool:
+    """Say whether Pods leave marked nodes."""
+    return bool(NODES.read_or_default(annotations).get("marked", LEAVE) == LEAVE)
 
 
 def read_node(node: Mapping[str, Any]) -> NodeMarks:

@@ -1,8 +1,8 @@
 """
 Epochs that end without progress: when the JobSet is to fail because restarting does not help.
 
-    inplace.dev/no-progress: "3"          three failed epochs in a row without a higher step than ever before
-    inplace.dev/no-progress: "3/600"      the same; an epoch whose step nobody knows counts if it was shorter than 600 s
+    inplace.dev/failures: "3"                        three failed epochs in a row without a higher step than ever before
+    inplace.dev/failures: "no-progress=3,short=600"  the same; where nobody knows the step, an epoch below 600 s counts
 
 The steps come with the announcements that end a restart (common/wire/last_progress.py). `status.noProgress` (in a
 divided JobSet one in each scope) has the highest step and the epochs since, written with S. docs/adr/0021. Pure.
@@ -17,13 +17,11 @@ from msgspec import field
 from msgspec.structs import replace
 
 from inplace.common.bare.record import record
+from inplace.common.jobset.settings import FAILURES
 from inplace.common.jobset.status_record import StatusRecord
-from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 
-EPOCHS_MAX: Final = 16  # each is up to 300 bytes of the status
-SHORT_S_MAX: Final = 7 * 24 * 3600
 FAILURE_CHARS_MAX: Final = 200
 
 
@@ -79,25 +77,10 @@ class Streak(StatusRecord, frozen=True):
         return f"{len(self.epochs)} epochs in a row without progress: {', '.join(map(str, self.epochs))}{best}"
 
 
-def read_no_progress(annotations: Mapping[str, Any]) -> NoProgressLimit | None:
-    """Return the limit; None for none.
-
-    Raises:
-        RemoteProtocolError: it cannot be read.
-    """
-    text = annotations.get(wire.NO_PROGRESS)
-    if text is None:
-        return None
-    where = f"metadata.annotations[{wire.NO_PROGRESS}]"
-    epochs, slash, seconds = str(text).partition("/")
-    try:
-        count = wire.parse_int32(epochs, f"{where}, epochs", least=1, most=EPOCHS_MAX)
-        if not slash:
-            return NoProgressLimit(count)
-        short_s = wire.parse_int32(seconds, f"{where}, seconds", least=1, most=SHORT_S_MAX)
-    except RemoteProtocolError as error:
-        raise RemoteProtocolError(f"{error}; nothing is judged by its progress; correct it") from error
-    return NoProgressLimit(count, short_s)
+def no_progress_of(annotations: Mapping[str, Any]) -> NoProgressLimit | None:
+    """Return the limit; None for none."""
+    given = FAILURES.read_or_default(annotations)
+    return NoProgressLimit(given["no-progress"], given.get("short")) if "no-progress" in given else None
 
 
 def streak_of(fields: Mapping[str, Any]) -> Streak:

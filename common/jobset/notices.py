@@ -1,7 +1,7 @@
 """
 What the group's Pods tell of workers that run: `status.notices`, and which kinds restart the group.
 
-    inplace.dev/restart-on: "loss,slow"     kinds of common/wire/notice.py but busy; unset: a notice restarts nothing
+    inplace.dev/restart-on: "loss+slow"     kinds of common/wire/notice.py but busy; unset: a notice restarts nothing
 
 Only notices of running epochs are listed, at most LISTED_MAX of a kind in each scope: the newest busy ones, and of the
 other kinds those of the lowest step. A Pod has one entry of a kind: its newest busy one, and its first of another kind.
@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from inplace.common.jobset.settings import RESTART_ON
 from inplace.common.jobset.status_record import StatusRecord
-from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import BUSY, KINDS, LISTED_MAX
 
-RESTARTING: Final = tuple(kind for kind in KINDS if kind != BUSY)
 NO_KINDS: Final[frozenset[str]] = frozenset()
 ENTRIES_MAX: Final = 64  # of the list, as the CRD has it, which would refuse the whole write, with S in it
 
@@ -96,30 +95,10 @@ def notices_of(status: Mapping[str, Any]) -> tuple[GroupNotice, ...]:
     return tuple(one for one in map(GroupNotice.read, entries) if one.epoch > 0 and one.kind in KINDS)
 
 
-def read_restart_on(annotations: Mapping[str, Any]) -> frozenset[str]:
-    """Return the kinds of notices that restart the group.
-
-    Raises:
-        RemoteProtocolError: it cannot be read.
-    """
-    text = annotations.get(wire.RESTART_ON)
-    if text is None:
-        return NO_KINDS
-    kinds = frozenset(word.strip() for word in str(text).split(",")) - {""}
-    if unknown := sorted(kinds - set(RESTARTING)):
-        raise RemoteProtocolError(
-            f"metadata.annotations[{wire.RESTART_ON}]: expected some of {', '.join(RESTARTING)}, saw "
-            f"{unknown[0][:40]!r}; a notice restarts nothing; correct it"
-        )
-    return kinds
-
-
 def restart_on(annotations: Mapping[str, Any]) -> frozenset[str]:
-    """Return the same; none where the annotation cannot be read (controller/plan/problems tells)."""
-    try:
-        return read_restart_on(annotations)
-    except RemoteProtocolError:
-        return NO_KINDS
+    """Return the kinds of notices that restart the group."""
+    kinds: frozenset[str] = RESTART_ON.read_or_default(annotations).get("kinds", NO_KINDS)
+    return kinds
 
 
 def _order(notice: GroupNotice) -> tuple[object, ...]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.settings import SPARES
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.common.wire import names as wire
 
 NAME_CHARACTERS_MAX: Final = 50  # of the JobSet's name; with `-spares-99999` it makes 63, a label's most
 QUEUES_TOPOLOGY: Final = (
@@ -29,18 +29,18 @@ def read_spares(annotations: Mapping[str, Any], jobs: Sequence[ReplicatedJob]) -
     Raises:
         RemoteProtocolError: it is no number, or more than the largest replicatedJob has Pods, or a queue places these.
     """
-    text, where = annotations.get(wire.SPARES), f"metadata.annotations[{wire.SPARES}]"
-    if text is None:
+    given = SPARES.read(annotations)
+    if not given:
         return None
-    most = max(map(_pods, jobs), default=0)
-    try:
-        count = wire.parse_int32(text, where, least=0, most=most)
-    except RemoteProtocolError as error:
-        bound = f"the largest replicatedJob has {most} pods"
-        raise RemoteProtocolError(f"{error} ({bound}); no spare is held; correct it") from error
+    count: int = given["pods"]
+    if count > (most := max(map(_pods, jobs), default=0)):
+        raise RemoteProtocolError(
+            f"{SPARES.where}: expected at most {most}, the pods of the largest replicatedJob, saw {count}; "
+            f"{SPARES.effect}; correct it"
+        )
     if count and is_placed_by_queue(largest(jobs)):
         raise RemoteProtocolError(
-            f"{where}: expected pods that the scheduler places, saw a template that Kueue places (its topology "
+            f"{SPARES.where}: expected pods that the scheduler places, saw a template that Kueue places (its topology "
             "annotations), which counts a spare's room as taken; no spare is held; remove it"
         )
     return count

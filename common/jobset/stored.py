@@ -13,31 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
+from inplace.common.jobset.settings import OF_GROUPS
 from inplace.common.kube.codec import Change, Codec, raw_meta
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 
 Words = dict[str, str]
-
-LIMITS: Final = (wire.STALL_AFTER, wire.START_STALL_AFTER)  # the agents obey them; nobody else would tell the user
-OF_GROUPS: Final = (
-    wire.FENCE_AFTER,
-    wire.RESTART_REQUESTED,
-    wire.BARRIER_DEADLINE,
-    wire.BARRIER_DEADLINE_ACTION,
-    wire.BAD_NODES,
-    wire.MARKED_NODES,
-    wire.SPARES,
-    wire.ESCALATION,
-    wire.NO_PROGRESS,
-    wire.CRASH_LOOP_BACKOFF,
-    wire.RESTART_ON,
-    wire.AGENT,
-    wire.AGENT_RESOURCES,
-    wire.WORKERS,
-    *LIMITS,
-)
-"""Annotations that mean nothing where groups do not restart in place."""
 
 _ANNOTATIONS: Final = frozenset(
     {
@@ -47,7 +28,8 @@ _ANNOTATIONS: Final = frozenset(
         wire.NODE_SELECTOR_STRATEGY,
         wire.GROUP_TEMPLATE,
         *wire.SETTINGS.values(),
-        *OF_GROUPS,
+        wire.RESTART_REQUESTED,
+        *(setting.key for setting in OF_GROUPS),
     }
 )
 _METADATA: Final = frozenset(

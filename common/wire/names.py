@@ -63,75 +63,51 @@ NOTICE: Final = "inplace.dev/notice"  # its grammar is common/wire/notice.py's
 GROUP_SIZE: Final = "inplace.dev/group-size"  # Pods of the JobSet when this Pod's Job was made
 GROUP_OFFSET: Final = "inplace.dev/group-offset"  # Pods of all Jobs before this Pod's Job, in spec order
 
-# Ours, on the JobSet: what restarts together (JobSet, Group or ReplicatedJob). On its Pods: the name of their scope.
-RESTART_SCOPE: Final = "inplace.dev/restart-scope"
+# What a user writes on a JobSet; common/jobset/settings.py is the table of these keys, with grammar, bounds and words.
+RESTART_IN_PLACE: Final = "inplace.dev/restart-in-place"  # at most so often (docs/adr/0090); common/wire/in_place.py
+RESTART_SCOPE: Final = "inplace.dev/restart-scope"  # what restarts together; on the Pods: the name of their scope
+RESTART: Final = "inplace.dev/restart"  # how: depth, saving, clean containers, start window; on a Pod template as well
+BARRIER: Final = "inplace.dev/barrier"  # how long one may wait (docs/adr/0039)
+FAILURES: Final = "inplace.dev/failures"  # what follows failures without progress (docs/adr/0021)
+ESCALATION: Final = "inplace.dev/escalation"  # which restart comes after which failure (docs/adr/0021)
+STALL: Final = "inplace.dev/stall"  # the watchdog's limits, for agents whose own settings have none (docs/adr/0060)
+RESTART_ON: Final = "inplace.dev/restart-on"  # which kinds of notices restart the group (docs/adr/0104)
+NODES: Final = "inplace.dev/nodes"  # which nodes Pods leave (docs/adr/0024, docs/adr/0092)
+FENCE_AFTER: Final = "inplace.dev/fence-after"  # the length of a lease; on the Pods as well (docs/adr/0072)
+SPARES: Final = "inplace.dev/spares"  # how many placeholder Pods hold room for Pods that are replaced (docs/adr/0095)
+AGENT: Final = "inplace.dev/agent"  # whether and how it is added (docs/adr/0088); a Namespace's label as well
+AGENT_OFF: Final = "off"
+AGENT_ON: Final = "on"  # asked for under the controller's --agent-opt-in
 
-# Ours, on the JobSet (docs/adr/0090): restart in place, at most so often; for programs that write no restart strategy.
-RESTART_IN_PLACE: Final = "inplace.dev/restart-in-place"  # common/wire/in_place.py reads it
+# What a person asks for once, on the JobSet: a restart for each new id, and `,save=SECONDS` behind it asks the workers
+# to save first (docs/adr/0039); every worker's stacks, at a Unix time in milliseconds (common/wire/stacks.py).
+RESTART_REQUESTED: Final = "inplace.dev/restart-requested"
+STACKS_REQUESTED: Final = "inplace.dev/stacks-requested"
 
-# Ours, on the JobSet and its Pods: how deep a group restart goes below a guard (docs/adr/0064).
-RESTART_DEPTH: Final = "inplace.dev/restart"
+# What the controller writes on the Pods of what RESTART says: how deep a group restart goes below a guard, after how
+# many failures in a row a Pod gets clean containers (docs/adr/0064); for how many seconds a worker may save before a
+# planned stop (docs/adr/0069); over how many seconds a large group spreads its starts (docs/adr/0010).
+RESTART_DEPTH: Final = "inplace.dev/restart-depth"
 DEPTH_CONTAINERS: Final = "containers"  # kubelet starts every container anew; the default without a guard
 DEPTH_PROCESS: Final = "process"  # the guard starts its worker's process anew; the default with one
-
-# Ours, on the JobSet (docs/adr/0039): restart in place once for each new value; what to do about a barrier that waits.
-# A restart's request is an id, and `,save=SECONDS` behind it asks the workers to save first (docs/adr/0069).
-RESTART_REQUESTED: Final = "inplace.dev/restart-requested"
-BARRIER_DEADLINE: Final = "inplace.dev/barrier-deadline-seconds"
-BARRIER_DEADLINE_ACTION: Final = "inplace.dev/barrier-deadline-action"
-
-# Ours, on the JobSet (docs/adr/0021): which restart comes after which failure.
-CRASH_LOOP_BACKOFF: Final = "inplace.dev/crash-loop-backoff"  # its grammar is common/jobset/crash_loop.py's
-ESCALATION: Final = "inplace.dev/escalation"  # its grammar is common/jobset/escalation.py's
-NO_PROGRESS: Final = "inplace.dev/no-progress"  # when restarting does not help: common/jobset/no_progress.py
-
-# Ours, on the JobSet (docs/adr/0060): the watchdog's limits in seconds, for agents whose own settings have none.
-STALL_AFTER: Final = "inplace.dev/stall-after"
-START_STALL_AFTER: Final = "inplace.dev/start-stall-after"
-
-# Ours, on the JobSet (docs/adr/0104): which kinds of notices restart the group; none by default.
-RESTART_ON: Final = "inplace.dev/restart-on"  # its grammar is common/jobset/notices.py's
-
-# Ours, on the JobSet (docs/adr/0099): ask every worker once for its stacks; the value is the Unix time in milliseconds.
-STACKS_REQUESTED: Final = "inplace.dev/stacks-requested"  # its grammar is common/wire/stacks.py's
-
-# Ours, on the JobSet and its Pods: for how many seconds a worker may save before a planned stop (docs/adr/0069); after
-# how many failures of its worker in a row a Pod gets clean containers (docs/adr/0064).
 SAVE_WITHIN: Final = "inplace.dev/save-within"
 CLEAN_AFTER: Final = "inplace.dev/clean-after"
-
-# Ours, on the JobSet and its Pods, and there also by the controller's --start-window: over how many seconds a large
-# group spreads its starts at most (docs/adr/0010).
 START_WINDOW: Final = "inplace.dev/start-window"
 
-# Ours, on the JobSet, and the name of its Pods' scheduling gate (docs/adr/0024): which nodes replaced Pods avoid.
-BAD_NODES: Final = "inplace.dev/bad-nodes"
-
-# Ours, on the JobSet (docs/adr/0092): whether a Pod leaves a node that is cordoned, tainted, or not ready.
-MARKED_NODES: Final = "inplace.dev/marked-nodes"  # its grammar is common/jobset/marked_nodes.py's
-
-# Ours, on a Node (docs/adr/0098): the key of the taint that lets Kueue move a Pod away from it, of the label by which
-# such nodes are found, and of the annotation that says whose taint it is and when it ends.
+# The scheduling gate of Pods that are told which nodes they avoid (docs/adr/0024). On a Node (docs/adr/0098): the key
+# of the taint that lets Kueue move a Pod away from it, of the label by which such nodes are found, and of the
+# annotation that says whose taint it is and when it ends.
+AVOIDANCE_GATE: Final = "inplace.dev/bad-nodes"
 BAD_NODE: Final = "inplace.dev/bad-node"
 
-# Ours (docs/adr/0095). On the JobSet: how many placeholder Pods hold room for Pods that are replaced. On these Pods and
-# their Job, as a label: the JobSet's name. The PriorityClass is deploy/spares/priorityclass.yaml's.
-SPARES: Final = "inplace.dev/spares"
+# On spares (docs/adr/0095) and their Job, as a label: the JobSet's name. The PriorityClass is
+# deploy/spares/priorityclass.yaml's.
 SPARE_OF: Final = "inplace.dev/spare-of"
 SPARE_PRIORITY_CLASS: Final = "inplace-spare"
 
-# Ours, on the JobSet (docs/adr/0088): whether the controller adds the agent, what its container requests, and the names
-# of the containers that train, where a Pod has several.
-AGENT: Final = "inplace.dev/agent"
-AGENT_OFF: Final = "off"
-AGENT_ON: Final = "on"  # asked for under the controller's --agent-opt-in; as a Namespace's label, for all its JobSets
 QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"  # Kueue's label; its queue does not count an agent that is added
-AGENT_RESOURCES: Final = "inplace.dev/agent-resources"
-WORKERS: Final = "inplace.dev/workers"
 
-# Ours (docs/adr/0072). On the JobSet and its Pods: after how many seconds without the API server an agent ends its
-# worker. On a Pod, by its agent: within how many seconds its worker has ended, once its epoch is over.
-FENCE_AFTER: Final = "inplace.dev/fence-after"
+# On a Pod, by its agent: within how many seconds its worker has ended, once its epoch is over (docs/adr/0072).
 FENCED_WITHIN: Final = "inplace.dev/fenced-within"
 
 # The variables by which an agent reads the annotations of its Pod (docs/adr/0084).
@@ -186,8 +162,7 @@ COLUMN_RESTART_IN_PLACE: Final = "RestartInPlace"  # the annotation
 COLUMN_DISABLED: Final = "InPlaceDisabled"
 COLUMN_UID: Final = "UID"
 COLUMN_SCOPED: Final = "ScopedEpochs"  # JSON, as the server prints a list
-COLUMN_STALL_AFTER: Final = "StallAfter"
-COLUMN_START_STALL_AFTER: Final = "StartStallAfter"
+COLUMN_STALL: Final = "Stall"  # the annotation
 COLUMN_STACKS: Final = "Stacks"
 COLUMN_NOTICES: Final = "Notices"  # JSON, as the server prints a list
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     Reader = Callable[[str], object]  # None: this is no such value
 
 VERSION: Final = "v1"
+SEEN_CHARS_MAX: Final = 40  # of a bad text in a message
 _UNIX_DIGITS: Final = 13
 _UNIX_MS_MAX: Final = 10**_UNIX_DIGITS - 1  # in the year 2286
 
@@ -59,3 +60,22 @@ def unix_s(text: str) -> float | None:
 def unix_text(at_s: float) -> str:
     """Write a moment; one beyond the 13 digits is cut."""
     return f"{min(max(round(at_s * 1000), 0), _UNIX_MS_MAX):013d}"
+
+
+def parts_of(text: str, lone: str) -> dict[str, str]:
+    """Read what a person wrote: parts "name=value" with commas between them, in any order.
+
+    Args:
+        text: spaces around a part are nothing.
+        lone: the name of a value that stands alone; "" where none may.
+
+    Raises:
+        ValueError: a part is no "name=value", or a name stands there twice.
+    """
+    if lone and "=" not in text:
+        text = f"{lone}={text.strip()}"
+    parts = [part.strip().partition("=") for part in text.split(",")]
+    found = {name: value for name, _, value in parts if name and value}
+    if len(found) != len(parts):
+        raise ValueError(f"expected name=value with commas between, each name once, saw {text[:SEEN_CHARS_MAX]!r}")
+    return found

@@ -297,7 +297,7 @@ class Executor:
                 return  # gone
             old = stored.get("affinity")
             spec["affinity"] = affinity_avoiding(old, action.nodes, action.topology, action.domains)
-        await self._patch_gated(namespace, action.pod, wire.BAD_NODES, spec)
+        await self._patch_gated(namespace, action.pod, wire.AVOIDANCE_GATE, spec)
 
     async def _patch_gated(self, namespace: str, pod: Pod, gate: str, spec: KubeObject) -> None:
         """Change the spec of this very Pod, and take away one gate."""

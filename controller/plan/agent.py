@@ -11,6 +11,7 @@ from typing import Any
 
 from inplace.common.jobset.fields import ReplicatedJob
 from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.settings import AGENT
 from inplace.common.wire import names as wire
 
 
@@ -30,6 +31,6 @@ def asks_for_agent(annotations: Mapping[str, Any], *, by_default: bool) -> bool:
 
     The annotation for restarts in place asks, too: no other controller knows it.
     """
-    said = annotations.get(wire.AGENT)
+    said = AGENT.read_or_default(annotations).get("added")
     is_asked = by_default or wire.RESTART_IN_PLACE in annotations
     return said == wire.AGENT_ON or (is_asked and said != wire.AGENT_OFF)

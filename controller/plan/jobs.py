@@ -18,7 +18,7 @@ from inplace.common.jobset.fields import Claim, Coordinator, ReplicatedJob
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.pod_groups import PodGroup
 from inplace.common.jobset.scopes import WHOLE
-from inplace.common.jobset.settings import read_settings
+from inplace.common.jobset.settings import carried
 from inplace.common.jobset.topology import exclusive_annotations, place_exclusively
 from inplace.common.kube.resources import JOBS, PERSISTENT_VOLUME_CLAIMS, KubeObject
 from inplace.common.wire import names as wire
@@ -46,8 +46,8 @@ def build_job(
     pod_template["metadata"] = pod_metadata | _labelled(pod_metadata, keys, annotations)
     pod_template["metadata"]["annotations"] |= _herd_annotations(jobset, job, index)
     if not job.has_opted_out:
-        carried, _ = read_settings(jobset.annotations)
-        pod_template["metadata"]["annotations"] = carried | pod_template["metadata"]["annotations"]
+        own = pod_template["metadata"]["annotations"]
+        own |= carried(jobset.annotations) | carried(own) | own
     if (scope := jobset.scope_name(job)) != WHOLE and not job.has_opted_out:
         pod_template["metadata"]["annotations"][wire.RESTART_SCOPE] = scope
     pod_spec = pod_template["spec"] = pod_template.get("spec") or {}

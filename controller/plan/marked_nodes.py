@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inplace.common.jobset.marked_nodes import STAY
 from inplace.common.jobset.scopes import Scope
+from inplace.common.jobset.settings import STAY
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
@@ -37,6 +37,6 @@ def leave_marked_node(draft: Draft, scope: Scope, decision: Decision) -> Decisio
         return without_sync
     why = (
         f"{marked.why}; the group waits until another node takes its replacement, or the mark is removed; "
-        f"{wire.MARKED_NODES}={STAY} lets pods restart where they are"
+        f"marked={STAY} in {wire.NODES} lets pods restart where they are"
     )
     return without_sync if let_leave(draft, scope, marked.pod, why) else decision

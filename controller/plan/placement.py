@@ -115,4 +115,4 @@ def _is_unplaced(pod: Pod) -> bool:
 def _may_run(pod: Pod) -> bool:
     """Say whether a Pod is to be placed, or is; one that still waits behind the other gate of ours comes later."""
     is_over = pod.status.phase in _OVER or pod.metadata.deletion_timestamp is not None
-    return not is_over and not pod.waits_for(wire.BAD_NODES)
+    return not is_over and not pod.waits_for(wire.AVOIDANCE_GATE)

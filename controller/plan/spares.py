@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from inplace.common.jobset.settings import SPARES
 from inplace.common.jobset.spares import largest, spares_name
-from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, CreateSpares, DeleteJob, ResizeJob
 from inplace.controller.plan.draft import Draft
 
@@ -40,7 +40,7 @@ def without_image(draft: Draft) -> Iterator[str]:
     """Yield that this controller has no image which spares could run."""
     if draft.jobset.spares and not draft.observed.adds_agents:
         yield (
-            f"metadata.annotations[{wire.SPARES}]: expected a controller that was started with --agent-image, which "
+            f"{SPARES.where}: expected a controller that was started with --agent-image, which "
             "spares run, saw one without; no spare is held; add it to the controller's Deployment"
         )
 

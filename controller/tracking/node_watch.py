@@ -30,7 +30,7 @@ class NodeWatch:
         ):
             return False  # as with nearly every event
         uid, node = pod.metadata.uid, pod.spec.node_name
-        if pod.waits_for(wire.BAD_NODES) and pod.metadata.deletion_timestamp is None:
+        if pod.waits_for(wire.AVOIDANCE_GATE) and pod.metadata.deletion_timestamp is None:
             is_news = uid not in self._gated
             self._gated[uid] = pod
             return is_news

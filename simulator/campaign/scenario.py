@@ -14,9 +14,11 @@ from random import Random
 from typing import Final, Literal
 
 from inplace import examples
+from inplace.common.jobset.settings import RESTART
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.rank import StallSettings
 from inplace.common.wire import names as wire
+from inplace.common.wire.stall_limit import limits_text
 from inplace.simulator.cluster.manifests import held_by_probe, read_manifests
 from inplace.simulator.cluster.timings import Latency, Timings
 
@@ -48,7 +50,7 @@ SHORT = Timings(
 )
 
 
-CRASH_LOOP_BACKOFF: Final = "1/8"  # short, as all times of a campaign: a group comes together in 400 s
+BACKOFF: Final = "backoff=1,backoff-max=8"  # short, as all times of a campaign: a group comes together in 400 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +107,16 @@ class Scenario:
         job = replicated["template"]["spec"]
         job["parallelism"] = job["completions"] = self.pods_per_job
         annotations = jobset["metadata"].setdefault("annotations", {})
-        annotations[wire.CRASH_LOOP_BACKOFF] = CRASH_LOOP_BACKOFF
+        annotations[wire.FAILURES] = BACKOFF
         if self.limits is not None:
-            limits_s = (self.limits.stall_after_s, self.limits.start_stall_after_s)
-            texts = zip((wire.STALL_AFTER, wire.START_STALL_AFTER), limits_s, strict=True)
-            annotations |= {name: f"{limit_s:g}" for name, limit_s in texts if limit_s is not None}
+            annotations[wire.STALL] = limits_text(self.limits.stall_after_s, self.limits.start_stall_after_s)
         if self.fence_after_s is not None:
             annotations[wire.FENCE_AFTER] = str(self.fence_after_s)
         if self.save_within_s:
             job["template"]["spec"]["terminationGracePeriodSeconds"] = 2 * self.save_within_s
-            annotations[wire.SAVE_WITHIN] = str(self.save_within_s)
+            annotations |= RESTART.with_part(annotations, "save-within", self.save_within_s)
         if self.mode == "guarded":
-            annotations[wire.RESTART_DEPTH] = wire.DEPTH_CONTAINERS
+            annotations |= RESTART.with_part(annotations, "depth", wire.DEPTH_CONTAINERS)
         return jobset
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from inplace.agent.worker.worker import Worker
 from inplace.common.kube.clock import LoopClock
 from inplace.common.protocol.failure_report import WorkerStalled
 from inplace.common.protocol.stall import LATE_PERIODS
+from inplace.common.wire.stall_limit import limits_text
 from inplace.simulator.campaign.containers import QUIET
 from inplace.simulator.campaign.hangs import JUMP_S, LATE_S_MAX, STEADY_S_MAX
 from inplace.simulator.campaign.process import campaign_runner
@@ -79,7 +80,7 @@ async def _lives(seed: int) -> StallOutcome:
         config = AgentConfig("default", "pod", "train", progress_dir=str(watched.folder("pod")))
         stalls = watched.stalls(config, clock, QUIET)
         limits = (watched.limits.stall_after_s, watched.limits.start_stall_after_s)
-        stalls.take_limits((f"{limits[0]:g}", None if limits[1] is None else f"{limits[1]:g}"))
+        stalls.take_limits(limits_text(*limits))
         lives = rng.randint(1, LIVES_MAX)
         for epoch in range(1, lives + 1):
             watched.count[STARTS] += 1

@@ -49,7 +49,7 @@ def documents_of(file: Path, mode: str, options: Sequence[str] = ()) -> list[dic
     worker["volumeMounts"] = _by_name(worker["volumeMounts"], its_worker["volumeMounts"])
     pod["volumes"] = _by_name(pod["volumes"], its_pod["volumes"])
     if mode == "guarded":
-        guarded[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
+        guarded[-1]["metadata"]["annotations"] = {wire.RESTART: wire.DEPTH_CONTAINERS}
     return guarded
 
 

@@ -39,8 +39,8 @@ SCRAPE_S: Final = 1  # Prometheus reads durations with a unit
 STEP_S_MAX: Final = 120.0  # a start or a restart of four Pods takes some seconds; the machine may be busy
 TRAINS_S: Final = 6.0  # between failures, so that a rate has samples on both sides
 AGENT_PORT: Final = 8080
-ESCALATION: Final = "InPlace=8/3600"  # room for every failure of the scene, so that each uses it
-BAD_NODES: Final = "2/3600"  # the second failure of the first Pod's worker
+ESCALATION: Final = "InPlace=8"  # room for every failure of the scene, so that each uses it
+BAD_NODES: Final = "2"  # the second failure of the first Pod's worker
 STALL_AFTER_S: Final = 10.0  # longer than a step on a busy machine
 TRAIN: Final = Path(examples.__file__).parent / "train.yaml"
 
@@ -117,7 +117,7 @@ async def _expose(cluster: Cluster, stack: AsyncExitStack) -> str:
 async def _play(cluster: Cluster, agents: Path, say: Callable[[str], None]) -> None:
     manifest = read_demo_manifest(TRAIN, PODS_OF_TRAIN, len(FAILURES), None, STALL_AFTER_S)
     train = manifest.jobset
-    train["metadata"]["annotations"] |= {wire.ESCALATION: ESCALATION, wire.BAD_NODES: BAD_NODES}
+    train["metadata"]["annotations"] |= {wire.ESCALATION: ESCALATION, wire.NODES: BAD_NODES}
     await cluster.apply(manifest.documents)
     say(f"JobSet train starts with {PODS_OF_TRAIN} Pods")
     await _trains(cluster, 1)

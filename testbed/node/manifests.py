@@ -44,7 +44,7 @@ def documents(mode: str, namespace: str, *, pods: int, restarts_max: int, eviden
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = pods
     # Tests and benchmarks kill workers faster than these could make progress.
-    jobset["metadata"].setdefault("annotations", {})[wire.CRASH_LOOP_BACKOFF] = "0"
+    jobset["metadata"].setdefault("annotations", {})[wire.FAILURES] = "backoff=0"
     settings = {wire.CLEAN_AFTER: "0"} | ({wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS} if mode == "guarded" else {})
     job["template"]["metadata"] = {"annotations": settings}  # of the Pods: upstream's controller copies nothing to them
     _adapt(job["template"]["spec"], evidence)
@@ -67,7 +67,7 @@ def avoid_bad_nodes(jobset: KubeObject, policy: str) -> None:
     Several Pods of the group share a node here. The scheduler's default spread would weigh as much as what is to be
     shown, so the Pods have a constraint of their own, in which all nodes are alike.
     """
-    jobset["metadata"].setdefault("annotations", {})[wire.BAD_NODES] = policy
+    jobset["metadata"].setdefault("annotations", {})[wire.NODES] = policy
     alike = {"maxSkew": 1, "topologyKey": "no-node-has-it", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
     _pod_of(jobset)["topologySpreadConstraints"] = [alike]
 

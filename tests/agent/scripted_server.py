@@ -238,7 +238,7 @@ def jobset(
     restart_in_place: str | None = None,
     disabled: str | None = None,
     scopes: list[dict[str, Any]] | None = None,
-    limits: tuple[str | None, str | None] | None = None,
+    limits: str | None = None,
     saving: int | None = None,
     stacks: str | None = None,
     notices: list[dict[str, Any]] | None = None,
@@ -260,11 +260,9 @@ def jobset(
         if saving is not None:
             whole["status"][wire.SAVING] = {"epoch": saving}
         if limits is not None:
-            names = (wire.COLUMN_STALL_AFTER, wire.COLUMN_START_STALL_AFTER)
-            row["columnDefinitions"] += [{"name": name} for name in names]
-            row["rows"][0]["cells"] += limits
-            texts = dict(zip((wire.STALL_AFTER, wire.START_STALL_AFTER), limits, strict=True))
-            whole["metadata"]["annotations"] |= {name: text for name, text in texts.items() if text is not None}
+            row["columnDefinitions"].append({"name": wire.COLUMN_STALL})
+            row["rows"][0]["cells"].append(limits)
+            whole["metadata"]["annotations"][wire.STALL] = limits
         if stacks is not None:
             row["columnDefinitions"].append({"name": wire.COLUMN_STACKS})
             row["rows"][0]["cells"].append(stacks)

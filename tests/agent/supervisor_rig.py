@@ -41,8 +41,6 @@ RUN = "note('main')\nsignal.pause()\n"
 IDLE = "note('main')\nwhile True: time.sleep(1)\n"  # for a worker with a handler of its own
 DEAF = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nnote('main')\nwhile True: time.sleep(3600)\n"
 
-Limits = tuple[str | None, str | None] | None  # the JobSet's annotations stall-after and start-stall-after
-
 
 @dataclass
 class Supervised:
@@ -52,7 +50,7 @@ class Supervised:
     server: ScriptedServer
     child: asyncio.subprocess.Process
     views: Views
-    limits: Limits = None
+    limits: str | None = None
     saving: int | None = None  # the epoch whose workers are asked to save
     stacks: str | None = None  # the last request for stacks
     notices: list[dict[str, Any]] | None = None  # what other Pods tell
@@ -130,7 +128,7 @@ async def supervised(
     worker: str | list[str],
     *options: str,
     server: ScriptedServer | None = None,
-    limits: Limits = None,
+    limits: str | None = None,
     stacks: str | None = None,
     **env: str,
 ) -> AsyncIterator[Supervised]:
@@ -170,7 +168,7 @@ async def running(
     folder: Path,
     worker: str | list[str],
     *options: str,
-    limits: Limits = None,
+    limits: str | None = None,
     stacks: str | None = None,
     **env: str,
 ) -> AsyncIterator[Supervised]:

@@ -139,7 +139,7 @@ def pod_spec_of(text: str) -> KubeObject:
 
 
 def annotated(text: str = PLAIN, **settings: str) -> str:
-    """Return an example whose JobSet has settings as annotations, such as `save_within="60"`."""
+    """Return an example whose JobSet has settings as annotations, such as `fence_after="60"`."""
     lines = (f'    inplace.dev/{name.replace("_", "-")}: "{value}"\n' for name, value in settings.items())
     head = "\nmetadata:\n"
     assert text.count(head) == 1

@@ -29,7 +29,7 @@ Documents = list[KubeObject]
 def documents(pods: int) -> Documents:
     """Return the example with `pods` Pods, in whose restarts kubelet takes part."""
     made = example_of(pods)
-    jobset_of(made)["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
+    jobset_of(made)["metadata"]["annotations"] = {wire.RESTART: wire.DEPTH_CONTAINERS}
     return made
 
 

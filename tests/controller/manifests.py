@@ -48,7 +48,7 @@ def jobset(
     Restarts in place do not wait where no annotations are given: most tests let a group fail several times in seconds.
     """
     if annotations is None:
-        annotations = {wire.CRASH_LOOP_BACKOFF: "0"} if strategy == wire.IN_PLACE_RESTART else {}
+        annotations = {wire.FAILURES: "backoff=0"} if strategy == wire.IN_PLACE_RESTART else {}
     policy: KubeObject = {} if strategy is None else {"maxRestarts": restarts_max, "restartStrategy": strategy}
     policy |= {} if rules is None else {"rules": rules}
     return {

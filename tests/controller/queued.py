@@ -35,9 +35,9 @@ KUEUE: Final[KubeObject] = {
 """Kueue's Workload, as far as an API server needs it to store one."""
 
 
-def manifest(name: str = "train", *, pods: int = 3, bad_nodes: str = "1/3600", **annotations: str) -> KubeObject:
+def manifest(name: str = "train", *, pods: int = 3, bad_nodes: str = "1", **annotations: str) -> KubeObject:
     """Return a JobSet whose Pods Kueue places."""
-    given = {wire.CRASH_LOOP_BACKOFF: "0", wire.BAD_NODES: bad_nodes}
+    given = {wire.FAILURES: "backoff=0", wire.NODES: bad_nodes}
     given |= {getattr(wire, key): value for key, value in annotations.items()}
     wanted = jobset(name, jobs=[replicated_job(replicas=1, pods=pods)], restarts_max=100, annotations=given)
     pods_template = wanted["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]

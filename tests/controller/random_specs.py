@@ -69,15 +69,14 @@ def _targets(names: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
 def _policies() -> st.SearchStrategy[dict[str, str]]:
     """Draw what comes after which failure."""
     escalations = (
-        "InPlace=1/60",
-        "RecreateJobs=1/60",
-        "ReplacePod=1/1,RecreateJobs=2/60, InPlace=64/2592000",
+        "InPlace=1,window=60",
+        "RecreateJobs=1,window=60",
+        "ReplacePod=1,RecreateJobs=2, InPlace=64,window=2592000",
         "garbage",
     )
-    return st.fixed_dictionaries(
-        {},
-        optional={wire.ESCALATION: st.sampled_from(escalations), wire.NO_PROGRESS: st.sampled_from(["1/60", "2", "x"])},
-    )
+    failures = ("no-progress=1,short=60", "2", "x")
+    optional = {wire.ESCALATION: st.sampled_from(escalations), wire.FAILURES: st.sampled_from(failures)}
+    return st.fixed_dictionaries({}, optional=optional)
 
 
 @st.composite

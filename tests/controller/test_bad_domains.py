@@ -23,7 +23,7 @@ FIRST, OTHER = "train-workers-0", "train-workers-1"
 
 def racks(*, restarts_max: int = 9, exclusive: bool = True, **annotations: str) -> KubeObject:
     """Return a JobSet of two Jobs of three Pods, each in a rack of its own; one failure makes a node bad."""
-    given = {wire.BAD_NODES: "1/3600", wire.CRASH_LOOP_BACKOFF: "0"}
+    given = {wire.NODES: "1", wire.FAILURES: "backoff=0"}
     given |= {getattr(wire, name): value for name, value in annotations.items()}
     given |= {wire.EXCLUSIVE_TOPOLOGY: RACK} if exclusive else {}
     jobs = [replicated_job(replicas=2, pods=3)]
@@ -274,7 +274,7 @@ async def test_a_pod_of_another_job_leaves_first(rig: Rig) -> None:
 
 @pytest.mark.parametrize(
     "manifest",
-    [racks(restarts_max=0), racks(ESCALATION="InPlace=1/5")],
+    [racks(restarts_max=0), racks(ESCALATION="InPlace=1,window=5")],
     ids=["maxRestarts", "escalation"],
 )
 async def test_without_budget_the_job_stays(rig: Rig, manifest: KubeObject) -> None:
@@ -292,7 +292,7 @@ async def test_without_budget_the_job_stays(rig: Rig, manifest: KubeObject) -> N
 
 async def test_one_failure_is_one_use_of_the_escalation(rig: Rig) -> None:
     """The use that the failure took becomes that of the recreation; the next failure finds the window as it should."""
-    crew = await started(rig, racks(ESCALATION="InPlace=2/3600"))
+    crew = await started(rig, racks(ESCALATION="InPlace=2,window=3600"))
     await fail(rig, crew, FIRST, 1)
     await move(rig, crew, FIRST, 1, "a1")
     uses = (await crew.status())[wire.ESCALATION_USES]

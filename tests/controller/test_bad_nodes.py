@@ -15,9 +15,9 @@ pytestmark = pytest.mark.virtual_time
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def annotated(text: str = "2/3600", name: str = "train") -> KubeObject:
+def annotated(text: str = "2", name: str = "train") -> KubeObject:
     """Return a JobSet of three Pods that avoids bad nodes."""
-    annotations = {wire.BAD_NODES: text, wire.CRASH_LOOP_BACKOFF: "0"}
+    annotations = {wire.NODES: text, wire.FAILURES: "backoff=0"}
     return jobset(name, jobs=[replicated_job(replicas=1, pods=3)], restarts_max=100, annotations=annotations)
 
 
@@ -81,7 +81,7 @@ async def nodes_told(crew: Crew) -> list[str]:
 async def test_without_the_annotation_nothing_changes() -> None:
     """No gate, no status field, no request more; an annotation that cannot be read is the same, and said."""
     requests = {}
-    for name, text in (("plain", None), ("unread", "2/1")):
+    for name, text in (("plain", None), ("unread", "failures=2,within=1")):
         rig = Rig()
         async with rig.running():
             manifest = annotated(text or "", name)
@@ -102,7 +102,7 @@ async def test_without_the_annotation_nothing_changes() -> None:
 async def test_a_pod_that_may_run_on_one_node_alone_restarts_there(rig: Rig) -> None:
     """As Kueue's Topology Aware Scheduling pins it: no Pod is lost for nothing, the verdict stands, and it is said."""
     selector = "spec.replicatedJobs.0.template.spec.template.spec.nodeSelector"
-    crew = await started(rig, changed(annotated("1/3600"), selector, {"kubernetes.io/hostname": "n0"}))
+    crew = await started(rig, changed(annotated("1"), selector, {"kubernetes.io/hostname": "n0"}))
     kept = crew.pod_at(0)
     for _ in range(2):
         await fail(rig, crew, 0)
@@ -181,7 +181,7 @@ async def test_a_program_that_exits_with_that_code_is_no_failed_check(rig: Rig) 
 
 async def test_without_a_better_node_the_verdict_is_taken_back(rig: Rig) -> None:
     """The scheduler brings the replacement there again: that is said, and the node's failures are forgotten."""
-    crew = await started(rig, annotated("1/3600"))
+    crew = await started(rig, annotated("1"))
     await fail(rig, crew, 0, to="n0")
     assert shunned(await spec_of(rig, crew.pod_at(0))) == ["n0"]
     assert await nodes_told(crew) == []
@@ -198,7 +198,7 @@ async def test_without_a_better_node_the_verdict_is_taken_back(rig: Rig) -> None
 
 async def test_a_verdict_ends(rig: Rig) -> None:
     """After its window nobody avoids the node; nothing need be written for that."""
-    crew = await started(rig, annotated("1/60"))
+    crew = await started(rig, annotated("failures=1,within=60"))
     await fail(rig, crew, 0)
     await rig.settle(50)
     assert shunned(await replaced(rig, crew, 0)) == ["n0"]
@@ -208,7 +208,7 @@ async def test_a_verdict_ends(rig: Rig) -> None:
 
 async def test_all_nodes_are_bad(rig: Rig) -> None:
     """One of three is avoided, the one that failed last; the Event says which is avoided no longer."""
-    crew = await started(rig, annotated("1/3600"))
+    crew = await started(rig, annotated("1"))
     for index in (0, 1, 2):
         await fail(rig, crew, index, to=f"spare-{index}")
     assert await nodes_told(crew) == ["n0", "n1", "n2"]
@@ -218,7 +218,10 @@ async def test_all_nodes_are_bad(rig: Rig) -> None:
 
 async def test_two_jobsets_judge_for_themselves(rig: Rig) -> None:
     """What one blames does not concern the other, on the same nodes."""
-    one, other = await started(rig, annotated("2/3600", "one")), await started(rig, annotated("2/3600", "other"))
+    one, other = (
+        await started(rig, annotated("2", "one")),
+        await started(rig, annotated("2", "other")),
+    )
     await fail(rig, one, 0)
     await fail(rig, other, 0)
     await fail(rig, one, 0)
@@ -229,15 +232,15 @@ async def test_two_jobsets_judge_for_themselves(rig: Rig) -> None:
 @pytest.mark.parametrize("value", [None, "nonsense"])
 async def test_an_annotation_that_goes_lets_pods_go(rig: Rig, value: str | None) -> None:
     """Their templates have the gate for ever: it is lifted, and nothing is avoided."""
-    crew = await started(rig, annotated("1/3600"))
+    crew = await started(rig, annotated("1"))
     await fail(rig, crew, 0)
-    await rig.annotate({wire.BAD_NODES: value})
+    await rig.annotate({wire.NODES: value})
     assert shunned(await replaced(rig, crew, 0)) == []
 
 
 async def test_what_is_asked_for_by_a_person_blames_no_node(rig: Rig) -> None:
     """Nor does a Pod that is deleted."""
-    crew = await started(rig, annotated("1/3600"))
+    crew = await started(rig, annotated("1"))
     await rig.annotate({wire.RESTART_REQUESTED: "a"})
     assert await crew.epochs() == (1, 1)
     await rig.run_epoch(crew, 2)

@@ -156,7 +156,7 @@ async def test_a_completed_pod_is_recreated_when_the_group_restarts(rig: Rig) ->
 @pytest.mark.parametrize("policy", [None, {"maxRestarts": 0, "restartStrategy": "Recreate"}])
 async def test_the_annotation_is_a_failure_policy(rig: Rig, policy: KubeObject | None) -> None:
     """The group restarts in place as often as its number says, which may change while it runs; the spec stays."""
-    annotations = {wire.CRASH_LOOP_BACKOFF: "0", wire.RESTART_IN_PLACE: "1"}
+    annotations = {wire.FAILURES: "backoff=0", wire.RESTART_IN_PLACE: "1"}
     manifest = jobset(strategy=None, annotations=annotations)
     spec = manifest["spec"] | ({} if policy is None else {"failurePolicy": policy})
     crew = await rig.started(manifest | {"spec": spec})
@@ -172,7 +172,7 @@ async def test_the_annotation_is_a_failure_policy(rig: Rig, policy: KubeObject |
 
 async def test_without_the_annotation_the_group_is_none_any_more(rig: Rig) -> None:
     """Removed while it runs: nothing is deprecated, and a Job that fails is judged by the spec, which has no policy."""
-    annotations = {wire.CRASH_LOOP_BACKOFF: "0", wire.RESTART_IN_PLACE: "9"}
+    annotations = {wire.FAILURES: "backoff=0", wire.RESTART_IN_PLACE: "9"}
     crew = await rig.started(jobset(strategy=None, annotations=annotations))
     await rig.annotate({wire.RESTART_IN_PLACE: None}, 0.0)
     await rig.set_worker(crew, next(iter(crew.pods.values())), exit_code=1)

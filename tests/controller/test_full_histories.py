@@ -6,10 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from inplace.common.jobset.bad_nodes import FAILURES_MAX, NODES_MAX, WINDOW_S_MAX
-from inplace.common.jobset.escalation import STEP_NAMES, USES_MAX
-from inplace.common.jobset.no_progress import EPOCHS_MAX
+from inplace.common.jobset.bad_nodes import NODES_MAX
 from inplace.common.jobset.restart_history import ENTRIES_MAX, FIELD
+from inplace.common.jobset.settings import EPOCHS_MAX, NODE_FAILURES_MAX, STEP_NAMES, USES_MAX, WINDOW_S_MAX
 from inplace.common.kube.resources import JOBSETS, NODES, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.nodes import node
@@ -22,10 +21,9 @@ pytestmark = [pytest.mark.attack, pytest.mark.virtual_time]
 LONG: Final = 253  # of a name
 BOMB: Final = "\U0001f4a3"  # one character, four bytes
 ANNOTATIONS: Final = {
-    wire.CRASH_LOOP_BACKOFF: "0",
-    wire.BAD_NODES: f"{FAILURES_MAX}/{WINDOW_S_MAX}/100",
-    wire.ESCALATION: ",".join(f"{step}={USES_MAX}/{WINDOW_S_MAX}" for step in STEP_NAMES),
-    wire.NO_PROGRESS: f"{EPOCHS_MAX}/604800",
+    wire.FAILURES: f"backoff=0,no-progress={EPOCHS_MAX},short=604800",
+    wire.NODES: f"failures={NODE_FAILURES_MAX},within={WINDOW_S_MAX},percent=100",
+    wire.ESCALATION: f"{','.join(f'{step}={USES_MAX}' for step in STEP_NAMES)},window={WINDOW_S_MAX}",
 }
 
 
@@ -40,7 +38,7 @@ def at(now: str) -> KubeObject:
     nodes = [
         {
             "node": f"{number:03}{name[3:]}",
-            "failedAt": [now] * FAILURES_MAX,
+            "failedAt": [now] * NODE_FAILURES_MAX,
             "avoidedSince": now,
             "pod": name,
             "jobUid": "u" * 36,

@@ -23,7 +23,7 @@ CORDON: KubeObject = {"spec": {"unschedulable": True}}
 
 def manifest(name: str = "train", *, pods: int = PODS_OF_GROUP, **annotations: str) -> KubeObject:
     """Return a JobSet; annotations by the names of common/wire/names.py."""
-    given = {wire.CRASH_LOOP_BACKOFF: "0"} | {getattr(wire, key): value for key, value in annotations.items()}
+    given = {wire.FAILURES: "backoff=0"} | {getattr(wire, key): value for key, value in annotations.items()}
     return jobset(name, jobs=[replicated_job(replicas=1, pods=pods)], restarts_max=100, annotations=given)
 
 
@@ -126,7 +126,7 @@ async def test_a_taint_that_only_the_pod_tolerates_is_no_reason(rig: Rig) -> Non
 
 async def test_who_opts_out_is_not_asked_about(rig: Rig) -> None:
     """No request, and the Pod restarts where it is."""
-    crew = await started(rig, manifest(MARKED_NODES="stay"))
+    crew = await started(rig, manifest(NODES="marked=stay"))
     await mark(rig, "n0")
     failed = await rig.fail(crew)
     await rig.run_epoch(crew, 2)
@@ -136,7 +136,7 @@ async def test_who_opts_out_is_not_asked_about(rig: Rig) -> None:
 
 async def test_a_value_that_cannot_be_read_is_said_and_leaves(rig: Rig) -> None:
     """The default holds."""
-    crew = await started(rig, manifest(MARKED_NODES="never"))
+    crew = await started(rig, manifest(NODES="marked=never"))
     problem = await crew.condition("SpecProblem")
     assert "expected leave or stay, saw 'never'" in problem["message"]
     await mark(rig, "n0")
@@ -400,7 +400,7 @@ async def test_a_pod_with_an_unhealthy_device_leaves(rig: Rig) -> None:
 
 async def test_an_escalation_counts_its_step_once(rig: Rig) -> None:
     """A Pod that leaves takes no step of its own, and the step of its failure stays."""
-    crew = await started(rig, manifest(ESCALATION="InPlace=2/3600,RecreateJobs=1/3600"))
+    crew = await started(rig, manifest(ESCALATION="InPlace=2,RecreateJobs=1,window=3600"))
     await mark(rig, "n0")
     failed = await rig.fail(crew)
     uses = (await crew.status())[wire.ESCALATION_USES]

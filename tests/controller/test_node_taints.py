@@ -131,7 +131,7 @@ async def test_a_pod_alone_leaves_although_its_announcement_is_the_first_sign(ri
 
 async def test_with_an_escalation(rig: Rig) -> None:
     """A step InPlace is used up, and the Pod leaves all the same."""
-    crew = await started(rig, manifest(ESCALATION="InPlace=3/3600"))
+    crew = await started(rig, manifest(ESCALATION="InPlace=3,window=3600"))
     failed = await rig.fail(crew)
     assert await rig.is_ending(failed)
     steps = [use["rung"] for use in (await crew.status())[wire.ESCALATION_USES]]
@@ -143,7 +143,7 @@ async def test_with_an_escalation(rig: Rig) -> None:
     [
         ("its time is over", lambda rig, crew: rig.settle(600)),
         ("the jobset is deleted", lambda rig, crew: rig.admin.delete(JOBSETS, "default", "train")),
-        ("the annotation is gone", lambda rig, crew: rig.annotate({wire.BAD_NODES: None})),
+        ("the annotation is gone", lambda rig, crew: rig.annotate({wire.NODES: None})),
         ("it has finished", lambda rig, crew: crew.finish_job("train-workers-0", "Complete")),
     ],
 )
@@ -413,7 +413,7 @@ async def test_a_server_that_fails_while_a_taint_is_to_go(rig: Rig) -> None:
 
 async def test_a_marked_node_is_left_too(rig: Rig) -> None:
     """Kueue moves the Pod from any node with a taint, so a cordon needs none of ours."""
-    crew = await started(rig, manifest(bad_nodes="8/3600"))
+    crew = await started(rig, manifest(bad_nodes="8"))
     await rig.admin.patch(NODES, None, "n0", {"spec": {"unschedulable": True}})
     failed = await rig.fail(crew)
     assert await rig.is_ending(failed)

@@ -33,7 +33,7 @@ def test_the_pod_that_failed_first_is_replaced_and_no_other(guarded: bool) -> No
         documents = [*others, jobset if guarded else held_by_probe(jobset)]
         for document in documents:
             if document["kind"] == wire.KIND:
-                escalation = {wire.ESCALATION: "ReplacePod=1/3600, InPlace=2/3600"}
+                escalation = {wire.ESCALATION: "ReplacePod=1,InPlace=2,window=3600"}
                 document["metadata"].setdefault("annotations", {}).update(escalation)
         async with virtual_cluster(nodes=5, pods_per_node=1) as cluster:
             await cluster.apply(documents)

@@ -124,7 +124,7 @@ async def test_a_jobset_beside_one_that_is_too_large_notices_nothing(size: dict[
     """
     rig = Rig(definition=crd_without_rules())
     async with rig.running():
-        deadline = {wire.BARRIER_DEADLINE: "1"}
+        deadline = {wire.BARRIER: "1"}
         hostile = await rig.submit(jobset("hostile", jobs=[replicated_job(**size)], annotations=deadline))
         crew = await rig.started(jobset())
         await rig.settle(30.0)
@@ -155,7 +155,7 @@ async def test_a_group_that_grows_too_large_is_left_alone_until_it_shrinks(rig: 
 
 async def test_a_deadline_that_only_a_ghost_holds_up_is_told_once(rig: Rig) -> None:
     """When only a ghost holds the barrier up, the deadline names it once, and no pass repeats without a pause."""
-    crew = await rig.started(jobset(annotations={wire.BARRIER_DEADLINE: "60"}))
+    crew = await rig.started(jobset(annotations={wire.BARRIER: "60"}))
     ghost = await crew.replace("train-workers-0", 7)
     await rig.meet(crew, 2, 1.0)
     named = {"controller": "jobset", "result": "requeue_after"}

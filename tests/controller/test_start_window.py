@@ -20,7 +20,7 @@ async def test_pods_of_new_jobs_carry_the_window(window_s: int | None, own: str 
     """The JobSet's own one wins; without --start-window agents keep theirs."""
     rig, manifest = Rig(), jobset()
     if own is not None:
-        manifest["metadata"].setdefault("annotations", {})[wire.START_WINDOW] = own
+        manifest["metadata"].setdefault("annotations", {})[wire.RESTART] = f"window={own}"
     async with rig.running(rig.controller(job_settings=JobSettings(window_s))):
         crew = await rig.submit(manifest)
         await rig.settle()

@@ -151,8 +151,7 @@ def test_the_agents_columns_are_there() -> None:
         wire.COLUMN_DISABLED,
         wire.COLUMN_UID,
         wire.COLUMN_SCOPED,
-        wire.COLUMN_STALL_AFTER,
-        wire.COLUMN_START_STALL_AFTER,
+        wire.COLUMN_STALL,
         wire.COLUMN_STACKS,
         wire.COLUMN_NOTICES,
     }
@@ -163,10 +162,7 @@ def test_the_agents_columns_are_there() -> None:
     assert columns()[wire.COLUMN_RESTART_IN_PLACE]["jsonPath"] == (
         r".metadata.annotations['inplace\.dev/restart-in-place']"
     )
-    assert columns()[wire.COLUMN_STALL_AFTER]["jsonPath"] == r".metadata.annotations['inplace\.dev/stall-after']"
-    assert columns()[wire.COLUMN_START_STALL_AFTER]["jsonPath"] == (
-        r".metadata.annotations['inplace\.dev/start-stall-after']"
-    )
+    assert columns()[wire.COLUMN_STALL]["jsonPath"] == r".metadata.annotations['inplace\.dev/stall']"
     assert columns()[wire.COLUMN_STACKS]["jsonPath"] == r".metadata.annotations['inplace\.dev/stacks-requested']"
     assert columns()[wire.COLUMN_SYNCED]["jsonPath"] == f".status.{wire.SYNCED_EPOCH}"
     assert columns()[wire.COLUMN_DEPRECATED]["jsonPath"] == f".status.{wire.DEPRECATED_EPOCH}"

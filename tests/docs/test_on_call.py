@@ -57,7 +57,7 @@ async def test_from_the_alert_to_the_line_of_code(tmp_path: Path, depth: str, fa
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.replace("FAILURES", str(failures)))
     group = example_of(2)
-    settings = {wire.BAD_NODES: "9/3600", wire.RESTART_DEPTH: depth, wire.CRASH_LOOP_BACKOFF: "0"}
+    settings = {wire.NODES: "9", wire.RESTART: depth, wire.FAILURES: "backoff=0"}
     group[-1]["metadata"]["annotations"] = settings
     worker(group[-1])["command"][2:] = ["python3", str(script)]
     async with Cluster(nodes=1) as cluster:

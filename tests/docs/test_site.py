@@ -14,7 +14,7 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort, PluginError
 
 from docs.site_hooks import from_docs, on_page_content
-from tests.docs import decisions_page, logs_page, metrics_page, protocol_page, states_page
+from tests.docs import decisions_page, logs_page, metrics_page, protocol_page, settings_page, states_page
 
 ROOT: Final = Path(__file__).parents[2]
 LINES_MAX: Final = 200
@@ -86,7 +86,9 @@ def test_a_page_is_short(page: Path) -> None:
     assert len(text.splitlines()) <= LINES_MAX
 
 
-@pytest.mark.parametrize("generator", [decisions_page, logs_page, metrics_page, protocol_page, states_page])
+@pytest.mark.parametrize(
+    "generator", [decisions_page, logs_page, metrics_page, protocol_page, settings_page, states_page]
+)
 def test_a_generated_page_is_what_the_code_says(generator: ModuleType) -> None:
     """`make rewrite` would change nothing."""
     assert generator.PAGE.read_text() == generator.page()

@@ -23,7 +23,7 @@ from tests.model.escalations import WORKERS, EscalationState, EscalationWorld, P
 from tests.model.explore import Result
 from tests.model.search import search
 
-ANNOTATION: Final = "InPlace=9/9"  # wide: what is counted is checked, not what has no room
+ANNOTATION: Final = "InPlace=9,window=9"  # wide: what is counted is checked, not what has no room
 NODES_MAX: Final = 3  # of a domain
 
 R7: Final = "R7 a Job was recreated whose domain is not bad"
@@ -90,7 +90,7 @@ class BadDomainWorld(EscalationWorld):
         return R8 if old.epochs[0] > old.epochs[1] else ""
 
     def _annotations(self) -> dict[str, str]:
-        return super()._annotations() | {wire.BAD_NODES: "1/3600", wire.EXCLUSIVE_TOPOLOGY: "rack"}
+        return super()._annotations() | {wire.NODES: "1", wire.EXCLUSIVE_TOPOLOGY: "rack"}
 
 
 def _node(index: int, attempt: int, number: int) -> str:

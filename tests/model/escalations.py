@@ -48,10 +48,10 @@ from tests.model.explore import Result
 from tests.model.search import search
 
 ESCALATIONS: Final = (
-    "InPlace=1/2, ReplacePod=1/2",
-    "ReplacePod=1/3, RecreateJobs=1/2",
-    "InPlace=1/3",
-    "RecreateJob=1/3, InPlace=1/2",
+    "InPlace=1,ReplacePod=1,window=2",
+    "ReplacePod=1,RecreateJobs=1,window=3",
+    "InPlace=1,window=3",
+    "RecreateJob=1,InPlace=1,window=2",
 )
 LEAVING: Final = (escalation.LEAVE_NODE, escalation.LEAVE_DOMAIN)  # no steps
 WORKERS: Final = "workers"

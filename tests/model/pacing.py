@@ -37,7 +37,7 @@ WORKERS: Final = "workers"
 START_S: Final = 1_700_000_000
 TICK_S: Final = 30
 WAITS: Final = (0, 0, 1, 2)  # ticks after so many failures in vain; after more it is the last one
-BACKOFF: Final = f"{WAITS[2] * TICK_S}/{WAITS[3] * TICK_S}"
+BACKOFF: Final = f"backoff={WAITS[2] * TICK_S},backoff-max={WAITS[3] * TICK_S}"
 LONG: Final = 2  # ticks after which a run without steps counts as progress
 AFTER: Final = WAITS[3] + 1  # ticks after a failure: by then every wait is over
 FAR: Final = 10  # ticks between clocks that have nothing to do with each other
@@ -321,7 +321,7 @@ class PacingWorld:
 
 def _parse(status: str, requests: int) -> JobSet:
     manifest = jobset_manifest(restarts_max=LIMIT)
-    annotations = {wire.CRASH_LOOP_BACKOFF: BACKOFF}
+    annotations = {wire.FAILURES: BACKOFF}
     if requests:
         annotations[wire.RESTART_REQUESTED] = str(requests)
     manifest["metadata"] |= {"uid": "js", "resourceVersion": "1", "annotations": annotations}

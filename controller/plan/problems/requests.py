@@ -2,54 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from inplace.common.jobset.bad_nodes import read_bad_nodes
-from inplace.common.jobset.crash_loop import read_backoff
-from inplace.common.jobset.escalation import read_escalation
 from inplace.common.jobset.jobset import JobSet
-from inplace.common.jobset.marked_nodes import read_marked_nodes
-from inplace.common.jobset.no_progress import read_no_progress
-from inplace.common.jobset.notices import read_restart_on
-from inplace.common.jobset.requests import read_deadline, read_fence, read_request
-from inplace.common.jobset.settings import read_settings
+from inplace.common.jobset.requests import read_request
+from inplace.common.jobset.settings import ESCALATION, OF_GROUPS, SPARES
 from inplace.common.jobset.spares import read_spares
-from inplace.common.jobset.stored import LIMITS, OF_GROUPS
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
-from inplace.common.wire.stall_limit import EXPECTED, parse_limit
-
-READERS: Final = (
-    read_request,
-    read_deadline,
-    read_fence,
-    read_bad_nodes,
-    read_marked_nodes,
-    read_escalation,
-    read_no_progress,
-    read_backoff,
-    read_restart_on,
-)
 
 
 def unreadable(jobset: JobSet) -> Iterator[str]:
     """Yield each value that cannot be read."""
-    for read in (*READERS, lambda annotations: read_spares(annotations, jobset.replicated_jobs)):
+    readers: list[Callable[[Mapping[str, Any]], object]] = [read_request]
+    readers += [setting.read for setting in OF_GROUPS if setting is not SPARES]
+    readers.append(lambda annotations: read_spares(annotations, jobset.replicated_jobs))
+    for read in readers:
         try:
             read(jobset.annotations)
         except RemoteProtocolError as error:
             yield str(error)
-    yield from read_settings(jobset.annotations)[1]
-    for name in LIMITS:
-        try:
-            parse_limit(str(jobset.annotations.get(name, "0")))
-        except ValueError:
-            seen = str(jobset.annotations[name])[:40]
-            yield (
-                f"metadata.annotations[{name}]: expected {EXPECTED}, saw {seen!r}; the agents leave their limit as it "
-                "was; correct it"
-            )
 
 
 def bad_requests(jobset: JobSet) -> Iterator[str]:
@@ -60,7 +33,7 @@ def bad_requests(jobset: JobSet) -> Iterator[str]:
     if jobset.is_in_place:
         yield from _wider_than_the_budget(jobset)
         return
-    for name in OF_GROUPS:
+    for name in (wire.RESTART_REQUESTED, *(setting.key for setting in OF_GROUPS)):
         if name in jobset.annotations:
             yield (
                 f"metadata.annotations[{name}]: expected restartStrategy {wire.IN_PLACE_RESTART}, saw another: it has "
@@ -74,7 +47,7 @@ def _wider_than_the_budget(jobset: JobSet) -> Iterator[str]:
     uses_max = sum(step.uses_max for step in jobset.escalation)
     if uses_max > restarts_max:
         yield (
-            f"metadata.annotations[{wire.ESCALATION}]: expected at most maxRestarts ({restarts_max}) uses of all rungs "
+            f"{ESCALATION.where}: expected at most maxRestarts ({restarts_max}) uses of all rungs "
             f"together, saw {uses_max}; maxRestarts ends the jobset before the last of them; raise it or allow fewer"
         )
 

@@ -34,8 +34,8 @@ from tests.agent.supervisor_rig import main_of
 pytestmark = pytest.mark.asyncio
 
 FOLDER = replace(CONFIG, progress_dir="/run/progress")
-ON = ("0.5", None)
-OFF = (None, None)
+ON = "0.5"
+OFF = None
 
 
 class Kennel:
@@ -88,43 +88,41 @@ async def test_an_annotation_switches_the_watchdog_on_and_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "texts", "limits"),
+    ("config", "text", "limits"),
     [
-        (FOLDER, ("9", "60.5"), StallSettings(9.0, 60.5)),
-        (FOLDER, ("0", "60"), StallSettings(None, 60.0)),
-        (own(5.0, None, (True, False)), ("9", "60"), StallSettings(5.0, 60.0)),
-        (own(None, 7.0, (True, True)), ("9", "60"), StallSettings(None, 7.0)),
-        (own(None, None, (True, False)), ("9", None), StallSettings()),
+        (FOLDER, "start=60.5,after=9", StallSettings(9.0, 60.5)),
+        (FOLDER, "after=0,start=60", StallSettings(None, 60.0)),
+        (own(5.0, None, (True, False)), "after=9,start=60", StallSettings(5.0, 60.0)),
+        (own(None, 7.0, (True, True)), "after=9,start=60", StallSettings(None, 7.0)),
+        (own(None, None, (True, False)), "9", StallSettings()),
     ],
     ids=["both", "zero is off", "flag wins", "both flags win", "a flag of 0 wins"],
 )
-async def test_the_environment_wins_over_the_annotation(
-    config: AgentConfig, texts: tuple[str | None, str | None], limits: StallSettings
-) -> None:
+async def test_the_environment_wins_over_the_annotation(config: AgentConfig, text: str, limits: StallSettings) -> None:
     """Each limit by itself."""
     kennel = Kennel(config)
-    kennel.stalls.take_limits(texts)
+    kennel.stalls.take_limits(text)
     assert kennel.limits == limits
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "0.1", "604801", "nan", "inf", "1e400", "9" * 5_000])
 async def test_a_bad_annotation_changes_nothing(text: str) -> None:
-    """The message has the name, what was expected and what was seen, once for each value; the old limit holds."""
+    """The message has the name, what was expected and what was seen, once for each value; the old limits hold."""
     kennel = Kennel()
-    kennel.stalls.take_limits(("9", "60"))
+    kennel.stalls.take_limits("after=9,start=60")
     for _ in range(3):
-        kennel.stalls.take_limits((text[:40], "70"))
-    assert kennel.limits == StallSettings(9.0, 70.0)
+        kennel.stalls.take_limits(f"after={text[:40]},start=70")
+    assert kennel.limits == StallSettings(9.0, 60.0)
     (refused,) = kennel.log.of("stall_limit_refused")
-    expected = "expected seconds from 0.5 to 604800, or 0 for off"
-    assert refused["message"] == f"{wire.STALL_AFTER}: {expected}, saw {text[:40]!r}"
+    expected = f"seconds from 0.5 to 604800, or 0 for off, saw {text[:40]!r}" if text else "name=value"
+    assert refused["message"].startswith(f"{wire.STALL}: expected {expected}")
 
 
 @pytest.mark.slow
 async def test_a_watched_worker_has_a_new_limit_at_once() -> None:
     """Without a new start: the look after the change judges by it."""
     kennel = Kennel()
-    kennel.stalls.take_limits(("10", None))  # a look each half second
+    kennel.stalls.take_limits("10")  # a look each half second
     kennel.stalls.begin(4)
     watching = asyncio.create_task(kennel.stalls.watch(Worker(), kennel.found.append))
     await asyncio.sleep(2.7)
@@ -174,21 +172,21 @@ async def test_a_limit_where_nobody_can_watch_is_told(config: AgentConfig, probl
     assert [line["message"] for line in kennel.log.of("stall_limits_unused")] == [message]
 
 
-def limits_seen(*cells: str | None, annotations: dict[str, str] | None = None) -> list[tuple[str | None, str | None]]:
-    """Return the limits of a Table's row with as many of our columns, and of a whole object."""
-    names = (wire.COLUMN_STALL_AFTER, wire.COLUMN_START_STALL_AFTER)[: len(cells)]
+def limits_seen(*cells: str | None, annotations: dict[str, str] | None = None) -> list[str | None]:
+    """Return what is said of the limits in a Table's row with or without our column, and in a whole object."""
+    names = (wire.COLUMN_STALL,)[: len(cells)]
     row = table(["train", 1, 0, None, None, "InPlaceRestart", None, None, "uid-1", *cells], 7, (*COLUMNS, *names))
     whole = plain(1, 0)
     whole["metadata"]["annotations"] = annotations or {}
     seen = [JobSetEvents().read_line(line("MODIFIED", obj)) for obj in (row, whole)]
-    return [one.limits for one in seen if isinstance(one, Seen)]
+    return [one.stall for one in seen if isinstance(one, Seen)]
 
 
 async def test_limits_come_with_a_view_whatever_its_form() -> None:
-    """A Table's columns or the object's annotations; a CRD without the columns has none; a long text is cut."""
-    assert limits_seen("9", None, annotations={wire.STALL_AFTER: "9"}) == [("9", None)] * 2
-    assert limits_seen(annotations={wire.START_STALL_AFTER: "60"}) == [OFF, (None, "60")]
-    assert limits_seen("9" * 300_000, None)[0] == ("9" * 40, None)
+    """A Table's column or the object's annotation; a CRD without the column has none; a long text is cut."""
+    assert limits_seen("9", annotations={wire.STALL: "9"}) == ["9"] * 2
+    assert limits_seen(annotations={wire.STALL: "start=60"}) == [None, "start=60"]
+    assert limits_seen("9" * 300_000)[0] == "9" * 40
 
 
 async def test_an_agent_without_limits_loads_no_watchdog() -> None:
@@ -199,7 +197,7 @@ sys.path[:0] = {sys.path!r}
 from inplace.agent.progress.stall_watch import StallWatch
 from inplace.agent.settings.config import AgentConfig
 watch = StallWatch(AgentConfig("ns", "pod", "train"), clock=None, log=None)
-watch.take_limits((None, None))
+watch.take_limits(None)
 watch.begin(1)
 import json
 print(json.dumps(sorted(name for name in sys.modules if "watch" in name or "progress" in name)))
@@ -214,7 +212,7 @@ print(json.dumps(sorted(name for name in sys.modules if "watch" in name or "prog
 
 async def test_a_stopped_worker_is_found_by_an_annotation(tmp_path: Path) -> None:
     """In a real supervisor without a setting: the worker is told the folder, and the group restarts."""
-    async with watched(tmp_path, STEPS, "--grace", "60", RANK="0", limits=("1", None), STALL_AFTER_S="") as group:
+    async with watched(tmp_path, STEPS, "--grace", "60", RANK="0", limits="1", STALL_AFTER_S="") as group:
         await steps(group, tmp_path)
         os.kill(main_of(group), signal.SIGSTOP)
         assert (await told(group)).epoch == 1
@@ -230,7 +228,7 @@ async def test_a_limit_finds_a_worker_that_hangs_already(tmp_path: Path) -> None
         await asyncio.sleep(0.5)
         os.kill(main_of(group), signal.SIGSTOP)
         began_s = time.monotonic()
-        group.limits = ("1", None)
+        group.limits = "1"
         group.show(1, 0)
         assert (await told(group)).epoch == 1
         assert time.monotonic() - began_s < 4.0, "five times the limit, as if it made its first steps now"
@@ -252,7 +250,7 @@ time.sleep(3600)
 """
     async with watched(tmp_path, worker, "--standby", RANK="0") as group:
         [ready] = await group.said("standby_ready")
-        group.limits = ("1", None)
+        group.limits = "1"
         os.kill(main_of(group), signal.SIGKILL)
         await next_epoch(group, 2)
         await group.noted("main", 2)

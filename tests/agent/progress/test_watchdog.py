@@ -26,7 +26,7 @@ from tests.agent.scripted_server import (
     silence,
     until_patched,
 )
-from tests.agent.supervisor_rig import IDLE, Limits, Supervised, main_of, running, until
+from tests.agent.supervisor_rig import IDLE, Supervised, main_of, running, until
 from tests.agent.test_guard import Guarded, guarded
 
 pytestmark = pytest.mark.asyncio
@@ -50,7 +50,7 @@ def failures(server: ScriptedServer) -> list[WorkerFailure]:
 
 @asynccontextmanager
 async def watched(
-    folder: Path, worker: str, *options: str, limits: Limits = None, **env: str
+    folder: Path, worker: str, *options: str, limits: str | None = None, **env: str
 ) -> AsyncIterator[Supervised]:
     """Run a supervisor that watches its worker, which runs."""
     env = {"STALL_AFTER_S": str(STALL_S), "EPOCH_FILE": str(folder / "epoch")} | env

@@ -73,7 +73,7 @@ def test_one_of_two_containers_with_devices_trains_in_a_model() -> None:
         for name in ("chip-1", "chip-2")
     ]
     changed, notes = with_one_guard(jobset({"containers": devices}, failurePolicy={"maxRestarts": 1}))
-    assert changed["metadata"]["annotations"][wire.WORKERS] == "chip-1"
+    assert changed["metadata"]["annotations"][wire.AGENT] == "workers=chip-1"
     assert notes == ["a modelled Pod has one guard: chip-1 trains, and chip-2 only runs beside it"]
 
 
@@ -115,8 +115,8 @@ def test_the_last_container_is_taken_for_the_worker_where_no_sign_says_more() ->
     both = [{"name": name, "image": "i:1", "command": [name]} for name in ("proxy", "w")]
     given, _ = adapted(jobset({"containers": both}), models=True, failures=1)
     shown, notes = with_agent(given)
-    assert f"{wire.WORKERS}: the demo takes w" in " ".join(notes)
-    assert given["metadata"]["annotations"] == {wire.WORKERS: "w"}
+    assert f"{wire.AGENT}: the demo takes w" in " ".join(notes)
+    assert given["metadata"]["annotations"] == {wire.AGENT: "workers=w"}
     pod = shown["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert [each["command"][0] for each in pod["containers"]] == ["proxy", "/inplace/bin/guard"]
 

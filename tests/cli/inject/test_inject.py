@@ -301,18 +301,22 @@ WORKER = 'spec.replicatedJobs[name="workers"].template.spec.template.spec.contai
             {},
             "found exit codes 3 that restart it alone",
         ),
-        (annotated(restart="deep"), {}, "restart]: found 'deep', needed containers or process; the Pods do not get it"),
+        (
+            annotated(restart="deep"),
+            {},
+            "restart].depth: found 'deep', needed process or containers; the",
+        ),
         (annotated(restart="process"), {"barrier": "probe"}, "found no guard beside depth process"),
         (PLAIN, {"workers": ("main",)}, "--worker: found 'main'"),
-        (plain(metadata="annotations: {inplace.dev/workers: 'worker,main'}"), {}, "workers\"]: found 'main'"),
-        (annotated(spares="many"), {}, "needed an integer from 0 to 8; no spare is held; correct it"),
-        (annotated(spares="9"), {}, "found '9' (the largest replicatedJob has 8 pods), needed an integer"),
+        (plain(metadata="annotations: {inplace.dev/agent: workers=worker+main}"), {}, "agent\"]: found 'main'"),
+        (annotated(spares="many"), {}, "needed an integer from 0 to 2147483647; no spare is held; correct it"),
+        (annotated(spares="9"), {}, "found 9, needed at most 8, the pods of the largest replicatedJob; no spare"),
         (annotated(PLACED, spares="1"), {}, "found a template that Kueue places"),
         (annotated(fence_after="5"), {"mode": "supervisor"}, "fence-after]: found '5', needed an integer from 15 to"),
-        (annotated(bad_nodes="2"), {}, "bad-nodes]: found '2', needed FAILURES/SECONDS"),
-        (annotated(save_within="1h"), {}, "save-within]: found '1h', needed an integer from 0 to 3600"),
-        (annotated(escalation="often"), {}, "escalation]: found 'often', needed"),
-        (annotated(agent_resources="cpu=fast"), {}, "agent-resources\"]: found 'cpu=fast', needed NAME=AMOUNT"),
+        (annotated(nodes="9"), {}, "nodes].failures: found '9', needed an integer from 1 to 8"),
+        (annotated(restart="save-within=1h"), {}, "restart].save-within: found '1h', needed an integer from 0 to 3600"),
+        (annotated(escalation="often"), {}, "escalation].InPlace: found 'often', needed"),
+        (annotated(agent="cpu=fast"), {}, "agent].cpu: found 'fast', needed an amount such as"),
     ],
 )
 def test_what_it_cannot_decide_it_refuses(text: str, options: Mapping[str, Any], expected: str) -> None:
@@ -362,7 +366,7 @@ def test_the_depth_is_the_annotation_which_the_agent_reads() -> None:
 def test_a_fixed_value_may_say_what_the_annotation_says() -> None:
     """A manifest written by hand keeps it; one that says otherwise is refused."""
     made = injected(annotated(restart="process"))
-    field = "valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['inplace.dev/restart']\"}}"
+    field = "valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['inplace.dev/restart-depth']\"}}"
     assert field in made
     fixed = made.replace(field, "value: process")
     assert injected(fixed) == fixed

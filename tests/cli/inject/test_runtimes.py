@@ -67,7 +67,7 @@ def test_twice_is_once() -> None:
 
 def test_annotations_go_to_its_jobsets() -> None:
     """What a JobSet says in annotations stands on the runtime's template, from which its JobSets get it."""
-    metadata = {"annotations": {wire.RESTART_DEPTH: "containers"}}
+    metadata = {"annotations": {wire.RESTART: "containers"}}
     text = RUNTIME.replace("KIND", "TrainingRuntime").replace(
         "\n  template:\n", f"\n  template:\n    metadata: {json.dumps(metadata)}\n", 1
     )

@@ -28,7 +28,7 @@ def test_a_supervised_worker_without_a_command() -> None:
 
 def deep(documents: list[KubeObject], depth: str) -> str:
     """Return documents whose JobSet asks for a depth, as a text."""
-    documents[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: depth}
+    documents[-1]["metadata"]["annotations"] = {wire.RESTART: depth}
     return as_yaml(documents)
 
 
@@ -36,6 +36,6 @@ def test_a_process_that_no_guard_can_restart() -> None:
     """The ENTRYPOINT as the command, or depth containers; here no guard can come by itself."""
     documents = changed(command=None, env=[{"name": "LD_AUDIT", "value": "/mine.so"}])
     words = refused(deep(documents, "process"))
-    assert all(way in words for way in ("the worker's command", f"{wire.RESTART_DEPTH}: containers")), words
+    assert all(way in words for way in ("the worker's command", f"{wire.RESTART}: containers")), words
     injected(deep(changed(command=["/entry"]), "process"))
     injected(deep(documents, "containers"))

@@ -9,7 +9,7 @@ from inplace.cli.lint.pieces import Reason
 from inplace.common.injection.agent_pieces import startup_probe
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire.names import AGENT as AGENT_ANNOTATION
-from inplace.common.wire.names import RESTART_DEPTH
+from inplace.common.wire.names import RESTART, RESTART_DEPTH
 
 JOB = 'spec.replicatedJobs[name="workers"].template.spec'
 POD = f"{JOB}.template.spec"
@@ -80,7 +80,7 @@ def mounted(name: str, path: str) -> Break:
 
 def depth(text: str) -> Break:
     """Return a change that sets the JobSet's depth of a restart."""
-    return put(metadata, annotations={RESTART_DEPTH: text})
+    return put(metadata, annotations={RESTART: text})
 
 
 def put(place: Part, **fields: Any) -> Break:
@@ -244,7 +244,7 @@ BROKEN: list[tuple[Break, Rule, str]] = [
     (both(depth("process"), env("RESTART_DEPTH", value="containers")), Reason.SETTING, at("RESTART_DEPTH")),
     (both(depth("process"), env("RESTART_DEPTH", value="process")), "", ""),
     (depth("containers"), "", ""),
-    (depth("deep"), "spec-problem", "metadata.annotations[inplace.dev/restart]"),
+    (depth("deep"), "spec-problem", "metadata.annotations[inplace.dev/restart].depth"),
     (put(template, metadata={"annotations": {RESTART_DEPTH: "deep"}}), "agent-env", at("RESTART_DEPTH")),
     (put(pod, terminationGracePeriodSeconds=600), "termination-grace", f"{POD}.terminationGracePeriodSeconds"),
     (put(pod, shareProcessNamespace=True), "shared-processes", f"{POD}.shareProcessNamespace"),

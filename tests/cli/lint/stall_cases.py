@@ -26,13 +26,9 @@ from tests.cli.lint.cases import (
 
 def limits(stall: str | None = None, start: str | None = None) -> Break:
     """Annotate the JobSet with the watchdog's limits."""
-    texts = {wire.STALL_AFTER: stall, wire.START_STALL_AFTER: start}
-
-    def change(document: KubeObject) -> None:
-        given = {name: text for name, text in texts.items() if text is not None}
-        document["metadata"].setdefault("annotations", {}).update(given)
-
-    return change
+    texts = {"after": stall, "start": start}
+    text = ",".join(f"{name}={text}" for name, text in texts.items() if text is not None)
+    return put(metadata, annotations={wire.STALL: text})
 
 
 def run_with(*options: str) -> Break:
@@ -53,17 +49,17 @@ def request(text: str) -> Break:
 
 _STALL_VARIABLE = at("STALL_AFTER_S")
 SAVE_S = "SAVE_WITHIN_S"
-STALL, START_STALL = annotation(wire.STALL_AFTER), annotation(wire.START_STALL_AFTER)
+STALL = annotation(wire.STALL)
 _LONG = put(pod, terminationGracePeriodSeconds=90)
-_SAVES = put(metadata, annotations={wire.SAVE_WITHIN: "60"})
-_SAVING = f"metadata.annotations[{wire.SAVE_WITHIN}]"
+_SAVES = put(metadata, annotations={wire.RESTART: "save-within=60"})
+_SAVING = f"metadata.annotations[{wire.RESTART}].save-within"
 _GRACE = f"{POD}.terminationGracePeriodSeconds"
 _REQUEST = f"metadata.annotations[{wire.RESTART_REQUESTED}]"
 SAVINGS: list[tuple[str, Break, Rule, str]] = [  # as STALLS
     ("train-supervisor", both(_LONG, _SAVES), "", ""),
     ("train-supervisor", _SAVES, "save-grace", _GRACE),
     ("train-supervisor", env("SAVE_WITHIN_S", of=worker, value="60"), "save-grace", _GRACE),
-    ("train-supervisor", put(metadata, annotations={wire.SAVE_WITHIN: "soon"}), "spec-problem", _SAVING),
+    ("train-supervisor", put(metadata, annotations={wire.RESTART: "save-within=soon"}), "spec-problem", _SAVING),
     ("train", both(_LONG, _SAVES), "", ""),
     ("train", _SAVES, "save-grace", _GRACE),
     ("train", both(_LONG, both(_SAVES, env(SAVE_S, value="60"))), "", ""),
@@ -92,7 +88,7 @@ SAVINGS += [
     ("train", both(_CHECKS, _final), Reason.AWAITED, at("CHECKS_BEFORE_ANNOUNCE")),
     ("train", _AWAITED, Reason.AWAITED, at("CHECKS_BEFORE_ANNOUNCE")),
 ]
-_DEADLINE = put(metadata, annotations={wire.BARRIER_DEADLINE: "30"})
+_DEADLINE = put(metadata, annotations={wire.BARRIER: "30"})
 SAVINGS += [
     ("train-supervisor", both(_CHECKS, _DEADLINE), "check-deadline", COMMAND),
     ("train-supervisor", both(run_with("--before-announce-timeout", "29"), both(_CHECKS, _DEADLINE)), "", ""),
@@ -112,20 +108,20 @@ FENCES: list[tuple[str, Break, Rule, str]] = [  # as STALLS
     ("train", both(_LEASED, run_with("--grace", "30")), "fence", COMMAND),
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="14"), "agent-env", _SUPERVISORS_LEASE),
 ]
-_NO_PROGRESS = annotation(wire.NO_PROGRESS)
-_LIMIT = put(metadata, annotations={wire.NO_PROGRESS: "3"})
-_BAD_NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss, busy"})
-_NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss, slow"})
+_NO_PROGRESS = annotation(wire.FAILURES)
+_LIMIT = put(metadata, annotations={wire.FAILURES: "3"})
+_BAD_NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss+busy"})
+_NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss+slow"})
 STALLS: list[tuple[str, Break, Rule, str]] = [  # example, change, rule, path
     ("train", limits("120", "900"), "", ""),
     ("train", limits("0"), "", ""),
     ("train", env("STALL_AFTER_S", value="120"), "", ""),
-    ("train", limits("soon"), "spec-problem", f"metadata.annotations[{wire.STALL_AFTER}]"),
-    ("train", limits("120", "0.1"), "spec-problem", f"metadata.annotations[{wire.START_STALL_AFTER}]"),
+    ("train", limits("soon"), "spec-problem", f"metadata.annotations[{wire.STALL}].after"),
+    ("train", limits("120", "0.1"), "spec-problem", f"metadata.annotations[{wire.STALL}].start"),
     ("train", limits("5"), "stall-limits", STALL),
     ("train", both(limits("120"), env("STALL_AFTER_S", value="5")), "stall-limits", _STALL_VARIABLE),
     ("train", both(limits("5"), env("STALL_AFTER_S", value="0")), "", ""),
-    ("train", limits("120", "60"), "stall-limits", START_STALL),
+    ("train", limits("120", "60"), "stall-limits", STALL),
     ("train", _LIMIT, "no-effect", _NO_PROGRESS),
     ("train", both(_LIMIT, limits("120")), "", ""),
     ("train", _NOTICES, "no-effect", annotation(wire.RESTART_ON)),
@@ -145,7 +141,7 @@ STALLS: list[tuple[str, Break, Rule, str]] = [  # example, change, rule, path
 
 UNWATCHED: list[tuple[Break, Rule, str]] = [  # a startup probe instead of guards
     (limits("120"), "stall-unwatched", STALL),
-    (limits(start="120"), "stall-unwatched", START_STALL),
+    (limits(start="120"), "stall-unwatched", STALL),
     (env("STALL_AFTER_S", value="120"), "stall-unwatched", _STALL_VARIABLE),
-    (put(metadata, annotations={wire.SAVE_WITHIN: "60"}), "agent-env", at(SAVE_S)),
+    (put(metadata, annotations={wire.RESTART: "save-within=60"}), "agent-env", at(SAVE_S)),
 ]

@@ -21,7 +21,7 @@ def with_init(**container: Any) -> KubeObject:
     """Return the example with an init container in front of its agent, which mounts a volume that is kept."""
     document: KubeObject = documents_of("train.yaml")[-1]
     spec = document["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
+    document["metadata"]["annotations"] = {wire.RESTART: wire.DEPTH_CONTAINERS}
     spec["volumes"].append({"name": "src", "emptyDir": {}})
     made = {"name": "prepare", "image": "git:1", "volumeMounts": [dict(KEPT)]} | container
     spec["initContainers"].insert(0, made)
@@ -160,9 +160,9 @@ def test_a_bucket_s_mount_does_not_survive(change: Callable[[KubeObject], None])
     document = with_init(command=["true"])
     change(document)
     assert found(document) == {("fuse-sidecar", "volumes")}
-    document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
+    document["metadata"]["annotations"] = {wire.RESTART: "process"}
     assert found(document) == {("fuse-sidecar", "volumes")}, "clean containers have a new sidecar, too"
-    document["metadata"]["annotations"][wire.CLEAN_AFTER] = "0"
+    document["metadata"]["annotations"][wire.RESTART] = "depth=process,clean-after=0"
     assert found(document) == set()
 
 
@@ -173,10 +173,10 @@ def test_the_policy_names_what_runs_again() -> None:
     assert told in policy_sentences(document)
     once = "The init containers run once per Pod"
     again = ", and again for clean containers after failures in a row"
-    document["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
+    document["metadata"]["annotations"] = {wire.RESTART: "process"}
     assert f"{once}{again}: prepare." in policy_sentences(document)
     assert found(document) == {("init-not-repeatable", 'initContainers[name="prepare"].command')}
-    document["metadata"]["annotations"][wire.CLEAN_AFTER] = "0"
+    document["metadata"]["annotations"][wire.RESTART] = "depth=process,clean-after=0"
     assert f"{once}: prepare." in policy_sentences(document)
     assert found(document) == set()
     assert not any("init containers" in one for one in policy_sentences(documents_of("train.yaml")[-1]))

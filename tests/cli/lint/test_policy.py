@@ -39,10 +39,10 @@ def of_example(name: str, **annotations: str) -> dict[str, Any]:
 
 def test_an_escalation_is_told_step_by_step() -> None:
     """Each step with what it does, how often and in which window; then what ends the JobSet."""
-    manifest = annotated(ESCALATION="InPlace=3/21600, ReplacePod=1/90, RecreateJobs=1/86400")
+    manifest = annotated(ESCALATION="InPlace=3,ReplacePod=1,RecreateJobs=1,window=86400")
     assert list(policy_sentences(manifest)[:5]) == [
-        "After a failure all workers restart in their Pods: up to 3 times in any 6 h.",
-        "Beyond that the Pod that failed first is replaced, and the others restart in place: once in any 90 s.",
+        "After a failure all workers restart in their Pods: up to 3 times in any 1 d.",
+        "Beyond that the Pod that failed first is replaced, and the others restart in place: once in any 1 d.",
         "Beyond that all Jobs are deleted and created again: once in any 1 d.",
         "Beyond that the JobSet fails, with the reason RestartLimitExceeded.",
         "After 100 restarts in all (maxRestarts) it fails at the next failure, whatever the windows say.",
@@ -55,12 +55,12 @@ def test_where_nothing_is_set_the_defaults_are_told() -> None:
     assert policy_sentences(document) == (
         "After a failure all workers restart in their Pods: up to 10 times in the JobSet's life (maxRestarts).",
         "The next failure fails the JobSet, with the reason ReachedMaxRestarts.",
-        f"A failure that comes back at the same step counts as any other ({wire.NO_PROGRESS} is not set).",
+        f"A failure that comes back at the same step counts as any other (no-progress in {wire.FAILURES} is not set).",
         f"A loss that is no finite number, and steps that get slower, restart nothing ({wire.RESTART_ON} is not set).",
         "A Pod that failed first on a node that is cordoned, tainted or not ready is replaced on another node.",
-        f"No node is avoided: a Pod that is replaced may return to its node ({wire.BAD_NODES} is not set).",
-        f"A group waits without limit for Pods that are missing ({wire.BARRIER_DEADLINE} is not set).",
-        f"A worker that hangs is not noticed: no watchdog is on ({wire.STALL_AFTER} is not set).",
+        f"No node is avoided: a Pod that is replaced may return to its node (failures in {wire.NODES} is not set).",
+        f"A group waits without limit for Pods that are missing ({wire.BARRIER} is not set).",
+        f"A worker that hangs is not noticed: no watchdog is on ({wire.STALL} is not set).",
         f"{GIVEN_UP}until its object is gone ({wire.FENCE_AFTER} is not set).",
         (
             "Only the agent has a token of ServiceAccount inplace-agent. A script that talks to the API server needs "
@@ -93,12 +93,12 @@ def test_every_example_has_a_policy(name: str) -> None:
 
 
 WITHOUT_EFFECT = [
-    ("ESCALATION", "InPlace=0/5", "The next failure fails the JobSet, with the reason ReachedMaxRestarts."),
-    ("NO_PROGRESS", "3/315360000", f"counts as any other ({wire.NO_PROGRESS} has no effect)."),
-    ("RESTART_ON", "loss,slowly", f"restart nothing ({wire.RESTART_ON} has no effect)."),
-    ("BAD_NODES", "2/315360000", f"may return to its node ({wire.BAD_NODES} has no effect)."),
-    ("MARKED_NODES", "never", "cordoned, tainted or not ready is replaced on another node."),
-    ("BARRIER_DEADLINE", "0", f"for Pods that are missing ({wire.BARRIER_DEADLINE} has no effect)."),
+    ("ESCALATION", "InPlace=0", "The next failure fails the JobSet, with the reason ReachedMaxRestarts."),
+    ("FAILURES", "no-progress=3,short=315360000", f"as any other (no-progress in {wire.FAILURES} has no effect)."),
+    ("RESTART_ON", "loss+slowly", f"restart nothing ({wire.RESTART_ON} has no effect)."),
+    ("NODES", "failures=2,within=315360000", f"return to its node (failures in {wire.NODES} has no effect)."),
+    ("NODES", "marked=never", "cordoned, tainted or not ready is replaced on another node."),
+    ("BARRIER", "0", f"for Pods that are missing ({wire.BARRIER} has no effect)."),
 ]
 
 
@@ -155,10 +155,10 @@ def test_a_switch_and_a_scope_are_told() -> None:
 @pytest.mark.parametrize(
     ("escalation", "found"),
     [
-        ("InPlace=3/0", "'0'"),
-        ("InPlace=3/315360000", "'315360000'"),
-        ("Backwards=1/60", "'Backwards=1/60'"),
-        ("InPlace=64/60,RecreateJobs=64/60", "128"),
+        ("InPlace=3,window=0", "'0'"),
+        ("InPlace=3,window=315360000", "'315360000'"),
+        ("Backwards=1", "'Backwards'"),
+        ("InPlace=64,RecreateJobs=64,window=60", "128"),
     ],
 )
 def test_a_bad_escalation_is_a_finding(escalation: str, found: str) -> None:
@@ -175,22 +175,26 @@ def test_durations_are_short() -> None:
 
 def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As text after the findings, and for programs under the JobSet's name."""
-    file = saved(tmp_path, json.dumps(annotated(ESCALATION="InPlace=1/60")))
+    file = saved(tmp_path, json.dumps(annotated(ESCALATION="InPlace=1,window=60")))
     run_lint(file, LintOptions())
     assert "\npolicy After a failure all workers restart in their Pods: once in any 1 min.\n" in capsys.readouterr().out
     run_lint(file, LintOptions(output="json"))
     (sentences,) = json.loads(capsys.readouterr().out)["policies"].values()
-    assert sentences == list(policy_sentences(as_made(annotated(ESCALATION="InPlace=1/60")).jobset))
+    assert sentences == list(policy_sentences(as_made(annotated(ESCALATION="InPlace=1,window=60")).jobset))
 
 
 def test_no_progress_is_told_with_what_it_needs() -> None:
     """With and without seconds; without, it needs a watchdog."""
     end = "without a higher step than ever before, the JobSet fails: NoProgress."
     first = f"If 3 epochs in a row end by a failure and {end}"
-    without = f"No Pod tells its steps without a watchdog, so {wire.NO_PROGRESS} has no effect."
+    without = f"No Pod tells its steps without a watchdog, so no-progress in {wire.FAILURES} has no effect."
     short = "An epoch whose steps no Pod tells counts as one without progress if it ran less than 600 s."
-    for text, stall, told in (("3", "0", [first, without]), ("3/600", "0", [first, short]), ("3", "120", [first])):
-        document = of_example("train", NO_PROGRESS=text, STALL_AFTER=stall)
+    for text, stall, told in (
+        ("3", "0", [first, without]),
+        ("no-progress=3,short=600", "0", [first, short]),
+        ("3", "120", [first]),
+    ):
+        document = of_example("train", FAILURES=text, STALL=stall)
         assert [one for one in policy_sentences(document) if one in (first, without, short)] == told
         assert [one.rule for one in check_unwatched(document)] == ["no-effect"] * (without in told)
 
@@ -200,10 +204,10 @@ def test_what_restarts_a_group_that_works_is_told() -> None:
     kinds = "Failures are also: a loss that is no finite number, steps that get slower (inplace.dev/restart-on)."
     without = f"No Pod tells a notice without a watchdog, so {wire.RESTART_ON} has no effect."
     for stall, told in (("0", [kinds, without]), ("120", [kinds])):
-        document = of_example("train", RESTART_ON="steps,loss", STALL_AFTER=stall)
+        document = of_example("train", RESTART_ON="steps+loss", STALL=stall)
         assert [one for one in policy_sentences(document) if one in (kinds, without)] == told
         assert [one.rule for one in check_unwatched(document)] == ["no-effect"] * (without in told)
-    document = of_example("train", RESTART_ON="loss", STALL_AFTER="120")
+    document = of_example("train", RESTART_ON="loss", STALL="120")
     document["spec"]["failurePolicy"]["restartStrategy"] = "Recreate"
     problems = [one for one in check_jobset(document) if one.rule == "spec-problem"]
     assert f"metadata.annotations[{wire.RESTART_ON}]" in [one.path for one in problems]
@@ -211,8 +215,8 @@ def test_what_restarts_a_group_that_works_is_told() -> None:
 
 def test_who_stays_on_marked_nodes_is_told() -> None:
     """In place of the default."""
-    stays = f"A Pod restarts in place on a cordoned or tainted node, too ({wire.MARKED_NODES} is stay)."
-    sentences = policy_sentences(annotated(MARKED_NODES="stay"))
+    stays = f"A Pod restarts in place on a cordoned or tainted node, too (marked=stay in {wire.NODES})."
+    sentences = policy_sentences(annotated(NODES="marked=stay"))
     assert stays in sentences
     assert not [one for one in sentences if "is replaced on another node" in one]
 
@@ -227,7 +231,7 @@ def test_spares_are_told() -> None:
 
 def test_bad_nodes_are_told() -> None:
     """In two sentences with their numbers."""
-    sentences = policy_sentences(annotated(BAD_NODES="2/3600"))
+    sentences = policy_sentences(annotated(NODES="2"))
     assert [one for one in sentences if one.startswith("Pods and nodes: a node whose worker was the first to fail 2")]
     assert (
         "A Pod whose failure makes its node bad is replaced. If no other node is free, it may return there."
@@ -239,7 +243,7 @@ def test_bad_nodes_are_told() -> None:
 def test_that_a_job_leaves_its_domain_is_told(strategy: str | None) -> None:
     """Where the scheduler finds a domain for each Job, and bad nodes are asked for."""
     strategies = {} if strategy is None else {"NODE_SELECTOR_STRATEGY": strategy}
-    sentences = policy_sentences(annotated(BAD_NODES="2/3600/20", EXCLUSIVE_TOPOLOGY="rack", **strategies))
+    sentences = policy_sentences(annotated(NODES="failures=2,percent=20", EXCLUSIVE_TOPOLOGY="rack", **strategies))
     told = [one for one in sentences if one.startswith("A Job with its own domain is recreated")]
     assert bool(told) is (strategy is None)
     assert all("more than 20 % of its nodes are bad (one always may be)" in one for one in told)
@@ -248,17 +252,16 @@ def test_that_a_job_leaves_its_domain_is_told(strategy: str | None) -> None:
 @pytest.mark.parametrize(
     ("deadline", "end"),
     [
-        ({}, "10 min for Pods that are missing, an Event says so, and it waits on."),
+        ("600", "10 min for Pods that are missing, an Event says so, and it waits on."),
         (
-            {"BARRIER_DEADLINE_ACTION": "RecreateJobs"},
+            "deadline=600,action=RecreateJobs",
             "10 min for Pods that are missing, the Jobs of the missing Pods are recreated.",
         ),
     ],
 )
-def test_a_barriers_deadline_is_told(deadline: dict[str, str], end: str) -> None:
+def test_a_barriers_deadline_is_told(deadline: str, end: str) -> None:
     """With what happens then."""
-    sentences = policy_sentences(annotated(BARRIER_DEADLINE="600", **deadline))
-    assert f"If a group waits longer than {end}" in sentences
+    assert f"If a group waits longer than {end}" in policy_sentences(annotated(BARRIER=deadline))
 
 
 GIVEN_UP = "A Pod is given up 300 s after Kubernetes says that its node is gone (its default), and the group waits "
@@ -286,7 +289,7 @@ def test_a_dead_node_is_told(change: Break, sentence: str) -> None:
 
 def test_checks_hangs_and_saving_are_told() -> None:
     """With their times, the agents' own options included."""
-    document = of_example("train-supervisor", STALL_AFTER="30", START_STALL_AFTER="900", SAVE_WITHIN="60")
+    document = of_example("train-supervisor", STALL="after=30,start=900", RESTART="save-within=60")
     run_with("--before-announce", "true", "--before-announce-unanswered", "leave")(document)
     told = policy_sentences(document)
     assert (
@@ -312,7 +315,7 @@ def test_parts_that_differ_are_named() -> None:
     hangs = [one for one in policy_sentences(document) if "hangs" in one]
     assert hangs == [
         "workers: A worker hangs if a step takes longer than 30 s; that is a failure.",
-        f"other: A worker that hangs is not noticed: no watchdog is on ({wire.STALL_AFTER} is not set).",
+        f"other: A worker that hangs is not noticed: no watchdog is on ({wire.STALL} is not set).",
     ]
 
 

@@ -83,8 +83,8 @@ SPELLINGS = [
     ("jobset.sigs.k8s.io/exclusive-topology", wire.EXCLUSIVE_TOPOLOGY),
     ("alpha.jobset.sig.k8s.io/exclusive-topology", wire.EXCLUSIVE_TOPOLOGY),
     ("jobset.sigs.k8s.io/disable-inplace-restart", wire.DISABLE),
-    ("inplace.dev/stall_after", wire.STALL_AFTER),
-    ("inplace.dev/barrier-deadline-secs", wire.BARRIER_DEADLINE),
+    ("inplace.dev/stall_after", wire.STALL),
+    ("inplace.dev/bariers", wire.BARRIER),
     ("inplace.dev/qqqq", "a name of docs/manifests.md"),
 ]
 
@@ -104,9 +104,11 @@ def test_a_misspelt_annotation_is_named_with_the_right_one(name: str, meant: str
 
 def test_known_and_foreign_annotations_are_no_mistakes() -> None:
     """Our names, upstream's, and those of other projects."""
-    names = (wire.SAVE_WITHIN, wire.EXCLUSIVE_TOPOLOGY, "kueue.x-k8s.io/queue-name", "gke-gcsfuse/volumes", "a")
+    names = (wire.GROUP_SIZE, wire.EXCLUSIVE_TOPOLOGY, "kueue.x-k8s.io/queue-name", "gke-gcsfuse/volumes", "a")
     document = plain(name="plain", annotations=dict.fromkeys(names, "60"))
     assert findings_of(document) == ()
+    moved = plain(name="plain", annotations={wire.SAVE_WITHIN: "60"})
+    assert [one.needed for one in findings_of(moved)] == ["save-within in inplace.dev/restart"]
     assert {wire.EXCLUSIVE_TOPOLOGY, wire.NODE_SELECTOR_STRATEGY, wire.RESTART_DEPTH, wire.FENCE_AFTER} <= KNOWN
 
 

@@ -36,7 +36,7 @@ def texts(cluster: Cluster) -> str:
 async def test_the_last_words_of_the_worker_that_died(example: str, depth: str) -> None:
     """Its epoch ends with them; each epoch can be read alone; what was followed is what was printed."""
     group = example_of(2, example)
-    group[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: depth}
+    group[-1]["metadata"]["annotations"] = {wire.RESTART: depth}
     async with Cluster(nodes=1) as cluster:
         timeline = await cluster.trained(group, timeout_s=TIMEOUT_S)
         words = command("logs", "train", "-f", "--since", "1h", "--kubeconfig", str(cluster.kubeconfig("admin")))

@@ -13,7 +13,7 @@ from tests.cli.facts import explanation_of, jobset, pod, text_of
 NOW_S = unix_time("2026-01-01T02:20:00Z") or 0.0
 
 
-def explained(nodes: int, policy: str = "2/3600/50", in_use: int = 10) -> Explanation:
+def explained(nodes: int, policy: str = "failures=2,percent=50", in_use: int = 10) -> Explanation:
     """Explain a group that trains on `in_use` nodes, `nodes` of which are bad; another one was bad yesterday."""
     old: KubeObject = {"node": "old", "avoidedSince": "2025-12-31T02:10:00Z", "why": "exit code 1"}
     entries = [
@@ -21,7 +21,7 @@ def explained(nodes: int, policy: str = "2/3600/50", in_use: int = 10) -> Explan
         for index in range(nodes)
     ]
     raw = jobset(in_use, status=wire.status_of_epochs(1, 0) | {wire.NODE_FAILURES: [old, *entries]})
-    raw["metadata"]["annotations"] = {wire.BAD_NODES: policy}
+    raw["metadata"]["annotations"] = {wire.NODES: policy}
     pods = [pod(index, 1, spec={"nodeName": f"node-{index}"}) for index in range(in_use)]
     return explanation_of(group_state(raw, pods), pods, now_s=NOW_S)
 
@@ -49,5 +49,5 @@ def test_many_nodes_are_counted() -> None:
 
 def test_no_more_than_the_controller_avoids() -> None:
     """Of five bad nodes one is avoided where 10 % of ten are the limit; without a policy none is."""
-    assert [one.node for one in explained(5, "2/3600/10").avoided] == ["n4"]
+    assert [one.node for one in explained(5, "failures=2,percent=10").avoided] == ["n4"]
     assert avoided_lines(explained(5, "never")) == []

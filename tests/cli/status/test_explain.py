@@ -42,9 +42,9 @@ async def test_a_group_that_trains_without_a_watchdog_is_told_how_to_get_one() -
     async with training() as cluster:
         text = text_of(await explained(cluster))
         assert "a worker that hangs would not be noticed" in text
-        assert f"kubectl annotate jobset train -n default {wire.STALL_AFTER}=SECONDS" in text
+        assert f"kubectl annotate jobset train -n default {wire.STALL}=SECONDS" in text
         for limit, is_told in (("0", True), ("600", False)):
-            body = {"metadata": {"annotations": {wire.STALL_AFTER: limit}}}
+            body = {"metadata": {"annotations": {wire.STALL: limit}}}
             await cluster.client().patch(JOBSETS, "default", "train", body)
             assert ("would not be noticed" in text_of(await explained(cluster))) is is_told
 
@@ -213,10 +213,10 @@ async def test_evictions_are_not_counted_and_nobody_is_told_to_mend_the_workers(
 async def test_a_manifest_that_cannot_be_followed_is_named() -> None:
     """When admission accepted a bad manifest, explain gives the condition: the mistake, its place and its cure."""
     async with training(1) as cluster:
-        await cluster.apply([another(annotations={wire.BARRIER_DEADLINE: "soon"})])
+        await cluster.apply([another(annotations={wire.BARRIER: "soon"})])
         await until(cluster, lambda: bool(cluster.jobset("other").get("status")))
         causes = {cause.kind: cause.text for cause in (await explained(cluster, "other")).causes}
-        assert wire.BARRIER_DEADLINE in causes["SpecProblem"]
+        assert wire.BARRIER in causes["SpecProblem"]
         assert "saw 'soon'" in causes["SpecProblem"]
 
 

@@ -119,7 +119,7 @@ def test_an_initializer_that_completed_is_not_missed() -> None:
 def test_a_watchdog_that_sees_no_step() -> None:
     """All ranks sit in `initialize()`: explain says that nobody reports steps, and how to see where the ranks are."""
     pods = [worker(0), worker(1)]
-    text = text_of(explanation_of(guarded(*pods, annotations={wire.STALL_AFTER: "60"}), pods))
+    text = text_of(explanation_of(guarded(*pods, annotations={wire.STALL: "60"}), pods))
     assert "it runs; no rank reports steps: all 2 Pods are at epoch 2" in text
     assert "inplace stacks train -n default" in text
     assert "Nothing keeps it from training" not in text
@@ -243,7 +243,7 @@ async def test_status_reads_one_object_more_at_most(
 ) -> None:
     """The log of one Pod where all run and a watchdog is on, the Lease where something does not run, else nothing."""
     group = example_of(2)
-    jobset_of(group)["metadata"]["annotations"] = {wire.STALL_AFTER: limit} if limit else {}
+    jobset_of(group)["metadata"]["annotations"] = {wire.STALL: limit} if limit else {}
     async with training(2, group=group) as cluster:
         if lost:
             cluster.lose_node(cluster.pods()[0]["spec"]["nodeName"])
@@ -376,7 +376,7 @@ BEGUN = '{{"timestamp": "t", "level": "info", "event": "steps_begun", "epoch": {
 async def test_steps_are_known_from_an_agents_log(lines: list[str], begins: str, is_unread: bool) -> None:
     """It trains if the log says so for this epoch; where the log's begin is gone, explain says so."""
     group = example_of(2)
-    jobset_of(group)["metadata"]["annotations"] = {wire.STALL_AFTER: "60"}
+    jobset_of(group)["metadata"]["annotations"] = {wire.STALL: "60"}
     async with training(2, group=group) as cluster:
         facts = await read_facts(AgentLog(cluster, *lines).connection(), "train")
         found = explain(facts, now_s=cluster.clock.wall_s())

@@ -33,7 +33,7 @@ async def test_a_request_restarts_the_group_once_and_does_not_count() -> None:
 async def test_time_to_save_is_refused_where_nobody_would_save() -> None:
     """A template without a time to save asks no worker to save: the request is refused, and nothing is written."""
     async with training(2) as cluster:
-        with pytest.raises(RefusalError, match=r"inplace.dev/save-within on the JobSet\), saw none; leave out --save"):
+        with pytest.raises(RefusalError, match=r"save-within in inplace.dev/restart on the JobSet\), saw none; leave"):
             await request_restart(connection(cluster), "train", 20)
         assert wire.RESTART_REQUESTED not in cluster.jobset("train")["metadata"].get("annotations", {})
 

@@ -30,7 +30,7 @@ async def with_pools(world: World, queue: Queue) -> Object:
         await world.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": [taint]}})
     job = changed(replicated_job(), f"{POD_SPEC}.tolerations", [taint | {"operator": "Exists"}])
     manifest = jobset(job)
-    manifest["metadata"]["annotations"] = {wire.EXCLUSIVE_TOPOLOGY: POOL, wire.BAD_NODES: "1/3600"}
+    manifest["metadata"]["annotations"] = {wire.EXCLUSIVE_TOPOLOGY: POOL, wire.NODES: "1"}
     return manifest
 
 

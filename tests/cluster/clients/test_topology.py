@@ -124,7 +124,7 @@ async def test_a_replaced_pod(queue: Queue) -> None:
 async def test_a_pod_leaves_its_bad_node(queue: Queue) -> None:
     """The controller taints it, Kueue pins the replacement to another host, and the taint goes with the JobSet."""
     manifest = in_one_rack("600")
-    manifest["metadata"]["annotations"] = {wire.BAD_NODES: "1/3600"}
+    manifest["metadata"]["annotations"] = {wire.NODES: "1"}
     manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"] = {"annotations": ANYWHERE}
     await queue.in_place(manifest)
     failed, other = await queue.lifted(1)
@@ -149,7 +149,7 @@ async def test_a_pod_leaves_its_bad_node(queue: Queue) -> None:
 async def test_one_namespace_alone_moves_nothing(queue: Queue) -> None:
     """The Pod restarts on the host that Kueue chose, which is not tainted."""
     manifest = in_one_rack("600")
-    manifest["metadata"]["annotations"] = {wire.BAD_NODES: "1/3600"}
+    manifest["metadata"]["annotations"] = {wire.NODES: "1"}
     await queue.in_place(manifest)
     failed, _ = await queue.lifted(1)
     before = await placed(queue)
@@ -162,7 +162,7 @@ async def test_one_namespace_alone_moves_nothing(queue: Queue) -> None:
 async def test_a_bad_node_without_another_host(queue: Queue) -> None:
     """Kueue takes the admission back at once, and the group starts anew where it has room: in the other rack."""
     manifest = in_one_rack("600")
-    manifest["metadata"]["annotations"] = {wire.BAD_NODES: "1/3600"}
+    manifest["metadata"]["annotations"] = {wire.NODES: "1"}
     await queue.in_place(manifest)
     failed, _ = await queue.lifted(1)
     rack = set((await placed(queue)).values())

@@ -76,7 +76,7 @@ async def test_a_quota_that_the_agents_exceed(
     used = {"status": {"hard": hard, "used": {"requests.cpu": "1"}}}  # no controller of quotas runs here
     await admin.patch(QUOTAS, stage.namespace, "team", used, subresource="status")
     async with controller.replaced(), await adding(plane, admin):
-        ((name, job),) = (await stage.start(plain(**{wire.BARRIER_DEADLINE: "1"}))).items()
+        ((name, job),) = (await stage.start(plain(**{wire.BARRIER: "1"}))).items()
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": f"{name}-1-"}}
         spec = job["spec"]["template"]["spec"] | {"serviceAccountName": "default", "nodeName": "nowhere"}
         with pytest.raises(Forbidden) as refused:

@@ -32,7 +32,7 @@ async def avoided(stage: Stage) -> list[str]:
 async def test_a_failed_check_and_its_replacement(stage: Stage) -> None:
     """The API server takes the preference with the gate's end, beside the user's own, and keeps the status field."""
     job = changed(replicated_job(pods=1), "template.spec.template.spec.affinity", {"nodeAffinity": {PREFERRED: [TERM]}})
-    await stage.start(changed(jobset(jobs=[job]), "metadata.annotations", {wire.BAD_NODES: "1/3600"}))
+    await stage.start(changed(jobset(jobs=[job]), "metadata.annotations", {wire.NODES: "1"}))
     await stage.make_pods()
     pod = stage.pods[JOB, 0]
     await eventually(lambda: gates(stage, pod), [])

@@ -104,7 +104,7 @@ async def test_an_eviction_does_not_count(stage: Stage) -> None:
 
 async def test_a_deadline(stage: Stage) -> None:
     """After the deadline a Warning names the missing Pods and why, and their Jobs are recreated, uncounted."""
-    deadline = {wire.BARRIER_DEADLINE: "2", wire.BARRIER_DEADLINE_ACTION: "RecreateJobs"}
+    deadline = {wire.BARRIER: "deadline=2,action=RecreateJobs"}
     first, second = await running(stage, **deadline)
     uid = (await stage.jobs())[JOB]["metadata"]["uid"]
     status = {"phase": "Pending", "conditions": [UNSCHEDULABLE]}
@@ -125,7 +125,7 @@ async def test_a_deadline(stage: Stage) -> None:
 
 async def test_a_barrier_that_waits(stage: Stage) -> None:
     """The condition names the missing Pods; a deadline without other effects sets it at once."""
-    first, second = await running(stage, **{wire.BARRIER_DEADLINE: "1"})
+    first, second = await running(stage, **{wire.BARRIER: "1"})
     await stage.announce(first, 2)
     message = f"1/2 at epoch 2; waiting for {JOB}-1 (Pending: announced epoch 1)"
 

@@ -24,7 +24,7 @@ PODS: Final = 2  # of each Job
 
 def in_pools(jobset: KubeObject) -> None:
     """Let each Job have a pool for itself, and one failure make a node bad."""
-    manifests.avoid_bad_nodes(jobset, "1/3600")
+    manifests.avoid_bad_nodes(jobset, "1")
     jobset["metadata"]["annotations"][wire.EXCLUSIVE_TOPOLOGY] = POOL
     jobset["spec"]["replicatedJobs"][0]["replicas"] = JOBS
 

@@ -33,7 +33,7 @@ BEYOND_S_MAX = 1.0  # the group's restart, beyond what the new Pod takes until i
 
 def policy(jobset: KubeObject) -> None:
     """Let two first failures make a node bad; of two nodes one is avoided."""
-    manifests.avoid_bad_nodes(jobset, f"{FAILURES}/3600/50")
+    manifests.avoid_bad_nodes(jobset, f"failures={FAILURES},percent=50")
 
 
 def pod_on(node: Node, group: Group) -> KubeObject:

@@ -154,7 +154,7 @@ async def test_who_raises_and_who_hangs_is_named(cluster_with_image: Cluster, fr
         stacks = (await ask("stacks")).splitlines()
         assert "rank 1 answers nothing (stopped)" in stacks[0]
         assert any(re.match(r"ranks? 0\b", line) for line in stacks[1:]), "a rank in a collective answers"
-        limit = {"metadata": {"annotations": {wire.STALL_AFTER: str(STALL_AFTER_S)}}}
+        limit = {"metadata": {"annotations": {wire.STALL: str(STALL_AFTER_S)}}}
         await group.cluster.client.patch(JOBSETS, group.namespace, name, limit)
         await until(lambda: group.epoch == 3, "S = 3", timeout_s=SETTLED_S_MAX, also=group.state)
         assert f"pod {victim} was silent first" in await ask("explain")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 def with_escalation(jobset: KubeObject) -> None:
     """Replace the first Pod that fails, then restart in place."""
     annotations = jobset["metadata"].setdefault("annotations", {})
-    annotations[wire.ESCALATION] = "ReplacePod=1/3600, InPlace=2/3600"
+    annotations[wire.ESCALATION] = "ReplacePod=1,InPlace=2,window=3600"
 
 
 def not_over(group: Group) -> set[str]:

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 PODS = 2
 WORKERS = Path(__file__).parents[2] / "cases" / "workers"
 Shape = tuple[str, dict[str, str]]  # inject's mode, and the JobSet's annotations
-CONTAINERS: Shape = ("sidecar", {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS})
-PROCESS: Shape = ("sidecar", {wire.RESTART_DEPTH: wire.DEPTH_PROCESS})
+CONTAINERS: Shape = ("sidecar", {wire.RESTART: wire.DEPTH_CONTAINERS})
+PROCESS: Shape = ("sidecar", {wire.RESTART: wire.DEPTH_PROCESS})
 SUPERVISOR: Shape = ("supervisor", {})
 
 
@@ -35,7 +35,7 @@ async def injected(
     """Run examples/plain.yaml with a worker of tests/cases/workers, or a command of that name, after inject."""
     *_, jobset = yaml.safe_load_all((REPOSITORY / "examples" / "plain.yaml").read_text())
     mode, annotations = shape
-    jobset["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: backoff} | annotations
+    jobset["metadata"]["annotations"] = {wire.FAILURES: backoff} | annotations
     jobset["spec"]["failurePolicy"] = {"maxRestarts": restarts_max}
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = PODS

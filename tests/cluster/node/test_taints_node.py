@@ -64,7 +64,7 @@ async def apply(cluster: Cluster, document: KubeObject) -> None:
 def pinned(jobset: KubeObject) -> None:
     """Queue the group, let each Pod fill a host that Kueue chooses, and one failure make a node bad."""
     jobset["metadata"].setdefault("labels", {})[QUEUE_LABEL] = QUEUE
-    manifests.avoid_bad_nodes(jobset, "1/3600")
+    manifests.avoid_bad_nodes(jobset, "1")
     manifests.fill_nodes(jobset, os.cpu_count() or 1)
     jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["annotations"] |= ANYWHERE
 

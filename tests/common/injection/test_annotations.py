@@ -12,7 +12,7 @@ from tests.controller.manifests import changed, jobset
 
 def test_the_cache_keeps_them() -> None:
     """Of a JobSet's many annotations it keeps those that decide something."""
-    given = {wire.AGENT: wire.AGENT_OFF, wire.AGENT_RESOURCES: "cpu=100m", wire.WORKERS: "worker"}
+    given = {wire.AGENT: "cpu=100m,workers=worker", wire.RESTART: "containers"}
     manifest = jobset()
     manifest = changed(manifest, "metadata", manifest["metadata"] | {"uid": "u", "annotations": given | {"a": "b"}})
     assert parse_jobset(JOBSET_CODEC.decode(msgspec.json.encode(manifest))).annotations == given

@@ -192,12 +192,12 @@ def test_a_restricted_pod_stays_restricted() -> None:
         }
 
 
-@pytest.mark.parametrize("names", ["worker", "worker,logger", " worker , logger "])
+@pytest.mark.parametrize("names", ["worker", "worker+logger", " worker + logger "])
 def test_the_workers_are_named_by_an_annotation(names: str) -> None:
     """As by the option."""
-    annotation = f'  annotations: {{{wire.WORKERS}: "{names}"}}\n'
+    annotation = f'  annotations: {{{wire.AGENT}: "workers={names}"}}\n'
     made = injected(TWO.replace("  name: plain\n", f"  name: plain\n{annotation}", 1))
-    workers = {name.strip() for name in names.split(",")}
+    workers = {name.strip() for name in names.split("+")}
     rules = {container["name"]: "restartPolicyRules" in container for container in pod_spec_of(made)["containers"]}
     assert rules == {name: name in workers for name in ("worker", "logger")}
     assert injected(made) == made

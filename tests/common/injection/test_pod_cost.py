@@ -80,7 +80,9 @@ def test_a_quota_is_told_with_figures(resources: KubeObject, figures: str, words
     """What a Pod asks for, what of it the agent adds, in one Pod and in all, what is left; and whether that decides."""
     said = refused_words(exceeded(figures), member(resources))
     assert said.startswith(f"exceeded quota team: {'; '.join(words)}; ")
-    assert said.endswith("raise the quota, lower the worker's requests, or set inplace.dev/agent-resources")
+    assert said.endswith(
+        "raise the quota, lower the worker's requests, or set the agent's amounts in inplace.dev/agent"
+    )
     assert len(said) < 900  # an Event has 1,024 bytes
 
 
@@ -98,7 +100,7 @@ def test_another_refusal_is_told_beside_the_agents_amounts(verdict: str) -> None
     """A LimitRange looks at each container: the agent's amounts show whether it means the agent's."""
     said = refused_words(f"Error creating: {verdict}", member(SMALL))
     assert said.startswith(f"{verdict}; the agent's container has requests.cpu=10m, requests.memory=32Mi, and")
-    assert "inplace.dev/agent-resources" in said
+    assert "inplace.dev/agent sets others" in said
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ CHECK = {
     "BEFORE_ANNOUNCE_TIMEOUT_S": "20",
     "BEFORE_ANNOUNCE_UNANSWERED": "leave",
 }
-ALL = annotated(with_env(**CHECK), save_within="60", fence_after="60", bad_nodes="2/3600")
+ALL = annotated(with_env(**CHECK), restart="save-within=60", fence_after="60", nodes="2")
 SAVING = {"fieldRef": {"fieldPath": f"metadata.annotations['{wire.SAVE_WITHIN}']"}}
 
 
@@ -84,7 +84,7 @@ def test_a_check_of_a_worker_is_awaited(text: str, awaited: str | None) -> None:
 def test_a_time_to_save_makes_the_grace_period_longer() -> None:
     """By the time to save; a Pod of 0 s needs none."""
     for text, grace_s in (("60", 90), ("0", None)):
-        made = pod_spec_of(injected(annotated(save_within=text)))
+        made = pod_spec_of(injected(annotated(restart=f"save-within={text}")))
         assert made.get("terminationGracePeriodSeconds") == grace_s
 
 
@@ -93,18 +93,18 @@ def test_many_jobs_tell_their_index_to_the_agent() -> None:
     several = PLAIN.replace("replicas: 1", "replicas: 2")
     assert several != PLAIN
     for text, there in ((PLAIN, False), (several, True)):
-        agent = pod_spec_of(injected(annotated(text, save_within="60")))["initContainers"][0]
+        agent = pod_spec_of(injected(annotated(text, restart="save-within=60")))["initContainers"][0]
         assert ("JOB_INDEX" in values(agent)) is there
 
 
-SAVES = {"save_within": "60"}
+SAVES = {"restart": "save-within=60"}
 LOOKS = {"BEFORE_ANNOUNCE": "true"}
 IN_6 = "{action: RestartAllContainers, exitCodes: {operator: In, values: [6]}}"
 COUNT_3 = "{action: Count, onExitCodes: {operator: In, values: [3]}}"
 FAIL_NOT_3 = "{action: FailJob, onExitCodes: {operator: NotIn, values: [3]}}"
 REFUSED: list[tuple[str, dict[str, Any], str]] = [  # text, options, words of the refusal
     (with_env(**LOOKS), {"barrier": "probe"}, "found no guard in the Pod, needed a guard or a supervisor for BEFORE_"),
-    (annotated(**SAVES), {"barrier": "probe"}, "a supervisor for inplace.dev/save-within; write the"),
+    (annotated(**SAVES), {"barrier": "probe"}, "a supervisor for save-within in inplace.dev/restart; write the"),
     (with_env(WORKER_CLEAN="ipc"), {"barrier": "probe"}, 'env[name="WORKER_CLEAN"]: found no guard in the container'),
     (
         with_env(BEFORE_ANNOUNCE_TIMEOUT_S="3"),

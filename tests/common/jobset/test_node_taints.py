@@ -49,7 +49,7 @@ def merged(stored: Any, patch: Any) -> Any:
 
 def with_verdict(**changes: Any) -> JobSet:
     """Return a JobSet whose status calls n0 bad since a minute ago."""
-    raw = jobset(annotations={wire.BAD_NODES: "1/3600"})
+    raw = jobset(annotations={wire.NODES: "1"})
     raw["metadata"] |= {"uid": "u1"} | changes.pop("metadata", {})
     raw["spec"] |= changes.pop("spec", {})
     record = {"node": "n0", "failedAt": ["2025-12-31T23:59:00Z"], "avoidedSince": "2025-12-31T23:59:00Z"}

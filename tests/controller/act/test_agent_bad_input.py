@@ -51,7 +51,7 @@ REFUSED: dict[str, tuple[KubeObject, str]] = {
         "found inplace, which is hostPath, needed the agent's image under this name; rename it",
     ),
     "a container of our name": (
-        changed(plain(annotations={wire.WORKERS: "w"}), f"{POD}.containers", [CHECK | {"name": "inplace-agent"}]),
+        changed(plain(annotations={wire.AGENT: "workers=w"}), f"{POD}.containers", [CHECK | {"name": "inplace-agent"}]),
         "found inplace-agent, needed another name; rename it",
     ),
     "every port": (worker(ports=ALL_PORTS), "found 8080, needed a port that the agent does not need"),
@@ -62,12 +62,8 @@ REFUSED: dict[str, tuple[KubeObject, str]] = {
     ),
     "a limit per index": (changed(plain(), f"{JOB}.backoffLimitPerIndex", 3), "found 3, needed nothing"),
     "depth process without a guard": (
-        changed(plain(annotations={wire.RESTART_DEPTH: "process"}), f"{POD}.containers", [AUDITED]),
+        changed(plain(annotations={wire.RESTART: "process"}), f"{POD}.containers", [AUDITED]),
         "no guard beside depth process",
-    ),
-    "resources that cannot be read": (
-        plain(annotations={wire.AGENT_RESOURCES: "cpu=much"}),
-        f"metadata.annotations[\"{wire.AGENT_RESOURCES}\"]: found 'cpu=much', needed NAME=AMOUNT",
     ),
 }
 

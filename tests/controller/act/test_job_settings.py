@@ -207,7 +207,7 @@ def two_containers(manifest: KubeObject) -> KubeObject:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"), [(two_containers, (wire.WORKERS, "containers a, b"))], ids=["which container"]
+    ("spoil", "words"), [(two_containers, (f"{wire.AGENT}: workers=NAME", "containers a, b"))], ids=["which container"]
 )
 def test_what_keeps_it_out_is_said_and_the_job_is_made_without(
     spoil: Callable[[KubeObject], KubeObject], words: tuple[str, ...]
@@ -232,7 +232,7 @@ def test_a_template_of_another_form_is_refused_with_its_place(field: str, value:
 
 def test_annotations_say_the_worker_and_the_agents_resources() -> None:
     """As the options of `inplace inject` do."""
-    annotations = {wire.WORKERS: "b", wire.AGENT_RESOURCES: "cpu=50m"}
+    annotations = {wire.AGENT: "workers=b,cpu=50m"}
     manifest = two_containers(plain(annotations=annotations))
     built, findings = job_of(manifest)
     pod = built["spec"]["template"]["spec"]
@@ -249,7 +249,7 @@ def test_an_image_cannot_be_named_by_an_annotation() -> None:
 
 def test_depth_and_settings_are_the_jobsets() -> None:
     """The depth stands in the Pod's annotation where the JobSet says one; without one a guard's agent has `process`."""
-    said = plain(annotations={wire.RESTART_DEPTH: "containers"})
+    said = plain(annotations={wire.RESTART: "containers"})
     for manifest, depth in ((said, "containers"), (plain(), None)):
         metadata = job_of(manifest)[0]["spec"]["template"]["metadata"]
         assert metadata["annotations"].get(wire.RESTART_DEPTH) == depth
@@ -320,8 +320,8 @@ UNLOCK: list[KubeObject] = [{"name": "unlock", "image": "i:1", "command": ["rm",
     ("annotations", "reason", "words"),
     [
         (None, "ContainersRestart", ("init container unlock runs before each try", "livenessProbe of container")),
-        ({wire.RESTART_DEPTH: "process"}, "WorkerProbedEarly", ("livenessProbe of container", "process")),
-        ({wire.RESTART_DEPTH: "containers"}, "", ()),
+        ({wire.RESTART: "process"}, "WorkerProbedEarly", ("livenessProbe of container", "process")),
+        ({wire.RESTART: "containers"}, "", ()),
     ],
 )
 async def test_the_depth_is_said_on_the_jobset(

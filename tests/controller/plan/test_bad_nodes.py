@@ -19,7 +19,7 @@ from tests.controller.plan.planner_world import NOW, settled
 @pytest.mark.parametrize("trigger", Trigger)
 def test_a_worker_that_ended_blames_its_node(trigger: Trigger) -> None:
     """Nothing else does, whichever Pod is named: evicted says nothing of the node, and any Pod may tell of a hang."""
-    world = settled(changed(jobset(restarts_max=9), "metadata.annotations", {wire.BAD_NODES: "1/3600"}))
+    world = settled(changed(jobset(restarts_max=9), "metadata.annotations", {wire.NODES: "1"}))
     world.decision = Decision(1, 0)
     world.settle()
     world.decision = Decision(1, 1)
@@ -47,7 +47,7 @@ def test_a_hang_blames_the_node_of_the_pod_that_was_silent_first(
     trigger: Trigger, silent: FurthestBehind | None, blamed: list[str]
 ) -> None:
     """It is known when the restart ends; the Pod that told of the hang may be any of those that wait."""
-    world = settled(changed(jobset(restarts_max=9), "metadata.annotations", {wire.BAD_NODES: "1/3600"}))
+    world = settled(changed(jobset(restarts_max=9), "metadata.annotations", {wire.NODES: "1"}))
     for world.decision in (Decision(1, 0), Decision(1, 1)):
         world.settle()
     world.decision = Decision(2, 1)

@@ -54,7 +54,7 @@ async def test_each_restart_in_vain_waits_twice_as_long(rig: Rig) -> None:
 
 async def test_the_wait_survives_the_controller(rig: Rig) -> None:
     """Another controller waits for the rest, and not from the beginning."""
-    crew = await rig.started(failing(**{wire.CRASH_LOOP_BACKOFF: "100/100"}))
+    crew = await rig.started(failing(**{wire.FAILURES: "backoff=100,backoff-max=100"}))
     await fail(rig, crew)
     epoch = await fail(rig, crew)
     await rig.settle(40.0)
@@ -93,7 +93,7 @@ async def test_a_person_ends_the_count_and_zero_turns_it_off() -> None:
         assert await waited_s(rig, crew, await fail(rig, crew)) == 0.0
     rig = Rig()
     async with rig.running():
-        crew = await rig.started(failing(**{wire.CRASH_LOOP_BACKOFF: "0"}))
+        crew = await rig.started(failing(**{wire.FAILURES: "backoff=0"}))
         for _ in range(4):
             assert await waited_s(rig, crew, await fail(rig, crew)) == 0.0
 

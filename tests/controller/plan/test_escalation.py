@@ -20,7 +20,7 @@ pytestmark = pytest.mark.virtual_time
 
 def climbing(escalation: str, *, restarts_max: int = 10, **options: Any) -> KubeObject:
     """Return a JobSet with an escalation."""
-    annotations = {wire.ESCALATION: escalation, wire.CRASH_LOOP_BACKOFF: "0"}
+    annotations = {wire.ESCALATION: escalation, wire.FAILURES: "backoff=0"}
     return jobset(restarts_max=restarts_max, annotations=annotations, **options)
 
 
@@ -57,7 +57,7 @@ async def test_without_the_annotation_nothing_is_written(rig: Rig) -> None:
 
 async def test_a_window_without_room_ends_the_jobset(rig: Rig) -> None:
     """The third failure in 100 s ends it; the two status writes of a restart stay two."""
-    crew = await rig.started(climbing("InPlace=2/100"))
+    crew = await rig.started(climbing("InPlace=2,window=100"))
     before = rig.writes("/jobsets/train/status")
     await fail_one(rig, crew)
     await rig.settle(30.0)
@@ -80,7 +80,7 @@ async def test_a_window_without_room_ends_the_jobset(rig: Rig) -> None:
 @pytest.mark.slow
 async def test_a_window_that_has_passed_is_forgotten(rig: Rig) -> None:
     """Twice in 100 s is allowed again and again; the status holds no more than the step allows."""
-    crew = await rig.started(climbing("InPlace=2/100"))
+    crew = await rig.started(climbing("InPlace=2,window=100"))
     for _ in range(6):
         await fail_one(rig, crew)
         await rig.settle(60.0)
@@ -91,7 +91,7 @@ async def test_a_window_that_has_passed_is_forgotten(rig: Rig) -> None:
 
 async def test_another_leader_forgets_no_use(rig: Rig) -> None:
     """The window goes on where the former controller left it, also in the middle of a restart."""
-    crew = await rig.started(climbing("InPlace=2/1000"))
+    crew = await rig.started(climbing("InPlace=2,window=1000"))
     await fail_one(rig, crew)
     await rig.announce(crew, next(iter(crew.pods.values())), 3, 0.1)
     assert await steps(crew) == ["InPlace", "InPlace"]
@@ -109,7 +109,7 @@ async def test_a_restart_that_nobody_saw_begin_is_counted() -> None:
     """All Pods announced before the controller looked: S grows in one write, which has the use, or fails."""
     rig = Rig()
     async with rig.running():
-        crew = await rig.started(climbing("InPlace=1/1000"))
+        crew = await rig.started(climbing("InPlace=1,window=1000"))
     for epoch, synced in ((2, 2), (3, 2)):
         await crew.announce_all(epoch)
         async with rig.running(rig.controller()):
@@ -121,7 +121,7 @@ async def test_a_restart_that_nobody_saw_begin_is_counted() -> None:
 @pytest.mark.slow
 async def test_a_request_takes_no_place(rig: Rig) -> None:
     """What maxRestarts does not count, the escalation does not count."""
-    crew = await rig.started(climbing("InPlace=1/1000"))
+    crew = await rig.started(climbing("InPlace=1,window=1000"))
     for epoch in (2, 3, 4):
         await rig.annotate({wire.RESTART_REQUESTED: f"request-{epoch}"}, 0.1)
         await rig.meet(crew, epoch, 0.1)
@@ -132,7 +132,7 @@ async def test_a_request_takes_no_place(rig: Rig) -> None:
 @pytest.mark.slow
 async def test_max_restarts_goes_on_to_bound_everything(rig: Rig) -> None:
     """A restart beyond maxRestarts takes no place, and fails as it did."""
-    crew = await rig.started(climbing("InPlace=60/1000, RecreateJobs=4/1000", restarts_max=1))
+    crew = await rig.started(climbing("InPlace=60,RecreateJobs=4,window=1000", restarts_max=1))
     await fail_one(rig, crew)
     await fail_one(rig, crew)
     assert await failed_reason(crew) == "ReachedMaxRestarts"
@@ -143,7 +143,7 @@ async def test_max_restarts_goes_on_to_bound_everything(rig: Rig) -> None:
 
 async def test_recreate_jobs_is_counted_once(rig: Rig) -> None:
     """The second failure recreates every Job; maxRestarts and the escalation count it once each."""
-    crew = await rig.started(climbing("InPlace=1/1000, RecreateJobs=1/1000", restarts_max=3))
+    crew = await rig.started(climbing("InPlace=1,RecreateJobs=1,window=1000", restarts_max=3))
     await fail_one(rig, crew)
     jobs = await crew.job_uids()
     await rig.announce(crew, next(iter(crew.pods.values())), 3, 0.1)
@@ -167,7 +167,7 @@ async def test_recreate_jobs_is_counted_once(rig: Rig) -> None:
 async def test_recreate_job_is_counted_once_and_leaves_the_others(rig: Rig) -> None:
     """The Job of the Pod that failed first is made anew; the Pods of the other one stay, and wait for it."""
     racks = [replicated_job(pods=2, replicas=2)]
-    crew = await rig.started(climbing("RecreateJob=1/1000", restarts_max=3, jobs=racks))
+    crew = await rig.started(climbing("RecreateJob=1,window=1000", restarts_max=3, jobs=racks))
     jobs = await crew.job_uids()
     rack, other = sorted(jobs)
     await rig.set_worker(crew, crew.pods[rack, 0], 0.1, exit_code=7)
@@ -193,7 +193,7 @@ async def test_recreate_job_is_counted_once_and_leaves_the_others(rig: Rig) -> N
 @pytest.mark.parametrize("is_lost", [False, True], ids=["a hang", "a lost Pod"])
 async def test_a_job_that_is_not_to_blame_is_not_recreated(rig: Rig, *, is_lost: bool) -> None:
     """Who tells of a hang first is as likely healthy, and a lost Pod has a replacement: all restart in place."""
-    crew = await rig.started(climbing("RecreateJob=1/1000", jobs=[replicated_job(pods=1, replicas=2)]))
+    crew = await rig.started(climbing("RecreateJob=1,window=1000", jobs=[replicated_job(pods=1, replicas=2)]))
     jobs = await crew.job_uids()
     slot, first = next(iter(crew.pods.items()))
     if is_lost:
@@ -230,7 +230,7 @@ async def renew(rig: Rig, crew: Crew) -> None:
 )
 async def test_a_failed_job_is_the_same_failure_as_its_workers_death(rig: Rig, action: str, kept: list[str]) -> None:
     """A worker dies and takes a place; then its Job fails: counted, it stays one use, uncounted, none."""
-    crew = await rig.started(with_rule("InPlace=1/1000", action))
+    crew = await rig.started(with_rule("InPlace=1,window=1000", action))
     (job, _), pod = next(iter(crew.pods.items()))
     await rig.set_worker(crew, pod, 0.1, exit_code=1)
     assert await steps(crew) == ["InPlace"]
@@ -246,7 +246,7 @@ async def test_a_failed_job_is_the_same_failure_as_its_workers_death(rig: Rig, a
 @pytest.mark.slow
 async def test_a_death_without_a_step_waits_for_its_job_to_decide(rig: Rig) -> None:
     """The window is full when a worker dies; its Job then fails under a rule that does not count: nothing fails."""
-    crew = await rig.started(with_rule("InPlace=1/1000", "RestartJobAndIgnoreMaxRestarts"))
+    crew = await rig.started(with_rule("InPlace=1,window=1000", "RestartJobAndIgnoreMaxRestarts"))
     await fail_one(rig, crew)
     for pod in crew.pods.values():
         await crew.set_worker(pod, run=2)
@@ -267,7 +267,7 @@ async def test_a_death_without_a_step_waits_for_its_job_to_decide(rig: Rig) -> N
 @pytest.mark.slow
 async def test_a_failed_job_takes_the_step_recreate_jobs(rig: Rig) -> None:
     """A rule that restarts one Job is widened to all, and counted once."""
-    crew = await rig.started(with_rule("RecreateJobs=1/1000", "RestartJob"))
+    crew = await rig.started(with_rule("RecreateJobs=1,window=1000", "RestartJob"))
     (job, _) = next(iter(crew.pods))
     await rig.finish_job(crew, job, "Failed", 0.1, reason="PodFailurePolicy")
     status = await crew.status()
@@ -282,7 +282,7 @@ async def test_a_failed_job_takes_the_step_recreate_jobs(rig: Rig) -> None:
 @pytest.mark.slow
 async def test_scopes_share_one_escalation(rig: Rig) -> None:
     """The windows count the failures of all scopes; a use names its own."""
-    manifest = climbing("InPlace=2/1000", jobs=[replicated_job("left", pods=1), replicated_job("right", pods=1)])
+    manifest = climbing("InPlace=2,window=1000", jobs=[replicated_job("left", pods=1), replicated_job("right", pods=1)])
     manifest["metadata"]["annotations"][wire.RESTART_SCOPE] = "ReplicatedJob"
     crew = await rig.started(manifest)
     left, right = crew.pods.values()
@@ -297,9 +297,9 @@ async def test_scopes_share_one_escalation(rig: Rig) -> None:
 @pytest.mark.slow
 async def test_the_annotation_may_change_at_any_time(rig: Rig) -> None:
     """A wider window, garbage or its removal act on the next failure; nothing fails in between."""
-    crew = await rig.started(climbing("InPlace=1/1000"))
+    crew = await rig.started(climbing("InPlace=1,window=1000"))
     await fail_one(rig, crew)
-    for epoch, escalation in ((3, "InPlace=2/1000"), (4, "garbage"), (5, None)):
+    for epoch, escalation in ((3, "InPlace=2,window=1000"), (4, "garbage"), (5, None)):
         await rig.annotate({wire.ESCALATION: escalation}, 0.1)
         await fail_one(rig, crew)
         assert (await crew.epochs())[0] == epoch
@@ -323,7 +323,7 @@ async def deadlines(rig: Rig) -> dict[str, int | None]:
 @pytest.mark.parametrize("is_seen_early", [True, False])
 async def test_replace_pod_ends_the_pod_that_failed_first(rig: Rig, is_seen_early: bool) -> None:
     """S waits for its replacement, whatever the old Pod announces; the others keep their Pods; one restart."""
-    crew = await rig.started(climbing("ReplacePod=1/1000"))
+    crew = await rig.started(climbing("ReplacePod=1,window=1000"))
     slots = list(crew.pods)
     first, other = crew.pods.values()
     if is_seen_early:
@@ -354,7 +354,7 @@ async def test_replace_pod_ends_the_pod_that_failed_first(rig: Rig, is_seen_earl
 @pytest.mark.slow
 async def test_a_pod_is_replaced_although_all_announce_before_the_write_is_done(rig: Rig) -> None:
     """All announce while the write of D is on its way: S does not grow past the Pod that is to be replaced."""
-    crew = await rig.started(climbing("ReplacePod=1/1000"))
+    crew = await rig.started(climbing("ReplacePod=1,window=1000"))
     first, *_ = crew.pods.values()
     rig.latency_s = lambda request: 1.0 if request.path.endswith("/status") else 0.0
     await rig.meet(crew, 2, 3.0)
@@ -366,7 +366,7 @@ async def test_a_controller_that_crashes_before_the_patch_lets_its_successor_do_
     """The use is in the status, so the next leader counts the Pod as leaving, and ends it."""
     rig = Rig()
     async with rig.running():
-        crew = await rig.started(climbing("ReplacePod=1/1000"))
+        crew = await rig.started(climbing("ReplacePod=1,window=1000"))
         first, other = crew.pods.values()
         rig.fault = lambda request: refused(request, first)
         await rig.announce(crew, first, 2, 0.5)
@@ -388,7 +388,7 @@ def refused(request: Request, pod: str) -> Response | None:
 @pytest.mark.slow
 async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long(rig: Rig) -> None:
     """Without the right to patch Pods the group restarts in place after a minute, and an Event says so."""
-    crew = await rig.started(climbing("ReplacePod=1/1000"))
+    crew = await rig.started(climbing("ReplacePod=1,window=1000"))
     first, _ = crew.pods.values()
     rig.fault = lambda request: refused(request, first)
     await rig.announce(crew, first, 2, 0.1)
@@ -406,7 +406,7 @@ async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long(rig: Rig) -
 @pytest.mark.parametrize("how", ["lost", "stalled"])
 async def test_where_nobody_is_to_blame_the_step_restarts_in_place(rig: Rig, how: str) -> None:
     """A Pod that is gone has its replacement already; after a hang no Pod is known to be the one that hung."""
-    crew = await rig.started(climbing("ReplacePod=1/1000"))
+    crew = await rig.started(climbing("ReplacePod=1,window=1000"))
     slots = list(crew.pods)
     first, _ = crew.pods.values()
     if how == "lost":

@@ -58,7 +58,7 @@ async def test_a_definition_that_is_older_than_saving_does_not_swallow_the_reque
     del fields[wire.SCOPED_EPOCHS]["items"]["properties"][wire.SAVING]
     rig = Rig(definition=definition)
     async with rig.running():
-        annotations = {wire.CRASH_LOOP_BACKOFF: "0"} | ({} if scope is None else {wire.RESTART_SCOPE: scope})
+        annotations = {wire.FAILURES: "backoff=0"} | ({} if scope is None else {wire.RESTART_SCOPE: scope})
         crew = await rig.started(jobset(restarts_max=0, annotations=annotations))
         await ask(rig, "a,save=600")
         await rig.settle(5.0)

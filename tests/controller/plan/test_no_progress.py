@@ -15,7 +15,7 @@ pytestmark = pytest.mark.virtual_time
 
 def judged(limit: str, **options: str) -> KubeObject:
     """Return a JobSet with a limit."""
-    annotations = {wire.NO_PROGRESS: limit, wire.CRASH_LOOP_BACKOFF: "0"} | options
+    annotations = {wire.FAILURES: f"backoff=0,no-progress={limit}"} | options
     jobs = [replicated_job("left", pods=1), replicated_job("right", pods=1)]
     return jobset(restarts_max=20, jobs=jobs, annotations=annotations)
 
@@ -69,7 +69,7 @@ async def test_progress_forgives(rig: Rig) -> None:
 @pytest.mark.slow
 async def test_short_epochs_fail_a_jobset_without_steps(rig: Rig) -> None:
     """Two epochs of less than 60 s in a row; a long one between them forgives; a request does not count."""
-    crew = await rig.started(judged("2/60"))
+    crew = await rig.started(judged("2,short=60"))
     for wait_s in (10.0, 70.0, 10.0):
         await rig.settle(wait_s)
         await restart(rig, crew, "", "")
@@ -104,4 +104,4 @@ async def test_without_the_annotation_nothing_is_written(rig: Rig) -> None:
         await restart(rig, crew, ",quiet=1,step=5", ",quiet=1,step=5")
     assert await failed(crew) is None
     assert wire.NO_PROGRESS_FIELD not in await crew.status()
-    assert "[inplace.dev/no-progress], epochs: expected" in (await crew.condition("SpecProblem"))["message"]
+    assert "[inplace.dev/failures].no-progress: expected" in (await crew.condition("SpecProblem"))["message"]

@@ -28,10 +28,15 @@ def pod(**spec: Any) -> Pod:
 
 
 def planned(
-    failed: Pod | None, *, bad: str = "1/3600", topology: Any = TOPOLOGY, may: bool = True, synced: int = 1
+    failed: Pod | None,
+    *,
+    bad: str = "1",
+    topology: Any = TOPOLOGY,
+    may: bool = True,
+    synced: int = 1,
 ) -> Plan:
     """Return the plan of the pass that sees the failure; `synced` is 2 where all announced already."""
-    wanted = changed(jobset(restarts_max=9), "metadata.annotations", {wire.BAD_NODES: bad})
+    wanted = changed(jobset(restarts_max=9), "metadata.annotations", {wire.NODES: bad})
     wanted = changed(wanted, "spec.replicatedJobs.0.template.spec.template.metadata", {"annotations": topology})
     world = settled(wanted)
     world.decision = Decision(1, 0)
@@ -59,7 +64,7 @@ def test_the_node_is_tainted_first_and_the_next_epoch_waits(synced: int) -> None
     [
         ("the option is off", planned(pod(), may=False)),
         ("no queue pinned it", planned(pod(), topology={})),
-        ("the node is not bad yet", planned(pod(), bad="2/3600")),
+        ("the node is not bad yet", planned(pod(), bad="2")),
         ("the Pod is gone", planned(None)),
     ],
 )

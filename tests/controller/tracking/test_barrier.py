@@ -83,7 +83,7 @@ async def test_other_words_are_written_at_most_every_half_minute(rig: Rig) -> No
 @pytest.mark.parametrize("action", [None, "Event", "RecreateJobs"])
 async def test_the_deadline_of_a_barrier(rig: Rig, action: str | None) -> None:
     """The deadline makes an Event and a metric; with RecreateJobs it recreates the missing Pod's Job, uncounted."""
-    wanted = {wire.BARRIER_DEADLINE: "60"} | ({} if action is None else {wire.BARRIER_DEADLINE_ACTION: action})
+    wanted = {wire.BARRIER: "60" if action is None else f"deadline=60,action={action}"}
     crew = await stuck(rig, jobset(jobs=[replicated_job(pods=3)], annotations=wanted))
     (before,) = (await crew.jobs()).values()
     await rig.settle(58.0)
@@ -110,19 +110,11 @@ async def test_the_deadline_of_a_barrier(rig: Rig, action: str | None) -> None:
 @pytest.mark.parametrize(
     ("annotations", "words"),
     [
-        (
-            {wire.BARRIER_DEADLINE: "soon"},
-            "expected an integer from 1 to 604800, saw 'soon'; barriers have no deadline",
-        ),
-        ({wire.BARRIER_DEADLINE: "0"}, "expected an integer from 1 to 604800, saw '0'"),
-        ({wire.BARRIER_DEADLINE: "9", wire.BARRIER_DEADLINE_ACTION: "Panic"}, "expected Event or RecreateJobs"),
-        (
-            {wire.BARRIER_DEADLINE: "9", wire.BARRIER_DEADLINE_ACTION: "RecreateJob"},
-            "expected Event or RecreateJobs (the jobs of the missing pods, and no others), saw 'RecreateJob'",
-        ),
-        ({wire.BARRIER_DEADLINE_ACTION: "Event"}, "set both, or remove it"),
-        ({wire.STALL_AFTER: "soon"}, "[inplace.dev/stall-after]: expected seconds from 0.5 to 604800, or 0 for off"),
-        ({wire.START_STALL_AFTER: "-1"}, "saw '-1'; the agents leave their limit as it was; correct it"),
+        ({wire.BARRIER: "soon"}, "expected an integer from 1 to 604800, saw 'soon'; barriers have no deadline"),
+        ({wire.BARRIER: "deadline=9,action=Panic"}, "barrier].action: expected Event or RecreateJobs, saw 'Panic'"),
+        ({wire.BARRIER: "action=Event"}, "expected deadline beside it"),
+        ({wire.STALL: "soon"}, "[inplace.dev/stall].after: expected seconds from 0.5 to 604800, or 0 for off"),
+        ({wire.STALL: "start=-1"}, "saw '-1'; the agents leave their limits as they were; correct it"),
         ({wire.RESTART_REQUESTED: "no spaces"}, "nothing is restarted"),
         ({wire.RESTART_REQUESTED: ""}, "expected an id of 1 to 63"),
         ({wire.RESTART_REQUESTED: "x" * 64}, "expected an id of 1 to 63"),
@@ -227,7 +219,7 @@ async def test_a_pod_that_holds_the_barrier_up_is_named_with_what_to_do(rig: Rig
 async def test_a_deadline_shorter_than_a_pods_start_is_no_storm() -> None:
     """A deadline of 1 s recreates Jobs at once, then 300 and 600 s later, whichever controller leads."""
     rig = Rig()
-    wanted = {wire.BARRIER_DEADLINE: "1", wire.BARRIER_DEADLINE_ACTION: "RecreateJobs"}
+    wanted = {wire.BARRIER: "deadline=1,action=RecreateJobs"}
     manifest = jobset(restarts_max=0, jobs=[replicated_job(replicas=5, pods=1)], annotations=wanted)
     crew: Crew | None = None
     for seconds, rounds in ((100.0, 1), (150.0, 1), (100.0, 2), (500.0, 2), (150.0, 3)):
@@ -270,7 +262,7 @@ async def test_a_lost_pod_without_room_is_waited_for_while_its_epoch_runs(rig: R
 @pytest.mark.parametrize("action", ["Event", "RecreateJobs"])
 async def test_the_deadline_holds_for_a_lost_pod(rig: Rig, action: str) -> None:
     """The peers of a lost Pod run on and wait for it: its deadline makes an Event, or recreates its Job alone."""
-    wanted = {wire.BARRIER_DEADLINE: "60", wire.BARRIER_DEADLINE_ACTION: action}
+    wanted = {wire.BARRIER: f"deadline=60,action={action}"}
     crew = await rig.started(jobset(jobs=[replicated_job(replicas=2, pods=2)], annotations=wanted))
     before = {name: job["metadata"]["uid"] for name, job in (await crew.jobs()).items()}
     await crew.remove(list(crew.pods.values())[-1])

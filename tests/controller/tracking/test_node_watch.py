@@ -15,7 +15,7 @@ NODE = "n1"
 def pod(*, node: str | None = None, leaving: bool = False) -> Pod:
     """Return a Pod that waits behind our gate, or has a node."""
     metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
-    spec = {"nodeName": node} if node else {"schedulingGates": [{"name": wire.BAD_NODES}]}
+    spec = {"nodeName": node} if node else {"schedulingGates": [{"name": wire.AVOIDANCE_GATE}]}
     return lone_pod(metadata=metadata, spec=spec)
 
 

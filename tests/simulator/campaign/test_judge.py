@@ -536,7 +536,7 @@ async def _spin(world: World, rng: Random, name: str) -> None:
 
 
 async def _switch_the_watchdog_off(world: World, rng: Random, name: str) -> None:
-    off = {"metadata": {"annotations": {wire.STALL_AFTER: None}}}
+    off = {"metadata": {"annotations": {wire.STALL: None}}}
     await world.client("user").patch(JOBSETS, NAMESPACE, JOBSET, off)
 
 

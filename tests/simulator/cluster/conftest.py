@@ -15,5 +15,5 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "train.yaml"
 def example() -> list[dict[str, Any]]:
     """Return the documents of examples/train.yaml, in whose restarts kubelet takes part."""
     documents = read_manifests(EXAMPLE)
-    documents[-1]["metadata"]["annotations"] = {wire.RESTART_DEPTH: wire.DEPTH_CONTAINERS}
+    documents[-1]["metadata"]["annotations"] = {wire.RESTART: wire.DEPTH_CONTAINERS}
     return documents

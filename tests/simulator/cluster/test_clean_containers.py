@@ -31,7 +31,7 @@ time.sleep(600)
 def documents(example: str) -> list[KubeObject]:
     """Return two Pods of an example with this worker."""
     found = with_pods(read_manifests(EXAMPLES / example), 2)
-    found[-1]["metadata"]["annotations"] = {wire.CRASH_LOOP_BACKOFF: "0", wire.RESTART_DEPTH: wire.DEPTH_PROCESS}
+    found[-1]["metadata"]["annotations"] = {wire.FAILURES: "backoff=0", wire.RESTART: wire.DEPTH_PROCESS}
     spec = found[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     (worker,) = spec["containers"]
     worker["command"] = [*worker["command"][: worker["command"].index("--") + 1], "python3", "-c", WORKER]

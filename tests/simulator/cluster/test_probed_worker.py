@@ -73,7 +73,7 @@ def restarts(cluster: Cluster) -> set[int]:
 async def test_a_probed_worker_waits_and_loads_in_peace() -> None:
     """It loads for longer than liveness waits, and then waits at the barrier for longer; kubelet ends nobody."""
     async with Cluster(nodes=1, adds_agent=True) as cluster:
-        await cluster.apply([jobset(**{wire.CRASH_LOOP_BACKOFF: f"{WAIT_S}/60", wire.CLEAN_AFTER: "0"})])
+        await cluster.apply([jobset(**{wire.FAILURES: f"backoff={WAIT_S}", wire.RESTART: "clean-after=0"})])
         for epoch in (1, 2, 3):
             await cluster.until(partial(serving, cluster, epoch), timeout_s=TIMEOUT_S)
             assert restarts(cluster) == {epoch - 1}
