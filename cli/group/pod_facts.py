@@ -180,7 +180,6 @@ class PodFact(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """Return its name."""
         return self.metadata.name
 
     @property

@@ -55,7 +55,6 @@ class Container:
 
     @property
     def name(self) -> str:
-        """Return its name."""
         return str(self.raw.get("name", ""))
 
     @property
@@ -179,7 +178,6 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Return its name."""
         return str(self.raw.get("name", ""))
 
     @property

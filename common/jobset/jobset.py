@@ -77,13 +77,11 @@ class JobSet:
 
     @cached_property
     def metadata(self) -> Mapping[str, Any]:
-        """Return metadata, raw."""
         metadata: Mapping[str, Any] = self.raw["metadata"]
         return metadata
 
     @property
     def resource_version(self) -> str:
-        """Return the resourceVersion."""
         return str(self.metadata["resourceVersion"])
 
     @property
@@ -189,7 +187,6 @@ class JobSet:
 
     @property
     def annotations(self) -> Mapping[str, Any]:
-        """Return the annotations."""
         annotations: Mapping[str, Any] = self.metadata.get("annotations") or {}
         return annotations
 

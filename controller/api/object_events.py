@@ -35,7 +35,6 @@ class Event(msgspec.Struct, rename="camel"):
 
     @property
     def is_warning(self) -> bool:
-        """Say whether it is a Warning."""
         return self.type == "Warning"
 
     @property

@@ -46,12 +46,10 @@ class Received:
 
     @property
     def is_watch(self) -> bool:
-        """Return whether this is a watch."""
         return "watch" in self.query
 
     @property
     def is_list(self) -> bool:
-        """Return whether this is a list."""
         return self.method == "GET" and self.path.endswith("/jobsets") and not self.is_watch
 
 

@@ -80,7 +80,6 @@ class PlannerWorld:
 
     @property
     def status(self) -> dict[str, Any]:
-        """Return the status."""
         status: dict[str, Any] = self.manifest.setdefault("status", {})
         return status
 
