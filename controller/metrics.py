@@ -123,9 +123,9 @@ class Metrics:
             ("result",),
         )
         self.escalation_steps = counter(
-            "inplace_restart_rungs",
-            "Uses of the rungs of inplace.dev/escalation; Fail: none had room.",
-            (*NAMES, "rung"),
+            "inplace_escalation_steps",
+            "Uses of the steps of inplace.dev/escalation; Fail: none had room.",
+            (*NAMES, "step"),
         )
         self.last_restart_seconds = gauge(
             "inplace_last_restart_duration_seconds", "From startedAt to syncedAt of status.lastGroupRestart.", NAMES

@@ -102,7 +102,7 @@ BOARD: Final = Board(
     "inplace-fleet",
     "inplace / Fleet",
     "All JobSets: which of them run, what the others wait for, who failed first, and what it cost.",
-    "6h",  # the window of the alerts on nodes, hangs and rungs: a board opened from one shows all that it counted
+    "6h",  # the window of the alerts on nodes, hangs and escalations: a board opened from one shows all that it counted
     (*shared.JOBSETS, amount("price", "Price of a Pod-hour", "16.8")),
     (
         Row("Does everything run?", _COUNTS, height=4),

@@ -35,7 +35,7 @@ _EXCEEDED: Final = f'inplace_group_restarts_total{{{JOBSET},outcome="exceeded"}}
 QUIET: Final = "no group restart in this range"
 NOT_RESTARTED: Final = "not restarted since the controller started"
 UNWATCHED: Final = "no restart whose Pods told their steps; that needs a watchdog"
-WITHOUT_ESCALATION: Final = "no rung was used: no JobSet has inplace.dev/escalation, or none failed"
+WITHOUT_ESCALATION: Final = "no escalation step was used: no JobSet has inplace.dev/escalation, or none failed"
 CLUSTERS: Final = variable("cluster", "Cluster", "label_values(inplace_build_info, cluster)")
 JOBSETS: Final[tuple[Json, ...]] = (
     CLUSTERS,
@@ -197,14 +197,14 @@ BUDGET: Final = Panel(
     names_jobsets=True,
 )
 
-_USES: Final = counted(f"inplace_restart_rungs_total{{{JOBSET}}}", RANGE)
+_USES: Final = counted(f"inplace_escalation_steps_total{{{JOBSET}}}", RANGE)
 ESCALATION_STEPS: Final = Panel(
     "bargauge",
-    "Rungs used",
-    "How often each JobSet used each rung of its escalation in the range of the board. Fail: no rung had room.",
+    "Escalation steps used",
+    "How often each JobSet used each step of its escalation in the range of the board. Fail: no step had room.",
     "short",
-    "InplaceLastRung",
-    (Query(f"topk(10, sum by ({BY_JOBSET}, rung) ({_USES}) > 0)", "{{namespace}}/{{jobset}} {{rung}}"),),
+    "InplaceLastEscalationStep",
+    (Query(f"topk(10, sum by ({BY_JOBSET}, step) ({_USES}) > 0)", "{{namespace}}/{{jobset}} {{step}}"),),
     empty=WITHOUT_ESCALATION,
     names_jobsets=True,
 )

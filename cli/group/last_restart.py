@@ -59,7 +59,7 @@ class _Entry(StatusRecord, frozen=True):
     first_failure: dict[str, str | int | None] | None = None
     scope: str | None = None
     request: str | None = None
-    rung: str | None = None
+    escalation_step: str | None = None
 
 
 def last_restart(status: Mapping[str, object]) -> LastRestart | None:
@@ -77,7 +77,7 @@ def last_restart(status: Mapping[str, object]) -> LastRestart | None:
         entry.scope,
         entry.request,
         silent_of_entry(seen),
-        entry.rung or None,
+        entry.escalation_step or None,
         seconds_of(seen),
         slow_ranks_of_entry(seen),
     )

@@ -36,8 +36,8 @@ NOTICES: Final[Mapping[str, str]] = {
     STEPS: "steps that get slower",
 }
 _SCOPES: Final = {
-    BY_GROUP: "Each groupName restarts for itself; maxRestarts and the rungs count for all together.",
-    BY_REPLICATED_JOB: "Each replicatedJob restarts for itself; maxRestarts and the rungs count for all together.",
+    BY_GROUP: "Each groupName restarts for itself; maxRestarts and the escalation count for all together.",
+    BY_REPLICATED_JOB: "Each replicatedJob restarts for itself; maxRestarts and the escalation count for all together.",
 }
 
 

@@ -118,7 +118,7 @@ def _restart_data(state: GroupState) -> LastRestartFields | None:
     return {
         "epoch": last.epoch,
         "trigger": last.trigger,
-        "rung": last.escalation_step,
+        "escalationStep": last.escalation_step,
         "startedAt": last.started_at,
         "syncedAt": last.synced_at,
         "seconds": last.seconds,

@@ -132,7 +132,7 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         yield Moment(seen.at_s, f"first failure, guessed from the Pods: {failure_text(seen.fields)}")
     if last is not None:
         cause = TRIGGERS.get(last.trigger or "", last.trigger or "cause unknown")
-        escalation_step = f", rung {last.escalation_step}" if last.escalation_step else ""
+        escalation_step = f", escalation step {last.escalation_step}" if last.escalation_step else ""
         whose = f" of scope {last.scope}" if last.scope else ""
         yield Moment(began_s, f"group restart{whose} to epoch {last.epoch} began: {cause}{escalation_step}")
         if words := recreated_text(facts.state):

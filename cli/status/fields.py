@@ -81,7 +81,7 @@ class LastRestartFields(TypedDict):
 
     epoch: int
     trigger: str | None
-    rung: str | None
+    escalationStep: str | None
     startedAt: str | None
     syncedAt: str | None
     seconds: float | None

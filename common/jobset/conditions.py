@@ -105,7 +105,7 @@ def deadline_exceeded(deadline_s: int) -> Condition:
 def restart_limit_exceeded(escalation: Escalation) -> Condition:
     """Return Failed for a failure for which no step of the escalation had room."""
     windows = ", ".join(map(str, escalation))
-    return failed("RestartLimitExceeded", f"jobset failed: no rung of its escalation had room: {windows}")
+    return failed("RestartLimitExceeded", f"jobset failed: no step of its escalation had room: {windows}")
 
 
 def no_progress(message: str) -> Condition:

@@ -3,10 +3,10 @@ The annotation `inplace.dev/escalation`: what comes after which failure, and how
 
     inplace.dev/escalation: "InPlace=3,ReplacePod=2,RecreateJob=2,RecreateJobs=1,window=21600"
 
-Each *escalation step* (on the wire: rung) may be used at most so many times in any window of so many seconds. A counted
-failure uses the first step whose window has room. When none has, the JobSet fails. The *uses* stand in
-`status.rungUses`, written in the status write that begins the restart, so neither a crash nor another leader loses or
-doubles one. docs/adr/0021. Pure: the time comes from the caller.
+Each *escalation step* may be used at most so many times in any window of so many seconds. A counted failure uses the
+first step that has room. When none has, the JobSet fails. The *uses* stand in `status.escalationUses`, written in the
+status write that begins the restart, so neither a crash nor another leader loses or doubles one. docs/adr/0021. Pure:
+the time comes from the caller.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Escalation = tuple[EscalationStep, ...]
 
 
 class Use(StatusRecord, frozen=True):
-    """One use of a step: an item of status.rungUses.
+    """One use of a step: an item of status.escalationUses.
 
     Args:
         step: its name, or FAIL, LEAVE_NODE or LEAVE_DOMAIN.
@@ -62,7 +62,7 @@ class Use(StatusRecord, frozen=True):
         pod_uid: its UID.
     """
 
-    step: str = field(default="", name="rung")
+    step: str = field(default="", name="escalationStep")
     started_at: str = ""
     epoch: int = 0
     scope: str = ""
@@ -83,7 +83,7 @@ def escalation_of(annotations: Mapping[str, Any]) -> Escalation:
 
 
 def uses_of(status: Mapping[str, Any]) -> tuple[Use, ...]:
-    """Read status.rungUses, the oldest first; what another program wrote there is passed over."""
+    """Read status.escalationUses, the oldest first; what another program wrote there is passed over."""
     found = status.get(wire.ESCALATION_USES)
     items = found if isinstance(found, list) else ()
     return tuple(Use.read(item) for item in items if isinstance(item, Mapping))
@@ -113,7 +113,7 @@ def kept(escalation: Escalation, uses: Sequence[Use], now_s: float, now: str) ->
 
 
 def listed(uses: Iterable[Use]) -> list[dict[str, Any]]:
-    """Return status.rungUses; of more than the list takes, the oldest uses of steps go, and may be used again."""
+    """Return status.escalationUses; of more than the list takes, the oldest uses of steps go, and may be used again."""
     known = list(uses)
     steps = (place for place, use in enumerate(known) if use.step in STEP_NAMES)
     forgotten = frozenset(islice(steps, max(0, len(known) - LISTED_MAX)))
@@ -140,12 +140,12 @@ def pod_leaving(uses: Sequence[Use], scope: str, epoch: int) -> Use | None:
 
 
 def without_epoch(status: Mapping[str, Any], scope: str, epoch: int) -> list[dict[str, Any]]:
-    """Return status.rungUses without that of a restart which is not counted by its epoch after all."""
+    """Return status.escalationUses without that of a restart which is not counted by its epoch after all."""
     return [use.fields() for use in uses_of(status) if use.recreation or not use.leads_to(scope, epoch)]
 
 
 def led_on(status: Mapping[str, Any], scope: str, epoch: int, after: int) -> list[dict[str, Any]]:
-    """Return status.rungUses where a restart to one epoch leads to another: the first one is skipped."""
+    """Return status.escalationUses where a restart to one epoch leads to another: the first one is skipped."""
     uses = uses_of(status)
     return [(replace(use, epoch=after) if use.leads_to(scope, epoch) else use).fields() for use in uses]
 

@@ -66,7 +66,7 @@ def begun(status: Mapping[str, Any], scope: Scope, cause: Cause, now: str) -> di
     if cause.request:
         entry["request"] = cause.request
     if wire.ESCALATION_USES in status and (step := step_of_restart(uses_of(status), scope.name, scope.synced + 1)):
-        entry["rung"] = step
+        entry["escalationStep"] = step
     failure = cause.failure if cause.failure is not None else failure_of_entry(old)
     if failure is not None:
         entry["firstFailure"] = failure.fields()

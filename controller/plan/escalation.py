@@ -166,7 +166,7 @@ def note_domain_left(draft: Draft, scope: Scope) -> None:
     others = (use for use in uses_of(draft.status) if use.step != LEAVE_DOMAIN)
     _write(draft, (*others, Use(LEAVE_DOMAIN, draft.now, scope.synced + 1, scope.name, recreation=True)))
     if (entry := entry_of(draft.status, scope)) is not None:
-        draft.status[wire.LAST_GROUP_RESTART] = entry | {"rung": LEAVE_DOMAIN}
+        draft.status[wire.LAST_GROUP_RESTART] = entry | {"escalationStep": LEAVE_DOMAIN}
 
 
 def _begins_counted(draft: Draft, scope: Scope, decision: Decision) -> bool:
@@ -223,7 +223,9 @@ def _take(
         draft.escalation_steps.append(use.step)
     if step is not None:
         used = count_uses(step, uses, now_s) + 1
-        draft.note("RestartRung", f"rung {step.name}, use {used} of {step.uses_max} in {step.window_s} s{told}")
+        draft.note(
+            "EscalationStep", f"escalation step {step.name}, use {used} of {step.uses_max} in {step.window_s} s{told}"
+        )
     return use
 
 
@@ -264,7 +266,7 @@ def _recreate(draft: Draft, scope: Scope) -> None:
     others = [other for other in draft.jobset.scopes.values() if other.name != scope.name]
     exempt_next_epoch(draft, (*others, scope), trigger)
     recreate_all_jobs(draft, counted=True)
-    draft.set(conditions.restarting(None, f"rung {RECREATE_JOBS}: all jobs are recreated", "Escalation"))
+    draft.set(conditions.restarting(None, f"escalation step {RECREATE_JOBS}: all jobs are recreated", "Escalation"))
 
 
 def _write(draft: Draft, uses: Iterable[Use]) -> None:

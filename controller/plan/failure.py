@@ -73,7 +73,7 @@ def fail_or_restart(draft: Draft) -> bool:
         fail(draft, conditions.restart_limit_exceeded(draft.jobset.escalation), _failure_of(verdict.job))
     elif step == RECREATE_JOBS and action in WIDER:
         wider = replace(verdict, action=WIDER[action])
-        _restart(draft, wider, f"{message}, rung {step}: all jobs (first failed job: {job})")
+        _restart(draft, wider, f"{message}, escalation step {step}: all jobs (first failed job: {job})")
     else:
         _restart(draft, verdict, f"{message} (first failed job: {job})")
     return True

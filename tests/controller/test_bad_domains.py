@@ -125,7 +125,7 @@ async def test_a_job_leaves_a_rack_with_too_many_bad_nodes(rig: Rig) -> None:
         f"job {FIRST} is recreated: its domain ({RACK}) has 2 bad nodes, of which 1 may be avoided: a1 a2; it is "
         "counted once, and the others wait for it"
     )
-    assert (await crew.last_restart())["rung"] == "LeaveDomain"
+    assert (await crew.last_restart())["escalationStep"] == "LeaveDomain"
     await crew.announce_all(3, [pod for (job, _), pod in crew.pods.items() if job == OTHER])
     assert domains_shunned(await renewed(rig, crew, "c")) == ["a"]
     made = await crew.job_uids()
@@ -281,7 +281,7 @@ async def test_without_budget_the_job_stays(rig: Rig, manifest: KubeObject) -> N
     """No recreation is outside of the budgets, and a verdict alone fails no JobSet."""
     crew = await submitted(rig, manifest)
     if wire.ESCALATION in manifest["metadata"]["annotations"]:
-        used = {"rung": "InPlace", "startedAt": "2200-01-01T00:00:00Z", "epoch": 0, "recreation": True}
+        used = {"escalationStep": "InPlace", "startedAt": "2200-01-01T00:00:00Z", "epoch": 0, "recreation": True}
         await rig.edit({"status": {wire.ESCALATION_USES: [used]}}, subresource="status")
     before = await crew.job_uids()
     await fail_checks(rig, crew)
@@ -296,7 +296,7 @@ async def test_one_failure_is_one_use_of_the_escalation(rig: Rig) -> None:
     await fail(rig, crew, FIRST, 1)
     await move(rig, crew, FIRST, 1, "a1")
     uses = (await crew.status())[wire.ESCALATION_USES]
-    assert [(use["rung"], use["recreation"]) for use in uses] == [("InPlace", True), ("LeaveDomain", True)]
+    assert [(use["escalationStep"], use["recreation"]) for use in uses] == [("InPlace", True), ("LeaveDomain", True)]
     await renewed(rig, crew, "c")
     await rig.run_epoch(crew, 2)
     await fail(rig, crew, OTHER, 1)

@@ -31,7 +31,7 @@ def at(now: str) -> KubeObject:
     """Return the parts of a status that are full, with the longest words that the CRD takes."""
     name = "n" * LONG
     uses = [
-        {"rung": step, "startedAt": now, "epoch": 1, "pod": name, "podUid": "u" * 36}
+        {"escalationStep": step, "startedAt": now, "epoch": 1, "pod": name, "podUid": "u" * 36}
         for step in STEP_NAMES
         for _ in range(USES_MAX)
     ]
@@ -74,14 +74,14 @@ async def test_a_jobset_with_no_step_left_fails(rig: Rig) -> None:
     await rig.meet(crew, 2)
     status = await crew.status()
     assert status["terminalState"] == "Failed"
-    assert status[wire.ESCALATION_USES][-1]["rung"] == "Fail"
+    assert status[wire.ESCALATION_USES][-1]["escalationStep"] == "Fail"
 
 
 async def test_a_pod_leaves_its_node_with_all_uses_taken(rig: Rig) -> None:
     """One use of another kind more: the restart begins, its Pod leaves, and no list outgrows the CRD."""
     crew = await filled(rig)
-    spare = [use for use in at("2023-11-14T22:13:20Z")[wire.ESCALATION_USES] if use["rung"] != "InPlace"]
-    room = [use | {"rung": "InPlace"} for use in spare[: USES_MAX - 1]]
+    spare = [use for use in at("2023-11-14T22:13:20Z")[wire.ESCALATION_USES] if use["escalationStep"] != "InPlace"]
+    room = [use | {"escalationStep": "InPlace"} for use in spare[: USES_MAX - 1]]
     uses = {"status": {wire.ESCALATION_USES: [*room, *spare]}}
     await rig.admin.patch(JOBSETS, "default", "train", uses, subresource="status")
     await rig.admin.create(NODES, None, node("n0", pods=8, now="2026-01-01T00:00:00Z"))

@@ -62,7 +62,7 @@ def pod_reads(rig: Rig) -> int:
 async def leaving(crew: Crew) -> list[str]:
     """Return the Pods that the status says leave their node."""
     uses = (await crew.status()).get(wire.ESCALATION_USES) or ()
-    return [use["pod"] for use in uses if use["rung"] == "LeaveNode"]
+    return [use["pod"] for use in uses if use["escalationStep"] == "LeaveNode"]
 
 
 async def test_a_pod_leaves_a_cordoned_node(rig: Rig) -> None:
@@ -404,14 +404,14 @@ async def test_an_escalation_counts_its_step_once(rig: Rig) -> None:
     await mark(rig, "n0")
     failed = await rig.fail(crew)
     uses = (await crew.status())[wire.ESCALATION_USES]
-    assert [(use["rung"], use.get("pod")) for use in uses] == [("InPlace", None), ("LeaveNode", failed)]
+    assert [(use["escalationStep"], use.get("pod")) for use in uses] == [("InPlace", None), ("LeaveNode", failed)]
     await crew.set_phase(failed, "Failed")
     await crew.run_on(await crew.replace("train-workers-0", 0), "n1")
     await rig.run_epoch(crew, 2)
     await rig.settle(10)
     await rig.fail(crew, 1)
     uses = (await crew.status())[wire.ESCALATION_USES]
-    assert [use["rung"] for use in uses] == ["InPlace", "InPlace"]
+    assert [use["escalationStep"] for use in uses] == ["InPlace", "InPlace"]
 
 
 async def test_a_pod_that_cannot_be_ended_restarts_in_place(rig: Rig) -> None:

@@ -134,7 +134,7 @@ async def test_with_an_escalation(rig: Rig) -> None:
     crew = await started(rig, manifest(ESCALATION="InPlace=3,window=3600"))
     failed = await rig.fail(crew)
     assert await rig.is_ending(failed)
-    steps = [use["rung"] for use in (await crew.status())[wire.ESCALATION_USES]]
+    steps = [use["escalationStep"] for use in (await crew.status())[wire.ESCALATION_USES]]
     assert steps == ["InPlace", "LeaveNode"]
 
 

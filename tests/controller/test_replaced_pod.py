@@ -54,6 +54,6 @@ def test_the_pod_that_failed_first_is_replaced_and_no_other(guarded: bool) -> No
             await cluster.until(lambda: status(cluster).get(wire.SYNCED_EPOCH) == 3, timeout_s=TIMEOUT_S)
             await cluster.clock.sleep(60.0)
             assert pods(cluster) == after
-            assert [use["rung"] for use in status(cluster)[wire.ESCALATION_USES]] == ["ReplacePod", "InPlace"]
+            assert [use["escalationStep"] for use in status(cluster)[wire.ESCALATION_USES]] == ["ReplacePod", "InPlace"]
 
     virtual_time.run(main())

@@ -47,7 +47,7 @@ def _wider_than_the_budget(jobset: JobSet) -> Iterator[str]:
     uses_max = sum(step.uses_max for step in jobset.escalation)
     if uses_max > restarts_max:
         yield (
-            f"{ESCALATION.where}: expected at most maxRestarts ({restarts_max}) uses of all rungs "
+            f"{ESCALATION.where}: expected at most maxRestarts ({restarts_max}) uses of all escalation steps "
             f"together, saw {uses_max}; maxRestarts ends the jobset before the last of them; raise it or allow fewer"
         )
 

@@ -147,7 +147,7 @@ def test_a_switch_and_a_scope_are_told() -> None:
         f"No worker waits for the others, and no group restarts: {wire.DISABLE} switches it off.",
     )
     assert (
-        "Each replicatedJob restarts for itself; maxRestarts and the rungs count for all together."
+        "Each replicatedJob restarts for itself; maxRestarts and the escalation count for all together."
         in policy_sentences(annotated(RESTART_SCOPE="ReplicatedJob"))
     )
 

@@ -97,13 +97,13 @@ LAST = {wire.LAST_GROUP_RESTART: {"epoch": 3, "trigger": "worker_exit", "started
 
 def test_the_step_of_a_restart_is_told() -> None:
     """In the moment at which it began, and for programs."""
-    last = LAST[wire.LAST_GROUP_RESTART] | {"rung": "ReplacePod"}
+    last = LAST[wire.LAST_GROUP_RESTART] | {"escalationStep": "ReplacePod"}
     state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last}), ())
     text = text_of(explanation_of(state))
-    assert "group restart to epoch 3 began: a worker ended, rung ReplacePod" in text
+    assert "group restart to epoch 3 began: a worker ended, escalation step ReplacePod" in text
     restart = status_data(state)["lastRestart"]
     assert restart is not None
-    assert restart["rung"] == "ReplacePod"
+    assert restart["escalationStep"] == "ReplacePod"
 
 
 def test_the_scope_of_a_restart_is_told() -> None:

@@ -60,7 +60,7 @@ async def test_a_pool_without_another_node_is_left(world: World, queue: Queue) -
     status = (await queue.jobset())["status"]
     (counters,) = status["replicatedJobsStatus"]
     assert (counters["jobRestarts"], counters["jobRestartsCountTowardsMax"]) == ([1], [1])
-    assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_GROUP_RESTART]["rung"]) == (1, "LeaveDomain")
+    assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_GROUP_RESTART]["escalationStep"]) == (1, "LeaveDomain")
 
 
 async def test_a_pool_that_is_gone_is_left_without_a_recreation(world: World, queue: Queue) -> None:

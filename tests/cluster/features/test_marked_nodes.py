@@ -42,7 +42,7 @@ async def leaves(stage: Stage, pod: str) -> tuple[Any, list[tuple[str, str]]]:
     """Return the deadline of a Pod, and which Pods the status says leave."""
     spec: KubeObject = (await stage.client.get(PODS, stage.namespace, pod))["spec"]
     uses = (await stage.status()).get(wire.ESCALATION_USES) or ()
-    return spec.get("activeDeadlineSeconds"), [(use["rung"], use["pod"]) for use in uses]
+    return spec.get("activeDeadlineSeconds"), [(use["escalationStep"], use["pod"]) for use in uses]
 
 
 @pytest.mark.parametrize("change", [{"unschedulable": True}, {"taints": [{"key": "broken", "effect": "NoSchedule"}]}])

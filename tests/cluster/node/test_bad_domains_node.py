@@ -64,7 +64,7 @@ async def test_a_pool_without_another_node_is_left(cluster: Cluster, third: Node
         status = group.history.jobset()["status"]
         (counters,) = status["replicatedJobsStatus"]
         assert (counters["jobRestarts"], counters["jobRestartsCountTowardsMax"]) == ([1, 0], [1, 0])
-        assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_GROUP_RESTART]["rung"]) == (1, "LeaveDomain")
+        assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_GROUP_RESTART]["escalationStep"]) == (1, "LeaveDomain")
         await until_told(group, "JobLeavesDomain", f"has no other node than {bad}, which is bad")
         gone = {uid for uid, name in group.history.deleted().items() if name.startswith("train-workers-0-")}
         group.expect_lost({"metadata": {"uid": uid}} for uid in gone)

@@ -67,7 +67,7 @@ def test_what_no_window_holds_is_dropped() -> None:
 def test_garbage_in_the_status_is_passed_over() -> None:
     """Another program's words break nothing; a time that nobody can read never ages."""
     assert uses_of({wire.ESCALATION_USES: "no list"}) == ()
-    (found,) = uses_of({wire.ESCALATION_USES: [7, {"rung": "InPlace", "startedAt": "soon", "epoch": "x"}]})
+    (found,) = uses_of({wire.ESCALATION_USES: [7, {"escalationStep": "InPlace", "startedAt": "soon", "epoch": "x"}]})
     assert found.epoch == 0
     assert count_uses(ESCALATION[0], (found,), 1e12) == 1
 

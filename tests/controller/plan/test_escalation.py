@@ -36,7 +36,7 @@ async def fail_one(rig: Rig, crew: Crew) -> None:
 
 async def steps(crew: Crew) -> list[str]:
     """Return the steps of the uses that the status holds."""
-    return [use["rung"] for use in (await crew.status()).get(wire.ESCALATION_USES, [])]
+    return [use["escalationStep"] for use in (await crew.status()).get(wire.ESCALATION_USES, [])]
 
 
 async def failed_reason(crew: Crew) -> str | None:
@@ -51,8 +51,8 @@ async def test_without_the_annotation_nothing_is_written(rig: Rig) -> None:
     await fail_one(rig, crew)
     status = await crew.status()
     assert wire.ESCALATION_USES not in status
-    assert "rung" not in status[wire.LAST_GROUP_RESTART]
-    assert await rig.events("RestartRung") == []
+    assert "escalationStep" not in status[wire.LAST_GROUP_RESTART]
+    assert await rig.events("EscalationStep") == []
 
 
 async def test_a_window_without_room_ends_the_jobset(rig: Rig) -> None:
@@ -64,17 +64,17 @@ async def test_a_window_without_room_ends_the_jobset(rig: Rig) -> None:
     await fail_one(rig, crew)
     assert rig.writes("/jobsets/train/status") == before + 4
     assert await steps(crew) == ["InPlace", "InPlace"]
-    assert (await crew.status())[wire.LAST_GROUP_RESTART]["rung"] == "InPlace"
+    assert (await crew.status())[wire.LAST_GROUP_RESTART]["escalationStep"] == "InPlace"
     await rig.settle(30.0)
     await fail_one(rig, crew)
     assert await failed_reason(crew) == "RestartLimitExceeded"
     assert (await crew.condition("Failed"))["message"] == (
-        "jobset failed: no rung of its escalation had room: InPlace 2 times in 100 s"
+        "jobset failed: no step of its escalation had room: InPlace 2 times in 100 s"
     )
     assert await crew.epochs() == (3, 3)
     for step, uses in (("InPlace", 2), ("Fail", 1)):
-        assert rig.sample("inplace_restart_rungs_total", namespace="default", jobset="train", rung=step) == uses
-    assert "use 1 of 2 in 100 s" in (await rig.events("RestartRung"))[0]["note"]
+        assert rig.sample("inplace_escalation_steps_total", namespace="default", jobset="train", step=step) == uses
+    assert "use 1 of 2 in 100 s" in (await rig.events("EscalationStep"))[0]["note"]
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ async def test_recreate_job_is_counted_once_and_leaves_the_others(rig: Rig) -> N
     assert (counters["jobRestarts"], counters["jobRestartsCountTowardsMax"]) == ([1, 0], [1, 0])
     assert (await crew.epochs(), status["restarts"]) == ((1, 1), 0)
     assert (status[wire.EXEMPT_EPOCHS], status[wire.LAST_EXEMPT_EPOCH]) == (1, 2)
-    assert f"job {rack} is recreated" in (await rig.events("RestartRung"))[0]["note"]
+    assert f"job {rack} is recreated" in (await rig.events("EscalationStep"))[0]["note"]
     await crew.announce_all(2, [pod for (job, _), pod in crew.pods.items() if job == other])
     await renew(rig, crew)
     made = await crew.job_uids()
@@ -206,7 +206,7 @@ async def test_a_job_that_is_not_to_blame_is_not_recreated(rig: Rig, *, is_lost:
     await rig.meet(crew, 2, 0.1)
     assert await crew.epochs() == (2, 1)
     assert await crew.job_uids() == jobs
-    assert "all restart in place" in (await rig.events("RestartRung"))[0]["note"]
+    assert "all restart in place" in (await rig.events("EscalationStep"))[0]["note"]
     assert rig.sample("inplace_restart_budget_remaining", namespace="default", jobset="train") == 9
 
 
@@ -289,7 +289,7 @@ async def test_scopes_share_one_escalation(rig: Rig) -> None:
     for pod, epoch in ((left, 2), (right, 2)):
         await rig.announce(crew, pod, epoch, 0.1)
     uses = (await crew.status())[wire.ESCALATION_USES]
-    assert [(use["rung"], use["scope"]) for use in uses] == [("InPlace", "left"), ("InPlace", "right")]
+    assert [(use["escalationStep"], use["scope"]) for use in uses] == [("InPlace", "left"), ("InPlace", "right")]
     await rig.announce(crew, left, 3)
     assert await failed_reason(crew) == "RestartLimitExceeded"
 
@@ -332,7 +332,7 @@ async def test_replace_pod_ends_the_pod_that_failed_first(rig: Rig, is_seen_earl
         await crew.announce(first, 2)
     await rig.settle(0.1)
     (use,) = (await crew.status())[wire.ESCALATION_USES]
-    assert (use["rung"], use["pod"], use["epoch"]) == ("ReplacePod", first, 2)
+    assert (use["escalationStep"], use["pod"], use["epoch"]) == ("ReplacePod", first, 2)
     assert await deadlines(rig) == {first: 1, other: None}
     await rig.meet(crew, 2, 5.0)
     assert await crew.epochs() == (1, 1)
@@ -348,7 +348,7 @@ async def test_replace_pod_ends_the_pod_that_failed_first(rig: Rig, is_seen_earl
         0,
     )
     assert patches == 1
-    assert f"pod {first} is replaced" in (await rig.events("RestartRung"))[0]["note"]
+    assert f"pod {first} is replaced" in (await rig.events("EscalationStep"))[0]["note"]
 
 
 @pytest.mark.slow
@@ -397,7 +397,7 @@ async def test_a_pod_that_cannot_be_patched_holds_nobody_up_for_long(rig: Rig) -
     await rig.settle(30.0)
     assert await crew.epochs() == (2, 1)
     (use,) = (await crew.status())[wire.ESCALATION_USES]
-    assert (use["rung"], use.get("pod")) == ("ReplacePod", None)
+    assert (use["escalationStep"], use.get("pod")) == ("ReplacePod", None)
     assert first in (await rig.events("PodNotReplaced"))[0]["note"]
     assert await rig.events("PodReplacementFailed")
 
@@ -422,4 +422,4 @@ async def test_where_nobody_is_to_blame_the_step_restarts_in_place(rig: Rig, how
     assert await crew.epochs() == (2, 1)
     assert set((await deadlines(rig)).values()) == {None}
     assert await steps(crew) == ["ReplacePod"]
-    assert "all restart in place" in (await rig.events("RestartRung"))[0]["note"]
+    assert "all restart in place" in (await rig.events("EscalationStep"))[0]["note"]

@@ -78,4 +78,4 @@ def test_a_pod_that_is_not_pinned_leaves_without_a_taint() -> None:
     found = planned(pod(nodeSelector=None))
     assert found.taints == ()
     (use,) = found.status[wire.ESCALATION_USES]
-    assert (use["rung"], use["pod"]) == ("LeaveNode", "p")
+    assert (use["escalationStep"], use["pod"]) == ("LeaveNode", "p")

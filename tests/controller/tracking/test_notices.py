@@ -300,7 +300,7 @@ async def test_a_slow_rank_s_pod_may_be_replaced(rig: Rig, kind: str, replaced: 
     first, *_ = crew.pods.values()
     await tell(rig, crew, first, kind, seconds=0.5)
     (use,) = (await crew.status())[wire.ESCALATION_USES]
-    assert (use["rung"], use.get("pod")) == ("ReplacePod", first if replaced else None)
+    assert (use["escalationStep"], use.get("pod")) == ("ReplacePod", first if replaced else None)
 
 
 async def test_agents_read_the_list_from_a_column(rig: Rig) -> None:

@@ -177,7 +177,9 @@ async def with_a_pod_that_leaves(bench: Bench, *, has_ended: bool = False) -> No
     if has_ended:
         bench.write("pods", pod(0, 2) | {"status": {"phase": "Failed"}})
     written = jobset(2, 1)
-    written["status"][wire.ESCALATION_USES] = [{"rung": "LeaveNode", "epoch": 2, "pod": "pod-0", "podUid": "pod-uid-0"}]
+    written["status"][wire.ESCALATION_USES] = [
+        {"escalationStep": "LeaveNode", "epoch": 2, "pod": "pod-0", "podUid": "pod-uid-0"}
+    ]
     bench.write("jobsets", written, by="controller-0#1")
 
 
