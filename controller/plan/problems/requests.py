@@ -7,7 +7,7 @@ from typing import Any
 
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.requests import read_request
-from inplace.common.jobset.settings import ESCALATION, OF_GROUPS, SPARES
+from inplace.common.jobset.settings import ESCALATION, OF_GROUPS, RESTART, SPARES
 from inplace.common.jobset.spares import read_spares
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
@@ -23,6 +23,12 @@ def unreadable(jobset: JobSet) -> Iterator[str]:
             read(jobset.annotations)
         except RemoteProtocolError as error:
             yield str(error)
+    for job in jobset.replicated_jobs:
+        pod = (job.template().get("spec") or {}).get("template") or {}
+        try:
+            RESTART.read((pod.get("metadata") or {}).get("annotations") or {})
+        except RemoteProtocolError as error:
+            yield f'spec.replicatedJobs[name="{job.name}"].template.spec.template.{error}'
 
 
 def bad_requests(jobset: JobSet) -> Iterator[str]:

@@ -24,7 +24,10 @@ def test_pods_carry_the_settings_of_their_jobset() -> None:
     out = changed(replicated_job("c"), "template.metadata", {"annotations": {wire.DISABLE: ""}})
     manifest = jobset(jobs=[replicated_job("a"), other, out])
     manifest["metadata"]["annotations"] = {wire.RESTART: "depth=deep,save-within=60"}
-    (told,) = bad_requests(parsed(manifest))
+    own[wire.RESTART] = "save-within=soon"
+    told, of_template = bad_requests(parsed(manifest))
+    own[wire.RESTART] = "save-within=0"
+    assert of_template.startswith('spec.replicatedJobs[name="b"].template.spec.template.metadata.annotations[inplace')
     assert job(manifest)["spec"]["template"]["metadata"]["annotations"].keys().isdisjoint(wire.SETTINGS.values())
     assert "restart].depth: expected process or containers, saw 'deep'; the Pods get none of it" in told
     asked = {wire.RESTART: "depth=process,save-within=60,clean-after=3", wire.STALL: "9"}
