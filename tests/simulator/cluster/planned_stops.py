@@ -61,7 +61,8 @@ def saving_documents(example: str, depth: str) -> list[dict[str, Any]]:
     for entry in spec["containers"][0]["env"]:
         if entry["name"] == "CHECKPOINT_EVERY":
             entry["value"] = "1000000"
-    found[-1]["metadata"]["annotations"] = {wire.RESTART: f"save-within={SAVE_S},depth={depth}"}
+    how = f"save-within={SAVE_S}{depth and f',depth={depth}'}"
+    found[-1]["metadata"]["annotations"] = {wire.RESTART: how}
     return found
 
 
