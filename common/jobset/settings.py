@@ -125,9 +125,12 @@ class Setting:
             return {}
 
     def with_part(self, annotations: Mapping[str, Any], part: str, value: object) -> dict[str, str]:
-        """Return the annotation with one more part, unless it says that already."""
+        """Return the annotation with one more part, unless it says that already, or cannot be read."""
         text = str(annotations.get(self.key, ""))
-        given = parts_of(text, self.parts[0].name) if text else {}
+        try:
+            given = parts_of(text, self.parts[0].name) if text else {}
+        except ValueError:
+            return {self.key: text}
         return {self.key: ",".join(f"{name}={said}" for name, said in ({part: str(value)} | given).items())}
 
     def _form(self) -> str:

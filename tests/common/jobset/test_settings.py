@@ -120,7 +120,8 @@ def test_a_part_is_added_unless_it_is_there() -> None:
     assert RESTART.with_part({wire.RESTART: "containers"}, "clean-after", 0) == {
         wire.RESTART: "clean-after=0,depth=containers"
     }
-    assert RESTART.with_part({wire.RESTART: "clean-after=3"}, "clean-after", 0) == {wire.RESTART: "clean-after=3"}
+    for text in ("clean-after=3", "process,clean-after=3"):
+        assert RESTART.with_part({wire.RESTART: text}, "clean-after", 0) == {wire.RESTART: text}
 
 
 def test_pods_carry_what_their_agents_read() -> None:
