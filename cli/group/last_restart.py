@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from inplace.cli.group.pod_facts import PodFact
 from inplace.common.bare.record import record
-from inplace.common.jobset.causes import unix_time
+from inplace.common.jobset.causes import Failure, unix_time
 from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry
 from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.jobset.slow_ranks import SlowRanks, slow_ranks_of_entry
@@ -56,7 +56,7 @@ class _Entry(StatusRecord, frozen=True):
     trigger: str | None = None
     started_at: str | None = None
     synced_at: str | None = None
-    first_failure: dict[str, str | int | None] | None = None
+    first_failure: dict[str, Any] | None = None
     scope: str | None = None
     request: str | None = None
     escalation_step: str | None = None
@@ -73,7 +73,7 @@ def last_restart(status: Mapping[str, object]) -> LastRestart | None:
         entry.trigger,
         entry.started_at,
         entry.synced_at,
-        entry.first_failure,
+        Failure.read(entry.first_failure).fields() or None,
         entry.scope,
         entry.request,
         silent_of_entry(seen),

@@ -95,6 +95,14 @@ async def test_what_restarts_cost_is_said() -> None:
 LAST = {wire.LAST_GROUP_RESTART: {"epoch": 3, "trigger": "worker_exit", "startedAt": "2026-01-01T00:00:00Z"}}
 
 
+def test_what_another_program_spoiled_in_a_failure_is_passed_over() -> None:
+    """The rest of it is told; an exit code that is no number ended `status` in a traceback."""
+    failure = {"pod": "train-0", "exitCode": "1", "reason": 7, "node": "n1"}
+    last = LAST[wire.LAST_GROUP_RESTART] | {"firstFailure": failure}
+    state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {wire.LAST_GROUP_RESTART: last}), ())
+    assert "Pod train-0 on n1" in text_of(explanation_of(state))
+
+
 def test_the_step_of_a_restart_is_told() -> None:
     """In the moment at which it began, and for programs."""
     last = LAST[wire.LAST_GROUP_RESTART] | {"escalationStep": "ReplacePod"}
