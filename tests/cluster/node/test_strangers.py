@@ -35,7 +35,7 @@ async def injected(
     """Run examples/plain.yaml with a worker of tests/cases/workers, or a command of that name, after inject."""
     *_, jobset = yaml.safe_load_all((REPOSITORY / "examples" / "plain.yaml").read_text())
     mode, annotations = shape
-    jobset["metadata"]["annotations"] = {wire.FAILURES: backoff} | annotations
+    jobset["metadata"]["annotations"] = {wire.FAILURES: f"backoff={backoff}"} | annotations
     jobset["spec"]["failurePolicy"] = {"maxRestarts": restarts_max}
     job = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
     job["parallelism"] = job["completions"] = PODS
