@@ -229,7 +229,7 @@ async def test_a_standby_that_died_while_it_waited_is_replaced_at_the_lift(tmp_p
         os.kill(main_of(group), signal.SIGKILL)
         assert await group.announced() == 2
         os.kill(standby, signal.SIGKILL)
-        await until(lambda: not group.tree(), "no standby")
+        await until(lambda: not Path(f"/proc/{standby}").exists(), "the end of the standby, which its parent has seen")
         group.show(2, 1)
         await group.noted("main", 2)
         assert main_of(group) != standby
