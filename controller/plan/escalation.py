@@ -102,13 +102,14 @@ def _is_ending(pod: Pod) -> bool:
 def let_leave(draft: Draft, scope: Scope, pod: Pod, why: str) -> bool:
     """Write and tell that a Pod leaves its node in the restart that begins or is under way.
 
-    Say False, and write nothing, if its Jobs are recreated, no step had room, no Pod could be replaced, or another Pod
-    of the scope leaves.
+    Say False, and write nothing, if its Jobs are recreated, no step had room, no Pod could be replaced, or this or
+    another Pod of the scope leaves already.
     """
     old, epoch = uses_of(draft.status), scope.synced + 1
     leaving, there = pod_leaving(old, scope.name, epoch), draft.observed.failed_pods.get(scope.name)
     is_busy = leaving is not None and there is not None and leaving.pod_uid == there.metadata.uid
-    if is_busy or any(_forbids(use) for use in old if use.leads_to(scope.name, epoch)):
+    uid, uses = pod.metadata.uid, [use for use in old if use.leads_to(scope.name, epoch)]
+    if is_busy or any(use.pod_uid == uid or _forbids(use) for use in uses):  # the answer about a Pod may come late
         return False
     use = Use(LEAVE_NODE, draft.now, epoch, scope.name, pod=pod.metadata.name, pod_uid=pod.metadata.uid)
     others = (one for one in old if one.step != LEAVE_NODE or _leaves_elsewhere(draft, one, scope))

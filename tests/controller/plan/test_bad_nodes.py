@@ -7,12 +7,15 @@ from dataclasses import replace
 import pytest
 
 from inplace.common.jobset.causes import Cause, Failure, Trigger
+from inplace.common.jobset.escalation import LEAVES, Use
 from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.marked_nodes import MarkedPod
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
 from inplace.controller.plan.steps import plan
 from tests.controller.manifests import changed, jobset
+from tests.controller.objects import lone_pod
 from tests.controller.plan.planner_world import NOW, settled
 
 
@@ -58,3 +61,18 @@ def test_a_hang_blames_the_node_of_the_pod_that_was_silent_first(
     records = planned.status.get(wire.NODE_FAILURES) or ()
     assert [record["node"] for record in records] == blamed
     assert all("silent first, at step 29" in record["why"] for record in records)
+
+
+@pytest.mark.parametrize("step", ["ReplacePod", "LeaveNode"])
+def test_a_pod_that_is_replaced_already_is_not_written_again(step: str) -> None:
+    """Its node's mark was read when it had ended: each pass wrote another use, hundreds a second for ever."""
+    world = settled(changed(jobset(restarts_max=9), "metadata.annotations", {wire.ESCALATION: "ReplacePod=2"}))
+    for world.decision in (Decision(1, 0), Decision(1, 1)):
+        world.settle()
+    ended = lone_pod(metadata={"uid": "u"}, status={"phase": "Failed"})
+    use = Use(step, NOW, 2, pod="p", pod_uid="u")
+    world.status[wire.ESCALATION_USES] = [use.fields()]
+    marked = {"": (MarkedPod(ended, leaves=True, why="node n1: cordoned"),)}
+    found = plan(replace(world.observed(), marked=marked))
+    assert wire.ESCALATION_USES not in found.status
+    assert not [note for note in found.notes if note.reason == LEAVES]
