@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from inplace.common.agent_command import agent_arguments, is_guarded
 from inplace.common.jobset.causes import COMPLETED, Cause, Failure, Trigger, unix_time
@@ -21,6 +22,8 @@ from inplace.common.wire.last_line import is_peers_sign
 from inplace.common.wire.phases import exit_code_of
 from inplace.controller.tracking.pods import known_epoch
 from inplace.controller.tracking.signs import Sign
+
+ENDING_S: Final = 2.0  # from closed sockets to the end of a process that has torch to unload, on a busy machine
 
 
 def completed_pods(
@@ -94,7 +97,7 @@ def _is_cause(pod: Pod, failure: Failure | None, seen_at: str) -> bool:
     """Say whether a Pod's completion may have brought a failure about.
 
     kubelet cuts the moment of the completion to whole seconds. In that second the failure's words decide: ranks that
-    all end at their last step are no reason for the one among them that fails.
+    all end at their last step are no reason for the one among them that fails. A peer that is missed may still end.
     """
     line = failure.last_line if failure is not None else ""
     failed_s = unix_time((failure.finished_at if failure is not None else "") or seen_at)
@@ -103,7 +106,7 @@ def _is_cause(pod: Pod, failure: Failure | None, seen_at: str) -> bool:
     if not ended_s or None in ended_s:  # its agent told, and nobody knows when it was
         return not line or is_peers_sign(line)
     last_s = max(one for one in ended_s if one is not None)
-    return failed_s is not None and last_s + (0.0 if is_peers_sign(line) else 1.0) <= failed_s
+    return failed_s is not None and last_s <= failed_s + (ENDING_S if is_peers_sign(line) else -1.0)
 
 
 def _has_guard(jobset: JobSet, replicated_job: str) -> bool:

@@ -57,17 +57,28 @@ async def test_a_late_completion_is_named(
 
 
 @pytest.mark.parametrize(
-    ("line", "named"),
-    [("RuntimeError: Connection closed by peer", True), ("ValueError: bad sample", False), ("", False)],
+    ("line", "later_s", "named"),
+    [
+        ("RuntimeError: Connection closed by peer", 0, True),
+        ("RuntimeError: Connection closed by peer", 1, True),
+        ("RuntimeError: Connection closed by peer", 5, False),
+        ("ValueError: bad sample", 0, False),
+        ("", 0, False),
+    ],
 )
-async def test_in_the_second_of_a_completion_the_words_decide(rig: Rig, line: str, *, named: bool) -> None:
-    """Ranks that all end at their last step are no reason for the one that fails; that a peer is gone says they are."""
+async def test_about_the_second_of_a_completion_the_words_decide(
+    rig: Rig, line: str, later_s: int, *, named: bool
+) -> None:
+    """Ranks that all end at their last step are no reason for the one that fails; that a peer is gone says they are.
+
+    A process closes its sockets some time before it has ended.
+    """
     crew = await rig.started(jobset(restarts_max=9, jobs=[replicated_job("workers", pods=2)]))
     early, peer = crew.pods.values()
     failed_s = float(int(rig.clock.wall_s())) + 0.5
     told = {wire.PHASES: "v1,at=1,code=1", wire.LAST_LINE: last_line_text(1, failed_s, line)}
     await crew.annotate(peer, wire.epoch_annotations(2) | told)
-    ended = {"exitCode": 0, "reason": "Completed", "finishedAt": precise_time(failed_s)[:19] + "Z"}
+    ended = {"exitCode": 0, "reason": "Completed", "finishedAt": precise_time(failed_s + later_s)[:19] + "Z"}
     await crew.set_pod(early, phase="Succeeded", containerStatuses=[{"name": "worker", "state": {"terminated": ended}}])
     await rig.settle()
     last = await crew.last_restart()
