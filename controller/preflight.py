@@ -96,7 +96,6 @@ OUR_FIELDS: Final[Mapping[str, frozenset[str]]] = {
             wire.NOTICES,
             wire.NODE_FAILURES,
             wire.ESCALATION_USES,
-            wire.NO_PROGRESS_FIELD,
             wire.CRASH_LOOP,
             wire.RECREATIONS,
             wire.EXECUTION_ATTEMPTS,

@@ -12,7 +12,7 @@ from typing import Final
 from inplace.cli.lint.agent_policies import checks_of, lease_s, save_within_s
 from inplace.cli.lint.init_containers import init_sentence
 from inplace.cli.lint.pod import deadline_sentence
-from inplace.cli.lint.stall import is_judging_steps, is_unwatched, stall_limits
+from inplace.cli.lint.stall import is_unwatched, stall_limits
 from inplace.common.injection.depth import holds_back, kubelets_own
 from inplace.common.injection.pod_failure_policy import final_codes
 from inplace.common.injection.pod_roles import Container, Member, group_of
@@ -44,8 +44,6 @@ def pod_sentences(jobset: JobSet, raw: KubeObject) -> Iterator[str]:
     yield from say(lambda member, _agent: init_sentence(member))
     yield from say(lambda member, _agent: _held_back(member))
     yield from say(lambda member, agent: _hang(member, agent, jobset))
-    if is_judging_steps(jobset) and is_unwatched(raw):
-        yield f"No Pod tells its steps without a watchdog, so no-progress in {wire.FAILURES} has no effect."
     if restart_on(jobset.annotations) and is_unwatched(raw):
         yield f"No Pod tells a notice without a watchdog, so {wire.RESTART_ON} has no effect."
     yield from say(_check)

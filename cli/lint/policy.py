@@ -12,6 +12,7 @@ from typing import Final
 from inplace.cli.lint.pod_policy import absence, pod_sentences
 from inplace.cli.lint.stored import as_stored
 from inplace.cli.terminal.moments import whole_duration_text
+from inplace.common.jobset.crash_loop import backoff_of
 from inplace.common.jobset.escalation import IN_PLACE, RECREATE_JOB, RECREATE_JOBS, REPLACE_POD, Escalation
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.notices import restart_on
@@ -105,15 +106,14 @@ def _often(uses: int) -> str:
 
 
 def _progress_sentences(jobset: JobSet) -> Iterator[str]:
-    limit = jobset.no_progress
-    if limit is None:
+    backoff = backoff_of(jobset.annotations)
+    if backoff.epochs_max is None:
         unset = absence(jobset, FAILURES, "no-progress")
         yield f"A failure that comes back at the same step counts as any other ({unset})."
         return
-    epochs = "an epoch ends" if limit.epochs == 1 else f"{limit.epochs} epochs in a row end"
+    epochs = "an epoch ends" if backoff.epochs_max == 1 else f"{backoff.epochs_max} epochs in a row end"
     yield f"If {epochs} by a failure and without a higher step than ever before, the JobSet fails: NoProgress."
-    if limit.short_s is not None:
-        yield f"An epoch whose steps no Pod tells counts as one without progress if it ran less than {limit.short_s} s."
+    yield f"An epoch whose steps no Pod tells counts as one without progress if it ran less than {backoff.long_s:g} s."
 
 
 def _notice_sentence(jobset: JobSet) -> str:

@@ -12,7 +12,6 @@ from inplace.cli.lint.agent import settled_environment
 from inplace.cli.lint.stored import as_stored
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import Container, Member, group_of
-from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.notices import restart_on
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
@@ -54,11 +53,6 @@ def stall_limits(member: Member, agent: Container) -> StallSettings:
     return StallSettings() if problem else limits
 
 
-def is_judging_steps(jobset: JobSet) -> bool:
-    """Say whether only steps tell progress."""
-    return jobset.no_progress is not None and jobset.no_progress.short_s is None
-
-
 def is_unwatched(jobset: KubeObject) -> bool:
     """Say whether no agent of the group watches its worker: then no Pod tells its steps."""
     agents = [(member, agent) for member in group_of(jobset) if (agent := member.agent) is not None]
@@ -66,7 +60,7 @@ def is_unwatched(jobset: KubeObject) -> bool:
 
 
 def check_unwatched(jobset: KubeObject) -> Iterator[Finding]:
-    """Yield what judges steps and their numbers where nobody looks at the ranks."""
+    """Yield what judges the numbers of the ranks where nobody looks at them."""
     try:
         parsed = as_stored(jobset)
         is_blind = is_unwatched(jobset)
@@ -76,10 +70,6 @@ def check_unwatched(jobset: KubeObject) -> Iterator[Finding]:
         path, found = f'metadata.annotations["{wire.RESTART_ON}"]', "kinds of notices, and no watchdog that tells them"
         fix = f"set {wire.STALL}; with 86400 it looks, and ends hardly any worker"
         yield Finding("no-effect", path, found, "a watchdog", fix)
-    if is_blind and is_judging_steps(parsed):
-        path, found = f'metadata.annotations["{wire.FAILURES}"]', "no-progress, and no watchdog that tells steps"
-        fix = f"set {wire.STALL}, or add short=SECONDS: shorter epochs then count"
-        yield Finding("no-effect", path, found, "a watchdog, or seconds", fix)
 
 
 def _watchdog(member: Member, agent: Container) -> tuple[StallSettings, WatchSettings, str]:

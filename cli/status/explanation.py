@@ -26,14 +26,13 @@ from inplace.cli.status.why_failed import failed_job, why_failed
 from inplace.cli.terminal.moments import count_text, duration_text
 from inplace.common.bare.record import record
 from inplace.common.jobset.causes import Trigger, unix_time
-from inplace.common.jobset.crash_loop import crash_loop_of
+from inplace.common.jobset.crash_loop import backoff_of, crash_loop_of
 from inplace.common.jobset.furthest_behind import silent_text
 from inplace.common.jobset.goodput import cost_text
 from inplace.common.jobset.headline import OWN, WAITING, GroupPhase, Pulse, SlotState
 from inplace.common.jobset.scopes import fields_of_scope
 from inplace.common.kube.resources import JOBS, PODS, Resource
 from inplace.common.wire import names as wire
-from inplace.common.wire.last_progress import LONG_S
 from inplace.controller.api.object_events import Event
 
 # Triggers: something failed, or may have.
@@ -231,7 +230,7 @@ def crash_loops(state: GroupState, now_s: float) -> Iterator[tuple[bool, str]]:
         until_s = unix_time(loop.until)
         waits = loop.epoch == scope.synced + 1 and until_s is not None and until_s > now_s
         began_s = unix_time(loop.synced_at) if scope.is_running else None
-        if began_s is not None and now_s - began_s >= LONG_S:
+        if began_s is not None and now_s - began_s >= backoff_of(jobset.annotations).long_s:
             continue
         named = f"scope {scope.name}: " if scope.name else ""
         yield waits, named + loop.words(now_s, waits=waits)

@@ -33,7 +33,6 @@ from inplace.common.jobset.fields import (
 )
 from inplace.common.jobset.form import check_form, in_words
 from inplace.common.jobset.marked_nodes import leaves_marked_nodes
-from inplace.common.jobset.no_progress import NoProgressLimit, no_progress_of
 from inplace.common.jobset.places import Numbers, Places
 from inplace.common.jobset.requests import BarrierDeadline, RestartRequest, deadline_of, fence_after_s, read_request
 from inplace.common.jobset.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
@@ -237,11 +236,6 @@ class JobSet:
     def escalation_uses(self) -> tuple[Use, ...]:
         """Return which step was used when, the oldest first."""
         return uses_of(self.status)
-
-    @cached_property
-    def no_progress(self) -> NoProgressLimit | None:
-        """Return how many epochs may end without progress; None for any number, or what cannot be read."""
-        return no_progress_of(self.annotations) if self.is_in_place else None
 
     @property
     def replaces_pods(self) -> bool:

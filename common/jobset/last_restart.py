@@ -29,13 +29,11 @@ class EpochEnd:
     Args:
         trigger: why.
         at: when that was seen; RFC 3339.
-        words: the first failure, or else the cause, in words.
         progress: of the Pod that was furthest behind; None if no Pod told.
     """
 
     trigger: Trigger
     at: str
-    words: str
     progress: LastProgress | None
 
 
@@ -47,7 +45,6 @@ def end_of_epoch(
     return EpochEnd(
         trigger_of(entry) if entry else cause.trigger,
         str(entry.get("startedAt") or cause.seen_at or now),
-        str(failure_of_entry(entry) or cause.failure or cause),
         silent.progress if silent is not None else None,
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import field
 from msgspec.structs import replace
 
-from inplace.common.jobset.causes import REASON_CHARS_MAX, unix_time
+from inplace.common.jobset.causes import REASON_CHARS_MAX, Failure, unix_time
 from inplace.common.jobset.furthest_behind import FurthestBehind, to_blame
 from inplace.common.jobset.goodput import RestartCost
 from inplace.common.jobset.last_restart import seconds_of
@@ -60,6 +60,12 @@ class PastRestart(StatusRecord, frozen=True):
     last_step: int | None = None
     lost_steps: int | None = None
     cost_ms: int | None = field(default=None, name="costMs")
+
+    def __str__(self) -> str:
+        """Say how the epoch before it ended."""
+        where = f" at step {self.last_step}" if self.last_step is not None else ""
+        failure = Failure(self.pod, self.node, "", self.exit_code, self.reason, last_line=self.last_line)
+        return f"epoch {self.epoch - 1} ended{where} ({failure if self.pod else self.trigger})"
 
 
 def past_restart(entry: Mapping[str, Any], silent: FurthestBehind | None) -> PastRestart:

@@ -17,6 +17,7 @@ from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.lease import LENGTH_S_MAX, LENGTH_S_MIN
 from inplace.common.wire import names as wire
+from inplace.common.wire.last_progress import LONG_S
 from inplace.common.wire.notice import BUSY, KINDS
 from inplace.common.wire.parts import SEEN_CHARS_MAX, parts_of
 from inplace.common.wire.stall_limit import AFTER, EXPECTED, START, parse_limit
@@ -31,7 +32,7 @@ RECREATE_JOBS: Final = "RecreateJobs"
 BACKOFF_S: Final = 5  # a restart in place takes 0.1 to 3 s: a group that waits 5 s sends less than a healthy one
 BACKOFF_MAX_S: Final = 300  # as kubelet's CrashLoopBackOff
 BACKOFF_LIMIT_S: Final = 3600  # who waits longer should fail instead
-EPOCHS_MAX: Final = 16  # without progress; each is up to 300 bytes of the status
+EPOCHS_MAX: Final = 16  # without progress; status.restartHistory tells of all
 SHORT_S_MAX: Final = 7 * DAY_S
 STEP_NAMES: Final = ("InPlace", "ReplacePod", "RecreateJob", "RecreateJobs")
 USES_MAX: Final = 64  # of one step of the escalation; each is 60 to 400 bytes of the status
@@ -206,8 +207,8 @@ FAILURES: Final = Setting(
     "failures without progress",
     f"the back-off is {BACKOFF_S} to {BACKOFF_MAX_S} s, and nothing is judged by its progress",
     (
-        _whole("no-progress", 1, EPOCHS_MAX, "failed epochs in a row without a higher step that fail the JobSet"),
-        _whole("short", 1, SHORT_S_MAX, "seconds; a shorter epoch counts for `no-progress` where no Pod tells steps"),
+        _whole("no-progress", 1, EPOCHS_MAX, "failed epochs in a row without progress that fail the JobSet"),
+        _whole("short", 1, SHORT_S_MAX, "seconds; where no Pod tells steps, a longer epoch is progress", f"{LONG_S:g}"),
         _whole("backoff", 0, BACKOFF_LIMIT_S, "seconds before the second restart in vain; 0: never", str(BACKOFF_S)),
         _whole("backoff-max", 0, BACKOFF_LIMIT_S, "the longest wait in seconds", f"{BACKOFF_MAX_S}"),
     ),

@@ -22,13 +22,12 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.last_line import is_peers_sign
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.bad_nodes import note_hang
-from inplace.controller.plan.crash_loop import lead_on, pace
+from inplace.controller.plan.crash_loop import fail_if_hopeless, judge, lead_on, pace
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.escalation import climb
 from inplace.controller.plan.finish import fail
 from inplace.controller.plan.history import note_past_restart
 from inplace.controller.plan.marked_nodes import leave_marked_node
-from inplace.controller.plan.no_progress import judge_progress
 from inplace.controller.plan.recreations import recreate
 
 JOBS_NAMED_MAX = 5
@@ -83,13 +82,11 @@ def decide_epochs(draft: Draft) -> bool:
         limit = conditions.restart_limit_exceeded(draft.jobset.escalation) if has_no_step_left else None
         fail(draft, conditions.NO_EPOCH_LEFT if is_last else limit or conditions.reached_max_restarts())
         return True
-    decisions = {name: pace(draft, scopes[name], decision) for name, decision in decisions.items()}
+    loops = {name: judge(draft, scopes[name], decision) for name, decision in decisions.items()}
+    if any(fail_if_hopeless(draft, scopes[name], loop) for name, loop in loops.items()):
+        return True
     for name, decision in decisions.items():
-        if (hopeless := judge_progress(draft, scopes[name], decision)) is not None:
-            _note_restart(draft, scopes[name], is_over=False)
-            fail(draft, hopeless)
-            return True
-        _write_epochs(draft, draft.jobset.scopes[name], decision)
+        _write_epochs(draft, scopes[name], pace(draft, scopes[name], decision, loops[name]))
     note_restarting(draft)
     if any(decision.recreate or _is_restarting(draft, name) for name, decision in decisions.items()):
         _recreate_completed(draft)

@@ -47,12 +47,11 @@ def at(now: str) -> KubeObject:
         for number in range(NODES_MAX)
     ]
     past = {"epoch": 2, "trigger": "worker_exit", "startedAt": now, "pod": name, "node": name, "lastLine": BOMB * 256}
-    epochs = [{"epoch": 1, "seconds": 1, "firstFailure": BOMB * 512}] * (EPOCHS_MAX - 2)
     return {
         wire.ESCALATION_USES: uses,
         wire.NODE_FAILURES: nodes,
         FIELD: [past] * ENTRIES_MAX,
-        wire.NO_PROGRESS_FIELD: {"epochs": epochs},
+        wire.CRASH_LOOP: {"failedEpochs": EPOCHS_MAX - 2},
     }
 
 

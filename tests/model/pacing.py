@@ -255,10 +255,11 @@ class PacingWorld:
         """Return the failures in vain after the one that the record has, and the wait in ticks: what is right."""
         if record.trigger == Trigger.MANUAL.value:
             return 0, 0
-        if record.trigger != Trigger.WORKER_EXIT.value:
-            return record.failures, 0
         progress = record.step > record.best if self._config.tells else record.began - record.failed >= LONG
-        failures = 1 if progress else record.failures + 1
+        before = 0 if progress else record.failures
+        if record.trigger != Trigger.WORKER_EXIT.value:
+            return before, 0
+        failures = before + 1
         return failures, WAITS[min(failures, len(WAITS) - 1)]
 
     def _written(self, state: PacingState, number: int, planned: str, who: str) -> Move[PacingState]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace as changed
 
 from inplace.common.jobset import crash_loop
 from inplace.common.jobset.causes import Trigger, trigger_of, unix_time
-from inplace.common.jobset.crash_loop import Backoff, CrashLoop, after_failure, backoff_of, crash_loop_of
+from inplace.common.jobset.crash_loop import Backoff, CrashLoop, after_epoch, backoff_of, crash_loop_of
 from inplace.common.jobset.scopes import Scope, write_scope
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
@@ -35,23 +35,29 @@ def _waits_at_first(original: Callable[..., CrashLoop], *args: Any, **kwargs: An
     return changed(loop, failures=2, until=_after(loop.since, 30)) if loop.failures == 1 else loop
 
 
-def _writes_no_count(original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision) -> Decision:
-    paced = original(draft, scope, decision)
+def _writes_no_count(
+    original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision, loop: CrashLoop | None
+) -> Decision:
+    paced = original(draft, scope, decision, loop)
     if paced.synced > scope.synced:
         write_scope(draft.status, scope, {wire.CRASH_LOOP: {}})
     return paced
 
 
-def _waits_from_now(original: Callable[..., CrashLoop], draft: Draft, scope: Scope, old: CrashLoop) -> CrashLoop:
-    loop = original(draft, scope, old)
+def _waits_from_now(
+    original: Callable[..., CrashLoop | None], draft: Draft, scope: Scope, decision: Decision
+) -> CrashLoop | None:
+    loop = original(draft, scope, decision)
+    if loop is None or not loop.until or loop == crash_loop_of(draft.status):
+        return loop
     wait_s = backoff_of(draft.jobset.annotations).wait_s(loop.failures)
-    return changed(loop, until=_after(draft.now, wait_s)) if loop.until else loop
+    return changed(loop, until=_after(draft.now, wait_s))
 
 
 def _deprecates_what_waits(
-    original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision
+    original: Callable[..., Decision], draft: Draft, scope: Scope, decision: Decision, loop: CrashLoop | None
 ) -> Decision:
-    paced = original(draft, scope, decision)
+    paced = original(draft, scope, decision, loop)
     return paced if paced.synced == decision.synced else replace(paced, deprecated=decision.synced)
 
 
@@ -60,14 +66,14 @@ def _after(time: str, wait_s: float) -> str:
 
 
 PACING_BUGS: Final = (
-    Bug("pacing: a first failure waits", _SILENT, instead_of(after_failure, _waits_at_first)),
+    Bug("pacing: a first failure waits", _SILENT, instead_of(after_epoch, _waits_at_first)),
     Bug(
         "pacing: a higher step does not forgive",
         _TOLD,
         instead_of(
             crash_loop._made_progress,
-            lambda original, old, step, ran_s, *, told: (
-                original(old, step, ran_s, told=told) and (step is None or old.best is None)
+            lambda original, old, step, ran_s, long_s, *, told: (
+                original(old, step, ran_s, long_s, told=told) and (step is None or old.best is None)
             ),
         ),
     ),
@@ -76,8 +82,8 @@ PACING_BUGS: Final = (
         _TOLD,
         instead_of(
             crash_loop._made_progress,
-            lambda original, old, step, ran_s, *, told: (
-                original(old, step, ran_s, told=told) or (step is not None and step == old.best)
+            lambda original, old, step, ran_s, long_s, *, told: (
+                original(old, step, ran_s, long_s, told=told) or (step is not None and step == old.best)
             ),
         ),
     ),
@@ -114,12 +120,12 @@ PACING_BUGS: Final = (
     Bug(
         "pacing: each pass counts the failure again",
         _SILENT,
-        within(pacing.pace, instead_of(crash_loop_of, lambda original, fields: changed(original(fields), epoch=0))),
+        within(pacing.judge, instead_of(crash_loop_of, lambda original, fields: changed(original(fields), epoch=0))),
     ),
     Bug(
         "pacing: the wait counts from the announcement",
         _where(3, "worker crash"),
-        instead_of(pacing._judged, _waits_from_now),
+        instead_of(pacing.judge, _waits_from_now),
     ),
     Bug(
         "pacing: another clock's time is waited for",
@@ -133,7 +139,7 @@ PACING_BUGS: Final = (
         "pacing: a lost Pod counts",
         _where(3, "worker lost"),
         within(
-            pacing._judged,
+            pacing.judge,
             instead_of(
                 trigger_of,
                 lambda original, entry: Trigger.WORKER_EXIT if original(entry) is Trigger.POD_LOST else original(entry),
@@ -144,9 +150,9 @@ PACING_BUGS: Final = (
         "pacing: a restart that a person asks for waits",
         _where(3, "worker asked"),
         instead_of(
-            pacing._judged,
-            lambda original, draft, scope, old: (
-                loop if (loop := original(draft, scope, old)).failures or scope.synced == 0 else old
+            after_epoch,
+            lambda original, old, backoff, end, epoch: (
+                loop if (loop := original(old, backoff, end, epoch)).failures or epoch == 1 else old
             ),
         ),
     ),

@@ -108,7 +108,6 @@ FENCES: list[tuple[str, Break, Rule, str]] = [  # as STALLS
     ("train", both(_LEASED, run_with("--grace", "30")), "fence", COMMAND),
     ("train-supervisor", env("FENCE_AFTER_S", of=worker, value="14"), "agent-env", _SUPERVISORS_LEASE),
 ]
-_NO_PROGRESS = annotation(wire.FAILURES)
 _LIMIT = put(metadata, annotations={wire.FAILURES: "3"})
 _BAD_NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss+busy"})
 _NOTICES = put(metadata, annotations={wire.RESTART_ON: "loss+slow"})
@@ -122,7 +121,7 @@ STALLS: list[tuple[str, Break, Rule, str]] = [  # example, change, rule, path
     ("train", both(limits("120"), env("STALL_AFTER_S", value="5")), "stall-limits", _STALL_VARIABLE),
     ("train", both(limits("5"), env("STALL_AFTER_S", value="0")), "", ""),
     ("train", limits("120", "60"), "stall-limits", STALL),
-    ("train", _LIMIT, "no-effect", _NO_PROGRESS),
+    ("train", _LIMIT, "", ""),
     ("train", both(_LIMIT, limits("120")), "", ""),
     ("train", _NOTICES, "no-effect", annotation(wire.RESTART_ON)),
     ("train", both(_NOTICES, limits("120")), "", ""),

@@ -184,19 +184,14 @@ def test_the_command_prints_them(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_no_progress_is_told_with_what_it_needs() -> None:
-    """With and without seconds; without, it needs a watchdog."""
+    """The seconds are those that the annotation has, or 60; no watchdog is needed."""
     end = "without a higher step than ever before, the JobSet fails: NoProgress."
     first = f"If 3 epochs in a row end by a failure and {end}"
-    without = f"No Pod tells its steps without a watchdog, so no-progress in {wire.FAILURES} has no effect."
-    short = "An epoch whose steps no Pod tells counts as one without progress if it ran less than 600 s."
-    for text, stall, told in (
-        ("3", "0", [first, without]),
-        ("no-progress=3,short=600", "0", [first, short]),
-        ("3", "120", [first]),
-    ):
+    for text, stall, long_s in (("3", "0", 60), ("no-progress=3,short=600", "0", 600), ("3", "120", 60)):
         document = of_example("train", FAILURES=text, STALL=stall)
-        assert [one for one in policy_sentences(document) if one in (first, without, short)] == told
-        assert [one.rule for one in check_unwatched(document)] == ["no-effect"] * (without in told)
+        short = f"An epoch whose steps no Pod tells counts as one without progress if it ran less than {long_s} s."
+        assert {first, short} <= set(policy_sentences(document))
+        assert list(check_unwatched(document)) == []
 
 
 def test_what_restarts_a_group_that_works_is_told() -> None:
