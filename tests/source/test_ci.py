@@ -24,11 +24,11 @@ def run(stages: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
 
 def test_it_checks_what_make_check_checks() -> None:
     """Each verb is a stage of its own, in the same order."""
-    verbs = re.search(r"^for verb in (.*); do stage make", SCRIPT, re.MULTILINE)
+    verbs = re.search(r"^for verb in (.*); do stage make.*\nstage twice make (test-sim)$", SCRIPT, re.MULTILINE)
     checks = re.search(r"^check: (.*?)  ##", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert verbs is not None
     assert checks is not None
-    assert verbs[1] == checks[1]
+    assert " ".join(verbs.groups()) == checks[1]
 
 
 def test_seconds_are_told_for_each_stage() -> None:
