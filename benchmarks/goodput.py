@@ -194,7 +194,7 @@ def train(seed: int) -> Outcome:
             bytes_max = max(bytes_max, len(text))
             silence.note(f"pod-{pod}", "", progress)
         silent = silence.result()
-        goodput = after_run(goodput, silent.progress if silent else None, BEGAN_S + seen_s, epoch)
+        goodput = after_run(goodput, silent.progress if silent else None, BEGAN_S + seen_s)
         assert goodput is not None
         goodput = goodput_of(json.loads(json.dumps({FIELD: goodput.fields()})))  # as the status keeps it
         now_s = seen_s + rng.uniform(1.0, 10.0)

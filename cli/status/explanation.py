@@ -28,8 +28,8 @@ from inplace.common.bare.record import record
 from inplace.common.jobset.causes import Trigger, unix_time
 from inplace.common.jobset.crash_loop import backoff_of, crash_loop_of
 from inplace.common.jobset.furthest_behind import silent_text
-from inplace.common.jobset.goodput import cost_text
 from inplace.common.jobset.headline import OWN, WAITING, GroupPhase, Pulse, SlotState
+from inplace.common.jobset.restart_history import history_of
 from inplace.common.jobset.scopes import fields_of_scope
 from inplace.common.kube.resources import JOBS, PODS, Resource
 from inplace.common.wire import names as wire
@@ -136,10 +136,9 @@ def _moments(facts: Facts) -> Iterator[Moment]:
         yield Moment(began_s, f"group restart{whose} to epoch {last.epoch} began: {cause}{escalation_step}")
         if words := recreated_text(facts.state):
             yield Moment(began_s, words)
-        for scope in facts.state.scopes:
-            if scope.goodput is not None and scope.goodput.newest is not None:
-                began = scope.goodput.run.first_s if scope.goodput.run is not None else None
-                yield Moment(began, cost_text(scope.goodput.newest))
+        if facts.state.jobset is not None:
+            known = [past for past in history_of(facts.state.jobset.status) if past.cost_ms is not None]
+            yield from (Moment(unix_time(past.started_at), past.cost_text) for past in known[-1:])
         if silent := silent_text(last.first_silent, last.trigger, failure):
             yield Moment(unix_time(last.synced_at), silent)
         if last.slow is not None:

@@ -45,16 +45,6 @@ class Run:
     first_s: float
 
 
-@record
-class RestartCost:
-    """What one restart cost; the epoch is the one that it led to."""
-
-    epoch: int
-    lost_steps: int
-    lost_s: float
-    restart_s: float
-
-
 @dataclass(frozen=True, slots=True)
 class Goodput:
     """Sums over the restarts whose costs are known.
@@ -64,7 +54,6 @@ class Goodput:
         useful_s, lost_s, restart_s: see above; useful_s may fall when a group goes back behind its last beginning.
         lost_steps: steps that were made again.
         run: the newest run that was told; None if the last one was not.
-        newest: the newest restart among them.
     """
 
     restarts: int = 0
@@ -73,7 +62,6 @@ class Goodput:
     restart_s: float = 0.0
     lost_steps: int = 0
     run: Run | None = None
-    newest: RestartCost | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -98,13 +86,6 @@ class Goodput:
                 "stepMicroseconds": round(self.run.pace_s * 1e6),
                 "firstStepTime": moment.removesuffix("+00:00") + "Z",
             }
-        if self.newest is not None:
-            fields["lastRestart"] = {
-                "epoch": self.newest.epoch,
-                "lostSteps": self.newest.lost_steps,
-                "lostMilliseconds": _ms(self.newest.lost_s),
-                "restartMilliseconds": _ms(self.newest.restart_s),
-            }
         return fields
 
 
@@ -113,7 +94,7 @@ def goodput_of(fields: Mapping[str, Any]) -> Goodput | None:
     found = fields.get(FIELD)
     if not isinstance(found, Mapping):
         return None
-    run, newest = found.get("run"), found.get("lastRestart")
+    run = found.get("run")
     return Goodput(
         _number(found, "restarts"),
         _number(found, "usefulMilliseconds") / 1000,
@@ -121,7 +102,6 @@ def goodput_of(fields: Mapping[str, Any]) -> Goodput | None:
         _number(found, "restartMilliseconds") / 1000,
         _number(found, "lostSteps"),
         _run_of(run) if isinstance(run, Mapping) else None,
-        _cost_of(newest) if isinstance(newest, Mapping) else None,
     )
 
 
@@ -136,20 +116,13 @@ def goodput_text(goodput: Goodput) -> str:
     return f"effective training time {100 * goodput.ratio:.1f} % over {restarts}: {lost}"
 
 
-def cost_text(cost: RestartCost) -> str:
-    """Say in one line, for a person, what one restart cost."""
-    lost = f"{cost.lost_steps:,} steps ({cost.lost_s:,.1f} s) were made again"
-    return f"the restart to epoch {cost.epoch} cost {cost.restart_s:,.1f} s without a step, and {lost}"
-
-
-def after_run(old: Goodput | None, progress: LastProgress | None, ended_s: float | None, epoch: int) -> Goodput | None:
+def after_run(old: Goodput | None, progress: LastProgress | None, ended_s: float | None) -> Goodput | None:
     """Take in the run that ended; None while nothing was ever told.
 
     Args:
         old: before it.
         progress: of the Pod that was furthest behind; None if no Pod told.
         ended_s: when the restart that ended the run began, Unix time.
-        epoch: of the run.
     """
     if progress is None or progress.step is None or ended_s is None:
         return None if old is None else replace(old, run=None)
@@ -159,25 +132,17 @@ def after_run(old: Goodput | None, progress: LastProgress | None, ended_s: float
     old = old or Goodput()
     if old.run is None or run.first_s <= old.run.first_s:  # somebody set the clock back: begin anew
         return replace(old, run=run)
-    cost, useful_s = _cost(old.run, run, epoch)
+    pace_s = old.run.pace_s or run.pace_s
+    told = old.run.last - old.run.first + 1
+    kept = min(run.first - old.run.first, told)
     return Goodput(
         old.restarts + 1,
-        old.useful_s + useful_s,
-        old.lost_s + cost.lost_s,
-        old.restart_s + cost.restart_s,
-        old.lost_steps + cost.lost_steps,
+        old.useful_s + kept * pace_s,
+        old.lost_s + (told - kept) * pace_s,
+        old.restart_s + max(0.0, run.first_s - old.run.first_s - told * pace_s),
+        old.lost_steps + told - kept,
         run,
-        cost,
     )
-
-
-def _cost(old: Run, new: Run, epoch: int) -> tuple[RestartCost, float]:
-    """Return what the restart between two runs cost, and the useful seconds from one first step to the other."""
-    pace_s = old.pace_s or new.pace_s
-    told = old.last - old.first + 1
-    kept = min(new.first - old.first, told)
-    useful_s, lost_s = kept * pace_s, (told - kept) * pace_s
-    return RestartCost(epoch, told - kept, lost_s, max(0.0, new.first_s - old.first_s - told * pace_s)), useful_s
 
 
 def _run_of(fields: Mapping[str, Any]) -> Run | None:
@@ -186,13 +151,6 @@ def _run_of(fields: Mapping[str, Any]) -> Run | None:
         return None
     first, last, pace_us = (_number(fields, name) for name in ("firstStep", "lastStep", "stepMicroseconds"))
     return Run(first, max(first, last), max(pace_us, 0) / 1e6, first_s)
-
-
-def _cost_of(fields: Mapping[str, Any]) -> RestartCost:
-    epoch, steps, lost_ms, restart_ms = (
-        _number(fields, name) for name in ("epoch", "lostSteps", "lostMilliseconds", "restartMilliseconds")
-    )
-    return RestartCost(epoch, steps, lost_ms / 1000, restart_ms / 1000)
 
 
 def _number(fields: Mapping[str, Any], name: str) -> int:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from inplace.common.jobset.causes import REASON_CHARS_MAX, Failure, unix_time
 from inplace.common.jobset.furthest_behind import FurthestBehind, to_blame
-from inplace.common.jobset.goodput import RestartCost
+from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.last_restart import seconds_of
 from inplace.common.jobset.status_record import StatusRecord
 from inplace.common.wire.exit_words import PLAIN_REASON
@@ -67,6 +67,12 @@ class PastRestart(StatusRecord, frozen=True):
         failure = Failure(self.pod, self.node, "", self.exit_code, self.reason, last_line=self.last_line)
         return f"epoch {self.epoch - 1} ended{where} ({failure if self.pod else self.trigger})"
 
+    @property
+    def cost_text(self) -> str:
+        """Say what it cost, where that is known."""
+        cost_s, steps = (self.cost_ms or 0) / 1000, self.lost_steps or 0
+        return f"the restart to epoch {self.epoch} cost {cost_s:,.1f} s, in which {steps:,} steps were made again"
+
 
 def past_restart(entry: Mapping[str, Any], silent: FurthestBehind | None) -> PastRestart:
     """Return the record of a restart that `status.lastGroupRestart` tells of.
@@ -114,10 +120,13 @@ def with_restart(old: Sequence[PastRestart], new: PastRestart) -> tuple[PastRest
     return _fitting([*rest, new])
 
 
-def with_cost(old: Sequence[PastRestart], scope: str, cost: RestartCost) -> tuple[PastRestart, ...]:
-    """Return the history with what one restart cost, where it has that restart."""
-    told = {"lost_steps": cost.lost_steps, "cost_ms": round((cost.lost_s + cost.restart_s) * 1000)}
-    return _fitting(replace(past, **told) if (past.scope, past.epoch) == (scope, cost.epoch) else past for past in old)
+def with_cost(
+    old: Sequence[PastRestart], scope: str, epoch: int, before: Goodput, after: Goodput
+) -> tuple[PastRestart, ...]:
+    """Return the history with what one restart cost, where it has that restart: by how much the sums grew."""
+    cost_s = after.lost_s + after.restart_s - before.lost_s - before.restart_s
+    told = {"lost_steps": after.lost_steps - before.lost_steps, "cost_ms": round(cost_s * 1000)}
+    return _fitting(replace(past, **told) if (past.scope, past.epoch) == (scope, epoch) else past for past in old)
 
 
 def fields_of(history: Iterable[PastRestart]) -> list[dict[str, Any]]:

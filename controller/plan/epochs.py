@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from inplace.common.jobset import conditions
+from inplace.common.jobset import conditions, goodput
 from inplace.common.jobset.causes import COMPLETED, Cause, Trigger, unix_time
 from inplace.common.jobset.escalation import FAIL, led_on
 from inplace.common.jobset.first_failure import OWN_ENDS
-from inplace.common.jobset.goodput import FIELD, after_run
 from inplace.common.jobset.jobset import COUNTERS
 from inplace.common.jobset.kinds import Job
 from inplace.common.jobset.last_restart import UNSEEN, begun, blamed, ended, entry_of
+from inplace.common.jobset.restart_history import FIELD, fields_of, history_of, with_cost
 from inplace.common.jobset.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
 from inplace.common.jobset.slow_ranks import slow_ranks
 from inplace.common.protocol.bounds import INT32_MAX
@@ -209,11 +209,14 @@ def _note_restart(draft: Draft, scope: Scope, *, is_over: bool, is_decided: bool
 
 
 def _note_run(draft: Draft, scope: Scope) -> None:
-    """Say in the same write what the run that ended says of training time lost."""
-    end = draft.end_of_epoch(scope)
-    goodput = after_run(scope.goodput, end.progress, unix_time(end.at), scope.synced)
-    if goodput is not None:
-        write_scope(draft.status, scope, {FIELD: goodput.fields()})
+    """Say in the same write what the run that ended says of training time lost, and so of the restart before it."""
+    end, before = draft.end_of_epoch(scope), scope.goodput
+    after = goodput.after_run(before, end.progress, unix_time(end.at))
+    if after is None:
+        return
+    write_scope(draft.status, scope, {goodput.FIELD: after.fields()})
+    if before is not None and after.restarts > before.restarts:
+        draft.status[FIELD] = fields_of(with_cost(history_of(draft.status), scope.name, scope.synced, before, after))
 
 
 def note_restarting(draft: Draft) -> None:

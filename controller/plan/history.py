@@ -11,16 +11,15 @@ from typing import Any
 
 from inplace.common.jobset.causes import Cause, Failure, Trigger
 from inplace.common.jobset.conditions import FAILED
-from inplace.common.jobset.goodput import goodput_of
 from inplace.common.jobset.last_restart import begun, blamed, entry_of
-from inplace.common.jobset.restart_history import FIELD, fields_of, history_of, past_restart, with_cost, with_restart
-from inplace.common.jobset.scopes import Scope, fields_of_scope
+from inplace.common.jobset.restart_history import FIELD, fields_of, history_of, past_restart, with_restart
+from inplace.common.jobset.scopes import Scope
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 
 
 def note_past_restart(draft: Draft, scope: Scope, entry: Mapping[str, Any]) -> None:
-    """Add a restart that ends, or that never comes; with it comes what the one before cost, which is known now.
+    """Add a restart that ends, or that never comes.
 
     Args:
         draft: the pass.
@@ -28,11 +27,7 @@ def note_past_restart(draft: Draft, scope: Scope, entry: Mapping[str, Any]) -> N
         entry: of the restart, as status.lastGroupRestart has it.
     """
     past = past_restart(entry, draft.observed.silent.get(scope.name))
-    history = with_restart(history_of(draft.status), past)
-    goodput = goodput_of(fields_of_scope(draft.status, scope))
-    if goodput is not None and goodput.newest is not None and goodput.newest.epoch == scope.synced:
-        history = with_cost(history, scope.name, goodput.newest)
-    draft.status[FIELD] = fields_of(history)
+    draft.status[FIELD] = fields_of(with_restart(history_of(draft.status), past))
 
 
 def note_last_failure(draft: Draft, failure: Failure | None = None) -> None:

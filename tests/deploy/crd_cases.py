@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from inplace.common.jobset.furthest_behind import NAMED_MAX, FurthestBehind
-from inplace.common.jobset.goodput import FIELD, Goodput, RestartCost, Run
+from inplace.common.jobset.goodput import FIELD, Goodput, Run
 from inplace.common.jobset.notices import ENTRIES_MAX, GroupNotice
 from inplace.common.jobset.slow_ranks import NAMED_MAX as SLOW_MAX
 from inplace.common.jobset.slow_ranks import SlowRank, SlowRanks
@@ -371,7 +371,6 @@ STATUSES: Final = (
                 1e12,
                 STEP_MAX,
                 Run(0, STEP_MAX, MILLISECONDS_MAX / 10_000, 1_790_000_000.0),
-                RestartCost(2**31 - 1, STEP_MAX, 1e12, 1e12),
             ).fields()
         },
     ),

@@ -15,7 +15,7 @@ from inplace.cli.status.explanation import explain
 from inplace.cli.status.restart import request_restart
 from inplace.cli.status.why_failed import failed_job
 from inplace.common.jobset.furthest_behind import FurthestBehind
-from inplace.common.jobset.goodput import Goodput, RestartCost, Run
+from inplace.common.jobset.goodput import Goodput, Run
 from inplace.common.jobset.headline import GroupPhase
 from inplace.common.kube.resources import JOBSETS, PODS, KubeObject
 from inplace.common.protocol.stall import LastProgress
@@ -80,13 +80,14 @@ async def test_who_was_silent_first_is_named() -> None:
 
 async def test_what_restarts_cost_is_said() -> None:
     """In one line of `explain` and `status`, in a moment of its own, and with the ratio for programs."""
-    cost = RestartCost(3, 10, 20.0, 28.0)
-    goodput = Goodput(2, 900.0, 40.0, 60.0, 20, Run(31, 50, 2.0, 1_767_225_610.0), cost)
-    state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | {"goodput": goodput.fields()} | LAST), ())
+    goodput = Goodput(2, 900.0, 40.0, 60.0, 20, Run(31, 50, 2.0, 1_767_225_610.0))
+    past = {"epoch": 2, "startedAt": "2025-12-31T23:59:50Z", "costMs": 48_000, "lostSteps": 10}
+    told = {"goodput": goodput.fields(), "restartHistory": [past]}
+    state = group_state(jobset(2, status=wire.status_of_epochs(3, 2) | told | LAST), ())
     words = "effective training time 90.0 % over 2 restarts: 20 steps (40.0 s) made again, 60.0 s without a step"
     text = text_of(explanation_of(state))
     assert words in text
-    assert "00:00:10  the restart to epoch 3 cost 28.0 s without a step, and 10 steps (20.0 s) were made again" in text
+    assert "23:59:50  the restart to epoch 2 cost 48.0 s, in which 10 steps were made again" in text
     assert words in drawn(state)
     (scope,) = status_data(state)["scopes"]
     assert scope["goodput"] == goodput.fields() | {"ratio": 0.9}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.jobset.goodput import FIELD, Goodput, RestartCost, Run, after_run, goodput_of
+from inplace.common.jobset.goodput import FIELD, Goodput, Run, after_run, goodput_of
 from inplace.common.protocol.stall import LastProgress
 
 BEGAN_S = 1_790_000_000.0
@@ -17,10 +17,10 @@ BEGAN_S = 1_790_000_000.0
 def told(*runs: tuple[int, int, float, float]) -> Goodput:
     """Return the goodput after runs of (first step, last step, pace, first step's time), quiet for 4 s each."""
     goodput: Goodput | None = None
-    for epoch, (first, last, pace_s, first_s) in enumerate(runs, 1):
+    for first, last, pace_s, first_s in runs:
         progress = LastProgress(last, 4.0, last - first or None, pace_s if last > first else None)
         ended_s = BEGAN_S + first_s + (last - first) * pace_s + 4.0
-        goodput = after_run(goodput, progress, ended_s, epoch)
+        goodput = after_run(goodput, progress, ended_s)
     assert goodput is not None
     return goodput
 
@@ -31,13 +31,12 @@ def test_time_is_useful_lost_or_restart() -> None:
     assert (goodput.restarts, goodput.lost_steps) == (1, 10)
     assert (goodput.useful_s, goodput.lost_s, goodput.restart_s) == pytest.approx((60.0, 20.0, 28.0))
     assert goodput.ratio == pytest.approx(60 / 108)
-    assert goodput.newest == RestartCost(2, 10, 20.0, 28.0)
 
 
 def test_nothing_is_known_of_one_run() -> None:
     """Where the next one began again is told when that ends."""
     goodput = told((1, 40, 2.0, 0.0))
-    assert (goodput.restarts, goodput.ratio, goodput.newest) == (0, None, None)
+    assert (goodput.restarts, goodput.ratio) == (0, None)
 
 
 def test_a_group_that_lost_nothing() -> None:
@@ -70,13 +69,13 @@ def test_a_run_of_one_step_has_the_next_one_s_pace() -> None:
 def test_a_run_that_nobody_told_breaks_the_chain(progress: LastProgress | None) -> None:
     """Neither its time nor its steps are guessed; the sums stay, and the next two runs go on."""
     goodput = told((1, 40, 2.0, 0.0), (31, 50, 2.0, 108.0))
-    broken = after_run(goodput, progress, BEGAN_S + 500.0, 3)
+    broken = after_run(goodput, progress, BEGAN_S + 500.0)
     assert broken is not None
     assert (broken.run, broken.restarts, broken.useful_s) == (None, 1, goodput.useful_s)
-    again = after_run(broken, LastProgress(90, 4.0, 9, 2.0), BEGAN_S + 900.0, 4)
+    again = after_run(broken, LastProgress(90, 4.0, 9, 2.0), BEGAN_S + 900.0)
     assert again is not None
     assert (again.restarts, again.run) == (1, Run(81, 90, 2.0, BEGAN_S + 878.0))
-    assert after_run(None, progress, BEGAN_S, 1) is None
+    assert after_run(None, progress, BEGAN_S) is None
 
 
 def test_a_clock_that_was_set_back_begins_anew() -> None:
@@ -99,8 +98,8 @@ progresses = st.none() | st.builds(
 def test_whatever_pods_tell_can_be_written_and_read_back(runs: list[tuple[LastProgress | None, float]]) -> None:
     """Any numbers that an annotation can hold: the field is one that the CRD takes, and the ratio a ratio."""
     goodput: Goodput | None = None
-    for epoch, (progress, ended_s) in enumerate(runs, 1):
-        goodput = after_run(goodput, progress, ended_s, epoch)
+    for progress, ended_s in runs:
+        goodput = after_run(goodput, progress, ended_s)
         if goodput is None:
             continue
         read = goodput_of({FIELD: goodput.fields()})
@@ -110,9 +109,7 @@ def test_whatever_pods_tell_can_be_written_and_read_back(runs: list[tuple[LastPr
         goodput = read
 
 
-@pytest.mark.parametrize(
-    "field", [None, 1, [], {}, {"run": 1, "lastRestart": []}, {"restarts": "x", "run": {"firstStepTime": "soon"}}]
-)
+@pytest.mark.parametrize("field", [None, 1, [], {}, {"run": 1}, {"restarts": "x", "run": {"firstStepTime": "soon"}}])
 def test_a_field_that_somebody_else_wrote_does_no_harm(field: Any) -> None:
     """It counts as nothing."""
-    assert goodput_of({FIELD: field}) in (None, Goodput(), Goodput(newest=RestartCost(0, 0, 0.0, 0.0)))
+    assert goodput_of({FIELD: field}) in (None, Goodput())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common.jobset.furthest_behind import FurthestBehind
-from inplace.common.jobset.goodput import RestartCost
+from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.restart_history import (
     BYTES_MAX,
     ENTRIES_MAX,
@@ -98,9 +98,10 @@ async def test_a_job_that_fails_after_the_last_restart_is_kept(rig: Rig, *, is_s
 
 def test_what_a_restart_cost_comes_with_the_next() -> None:
     """It is known when the run after it ends."""
-    history = with_cost((PAST,), "", RestartCost(2, 4, 8.0, 20.0))
+    before, after = Goodput(1, 100.0, 10.0, 20.0, 5), Goodput(2, 150.0, 18.0, 40.0, 9)
+    history = with_cost((PAST,), "", 2, before, after)
     assert [(one.lost_steps, one.cost_ms) for one in history] == [(4, 28_000)]
-    assert with_cost((PAST,), "other", RestartCost(2, 4, 8.0, 20.0)) == (PAST,)
+    assert with_cost((PAST,), "other", 2, before, after) == (PAST,)
 
 
 def test_twenty_restarts_of_ordinary_names_fit() -> None:

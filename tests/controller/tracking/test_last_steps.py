@@ -138,12 +138,7 @@ async def test_goodput_rides_on_the_restart_s_end(rig: Rig) -> None:
     await rig.change_controller()
     second = await run_ended(rig, crew, 2, 110, 19)
     assert second["restarts"] == 1
-    assert second["lastRestart"] == {
-        "epoch": 2,
-        "lostSteps": 10,
-        "lostMilliseconds": 20_000,
-        "restartMilliseconds": 61_000,
-    }
+    assert (second["lostMilliseconds"], second["restartMilliseconds"]) == (20_000, 61_000)
     assert (second["usefulMilliseconds"], second["lostSteps"]) == (180_000, 10)
     labels = {"namespace": "default", "jobset": "train", "scope": ""}
     assert rig.sample("inplace_goodput_seconds", 1, **labels, part="lost") == 20.0
