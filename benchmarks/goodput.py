@@ -42,7 +42,7 @@ from inplace.common.protocol.stall import (
 )
 from inplace.common.wire.last_progress import last_progress_text, parse_last_progress
 from inplace.common.wire.phases import TEXT_BYTES_MAX, RestartPhase, phases_text
-from inplace.controller.tracking.last_steps import LastSteps
+from inplace.controller.tracking.memories import LastSteps
 
 RUNS: Final = 200
 PODS: Final = 2

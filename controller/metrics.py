@@ -37,8 +37,8 @@ from inplace.common.jobset.settings import STEP_NAMES
 from inplace.common.wire.notice import KINDS
 from inplace.common.wire.phases import RestartPhase
 from inplace.controller.serving.exposition import pieces
-from inplace.controller.tracking.accepted_status import AcceptedStatus
 from inplace.controller.tracking.counts import GroupCount
+from inplace.controller.tracking.group import AcceptedStatus
 
 CONTROLLER: Final = "jobset"
 VERSION: Final = "0.1.0"

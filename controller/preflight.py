@@ -17,7 +17,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, ret
 from inplace.common.injection.rights import ROLE
 from inplace.common.jobset.goodput import FIELD as GOODPUT
 from inplace.common.jobset.restart_history import FIELD as RESTART_HISTORY
-from inplace.common.jobset.saving import CRD_CURE
+from inplace.common.jobset.scopes import CRD_CURE
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, NotFound

@@ -17,8 +17,16 @@ from typing import Any
 
 from anyio import create_task_group
 
-from inplace.common.jobset.claim import CLAIM_CODEC, PersistentVolumeClaim
-from inplace.common.jobset.kinds import JOB_CODEC, NAMESPACE_CODEC, POD_CODEC, Job, Namespace, Pod
+from inplace.common.jobset.kinds import (
+    CLAIM_CODEC,
+    JOB_CODEC,
+    NAMESPACE_CODEC,
+    POD_CODEC,
+    Job,
+    Namespace,
+    PersistentVolumeClaim,
+    Pod,
+)
 from inplace.common.jobset.node_taints import NodeTaint, is_bad_elsewhere, is_wanted
 from inplace.common.jobset.pod_groups import SCHEDULING_CODEC, SchedulingObject
 from inplace.common.jobset.service import SERVICE_CODEC, Service
@@ -58,9 +66,8 @@ from inplace.controller.metrics import CONTROLLER, LiveCollector, Metrics
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Key
 from inplace.controller.tracking.membership import Membership
-from inplace.controller.tracking.notice_teller import NoticeTeller
 from inplace.controller.tracking.phases import PhaseReader
-from inplace.controller.tracking.restart_timer import RestartTimer
+from inplace.controller.tracking.tellers import NoticeTeller, RestartTimer
 
 RESYNC_S = 600.0  # how often every JobSet is looked at without being asked
 URGENT_WORKERS = 1  # beside the ordinary ones, which take the urgent first as well; a pass of it is one status write

@@ -24,8 +24,7 @@ from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.headline import ENDED, GroupPhase, Headline, Pulse, Slots, SlotState, headline
 from inplace.common.jobset.jobset import COUNTERS, JobSet, parse_jobset
 from inplace.common.jobset.notices import GroupNotice
-from inplace.common.jobset.saving import Saving
-from inplace.common.jobset.scopes import Scope, fields_of_scope
+from inplace.common.jobset.scopes import Saving, Scope, fields_of_scope
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.protocol.slot import Shape, Slot

@@ -16,8 +16,8 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 from inplace.common.wire.in_place import failure_policy_of
-from inplace.controller.plan.problems.in_place import bad_manifests
 from inplace.controller.plan.problems.report import known_problems
+from inplace.controller.plan.problems.spec import bad_manifests
 
 _OTHER_STRATEGIES: Final = (None, "Recreate", "BlockingRecreate")
 

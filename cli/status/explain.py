@@ -23,7 +23,7 @@ from inplace.cli.terminal.screen import Output, print_data, show
 from inplace.cli.terminal.visible import one_line
 from inplace.common.jobset.goodput import goodput_text
 from inplace.common.jobset.headline import WAITING, GroupPhase
-from inplace.common.jobset.saving import Saving
+from inplace.common.jobset.scopes import Saving
 from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, JOBSETS, NODES

@@ -15,7 +15,7 @@ from inplace.cli.terminal.screen import Output, print_data
 from inplace.cli.terminal.visible import one_line
 from inplace.common.jobset.causes import trigger_of
 from inplace.common.jobset.restart_history import FIELD, PastRestart, history_of
-from inplace.common.jobset.saving import CRD_CURE
+from inplace.common.jobset.scopes import CRD_CURE
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.exit_words import ended_with

@@ -18,7 +18,7 @@ from inplace.common.jobset.settings import AGENT, WORKERS
 def add_agent(member: Member, options: InjectOptions) -> Iterator[Finding]:
     """Add what is missing for a restart in place; what is there stays, so that doing it twice changes nothing.
 
-    JOB_FIELDS are the caller's: the controller's Jobs have them before they are fenced (controller/plan/fence.py).
+    JOB_FIELDS are the caller's: the controller's Jobs have them before they are fenced (controller/plan/jobs.py).
 
     Yields:
         what a person has to decide first; the template is then changed by half, and of no use.

@@ -24,6 +24,7 @@ from inplace.common.jobset.fields import (
     Network,
     ReplicatedJob,
     SuccessPolicy,
+    oversize,
     read_claims,
     read_coordinator,
     read_failure_policy,
@@ -36,7 +37,6 @@ from inplace.common.jobset.marked_nodes import leaves_marked_nodes
 from inplace.common.jobset.places import Numbers, Places
 from inplace.common.jobset.requests import BarrierDeadline, RestartRequest, deadline_of, fence_after_s, read_request
 from inplace.common.jobset.scopes import BY_GROUP, BY_JOBSET, BY_REPLICATED_JOB, WHOLE, Scope, read_scopes
-from inplace.common.jobset.size import oversize
 from inplace.common.jobset.spares import count_spares
 from inplace.common.jobset.stored import as_value
 from inplace.common.kube.resources import KubeObject

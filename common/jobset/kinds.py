@@ -7,7 +7,7 @@ owner references and scheduling gates grow so far. They are cut here, so that a 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -363,3 +363,21 @@ def controller_uid(owners: tuple[Owner, ...] | None, kind: str) -> str | None:
 JOB_CODEC: Final = slim(Job)
 POD_CODEC: Final = slim(Pod)
 NAMESPACE_CODEC: Final = slim(Namespace)
+
+
+# What the controller keeps of a PersistentVolumeClaim.
+
+
+class PersistentVolumeClaim(msgspec.Struct, frozen=True, gc=False):
+    """A PersistentVolumeClaim, slim: that it exists, whose it is, and its spec as it is stored, to compare."""
+
+    metadata: OwnedMeta
+    spec: dict[str, Any] = {}
+
+    @property
+    def owner_uid(self) -> str | None:
+        """Return the UID of the JobSet that controls this claim."""
+        return controller_uid(self.metadata.owner_references, wire.KIND)
+
+
+CLAIM_CODEC: Final = slim(PersistentVolumeClaim)

@@ -16,9 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.form import Entry, Placing, Scheduling
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import Keys, OwnedMeta, controller_uid
-from inplace.common.jobset.scheduling import Entry, Placing, Scheduling
 from inplace.common.kube.codec import slim
 from inplace.common.kube.resources import POD_GROUPS, SCHEDULING_WORKLOADS, KubeObject, Resource
 from inplace.common.wire import names as wire

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
+from inplace.common.bare.record import record
+from inplace.common.jobset.causes import unix_time
 from inplace.common.jobset.goodput import Goodput, goodput_of
-from inplace.common.jobset.saving import Saving, saving_of
 from inplace.common.wire import names as wire
 
 WHOLE: Final = ""  # the scope's name where the JobSet is one scope
@@ -134,3 +136,42 @@ def _read(name: str, members: set[str], fields: Mapping[str, Any], exempt_defaul
         goodput=goodput_of(fields),
         saving=saving_of(fields),
     )
+
+
+# The field `saving` of a scope: its workers are asked to save before a restart that a person wanted.
+#
+# It is written when the request is taken, so that agents can read it, and so that another controller keeps the
+# deadline. When the epoch is deprecated it means nothing any more, and the next request overwrites it. docs/adr/0069
+CRD_CURE: Final = "kubectl apply --server-side --force-conflicts -k deploy/crd"
+"""What brings the fields that an older definition drops."""
+
+
+@record
+class Saving:
+    """A restart that waits for its workers.
+
+    Args:
+        epoch: whose workers save.
+        request: the id of the request.
+        until_s: when the restart begins at the latest, Unix time by a controller's clock; 0 if that is unreadable.
+    """
+
+    epoch: int
+    request: str
+    until_s: float
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of the scope."""
+        until = datetime.fromtimestamp(self.until_s, UTC).isoformat(timespec="microseconds")
+        return {wire.SAVING: {"epoch": self.epoch, "request": self.request, "until": until}}
+
+
+def saving_of(fields: Mapping[str, Any]) -> Saving | None:
+    """Read the field of a scope; None when there is none."""
+    found = fields.get(wire.SAVING)
+    if not isinstance(found, Mapping):
+        return None
+    epoch = wire.saving_epoch(fields)
+    if epoch is None:
+        return None
+    return Saving(epoch, str(found.get("request") or ""), unix_time(found.get("until")) or 0.0)

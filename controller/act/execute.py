@@ -23,9 +23,8 @@ from anyio import create_task_group
 
 from inplace.common.injection.rights import commands
 from inplace.common.jobset.bad_nodes import affinity_avoiding
-from inplace.common.jobset.claim import PersistentVolumeClaim
 from inplace.common.jobset.jobset import JobSet
-from inplace.common.jobset.kinds import JOB_CODEC, Job, Pod
+from inplace.common.jobset.kinds import JOB_CODEC, Job, PersistentVolumeClaim, Pod
 from inplace.common.jobset.note import Note
 from inplace.common.jobset.pod_groups import SCHEDULING_CODEC
 from inplace.common.jobset.service import Service

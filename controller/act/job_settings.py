@@ -23,7 +23,7 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, CreateSpares
 from inplace.controller.plan.agent import wants_agent
-from inplace.controller.plan.spare_job import build_spares
+from inplace.controller.plan.spares import build_spares
 
 
 @dataclass(frozen=True, slots=True)

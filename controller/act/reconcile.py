@@ -14,9 +14,8 @@ from typing import Any
 
 from inplace.common.jobset.bad_nodes import NO_SIGNS, NodeSigns
 from inplace.common.jobset.buckets import Bucket, bucket_of, is_current
-from inplace.common.jobset.claim import PersistentVolumeClaim
 from inplace.common.jobset.jobset import JobSet
-from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.kinds import PersistentVolumeClaim, Pod
 from inplace.common.jobset.service import Service
 from inplace.common.jobset.topology import exclusive_key
 from inplace.common.kube.client import KubeClient
@@ -36,13 +35,11 @@ from inplace.controller.api.node_marks import NodeMarksReader
 from inplace.controller.api.scheduling_objects import SchedulingReader
 from inplace.controller.metrics import Metrics
 from inplace.controller.plan.actions import AvoidNodes, Plan
-from inplace.controller.plan.avoided_domains import domains_to_read
+from inplace.controller.plan.bad_nodes import domains_to_read
 from inplace.controller.plan.observed import NeverJoined, Observed
 from inplace.controller.plan.placement import follower_to_read, leaders_to_follow
 from inplace.controller.plan.steps import plan
-from inplace.controller.tracking.accepted_status import AcceptedStatus
-from inplace.controller.tracking.failed_pods import failed_pods
-from inplace.controller.tracking.group import Group, Key
+from inplace.controller.tracking.group import AcceptedStatus, Group, Key, failed_pods
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.missing_slots import find_missing_slots
 from inplace.controller.tracking.never_joined import never_joined

@@ -31,10 +31,10 @@ from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.api.object_events import events_about
 from inplace.controller.plan.actions import CreateJob
-from inplace.controller.plan.barrier import WaitingBarrier
-from inplace.controller.tracking.absent import NO_POD
+from inplace.controller.plan.observed import WaitingBarrier
 from inplace.controller.tracking.group import Group
 from inplace.controller.tracking.membership import Membership
+from inplace.controller.tracking.missing_slots import NO_POD
 
 ASK_AGAIN_S: Final = 300.0  # the verdict changes when a person does something, or other Pods end
 BETWEEN_S: Final = 1.0

@@ -24,7 +24,7 @@ from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import EVENTS, KubeObject
 from inplace.common.kube.timestamps import micro_time
-from inplace.controller.tracking.accepted_status import AcceptedStatus
+from inplace.controller.tracking.group import AcceptedStatus
 
 REPORTER = "inplace-controller"
 ACTION = "Reconciling"

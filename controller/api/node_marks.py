@@ -36,7 +36,7 @@ from inplace.common.kube.resources import NODES
 from inplace.controller.api.domains import read_pod_spec
 from inplace.controller.api.events import EventRecorder
 from inplace.controller.metrics import Metrics
-from inplace.controller.plan.barrier import WaitingBarrier
+from inplace.controller.plan.observed import WaitingBarrier
 from inplace.controller.tracking.group import Group, ScopeLedger
 from inplace.controller.tracking.membership import Membership
 

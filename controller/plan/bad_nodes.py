@@ -8,6 +8,8 @@ scheduler takes a bad one, and its verdict is taken back. docs/adr/0024
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+
 from inplace.common.jobset.bad_nodes import (
     AVOIDED,
     TAKEN_BACK,
@@ -22,14 +24,15 @@ from inplace.common.jobset.bad_nodes import (
 )
 from inplace.common.jobset.causes import Cause, Failure, Trigger
 from inplace.common.jobset.furthest_behind import FurthestBehind
+from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import HOSTNAME, Pod
 from inplace.common.jobset.marked_nodes import STAYS
 from inplace.common.jobset.node_taints import is_moved_by_queue
 from inplace.common.jobset.places import job_of_pod
 from inplace.common.jobset.scopes import Scope
+from inplace.common.jobset.topology import exclusive_key, finds_domain
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import AvoidNodes, TaintNode
-from inplace.controller.plan.avoided_domains import domains_of, key_of_leader
 from inplace.controller.plan.draft import Draft
 
 
@@ -142,3 +145,29 @@ def _write(draft: Draft, records: Records) -> None:
     policy = draft.jobset.bad_nodes
     if policy is not None and records != records_of(draft.status, policy, draft.observed.now):
         draft.status[wire.NODE_FAILURES] = [record.fields() for record in records]
+
+
+# Which domains a leader (controller/plan/placement.py) avoids where it can: those with nodes that are avoided.
+
+
+def domains_to_read(jobset: JobSet, gated: Iterable[Pod], in_use: int, now: str) -> Iterator[tuple[str, str]]:
+    """Yield (node, label) of the bad nodes whose domains must be known: those that a new leader is to avoid."""
+    policy = jobset.bad_nodes
+    keys = {key_of_leader(jobset, pod) for pod in gated} - {""} if policy is not None else frozenset[str]()
+    if policy is not None and keys:
+        for node in avoided(records_of(jobset.status, policy, now), policy, in_use):
+            yield from ((node, key) for key in keys)
+
+
+def domains_of(nodes: Iterable[str], key: str, domains: Mapping[tuple[str, str], str]) -> tuple[str, ...]:
+    """Return the domains of nodes as far as they are known, each once."""
+    return tuple(dict.fromkeys(domains[node, key] for node in nodes if (node, key) in domains))
+
+
+def key_of_leader(jobset: JobSet, pod: Pod) -> str:
+    """Return the node label whose values are the domains of which a Pod chooses one for its Job; "" if it does not."""
+    labels = pod.metadata.labels
+    job = jobset.find_replicated_job(labels.replicated_job or "") if labels is not None else None
+    if job is None or pod.completion_index != "0" or not finds_domain(jobset, job):
+        return ""
+    return exclusive_key(jobset, job) or ""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from inplace.common.jobset import conditions, goodput
 from inplace.common.jobset.causes import COMPLETED, Cause, Trigger, unix_time
 from inplace.common.jobset.escalation import FAIL, led_on
-from inplace.common.jobset.first_failure import OWN_ENDS
 from inplace.common.jobset.jobset import COUNTERS
 from inplace.common.jobset.kinds import Job
-from inplace.common.jobset.last_restart import UNSEEN, begun, blamed, ended, entry_of
+from inplace.common.jobset.last_restart import OWN_ENDS, UNSEEN, begun, blamed, ended, entry_of
+from inplace.common.jobset.notices import listed
 from inplace.common.jobset.restart_history import FIELD, fields_of, history_of, with_cost
 from inplace.common.jobset.scopes import BY_JOBSET, DIVIDING, Scope, fields_of_epochs, first_scopes, write_scope
 from inplace.common.jobset.slow_ranks import slow_ranks
@@ -22,13 +23,13 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.last_line import is_peers_sign
 from inplace.controller.plan.actions import DeleteJob
 from inplace.controller.plan.bad_nodes import note_hang
+from inplace.controller.plan.budget import recreate
 from inplace.controller.plan.crash_loop import fail_if_hopeless, judge, lead_on, pace
 from inplace.controller.plan.draft import COUNTERS_HOLD_RESTART_S, Draft
 from inplace.controller.plan.escalation import climb
 from inplace.controller.plan.finish import fail
 from inplace.controller.plan.history import note_past_restart
-from inplace.controller.plan.marked_nodes import leave_marked_node
-from inplace.controller.plan.recreations import recreate
+from inplace.controller.plan.leaving import leave_marked_node
 
 JOBS_NAMED_MAX = 5
 LAST_WORDS_S = 0.5  # an agent sees within 0.25 s that an exception ended a rank; its peers tell at once
@@ -259,3 +260,24 @@ def _is_restarting(draft: Draft, name: str) -> bool:
     """Say whether the status says that a scope restarts, and this pass does not end that."""
     scope = draft.jobset.scopes[name]
     return scope.is_restarting and draft.observed.decisions[name].synced == scope.synced
+
+
+# List in the status what Pods tell of the workers that run: `status.notices`, docs/adr/0104.
+EVERY_S: Final = 1.0
+"""Between two writes for notices alone: every agent gets each, and one Pod can change its notice without end."""
+
+
+def list_notices(draft: Draft) -> bool:
+    """Write the notices of running epochs; those of an epoch that ends go in the write that ends it."""
+    scopes = draft.jobset.scopes_in(draft.status)
+    running = {name: scope.synced for name, scope in scopes.items() if scope.is_running}
+    notices = listed(one for one in draft.observed.notices if running.get(one.scope) == one.epoch)
+    wanted = [notice.fields() for notice in notices]
+    if wanted == (draft.status.get(wire.NOTICES) or []):
+        return False
+    noticed_s = draft.observed.noticed_s
+    if noticed_s is not None and noticed_s < EVERY_S and not draft.is_written_anyway:
+        draft.look_again(EVERY_S - noticed_s)
+        return False
+    draft.status[wire.NOTICES] = wanted or None
+    return False

@@ -28,6 +28,7 @@ from inplace.common.jobset.rules import (
     first_failed,
     judge,
 )
+from inplace.controller.plan.actions import ResetIndexBackoff
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.escalation import count_recreation
@@ -125,3 +126,17 @@ def _failure_of(job: Job) -> Failure:
     condition = job.condition("Failed")
     reason, message = (condition.reason, condition.message) if condition is not None else (None, None)
     return Failure(reason=reason or "", message=f"job {job.metadata.name}: {message or 'failed'}")
+
+
+# Forget how often the indexes of a group failed before, once their Pods have joined.
+#
+# The Job controller counts each Pod that an index loses, for as long as the Job lives, and waits 10 s x 2^(n-1) for the
+# next. A group that trains for weeks loses Pods to drains now and then, and would wait minutes for one in the end. A
+# Pod that joined has shown that its index can work. If it fails again, maxRestarts counts that restart. docs/adr/0091
+
+
+def reset_index_backoff(draft: Draft) -> bool:
+    """Let the Pods that joined say no more of those before them."""
+    for pod in draft.observed.index_failures:
+        draft.add(ResetIndexBackoff(pod))
+    return False

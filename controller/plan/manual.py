@@ -19,8 +19,7 @@ from collections.abc import Sequence
 from inplace.common.jobset.causes import Trigger
 from inplace.common.jobset.last_restart import entry_of
 from inplace.common.jobset.requests import RestartRequest
-from inplace.common.jobset.saving import CRD_CURE, Saving
-from inplace.common.jobset.scopes import Scope, write_scope
+from inplace.common.jobset.scopes import CRD_CURE, Saving, Scope, write_scope
 from inplace.common.wire import names as wire
 from inplace.controller.plan.budget import exempt_next_epoch, exemption
 from inplace.controller.plan.draft import Draft

@@ -12,36 +12,39 @@ from collections.abc import Callable
 from typing import Final
 
 from inplace.controller.plan.actions import DeleteJob, Plan
-from inplace.controller.plan.active_deadline import end_at_deadline, keep_start_time
-from inplace.controller.plan.bad_domains import leave_bad_domains
+from inplace.controller.plan.agent import bind_agents
 from inplace.controller.plan.bad_nodes import avoid_bad_nodes
-from inplace.controller.plan.binding import bind_agents
-from inplace.controller.plan.blocked import tell_blocked
-from inplace.controller.plan.claims import ensure_claims
-from inplace.controller.plan.disruptions import excuse_disruptions
+from inplace.controller.plan.budget import excuse_disruptions
 from inplace.controller.plan.draft import Draft
-from inplace.controller.plan.elastic import resize_jobs
-from inplace.controller.plan.epochs import decide_epochs, divide_into_scopes, mend_contradictions
+from inplace.controller.plan.epochs import decide_epochs, divide_into_scopes, list_notices, mend_contradictions
 from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.plan.executions import count_executions
-from inplace.controller.plan.failure import fail_or_restart
-from inplace.controller.plan.finish import complete, delete_active_when_finished, delete_after_ttl
-from inplace.controller.plan.gang import keep_gang
+from inplace.controller.plan.failure import fail_or_restart, reset_index_backoff
+from inplace.controller.plan.finish import (
+    complete,
+    delete_active_when_finished,
+    delete_after_ttl,
+    end_at_deadline,
+    fail_never_joined,
+    keep_start_time,
+)
 from inplace.controller.plan.history import correct_last_failure
-from inplace.controller.plan.index_resets import reset_index_backoff
-from inplace.controller.plan.layout import create_missing_jobs
+from inplace.controller.plan.layout import (
+    count_jobs,
+    create_missing_jobs,
+    follow_suspend,
+    note_jobs_ready,
+    note_startup,
+    resize_jobs,
+)
+from inplace.controller.plan.leaving import leave_bad_domains
 from inplace.controller.plan.manual import restart_on_request
-from inplace.controller.plan.never_joined import fail_never_joined
-from inplace.controller.plan.notices import list_notices
+from inplace.controller.plan.objects import ensure_claims, ensure_service, keep_gang
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.placement import lift_gates
 from inplace.controller.plan.problems.report import refuse_oversize, report_problems
-from inplace.controller.plan.progress import count_jobs, note_jobs_ready
-from inplace.controller.plan.service import ensure_service
 from inplace.controller.plan.spares import hold_spares
-from inplace.controller.plan.startup import note_startup
-from inplace.controller.plan.suspend import follow_suspend
-from inplace.controller.plan.waiting import watch_barriers
+from inplace.controller.plan.waiting import tell_blocked, watch_barriers
 
 Step = Callable[[Draft], bool]
 """One feature. True ends the pass: nothing after it applies."""

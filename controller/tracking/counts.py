@@ -10,7 +10,10 @@ from inplace.common.jobset.causes import Failure
 from inplace.common.jobset.furthest_behind import FurthestBehind
 from inplace.common.jobset.goodput import Goodput
 from inplace.common.jobset.headline import Slots, SlotState
+from inplace.common.jobset.jobset import JobSet
+from inplace.common.jobset.kinds import Job, Pod
 from inplace.common.protocol.decision import PodCounts
+from inplace.common.wire import names as wire
 
 SCOPES_SHOWN_MAX: Final = 8  # of a JobSet, each with 14 series; a spec of 10 kB may have 100 scopes
 
@@ -110,3 +113,29 @@ def summed(counts: Sequence[GroupCount]) -> GroupCount:
             lost_steps=sum(cost.lost_steps for cost in costs),
         ),
     )
+
+
+# What of a JobSet, a Job or a Pod decides how Pods are counted: if it has changed, they are read again.
+
+
+def division(jobset: JobSet) -> tuple[object, ...]:
+    """Return what decides how many ledgers there are."""
+    return jobset.is_in_place, jobset.is_ours, not jobset.oversize, jobset.scopes.keys()
+
+
+def current(jobset: JobSet) -> tuple[object, ...]:
+    """Return what decides which Pods are current, and which of their notices are failures."""
+    restart_on = jobset.annotations.get(wire.RESTART_ON)
+    return jobset.restarts, jobset.job_restarts, jobset.replaced_pods, restart_on
+
+
+def side(job: Job) -> tuple[object, ...]:
+    """Return what decides where a Job stands; the rest are counters."""
+    finished = job.condition("Failed") is not None, job.condition("Complete") is not None
+    meta = job.metadata
+    return job.owner_uid, job.is_leaving, finished, meta.labels, meta.annotations, job.spec.suspend
+
+
+def readable(pod: Pod) -> tuple[object, object]:
+    """Return what may be unreadable in a Pod."""
+    return pod.metadata.labels, pod.metadata.annotations

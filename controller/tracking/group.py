@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from inplace.common.jobset.causes import Cause, unix_time
+from inplace.common.jobset.escalation import pod_leaving, use_of_restart
 from inplace.common.jobset.furthest_behind import FurthestBehind, silent_of_entry, to_blame
 from inplace.common.jobset.headline import Slots, SlotState
 from inplace.common.jobset.jobset import JobSet
@@ -19,11 +20,9 @@ from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
-from inplace.controller.tracking.blocked_pods import BlockedPods
+from inplace.controller.plan.actions import Plan
 from inplace.controller.tracking.counts import SCOPES_SHOWN_MAX, GroupCount, JobSetCount, summed
-from inplace.controller.tracking.fences import Fences
-from inplace.controller.tracking.last_steps import LastSteps
-from inplace.controller.tracking.marked_pods import MarkedPods
+from inplace.controller.tracking.memories import BlockedPods, Fences, LastSteps, MarkedPods
 from inplace.controller.tracking.never_joined import EarlyEnds
 from inplace.controller.tracking.node_watch import NodeWatch
 from inplace.controller.tracking.notice_board import NoticeBoard
@@ -330,3 +329,61 @@ class Group:
             job.name: (job.replicas, job.parallelism) for job in self.jobset.replicated_jobs if job.name in members
         }
         return Shape(sizes, frozenset(place for place in self.left if place[0] in sizes))
+
+
+# Find the Pods that the step ReplacePod may replace, or is replacing: of each scope the one that failed first.
+
+
+def failed_pods(
+    group: Group, pod_named: Callable[[str], Pod | None], home_of: Callable[[str], ScopeLedger | None]
+) -> dict[str, Pod]:
+    """Return them by scope.
+
+    A Pod that is being replaced comes first. Else a Pod counts if its worker was seen to exit first, or is slow, and it
+    still lives, unless the restart has taken another step. After a hang the Pod that told first is as
+    likely healthy, and a Pod that is lost has a replacement already.
+
+    Args:
+        group: whose restarts may replace Pods.
+        pod_named: finds a Pod of its namespace by name.
+        home_of: finds who counts a Pod, by its UID.
+    """
+    found, jobset = {}, group.jobset
+    for name, scope_ledger in group.ledgers.items():
+        uses, epoch = jobset.escalation_uses, jobset.scopes[name].synced + 1
+        leaving, use = pod_leaving(uses, name, epoch), use_of_restart(uses, name, epoch)
+        cause = scope_ledger.cause
+        failure = cause.failure if cause is not None and cause.is_of_the_pod else None
+        candidate = failure.pod if failure is not None and use is None else ""
+        pod = pod_named(leaving.pod if leaving is not None else candidate)
+        if pod is None or home_of(pod.metadata.uid) is not scope_ledger:
+            continue
+        if leaving is not None or scope_ledger.ledger.lives(pod.metadata.uid):
+            found[name] = pod
+    return found
+
+
+# A status that the API server accepted, and what led to it: all who tell of a pass read this one record.
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedStatus:
+    """The status write of one pass.
+
+    Args:
+        group: the JobSet's; a watch may have shown it more than was written.
+        before: the JobSet that was decided on.
+        after: the same with the accepted status.
+        planned: the decision.
+        causes: by scope, why it restarts.
+        due_since_s: by scope, when its ledger first asked for this write.
+        at_s: when the server accepted it.
+    """
+
+    group: Group
+    before: JobSet
+    after: JobSet
+    planned: Plan
+    causes: Mapping[str, Cause]
+    due_since_s: Mapping[str, float]
+    at_s: float

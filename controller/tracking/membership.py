@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 
 from inplace.common.jobset.buckets import is_current
 from inplace.common.jobset.causes import Cause, Trigger
-from inplace.common.jobset.claim import PersistentVolumeClaim
 from inplace.common.jobset.jobset import COUNTERS_HOLD_S, JobSet, parse_jobset
-from inplace.common.jobset.kinds import Job, Pod
+from inplace.common.jobset.kinds import Job, PersistentVolumeClaim, Pod
 from inplace.common.jobset.last_restart import synced_at_of
 from inplace.common.jobset.note import Note
 from inplace.common.jobset.notices import NO_KINDS, restart_on
@@ -27,13 +26,12 @@ from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.timestamps import micro_time
 from inplace.common.protocol.errors import RemoteProtocolError
-from inplace.controller.plan.barrier import PATIENCE_S
+from inplace.controller.plan.observed import PATIENCE_S
 from inplace.controller.tracking.completions import blame_completed, blame_late, completed_pods
-from inplace.controller.tracking.counts import GroupCount
-from inplace.controller.tracking.deciding_parts import current, division, readable, side
+from inplace.controller.tracking.counts import GroupCount, current, division, readable, side
 from inplace.controller.tracking.gathering import Gathering
 from inplace.controller.tracking.group import Group, Key, ScopeLedger
-from inplace.controller.tracking.name_references import NameReferences
+from inplace.controller.tracking.memories import NameReferences
 from inplace.controller.tracking.pods import NOWHERE, Reading, account_of, fenced_within_s, index_has_failed, read_pod
 from inplace.controller.tracking.signs import corrected, seconds_since, sign_of, with_exit
 

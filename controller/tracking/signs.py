@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from inplace.common.jobset.causes import MESSAGE_CHARS_MAX, OF_NOTICES, Cause, Failure, Trigger, unix_time
 from inplace.common.jobset.containers import InitStatus
-from inplace.common.jobset.first_failure import OWN_ENDS, came_before
 from inplace.common.jobset.kinds import Pod
+from inplace.common.jobset.last_restart import OWN_ENDS, came_before
 from inplace.common.jobset.notices import NO_KINDS
 from inplace.common.kube.timestamps import precise_time
 from inplace.common.protocol.errors import RemoteProtocolError

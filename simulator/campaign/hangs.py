@@ -12,7 +12,7 @@ from inplace.agent.progress.rank_notices import BUSY_SHARE
 from inplace.agent.settings.arguments import GRACE_S
 from inplace.common.protocol.stall import LATE_PERIODS
 from inplace.common.wire import names as wire
-from inplace.controller.plan.notices import EVERY_S
+from inplace.controller.plan.epochs import EVERY_S
 from inplace.simulator.campaign.judge import ViolationError
 from inplace.simulator.campaign.liveness import TOGETHER_S, all_watch, epochs_of, is_together, terminal, until
 from inplace.simulator.campaign.network import Ending

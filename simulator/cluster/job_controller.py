@@ -17,7 +17,7 @@ from inplace.common.kube.clock import Clock
 from inplace.common.kube.errors import ApiError, Conflict, NotFound
 from inplace.common.kube.http.request import TransportError
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
-from inplace.controller.plan.fence import REPLACED_EARLY
+from inplace.controller.plan.jobs import REPLACED_EARLY
 from inplace.simulator.cluster.job_indexes import IndexFailures
 from inplace.simulator.cluster.job_plan import Backoff, JobMemory, JobPlan, finished, plan
 from inplace.simulator.cluster.job_pods import owner_uid, pod_of

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from inplace.common.injection.pod import InjectOptions
-from inplace.common.jobset.saving import CRD_CURE
+from inplace.common.jobset.scopes import CRD_CURE
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.preflight import POLICIES, POLICIES_CURE
 from inplace.controller.runtime import Controller

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from inplace.common.injection.pod import InjectOptions
 from inplace.common.jobset.node_taints import TaintLimits
-from inplace.common.jobset.saving import CRD_CURE
+from inplace.common.jobset.scopes import CRD_CURE
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource

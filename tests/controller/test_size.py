@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.jobset.fields import ReplicatedJob
+from inplace.common.jobset.fields import ANNOTATION_BYTES_MAX, JOBS_MAX, REPLICATED_JOBS_MAX, SLOTS_MAX, ReplicatedJob
 from inplace.common.jobset.places import Places
-from inplace.common.jobset.size import ANNOTATION_BYTES_MAX, JOBS_MAX, REPLICATED_JOBS_MAX, SLOTS_MAX
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.ledger import Ledger
@@ -20,7 +19,7 @@ from inplace.common.protocol.slot import Shape, Slot
 from inplace.common.wire import names as wire
 from inplace.controller.act.execute import ACTIONS_MAX, BYTES_MAX
 from inplace.controller.plan.actions import CreateJob
-from inplace.controller.plan.barrier import NAMES_MAX
+from inplace.controller.plan.observed import NAMES_MAX
 from inplace.controller.plan.steps import plan
 from tests.controller.manifests import INT32_MAX, changed, jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld

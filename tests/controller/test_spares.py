@@ -14,7 +14,7 @@ from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.act.refused_pods import LACKING_S
 from inplace.controller.api.object_events import CORE_EVENTS
-from inplace.controller.plan.spare_job import requests_of
+from inplace.controller.plan.spares import requests_of
 from tests.controller.crew import Crew, exists
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.rig import Rig, running_rig

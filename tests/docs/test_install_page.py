@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from inplace.common.jobset.saving import CRD_CURE
+from inplace.common.jobset.scopes import CRD_CURE
 from inplace.controller.main import _parser
 from inplace.controller.preflight import POLICIES, POLICIES_CURE, RIGHTS_CURE
 

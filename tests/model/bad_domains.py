@@ -13,11 +13,11 @@ from typing import ClassVar, Final
 
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.wire import names as wire
-from inplace.controller.plan.bad_domains import leave_bad_domains
 from inplace.controller.plan.bad_nodes import avoid_bad_nodes
 from inplace.controller.plan.epochs import decide_epochs
 from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.plan.failure import fail_or_restart
+from inplace.controller.plan.leaving import leave_bad_domains
 from inplace.controller.plan.steps import STEPS, Step
 from tests.model.escalations import WORKERS, EscalationState, EscalationWorld, Pod
 from tests.model.explore import Result

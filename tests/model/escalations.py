@@ -39,8 +39,7 @@ from inplace.controller.plan.failure import fail_or_restart
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.observed import Observed
 from inplace.controller.plan.steps import Step
-from inplace.controller.tracking.failed_pods import failed_pods
-from inplace.controller.tracking.group import Group
+from inplace.controller.tracking.group import Group, failed_pods
 from tests.common.jobset.test_escalation import time_of
 from tests.controller.manifests import jobset as jobset_manifest
 from tests.controller.manifests import replicated_job

@@ -9,11 +9,11 @@ from inplace.common.jobset.bad_nodes import BadNodes
 from inplace.common.jobset.places import Place, job_of_pod
 from inplace.common.jobset.scopes import Scope
 from inplace.common.wire import names as wire
-from inplace.controller.plan import bad_domains
-from inplace.controller.plan.bad_domains import leave_bad_domains
+from inplace.controller.plan import leaving
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.escalation import count_recreation
+from inplace.controller.plan.leaving import leave_bad_domains
 from tests.mistakes.mistake import instead_of, within
 from tests.model.bad_domains import explore_bad_domains
 from tests.model.bug import Bug
@@ -46,7 +46,7 @@ BAD_DOMAIN_BUGS: Final = (
     Bug(
         "bad domains: recreates a healthy Job",
         explore_bad_domains,
-        instead_of(bad_domains._leave, _leaves_the_other),
+        instead_of(leaving._leave, _leaves_the_other),
     ),
     Bug(
         "bad domains: counts a domain again that a Job has left",
@@ -56,28 +56,26 @@ BAD_DOMAIN_BUGS: Final = (
     Bug(
         "bad domains: takes one bad node for a bad domain",
         explore_bad_domains,
-        instead_of(bad_domains._why_left, _one_is_enough),
+        instead_of(leaving._why_left, _one_is_enough),
     ),
     Bug(
         "bad domains: maxRestarts counts the recreation and its epoch",
         explore_bad_domains,
-        within(bad_domains._leave, instead_of(exempt_next_epoch, lambda original, *_, **__: None)),
+        within(leaving._leave, instead_of(exempt_next_epoch, lambda original, *_, **__: None)),
     ),
     Bug(
         "bad domains: the recreation takes no place of its failure",
         explore_bad_domains,
-        within(bad_domains._leave, instead_of(count_recreation, lambda original, *_: "")),
+        within(leaving._leave, instead_of(count_recreation, lambda original, *_: "")),
     ),
     Bug(
         "bad domains: calls off that a Pod of another Job leaves",
         explore_bad_domains,
-        instead_of(bad_domains._is_leaving_elsewhere, lambda original, *_: False),
+        instead_of(leaving._is_leaving_elsewhere, lambda original, *_: False),
     ),
     Bug(
         "bad domains: a Job of a running group is recreated",
         explore_bad_domains,
-        instead_of(
-            bad_domains._scope_that_may, lambda original, draft, place: draft.jobset.scopes_in(draft.status)[""]
-        ),
+        instead_of(leaving._scope_that_may, lambda original, draft, place: draft.jobset.scopes_in(draft.status)[""]),
     ),
 )

@@ -18,8 +18,7 @@ from inplace.controller.plan import escalation as plan_escalation
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.executions import recreate_jobs
-from inplace.controller.tracking.failed_pods import failed_pods
-from inplace.controller.tracking.group import Group, ScopeLedger
+from inplace.controller.tracking.group import Group, ScopeLedger, failed_pods
 from tests.mistakes.mistake import instead_of, within
 from tests.model.bug import Bug
 from tests.model.escalations import ESCALATIONS, explore_escalations

@@ -12,21 +12,25 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from inplace.common.jobset import conditions
+from inplace.common.jobset.fields import heavy_templates
 from inplace.common.jobset.form import PORTS_MAX
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.scopes import BY_JOBSET, BY_REPLICATED_JOB, DIVIDING
 from inplace.common.jobset.service import Service, container_ports
-from inplace.common.jobset.size import heavy_templates
 from inplace.common.wire import names as wire
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.jobs import LABEL_CHARACTERS_MAX, coordinator_host
 from inplace.controller.plan.order import broken_dependencies
-from inplace.controller.plan.problems.claims import bad_claims, other_claims
-from inplace.controller.plan.problems.in_place import bad_annotation, bad_manifests
-from inplace.controller.plan.problems.names import bad_names
 from inplace.controller.plan.problems.policies import bad_failure_policy, bad_success_policy
 from inplace.controller.plan.problems.requests import bad_requests
-from inplace.controller.plan.problems.scheduling import bad_scheduling
+from inplace.controller.plan.problems.spec import (
+    bad_annotation,
+    bad_claims,
+    bad_manifests,
+    bad_names,
+    bad_scheduling,
+    other_claims,
+)
 from inplace.controller.plan.spares import without_image
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from inplace.common.jobset.saving import Saving, saving_of
+from inplace.common.jobset.scopes import Saving, saving_of
 from inplace.common.wire import names as wire
 
 

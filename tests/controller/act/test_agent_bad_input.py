@@ -15,7 +15,7 @@ import pytest
 
 from inplace.common.injection.agent_pieces import EPOCH_FILE, FOLDER, LINK_FILE
 from inplace.common.injection.pod import OTHER_PORTS, InjectOptions
-from inplace.common.jobset.size import ETCD_BYTES_MAX, TEMPLATE_BYTES_MAX
+from inplace.common.jobset.fields import ETCD_BYTES_MAX, TEMPLATE_BYTES_MAX
 from inplace.common.kube.resources import EVENTS, JOBSETS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings

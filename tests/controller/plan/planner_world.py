@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from inplace.common.jobset.buckets import Bucket, bucket_of
-from inplace.common.jobset.claim import PersistentVolumeClaim
 from inplace.common.jobset.jobset import JobSet, parse_jobset
-from inplace.common.jobset.kinds import Job, Pod
+from inplace.common.jobset.kinds import Job, PersistentVolumeClaim, Pod
 from inplace.common.jobset.notices import GroupNotice
 from inplace.common.jobset.pod_groups import SchedulingObject, SchedulingObjects
 from inplace.common.jobset.rules import Matches

@@ -14,7 +14,7 @@ from inplace.common.wire import names as wire
 from inplace.common.wire.notice import KINDS as NOTICE_KINDS
 from inplace.controller.plan.actions import Plan
 from inplace.controller.plan.jobs import build_job
-from inplace.controller.plan.service import build_service
+from inplace.controller.plan.objects import build_service
 from tests.controller.objects import with_identity
 from tests.controller.plan.planner_world import NOW, PlannerWorld
 from tests.controller.random_specs import JOBS_MAX, RACK, REASONS, STRATEGIES, manifests

@@ -9,8 +9,7 @@ import pytest
 from inplace.common.kube.resources import JOBS, JOBSETS
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, DeleteJob
-from inplace.controller.plan.active_deadline import DEADLINE_S_MAX
-from inplace.controller.plan.finish import REQUEUE_S_MAX
+from inplace.controller.plan.finish import DEADLINE_S_MAX, REQUEUE_S_MAX
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.plan.planner_world import NOW, PlannerWorld, settled_world
 from tests.controller.plan.test_executions import suspend

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inplace.common.jobset.saving import CRD_CURE
+from inplace.common.jobset.scopes import CRD_CURE
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire

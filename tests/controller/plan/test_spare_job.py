@@ -14,7 +14,7 @@ from inplace.common.protocol.bounds import INT32_MAX
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
 from inplace.controller.plan.actions import CreateJob, CreateSpares
-from inplace.controller.plan.spare_job import requests_of
+from inplace.controller.plan.spares import requests_of
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.objects import parsed
 

@@ -10,8 +10,8 @@ import pytest
 from inplace.common.jobset.bad_nodes import AVOIDED, TAKEN_BACK
 from inplace.common.jobset.causes import Failure, Trigger
 from inplace.common.jobset.escalation import FAIL
+from inplace.common.jobset.fields import REPLICATED_JOBS_MAX
 from inplace.common.jobset.settings import STEP_NAMES
-from inplace.common.jobset.size import REPLICATED_JOBS_MAX
 from inplace.common.kube.resources import JOBSETS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import KINDS

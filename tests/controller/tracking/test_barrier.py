@@ -10,7 +10,7 @@ import pytest
 from inplace.common.jobset.kinds import Job
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.tracking.absent import shortened, why_absent
+from inplace.controller.tracking.missing_slots import shortened, why_absent
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.objects import lone_pod

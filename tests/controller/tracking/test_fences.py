@@ -13,7 +13,7 @@ from inplace.common.kube.resources import PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.problems.requests import bad_requests
-from inplace.controller.tracking.fences import Fences
+from inplace.controller.tracking.memories import Fences
 from inplace.controller.tracking.pods import fenced_within_s, read_pod
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job

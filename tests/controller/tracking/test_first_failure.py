@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from inplace.common.jobset.causes import Failure
-from inplace.common.jobset.first_failure import came_before
+from inplace.common.jobset.last_restart import came_before
 from inplace.common.jobset.restart_history import FIELD
 from inplace.common.kube.resources import PODS
 from inplace.common.wire import names as wire

@@ -12,7 +12,7 @@ from inplace.common.jobset.furthest_behind import NAMED_MAX, FurthestBehind, sil
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.stall import LastProgress
 from inplace.common.wire import names as wire
-from inplace.controller.tracking.last_steps import LastSteps
+from inplace.controller.tracking.memories import LastSteps
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.rig import Rig

@@ -15,7 +15,7 @@ from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from inplace.common.wire.notice import KINDS, LISTED_MAX, Notice, notice_text
-from inplace.controller.plan.notices import EVERY_S
+from inplace.controller.plan.epochs import EVERY_S
 from inplace.controller.tracking.notice_board import NoticeBoard
 from inplace.simulator.apiserver import InMemoryTransport
 from tests.controller.crew import Crew

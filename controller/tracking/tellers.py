@@ -1,4 +1,4 @@
-"""Time each group restart and report it: one Event at its start, one at its end, and the histograms."""
+"""Tell people what an accepted status says: Events, lines of log and metrics of each restart and each notice."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from inplace.common.jobset.furthest_behind import silent_of_entry, silent_text
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.last_restart import UNSEEN, entry_of_sync, seconds_of
 from inplace.common.jobset.note import Note
+from inplace.common.jobset.notices import notices_of
 from inplace.common.jobset.scopes import Scope
 from inplace.common.jobset.slow_ranks import slow_ranks_of_entry
 from inplace.common.kube.informer import Log
 from inplace.common.kube.resources import KubeObject
+from inplace.common.wire.notice import BUSY
 from inplace.controller.metrics import EXCEEDED, FINISHED, Metrics
-from inplace.controller.tracking.accepted_status import AcceptedStatus
-from inplace.controller.tracking.group import Group, RestartTiming, ScopeLedger
+from inplace.controller.tracking.group import AcceptedStatus, Group, RestartTiming, ScopeLedger
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +140,45 @@ def _pod_of(cause: Cause) -> str:
 
 def _of(scope: Scope) -> str:
     return f" of scope {scope.name}" if scope.name else ""
+
+
+# Tell of each notice that the status got: one Event, one line of log, one count.
+TOLD = "WorkerNotice"
+TOLD_BUSY = "WorkerBusy"
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeTeller:
+    """Compares each accepted status with the one before: a new controller tells nothing twice.
+
+    Args:
+        emit: writes an Event about an object.
+    """
+
+    emit: Callable[[KubeObject, Note], None]
+    metrics: Metrics
+    log: Log
+
+    def note_status(self, accepted: AcceptedStatus) -> None:
+        """Tell of the notices that are new in an accepted status."""
+        jobset = accepted.after
+        known = set(notices_of(accepted.before.status))
+        busy = {(one.scope, one.epoch) for one in known if one.kind == BUSY}
+        for notice in notices_of(jobset.status):
+            if notice in known:
+                continue
+            is_busy = notice.kind == BUSY
+            if not is_busy or (notice.scope, notice.epoch) not in busy:  # all ranks load: one Event an epoch says it
+                self.emit(jobset.raw, Note(TOLD_BUSY if is_busy else TOLD, str(notice), warning=not is_busy))
+            if is_busy:
+                busy.add((notice.scope, notice.epoch))
+            self.metrics.notices.labels(jobset.namespace, jobset.name, notice.kind).inc()
+            self.log.info(
+                "notice_listed",
+                namespace=jobset.namespace,
+                jobset=jobset.name,
+                kind=notice.kind,
+                pod=notice.pod,
+                node=notice.node,
+                message=str(notice),
+            )

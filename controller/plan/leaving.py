@@ -1,4 +1,6 @@
 """
+What leaves its place while the group waits: a Job its bad domain, a Pod its marked node.
+
 Bad domains: a Job that is placed exclusively leaves its domain when a bad node cannot be avoided there.
 
 Its Pods can only be replaced within the domain. So the Job is made anew if the domain has more bad nodes than may be
@@ -11,6 +13,7 @@ no bad node counts against it that it has not met itself. docs/adr/0097
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from inplace.common.jobset.bad_nodes import BadNodes, records_of
@@ -18,10 +21,13 @@ from inplace.common.jobset.causes import Trigger
 from inplace.common.jobset.escalation import pod_leaving, uses_of
 from inplace.common.jobset.places import Place, job_of_pod
 from inplace.common.jobset.scopes import Scope
+from inplace.common.jobset.settings import STAY
 from inplace.common.jobset.topology import exclusive_key, finds_domain
+from inplace.common.protocol.decision import Decision
+from inplace.common.wire import names as wire
 from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
-from inplace.controller.plan.escalation import count_recreation, has_room, note_domain_left
+from inplace.controller.plan.escalation import count_recreation, has_room, let_leave, note_domain_left
 from inplace.controller.plan.executions import JOB_COUNTERS_MAX, recreate_jobs
 
 LEFT: Final = "JobLeavesDomain"  # the Event's reason
@@ -90,3 +96,34 @@ def _leave(draft: Draft, scope: Scope, place: Place, why: str) -> None:
     note_domain_left(draft, scope)
     recreate_jobs(draft, place[0], (place[1],), (place[1],))
     draft.note(LEFT, f"{why}; it is counted once, and the others wait for it", warning=True)
+
+
+# Let a Pod leave a marked node: its restart waits for the replacement, and the others restart in place meanwhile.
+#
+# The question whether its node is marked (`controller.api.node_marks`) goes out beside the write of D. S waits for the
+# answer, which is most often there before the Pods are. One Pod of a scope leaves at a time: the next when it has
+# ended. docs/adr/0092
+
+
+def leave_marked_node(draft: Draft, scope: Scope, decision: Decision) -> Decision:
+    """Write that the first marked Pod of a scope leaves; return the decision without the sync that it takes back.
+
+    A sync waits for the answer, too.
+    """
+    runs_on = scope.synced > max(scope.deprecated, decision.deprecated) and decision.synced == scope.synced
+    is_skipped = decision.synced == decision.deprecated > scope.synced
+    if runs_on or is_skipped or decision.exceeded:
+        return decision
+    without_sync = replace(decision, synced=scope.synced, deprecated=scope.synced)
+    marked = next(iter(draft.observed.marked.get(scope.name, ())), None)
+    if marked is None:
+        open_s = draft.observed.asking.get(scope.name)
+        if open_s is None or decision.synced == scope.synced:
+            return decision
+        draft.look_again(open_s)
+        return without_sync
+    why = (
+        f"{marked.why}; the group waits until another node takes its replacement, or the mark is removed; "
+        f"marked={STAY} in {wire.NODES} lets pods restart where they are"
+    )
+    return without_sync if let_leave(draft, scope, marked.pod, why) else decision
