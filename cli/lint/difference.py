@@ -18,11 +18,10 @@ from inplace.cli.terminal.visible import one_line
 from inplace.common.injection import agent_pieces, index_backoff
 from inplace.common.injection.agent_pieces import CONTAINER_RESTART
 from inplace.common.injection.finding import Finding
-from inplace.common.injection.job import change_job
+from inplace.common.injection.job import change_job, unread_settings
 from inplace.common.injection.pod import InjectOptions, change_pod
 from inplace.common.injection.pod_roles import Member
 from inplace.common.injection.policies import add_policies
-from inplace.common.injection.unread_settings import unread_settings
 from inplace.common.wire.barrier import OUR_PORT
 
 TEMPLATE_BROKEN: Final = "template-broken"
