@@ -13,7 +13,6 @@ from inplace.common.agent_command import GUARD
 from inplace.common.injection.agent_pieces import SAVE_WITHIN
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import RUN, Container, Member
-from inplace.common.jobset.requests import deadline_of
 from inplace.common.jobset.settings import BARRIER, RESTART
 from inplace.common.protocol.lease import END_S
 from inplace.common.wire import names as wire
@@ -70,9 +69,9 @@ def checks_of(member: Member, agent: Container) -> list[tuple[Container, WorkerO
 
 
 def _deadline_s(member: Member) -> int | None:
-    """Return the barrier's deadline; None for none, or one that cannot be read, which another rule says."""
-    deadline = deadline_of(member.annotations)
-    return deadline.seconds if deadline is not None else None
+    """Return the deadline that somebody chose for the barrier; None for none, or one that cannot be read."""
+    seconds: int = BARRIER.read_or_default(member.annotations).get("deadline", 0)
+    return seconds or None
 
 
 VARIABLE: Final = "FENCE_AFTER_S"

@@ -17,7 +17,7 @@ from inplace.common.jobset.escalation import IN_PLACE, RECREATE_JOB, RECREATE_JO
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.notices import restart_on
 from inplace.common.jobset.scopes import BY_GROUP, BY_REPLICATED_JOB
-from inplace.common.jobset.settings import BARRIER, FAILURES, NODES, RESTART_ON
+from inplace.common.jobset.settings import FAILURES, NODES, RESTART_ON
 from inplace.common.jobset.topology import finds_domain
 from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
@@ -149,6 +149,6 @@ def _node_sentences(jobset: JobSet) -> Iterator[str]:
 def _deadline_sentence(jobset: JobSet) -> str:
     deadline = jobset.barrier_deadline
     if deadline is None:
-        return f"A group waits without limit for Pods that are missing ({absence(jobset, BARRIER)})."
+        return "A group waits without limit for Pods that are missing, and no Event says so."
     done = "the Jobs of the missing Pods are recreated" if deadline.recreates else "an Event says so, and it waits on"
     return f"If a group waits longer than {whole_duration_text(deadline.seconds)} for Pods that are missing, {done}."

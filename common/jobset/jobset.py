@@ -199,7 +199,7 @@ class JobSet:
 
     @cached_property
     def barrier_deadline(self) -> BarrierDeadline | None:
-        """Return how long barriers may wait; None for ever, or what cannot be read."""
+        """Return how long barriers may wait; None for ever."""
         return deadline_of(self.annotations)
 
     @cached_property

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from inplace.common.bare.record import record
-from inplace.common.jobset.settings import BARRIER, FENCE_AFTER, RECREATE_JOBS, SAVE_S_MAX
+from inplace.common.jobset.settings import BARRIER, BARRIER_S, FENCE_AFTER, RECREATE_JOBS, SAVE_S_MAX
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
 
@@ -76,7 +76,8 @@ def read_request(annotations: Mapping[str, Any]) -> RestartRequest | None:
 def deadline_of(annotations: Mapping[str, Any]) -> BarrierDeadline | None:
     """Return the deadline of the barriers; None for none."""
     given = BARRIER.read_or_default(annotations)
-    return BarrierDeadline(given["deadline"], given.get("action") == RECREATE_JOBS) if given else None
+    seconds = given.get("deadline", BARRIER_S)
+    return BarrierDeadline(seconds, given.get("action") == RECREATE_JOBS) if seconds else None
 
 
 def fence_after_s(annotations: Mapping[str, Any]) -> int | None:

@@ -26,6 +26,7 @@ DAY_S: Final = 24 * 3600
 SAVE_S_MAX: Final = 3600  # a worker that needs longer does not save for a restart, it hangs
 CLEAN_AFTER_MAX: Final = 1000  # as the agent's, see agent/settings/config.py
 START_WINDOW_S_MAX: Final = 300  # as the agent's, see agent/settings/herd.py
+BARRIER_S: Final = 600  # a Pod that pulls a large image is there by then
 BARRIER_S_MAX: Final = 7 * DAY_S
 EVENT: Final = "Event"
 RECREATE_JOBS: Final = "RecreateJobs"
@@ -75,14 +76,12 @@ class Setting:
         says: what it is about, for people.
         effect: what holds where it cannot be read.
         parts: what may stand in it; the first may stand alone.
-        needs: a part without which the others mean nothing; "" for none.
     """
 
     key: str
     says: str
     effect: str
     parts: tuple[Part, ...]
-    needs: str = ""
 
     @property
     def where(self) -> str:
@@ -114,8 +113,6 @@ class Setting:
             found[name] = _meaning(known[name], value)
             if found[name] is None:
                 raise self._unreadable(name, known[name].expected, value)
-        if self.needs and self.needs not in found:
-            raise self._unreadable("", f"{self.needs} beside it", str(text))
         return found
 
     def read_or_default(self, annotations: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,12 +225,11 @@ ESCALATION: Final = Setting(
 BARRIER: Final = Setting(
     wire.BARRIER,
     "a barrier that waits for Pods that are missing",
-    "barriers have no deadline",
+    f"an Event says so each time that a barrier has waited {BARRIER_S} s",
     (
-        _whole("deadline", 1, BARRIER_S_MAX, "seconds that it may wait"),
+        _whole("deadline", 0, BARRIER_S_MAX, "seconds that it may wait; 0: no limit", f"{BARRIER_S}"),
         _word("action", (EVENT, RECREATE_JOBS), "what is done then; the Jobs are those of the missing Pods", EVENT),
     ),
-    needs="deadline",
 )
 STALL: Final = Setting(
     wire.STALL,

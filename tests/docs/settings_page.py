@@ -49,9 +49,8 @@ def page() -> str:
 
 def _section(setting: Setting) -> str:
     rows = "".join(f"{row}\n" for row in _rows(setting))
-    needs = f" Without `{setting.needs}` it means nothing." if setting.needs else ""
     return (
-        f"\n## {setting.key}\n\n{setting.says[0].upper()}{setting.says[1:]}.{needs} Where it cannot be read: "
+        f"\n## {setting.key}\n\n{setting.says[0].upper()}{setting.says[1:]}. Where it cannot be read: "
         f"{setting.effect}.\n\n| part | value | meaning | without it |\n|---|---|---|---|\n{rows}"
     )
 

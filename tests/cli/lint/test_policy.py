@@ -59,7 +59,7 @@ def test_where_nothing_is_set_the_defaults_are_told() -> None:
         f"A loss that is no finite number, and steps that get slower, restart nothing ({wire.RESTART_ON} is not set).",
         "A Pod that failed first on a node that is cordoned, tainted or not ready is replaced on another node.",
         f"No node is avoided: a Pod that is replaced may return to its node (failures in {wire.NODES} is not set).",
-        f"A group waits without limit for Pods that are missing ({wire.BARRIER} is not set).",
+        "If a group waits longer than 10 min for Pods that are missing, an Event says so, and it waits on.",
         f"A worker that hangs is not noticed: no watchdog is on ({wire.STALL} is not set).",
         f"{GIVEN_UP}until its object is gone ({wire.FENCE_AFTER} is not set).",
         (
@@ -98,7 +98,7 @@ WITHOUT_EFFECT = [
     ("RESTART_ON", "loss+slowly", f"restart nothing ({wire.RESTART_ON} has no effect)."),
     ("NODES", "failures=2,within=315360000", f"return to its node (failures in {wire.NODES} has no effect)."),
     ("NODES", "marked=never", "cordoned, tainted or not ready is replaced on another node."),
-    ("BARRIER", "0", f"for Pods that are missing ({wire.BARRIER} has no effect)."),
+    ("BARRIER", "soon", "for Pods that are missing, an Event says so, and it waits on."),
 ]
 
 

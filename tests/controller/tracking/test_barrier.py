@@ -107,12 +107,22 @@ async def test_the_deadline_of_a_barrier(rig: Rig, action: str | None) -> None:
         assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 2
 
 
+@pytest.mark.parametrize(("annotations", "is_told"), [({}, True), ({wire.BARRIER: "0"}, False)])
+async def test_ten_minutes_are_told_without_a_setting(rig: Rig, annotations: dict[str, str], *, is_told: bool) -> None:
+    """An Event says it each time, and nothing else is done; 0 switches it off."""
+    await stuck(rig, jobset(jobs=[replicated_job(pods=3)], annotations=annotations))
+    await rig.settle(598.0)
+    assert await rig.events("BarrierDeadlineExceeded") == []
+    await rig.settle(604.0)
+    assert sample(rig, "inplace_barrier_deadline_exceeded_total") == 2 * is_told
+    assert len(await rig.events("BarrierDeadlineExceeded")) == 2 * is_told
+
+
 @pytest.mark.parametrize(
     ("annotations", "words"),
     [
-        ({wire.BARRIER: "soon"}, "expected an integer from 1 to 604800, saw 'soon'; barriers have no deadline"),
+        ({wire.BARRIER: "soon"}, "expected an integer from 0 to 604800, saw 'soon'; an Event says so each time"),
         ({wire.BARRIER: "deadline=9,action=Panic"}, "barrier].action: expected Event or RecreateJobs, saw 'Panic'"),
-        ({wire.BARRIER: "action=Event"}, "expected deadline beside it"),
         ({wire.STALL: "soon"}, "[inplace.dev/stall].after: expected seconds from 0.5 to 604800, or 0 for off"),
         ({wire.STALL: "start=-1"}, "saw '-1'; the agents leave their limits as they were; correct it"),
         ({wire.RESTART_REQUESTED: "no spaces"}, "nothing is restarted"),
