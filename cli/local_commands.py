@@ -112,8 +112,8 @@ def inject(
     restart_rule: Annotated[
         Literal["on", "off"],
         typer.Option(
-            help="Supervisor mode: kubelet recreates the container when its worker fails again and again. off: no "
-            "restartPolicyRules, for Kubernetes before 1.35."
+            help="Kubelet starts all containers again when a worker keeps failing, or a guard dies. off: no "
+            "restartPolicyRules, for Kubernetes before 1.36; a sidecar then needs a guard and depth process."
         ),
     ] = "on",
     worker: Annotated[

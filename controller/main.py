@@ -121,7 +121,9 @@ def _config(options: argparse.Namespace) -> ControllerConfig:
         probe_address=options.probe_bind_address,
         metrics_address=options.metrics_bind_address,
         is_beside=options.beside,
-        job_settings=JobSettings(options.start_window, _agent(options), options.agent_opt_in),
+        job_settings=JobSettings(
+            options.start_window, _agent(options), options.agent_opt_in, by_version=options.agent_restart_rule == "auto"
+        ),
         taint_limits=options.taint_bad_nodes,
         on_cluster=True,
     )
@@ -131,7 +133,8 @@ def _agent(options: argparse.Namespace) -> InjectOptions | None:
     """Return how the agent is added to Jobs of JobSets that restart in place; None: it is not."""
     if options.agent_image is None:
         return None
-    return InjectOptions(agent_image=options.agent_image, copies_image=options.agent_copy)
+    has_rules = options.agent_restart_rule != "off"
+    return InjectOptions(agent_image=options.agent_image, copies_image=options.agent_copy, restart_rule=has_rules)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -171,7 +174,14 @@ def _parser() -> argparse.ArgumentParser:
         "--agent-copy",
         action="store_true",
         help="an init container copies the agent's programs into the Pod: for nodes without image volumes, which "
-        "Kubernetes has since 1.35",
+        "Kubernetes has since 1.35; below an older API server it is done without this flag",
+    )
+    add(
+        "--agent-restart-rule",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="let kubelet start the containers of a Pod anew by rules when its worker fails again and again; auto: as "
+        "the API server's version has them, which is Kubernetes 1.36 (default: auto)",
     )
     add(
         "--agent-opt-in",

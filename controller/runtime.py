@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from random import Random
 
 import structlog
 from anyio import create_task_group
+from tenacity import AsyncRetrying, retry_if_exception_type, retry_if_not_exception_type, wait_fixed
 
+from inplace.common.injection.restart_rules import version_of
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import Clock, LoopClock
-from inplace.common.kube.http.request import Transport
+from inplace.common.kube.errors import ApiError, Forbidden, NotFound
+from inplace.common.kube.http.request import Transport, TransportError
 from inplace.common.kube.informer import Log
 from inplace.common.wire import names as wire
 from inplace.controller.api.leader import Elector, LeaderOnlyTransport, LeadershipLostError
@@ -31,6 +35,8 @@ from inplace.controller.term import Term
 
 USER_AGENT = "inplace-controller/0.1.0"
 PAUSES_EVERY_S = 0.1  # ten wake-ups a second; fifty took an eighth of the CPU of a restart of 5,000 Pods
+VERSION_AGAIN_S = 1.0  # one request a second to a server that is away
+_NO = (Forbidden, NotFound)
 DRAIN_S = 8.0  # for what is in work at shutdown; within the lease, and within kubelet's 30 s grace
 
 
@@ -95,10 +101,35 @@ class Controller:
             if self.config.on_cluster:
                 beside.start_soon(self._preflight.run, name="preflight")
                 beside.start_soon(measure_pauses, self._clock, self.metrics.loop_pause_seconds.observe, name="pauses")
+            await self._unless_stopped(self._suit_server)
             while not self._stop.is_set():
                 await self._run_term()
                 _heed_cancellation()
             beside.cancel_scope.cancel()
+
+    async def _suit_server(self) -> None:
+        """Let agents be added as the API server's version has features for them; one that is away is waited for.
+
+        A server that does not say its version is taken for a new one.
+        """
+        settings = self.config.job_settings
+        if settings.agent is None or not settings.by_version:
+            return
+        retries = AsyncRetrying(
+            retry=retry_if_exception_type((ApiError, TransportError)) & retry_if_not_exception_type(_NO),
+            wait=wait_fixed(VERSION_AGAIN_S),
+            sleep=self._clock.sleep,
+            reraise=True,
+        )
+        try:
+            text: str = await retries(self._client(self._transport).server_version)
+        except _NO as error:
+            self._log.warning("version_unknown", message=str(error), then="agents are added as for a new server")
+            return
+        agent = settings.agent.for_version(version_of(text))
+        if agent != settings.agent:
+            self._log.info("agents_suit_server", version=text, restart_rule=agent.restart_rule, copy=agent.copies_image)
+        self.config = replace(self.config, job_settings=replace(settings, agent=agent))
 
     async def _run_term(self) -> None:
         """Lead once: from acquiring the Lease to losing or releasing it."""

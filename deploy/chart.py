@@ -122,6 +122,9 @@ _AGENT_ARGS: Final = """\
             {{- if .Values.agent.copy }}
             - --agent-copy
             {{- end }}
+            {{- if ne .Values.agent.restartRule "auto" }}
+            - --agent-restart-rule={{ .Values.agent.restartRule }}
+            {{- end }}
             {{- if .Values.agent.optIn }}
             - --agent-opt-in
             {{- end }}

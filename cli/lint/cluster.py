@@ -11,11 +11,13 @@ from inplace.agent.settings.herd import GROUP_FREE
 from inplace.cli.group.controller_pulse import OUR_LEASE
 from inplace.cli.lint.admission import ask_about_jobset
 from inplace.cli.lint.facts import CRD_NAME, UPSTREAM_LEASE, ClusterFacts, ask, ask_about_cluster
-from inplace.cli.lint.nodes import check_nodes, version_of
+from inplace.cli.lint.nodes import check_nodes
 from inplace.cli.lint.rights import is_object
 from inplace.common.injection.as_made import as_made
 from inplace.common.injection.finding import Finding, shown
+from inplace.common.injection.pod import InjectOptions
 from inplace.common.injection.pod_roles import Member, group_of, is_in_place
+from inplace.common.injection.restart_rules import version_of
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import NAMESPACES, POD_GROUPS, SCHEDULING_WORKLOADS, KubeObject, Resource
@@ -58,7 +60,7 @@ async def lint_cluster(
     facts = await ask_about_cluster(client)
     found = []
     for jobset in jobsets:
-        made = as_made(jobset)
+        made = as_made(jobset, InjectOptions().for_version(version_of(facts.version)))
         placed = made.jobset | {"metadata": {"namespace": namespace} | (jobset.get("metadata") or {})}
         group = group_of(placed) if is_in_place(placed) else []
         findings = [*facts.unknown, *check_cluster(facts, group)]
@@ -102,8 +104,8 @@ def _server(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Finding]:
     version = version_of(facts.version)
     if version is None:
         return
-    if any(member.mode == "sidecar" for member in group) and version < SIDECAR_SINCE:
-        fix = "upgrade it, or use supervisor mode: inplace inject --mode supervisor"
+    if any(member.mode == "sidecar" and member.has_rules for member in group) and version < SIDECAR_SINCE:
+        fix = "upgrade it, or let the controller add the agent, or use inplace inject --restart-rule off"
         needed = "1.36, or 1.35 with feature gates ContainerRestartRules and RestartAllContainersOnContainerExits"
         yield Finding("server-version", "the API server", facts.version, needed, fix)
     elif version < SINCE:

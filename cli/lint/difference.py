@@ -106,6 +106,7 @@ def _anew(member: Member) -> Member:
         agent.raw["env"].append(port)
     pod["volumes"] = []
     made = replace(made)  # as it stands now
-    list(change_pod(made, InjectOptions(workers=tuple(worker.name for worker in workers))))
+    names = tuple(worker.name for worker in workers)
+    list(change_pod(made, InjectOptions(workers=names, restart_rule=not member.does_without_rules)))
     list(add_policies(made))
     return replace(made)

@@ -6,11 +6,8 @@ from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from inplace.cli.group.controller_pulse import OUR_LEASE
 from inplace.common.injection.finding import Finding
-from inplace.common.kube.answers import decoded
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.errors import Forbidden, NotFound
 from inplace.common.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NODES, KubeObject, Resource
@@ -34,13 +31,6 @@ WEBHOOKS: Final = tuple(
 FLOW_SCHEMAS: Final = Resource("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", namespaced=False)
 
 T = TypeVar("T")
-
-
-class _Version(msgspec.Struct, rename="camel"):
-    git_version: str = ""
-
-
-_VERSION: Final = msgspec.json.Decoder(_Version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +77,7 @@ async def ask_about_cluster(client: KubeClient) -> ClusterFacts:
         TransportError: no answer.
     """
     unknown: list[Finding] = []
-    version = decoded(_VERSION.decode, (await client.raw("GET", "/version")).body, "a version").git_version
+    version = await client.server_version()
     crd = await ask(f"the definition {CRD_NAME}", client.get(CUSTOM_RESOURCE_DEFINITIONS, None, CRD_NAME), unknown)
     bindings = await ask("admission policies", client.list(BINDINGS), unknown)
     schemas = await ask("flow schemas", client.list(FLOW_SCHEMAS), unknown)

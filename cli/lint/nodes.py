@@ -6,7 +6,6 @@ Versions of bugs are those known in November 2026; a fix whose release is not kn
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -16,8 +15,7 @@ from inplace.cli.terminal.moments import names_text
 from inplace.common.agent_command import GUARD
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import Member
-
-Version = tuple[int, int]
+from inplace.common.injection.restart_rules import Version, version_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +43,12 @@ class KubeletBug:
         return self.first <= version <= self.last
 
 
-def version_of(text: str) -> Version | None:
-    """Read a version such as v1.36.3 or v1.33.5-gke.1; None when it is something else."""
-    found = re.match(r"v?(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def _is_sidecar(member: Member) -> bool:
-    return member.mode == "sidecar"
+def _has_rules(member: Member) -> bool:
+    return member.mode == "sidecar" and member.has_rules
 
 
 def _relies_on_the_probe_alone(member: Member) -> bool:
-    return _is_sidecar(member) and not all(worker.calls(GUARD) for worker in member.workers)
+    return member.mode == "sidecar" and not all(worker.calls(GUARD) for worker in member.workers)
 
 
 BUGS: Final = (
@@ -73,15 +65,15 @@ BUGS: Final = (
         what="after RestartAllContainers a Pod may wait up to 60 s for its next start",
         first=(1, 35),
         last=(1, 35),
-        touches=_is_sidecar,
-        fix="upgrade the nodes to 1.36, or use supervisor mode",
+        touches=_has_rules,
+        fix="upgrade the nodes to 1.36, or use `inplace inject --restart-rule off`",
     ),
     KubeletBug(
         issue="kubernetes #136910",  # fix #137146, cherry-pick #137885
         what="after a restart of kubelet, containers beside a sidecar with a startup probe never start again",
         first=(1, 35),
         last=(1, 35),
-        touches=_is_sidecar,
+        touches=_has_rules,
         fix="upgrade the nodes to 1.36, or to a 1.35 with #137885",
     ),
     KubeletBug(
@@ -89,7 +81,7 @@ BUGS: Final = (
         what="RestartAllContainers deletes the logs of the containers that it restarts",
         first=(1, 35),
         last=(1, 35),
-        touches=_is_sidecar,
+        touches=_has_rules,
         fix="upgrade the nodes to 1.36, or collect logs as they are written",
     ),
 )
@@ -120,12 +112,12 @@ def check_nodes(facts: ClusterFacts, group: Sequence[Member]) -> Iterator[Findin
 def _features(facts: ClusterFacts, member: Member, nodes: Sequence[Node]) -> Iterator[Finding]:
     """Yield nodes that the scheduler leaves out: a Pod with such rules needs the feature declared, from 1.36 on."""
     version = version_of(facts.version)
-    if member.mode != "sidecar" or version is None or version < DECLARED_SINCE:
+    if not _has_rules(member) or version is None or version < DECLARED_SINCE:
         return
     without = [node for node in nodes if FEATURE not in node.features]
     if without:
         rule = "node-features" if len(without) == len(nodes) else "node-features-some"
-        fix = f"kubelet 1.36 with feature gate {FEATURE}, or use supervisor mode"
+        fix = f"kubelet 1.36 with feature gate {FEATURE}, or `inplace inject --restart-rule off`"
         found = f"{len(without)} of {len(nodes)} without it: {_names(without)}"
         yield Finding(rule, "nodes: status.declaredFeatures", found, FEATURE, fix)
 

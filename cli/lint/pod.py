@@ -55,7 +55,8 @@ def check_pod(
         yield from check_launcher(worker)
     if member.mode == "supervisor":
         return
-    yield from check_sidecar(agent)
+    if not member.does_without_rules:
+        yield from check_sidecar(agent)
     for worker in member.workers:
         if worker not in member.helpers:
             yield from check_worker(worker)

@@ -66,6 +66,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 SAVE_WITHIN: Final = "SAVE_WITHIN_S"  # which a guard reads as well
 DEPTH: Final = "RESTART_DEPTH"  # which a supervisor does not read
+NEVER_CLEAN: Final[KubeObject] = {"name": "CLEAN_AFTER_FAILURES", "value": "0"}
 ADDRESS: Final[Mapping[str, str]] = {"BARRIER_ADDRESS": "status.podIP"}
 
 
@@ -74,12 +75,14 @@ def from_field(name: str, path: str) -> KubeObject:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def variables(*, port: int, supervises: bool = False) -> list[KubeObject]:
-    """Return the agent's variables; the usual port needs none."""
+def variables(*, port: int, supervises: bool = False, is_cleaned: bool = True) -> list[KubeObject]:
+    """Return the agent's variables; the usual port needs none. No Pod gets clean containers without rules for that."""
     entries = [from_field(name, path) for name, path in IDENTITY.items()]
     entries.append({"name": "EPOCH_FILE", "value": EPOCH_FILE})
     settings = {name: path for name, path in SETTINGS.items() if not (supervises and name == DEPTH)}
     entries += [from_field(name, path) for name, path in {**HERD, **settings, **ADDRESS}.items()]
+    if not is_cleaned:
+        entries = [dict(NEVER_CLEAN) if entry["name"] == NEVER_CLEAN["name"] else entry for entry in entries]
     if port != OUR_PORT:
         entries.append({"name": "BARRIER_PORT", "value": str(port)})
     return entries

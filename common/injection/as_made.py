@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from typing import Final
 
 from inplace.common.bare.record import record
 from inplace.common.injection.agent_pieces import JOB_FIELDS
@@ -14,6 +15,8 @@ from inplace.common.injection.pod_roles import group_of, is_in_place
 from inplace.common.jobset.settings import AGENT
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
+
+DEFAULT: Final = InjectOptions()
 
 
 @record
@@ -31,7 +34,7 @@ class AsMade:
     findings: tuple[Finding, ...] = ()
 
 
-def as_made(jobset: KubeObject) -> AsMade:
+def as_made(jobset: KubeObject, options: InjectOptions = DEFAULT) -> AsMade:
     """Return a JobSet as its Jobs are made: one that restarts in place and has no agent gets one."""
     annotations = (jobset.get("metadata") or {}).get("annotations") or {}
     if not is_in_place(jobset) or AGENT.read_or_default(annotations).get("added") == wire.AGENT_OFF:
@@ -42,7 +45,7 @@ def as_made(jobset: KubeObject) -> AsMade:
     findings = list[Finding]()
     for member in group_of(made):
         member.job_spec.update(JOB_FIELDS)
-        findings += add_agent(member, InjectOptions())
+        findings += add_agent(member, options)
     if not findings:
         return AsMade(made, is_added=True)
     made = deepcopy(jobset)  # without the halves of an agent

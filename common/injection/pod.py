@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from inplace.common.agent_command import GUARD
@@ -15,6 +15,7 @@ from inplace.common.injection.finding import Finding, refusal, shown
 from inplace.common.injection.pod_failure_policy import final_codes
 from inplace.common.injection.pod_roles import Container, Member, Mode
 from inplace.common.injection.policies import checks
+from inplace.common.injection.restart_rules import IMAGE_VOLUMES_SINCE, RULES_SINCE, Version
 from inplace.common.injection.worker import (
     add_restart_rules,
     add_variables,
@@ -44,7 +45,8 @@ class InjectOptions:
         namespace: of JobSets that name none.
         barrier: sidecar mode: what holds the worker back, a guard in its container (agent/guard.py) or the agent's
             startup probe. An agent that is there keeps its.
-        restart_rule: kubelet starts a supervisor's container anew when its worker keeps failing (Kubernetes 1.35).
+        restart_rule: kubelet may start containers anew by rules, for a worker that keeps failing or a guard that died.
+            Without it a Pod gets none of these rules, and a sidecar has depth process (docs/adr/0105).
     """
 
     mode: Mode = "sidecar"
@@ -54,6 +56,13 @@ class InjectOptions:
     workers: tuple[str, ...] = ()
     barrier: Barrier = "guard"
     restart_rule: bool = True
+
+    def for_version(self, version: Version | None) -> InjectOptions:
+        """Return the same for nodes of a version of Kubernetes; None is not known, and taken for a new one."""
+        if version is None:
+            return self
+        is_copied = self.copies_image or version < IMAGE_VOLUMES_SINCE
+        return replace(self, copies_image=is_copied, restart_rule=self.restart_rule and version >= RULES_SINCE)
 
 
 def change_pod(member: Member, options: InjectOptions) -> Iterator[Finding]:
@@ -100,9 +109,10 @@ def _add_sidecar(member: Member, workers: Sequence[Container], options: InjectOp
     inits = fill(pod, "initContainers", [])
     has_commands = all(worker.raw.get("command") for worker in workers)
     wants_guards = present is None and options.barrier == "guard"
-    awaited = len(workers) if wants_guards and _may_start_guards(member, workers) else 0
+    # A guard that may not come must not be needed, and without a rule it is.
+    awaited = len(workers) if wants_guards and options.restart_rule and _may_start_guards(member, workers) else 0
     guarded = member.is_guarded or (wants_guards and (has_commands or awaited > 0))
-    if present is None:
+    if present is None and options.restart_rule:
         choose_depth(member, workers)
     has_link = guarded or (present is not None and "LINK_FILE" in present.env)
     usual = wire.DEPTH_PROCESS if has_link else wire.DEPTH_CONTAINERS
@@ -125,9 +135,15 @@ def _add_sidecar(member: Member, workers: Sequence[Container], options: InjectOp
         fix = f"only a guard can restart the process: write the worker's command, or {wire.RESTART}: containers"
         yield refusal(member.pod_path, "no guard beside depth process", "a guard around the worker", fix)
         return
+    if not options.restart_rule and (depth != wire.DEPTH_PROCESS or not guarded):
+        found = f"depth {depth}" if guarded else "no guard around the worker"
+        fix = f"write the worker's command, and no {wire.RESTART}: containers; or use Kubernetes 1.36"
+        yield refusal(member.pod_path, found, "a guard and depth process, where kubelet has no restart rules", fix)
+        return
     for worker in workers:
         codes = final_codes(member.job_spec, worker.name)
-        yield from add_restart_rules(worker, codes, has_check=checks(worker))
+        if options.restart_rule:
+            yield from add_restart_rules(worker, codes, has_check=checks(worker))
         if guarded:
             yield from _guard(worker, agent, codes)
         if depth == wire.DEPTH_CONTAINERS:
@@ -184,13 +200,12 @@ def _sidecar(
     come (`awaited`), and those that kubelet probes themselves. On the host's network the port is declared, so that the
     scheduler gives no node two agents that listen on it.
     """
-    own = agent_pieces.variables(port=port)
+    own = agent_pieces.variables(port=port, is_cleaned=options.restart_rule)
     own += [dict(agent_pieces.LINK)] if guarded else []
     own += [{"name": agent_pieces.GUARDS_AWAITED, "value": str(awaited)}] if awaited else []
-    fields: KubeObject = {
-        "restartPolicy": "Always",
-        "restartPolicyRules": [agent_pieces.restarts_all("NotIn", 0), agent_pieces.restarts_all("In", 0)],
-    }
+    fields: KubeObject = {"restartPolicy": "Always"}
+    if options.restart_rule:
+        fields["restartPolicyRules"] = [agent_pieces.restarts_all("NotIn", 0), agent_pieces.restarts_all("In", 0)]
     if is_probed:
         fields["startupProbe"] = agent_pieces.startup_probe(port=port)
     else:
@@ -224,7 +239,8 @@ def _complete_sidecar(
     for key in ("restartPolicy", "restartPolicyRules", "startupProbe" if is_probed else "readinessProbe"):
         if present.has_upstream_names and key == "startupProbe":
             continue
-        present.raw.setdefault(key, wanted[key])
+        if key in wanted:
+            present.raw.setdefault(key, wanted[key])
     if not present.has_upstream_names:
         yield from add_variables(present, wanted["env"])
         _mount(present, *wanted["volumeMounts"])

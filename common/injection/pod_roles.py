@@ -258,6 +258,17 @@ class Member:
         return (*self.inits, *self.containers)
 
     @property
+    def has_rules(self) -> bool:
+        """Say whether kubelet starts some container anew by a rule."""
+        return any(container.raw.get("restartPolicyRules") for container in self.every_container)
+
+    @property
+    def does_without_rules(self) -> bool:
+        """Say whether a sidecar was made for nodes that have no rules: none is there, and no clean containers come."""
+        agent = self.sidecar_agent
+        return agent is not None and not self.has_rules and agent.values.get("CLEAN_AFTER_FAILURES") == "0"
+
+    @property
     def sidecar_agent(self) -> Container | None:
         """Return the agent beside the worker, in any list of containers."""
         return next((container for container in self.every_container if container.is_agent_alone), None)

@@ -1,15 +1,21 @@
 """
 What kubelet does when a container ends: the first rule that matches, else its restart policy, else the Pod's.
 
+Where no rule is served, a sidecar whose guard stays restarts in place all the same: the guard starts its worker again,
+and kubelet nothing (docs/adr/0105).
 Source: KEP-5307 and KEP-5532; k8s.io/kubernetes pkg/kubelet/container/helpers.go, pkg/api/v1/pod/util.go.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
+Version = tuple[int, int]
+RULES_SINCE: Final[Version] = (1, 36)  # RestartAllContainers is on by default; in 1.35 a feature gate is off
+IMAGE_VOLUMES_SINCE: Final[Version] = (1, 35)
 RESTART_ALL: Final = "RestartAllContainers"
 CODES: Final = range(256)
 
@@ -20,6 +26,12 @@ class Ending(Enum):
     ALL_RESTART = "every container starts again"
     ALONE_RESTARTS = "the container alone starts again"
     STAYS = "the container stays down"
+
+
+def version_of(text: str) -> Version | None:
+    """Read a version of Kubernetes such as v1.36.3 or v1.33.5-gke.1; None when it is something else."""
+    found = re.match(r"v?(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def ending(container: Mapping[str, Any], code: int, pod_policy: str) -> Ending:

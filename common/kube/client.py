@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from inplace.common.kube.answers import object_of
+from inplace.common.kube.answers import decoded, object_of
 from inplace.common.kube.errors import check_answer
 from inplace.common.kube.http.request import Request, Response, Transport
 from inplace.common.kube.resources import KubeObject, Resource
@@ -23,6 +23,13 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 _MAY_BE_GZIP = {"accept-encoding": "gzip"}  # kube-apiserver compresses 128 KiB and more; no watch asks for that
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+_VERSION = msgspec.json.Decoder(_Version)
 
 
 class KubeClient:
@@ -99,6 +106,10 @@ class KubeClient:
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
         return object_of((await self.raw("DELETE", resource.path(namespace, name), body=options)).body)
+
+    async def server_version(self) -> str:
+        """Return the API server's gitVersion, such as v1.36.3; "" where it has none."""
+        return decoded(_VERSION.decode, (await self.raw("GET", "/version")).body, "a version").git_version
 
     async def raw(
         self,

@@ -36,12 +36,14 @@ class JobSettings:
         agent: how to add the agent; None adds none.
         opt_in: add it only where the JobSet, or else its namespace, says `inplace.dev/agent: "on"`.
         is_asked_in: says of a namespace whether its label does; asked under `opt_in` alone.
+        by_version: the agent is added as the API server's version has features for it.
     """
 
     start_window_s: int | None = None
     agent: InjectOptions | None = None
     opt_in: bool = False
     is_asked_in: Callable[[str], bool] = lambda _: False
+    by_version: bool = False
 
     def adds_by_default(self, namespace: str) -> bool:
         """Say whether JobSets of a namespace that say nothing get the agent."""

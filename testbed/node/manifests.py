@@ -7,6 +7,7 @@ folder for the evidence. Pods keep to Pod Security `restricted`, but for that fo
 from pathlib import Path
 from typing import Any
 
+from inplace.common.injection.agent_pieces import NEVER_CLEAN
 from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
@@ -170,6 +171,17 @@ def _agent_of(jobset: KubeObject) -> dict[str, Any]:
     pod = _pod_of(jobset)
     agent: dict[str, Any] = (pod.get("initContainers") or pod["containers"])[0]
     return agent
+
+
+def do_without_rules(jobset: KubeObject) -> None:
+    """Take away kubelet's rules, as `inject --restart-rule off` does for Kubernetes before 1.36."""
+    pod = _pod_of(jobset)
+    for container in (*pod["containers"], *pod["initContainers"]):
+        del container["restartPolicyRules"]
+    for variable in _agent_of(jobset)["env"]:
+        if variable["name"] == "CLEAN_AFTER_FAILURES":
+            variable.clear()
+            variable.update(NEVER_CLEAN)
 
 
 def get_clean_containers(jobset: KubeObject) -> None:

@@ -7,6 +7,10 @@ from typing import Final
 SENTENCES: Final = {
     "agent_awaited": "there is no lift yet: for how long, and what was seen of the agent; once in 10 s",
     "agent_started": "version, Pod, the epoch that it announced last; a supervisor also names its worker's command",
+    "agents_suit_server": (
+        "the API server's version, and how agents are added for it: whether there are restart rules, and whether "
+        "an init container copies the programs"
+    ),
     "announcement_accepted": "the epoch, and the phases that the announcement carried",
     "announcement_failed": "cause, the server's message, when the agent tries again, and the cure if a person must act",
     "announcement_put_off": (
@@ -174,6 +178,7 @@ SENTENCES: Final = {
         " ([ADR 10](adr/0010-herd.md))"
     ),
     "table_columns_missing": "the CRD lacks our columns; the agent reads whole objects from now on",
+    "version_unknown": "the server does not tell its version; agents are added as for a new server",
     "watch_denied": "a right for a list or watch is missing; it is tried again slowly",
     "watch_ended": "the server closed the watch, or its history was too old to resume from",
     "watch_expired": "the history of a watch is gone; the kind is listed again",

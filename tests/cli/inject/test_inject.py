@@ -352,6 +352,33 @@ def test_a_supervisor_gets_a_new_container_when_its_worker_keeps_failing() -> No
     assert len(pod_spec_of(again)["containers"][0]["restartPolicyRules"]) == 2
 
 
+def test_a_sidecar_restarts_in_place_without_rules() -> None:
+    """For Kubernetes before 1.36: the guard starts its worker again; init containers and probes do not change that."""
+    for text in (PLAIN, plain(worker="livenessProbe: {exec: {command: [alive]}}")):
+        made = pod_spec_of(injected(text, restart_rule=False))
+        assert not any("restartPolicyRules" in one for one in (*made["initContainers"], *made["containers"]))
+        agent = by_name(made["initContainers"][0]["env"])
+        assert agent["CLEAN_AFTER_FAILURES"] == {"name": "CLEAN_AFTER_FAILURES", "value": "0"}
+        assert "startupProbe" not in made["initContainers"][0]
+        assert made["containers"][0]["command"][0] == "/inplace/bin/guard"
+        assert "restart-depth: containers" not in injected(text, restart_rule=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            annotated(restart="containers"),
+            "found depth containers, needed a guard and depth process, where kubelet has no",
+        ),
+        (SILENT, "no guard around the worker"),
+    ],
+)
+def test_what_needs_kubelet_is_refused_without_rules(text: str, words: str) -> None:
+    """New containers at each restart, and a worker whose command only its image knows."""
+    assert words in refused(text, restart_rule=False)
+
+
 def test_the_depth_is_the_annotation_which_the_agent_reads() -> None:
     """The agent's variables are the same whatever the JobSet asks for."""
     made = injected(annotated(restart="process"))

@@ -12,10 +12,11 @@ import yaml
 
 from inplace.cli.lint.cluster import DEPLOYMENTS, check_cluster, lint_cluster
 from inplace.cli.lint.facts import PAGE, PAGES_MAX, ClusterFacts, Node, ask_about_cluster
-from inplace.cli.lint.nodes import FEATURE, check_nodes, version_of
+from inplace.cli.lint.nodes import FEATURE, check_nodes
 from inplace.cli.manifests.yaml_loader import parse
 from inplace.common.injection.finding import Finding
 from inplace.common.injection.pod_roles import group_of
+from inplace.common.injection.restart_rules import version_of
 from inplace.common.kube.client import KubeClient
 from inplace.common.kube.clock import LoopClock
 from inplace.common.kube.http.request import CredentialsError, Request, Response
@@ -98,6 +99,14 @@ def judged(facts: ClusterFacts, documents: Iterable[KubeObject], pods: int = 8) 
     for member in (group := group_of(jobset)):
         member.job_spec.update(parallelism=pods, completions=pods)
     return [finding.rule for finding in (*check_cluster(facts, group), *check_nodes(facts, group))]
+
+
+def test_a_sidecar_without_rules_needs_no_newer_server() -> None:
+    """The controller makes it so by itself; on nodes that declare nothing, it is scheduled as any Pod."""
+    text = injected(example("plain.yaml"), restart_rule=False)
+    old = replace(FACTS, version="v1.30.1", nodes=nodes("v1.30.1", features=()))
+    assert judged(old, parse(text)) == []
+    assert judged(replace(old, version="v1.36.0"), parse(text)) == []
 
 
 def nodes(*kubelets: str, features: tuple[str, ...] = (FEATURE,)) -> tuple[Node, ...]:

@@ -12,7 +12,7 @@ import yaml
 from inplace.common.kube.resources import KubeObject
 from testbed.node.cluster import Cluster
 from testbed.node.group import SETTLED_S_MAX, Group, running_group
-from testbed.node.manifests import EXAMPLES, get_clean_containers, watch_over
+from testbed.node.manifests import EXAMPLES, do_without_rules, get_clean_containers, watch_over
 from testbed.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -74,6 +74,24 @@ async def test_a_guard_killed_outright_restarts_the_group_in_place(cluster: Clus
         # Whose word comes first is open: in depth containers kubelet shows the container's end as well.
         of_kubelet = mode == "guarded" and told.get("exitCode") == 128 + signal.SIGKILL
         assert of_kubelet or told["message"] == "the container ended without a word", told
+
+
+async def test_a_sidecar_without_rules_restarts_in_place(cluster: Cluster) -> None:
+    """As on Kubernetes before 1.36: three failures of workers cost no Pod, and a killed agent costs its own."""
+    async with running_group(cluster, "guarded_process", change=do_without_rules) as group:
+        await group.until_runs(1)
+        before = group.uids()
+        for epoch in (2, 3, 4):
+            await group.kill(1, "worker")
+            await group.until_runs(epoch)
+        assert group.uids() == before
+
+        victim = group.pods()[1]
+        group.expect_lost([victim])
+        await group.kill(1, "agent")
+        await group.until_runs(5)
+        assert before - {pod["metadata"]["uid"] for pod in group.live()} == {victim["metadata"]["uid"]}
+        assert group.broken() == []
 
 
 async def test_a_worker_that_keeps_failing_gets_clean_containers(cluster: Cluster) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from inplace.common.injection.pod import InjectOptions
+from inplace.common.kube.http.request import Request, Response
 from inplace.common.kube.resources import EVENTS, JOBSETS, NAMESPACES, ROLE_BINDINGS, KubeObject
 from inplace.common.protocol.errors import RemoteProtocolError
 from inplace.common.wire import names as wire
@@ -337,3 +339,37 @@ async def test_the_depth_is_said_on_the_jobset(
     told = [one for one in events if one["reason"] in ("ContainersRestart", "WorkerProbedEarly")]
     assert [one["reason"] for one in told] == [reason] * bool(reason)
     assert all(word in one["note"] for one in told for word in words)
+
+
+@pytest.mark.virtual_time
+@pytest.mark.parametrize(
+    ("said", "copies", "has_rules"),
+    [
+        ("v1.30.4", True, False),
+        ("v1.35.2-gke.1", False, False),
+        ("v1.36.0", False, True),
+        ("", False, True),
+    ],
+)
+async def test_agents_are_added_as_the_server_has_features_for_them(said: str, copies: bool, has_rules: bool) -> None:
+    """A server that is away is asked again; one that tells no version is taken for a new one."""
+    asked = list[Request]()
+
+    def answer(request: Request) -> Response | None:
+        if request.path != "/version":
+            return None
+        asked.append(request)
+        code = 503 if len(asked) < 3 else 200 if said else 403
+        return Response(code, {"content-type": "application/json"}, json.dumps({"gitVersion": said}).encode())
+
+    rig = Rig()
+    rig.fault = answer
+    async with rig.running(rig.controller(job_settings=replace(ADDS, by_version=True))):
+        await rig.settle(4.0)
+        (job,) = (await (await rig.submit(plain())).jobs()).values()
+    pod = job["spec"]["template"]["spec"]
+    assert len(asked) == 3
+    assert names(job) == [*(["inplace-copy"] if copies else []), "inplace-agent"]
+    containers = pod["initContainers"] + pod["containers"]
+    assert any("restartPolicyRules" in one for one in containers) == has_rules
+    assert pod["containers"][0]["command"][0] == "/inplace/bin/guard"
