@@ -169,7 +169,7 @@ man: $(STAMP)  ## show the man page of inplace
 	man -l docs/inplace.1
 
 rewrite: $(STAMP)  ## regenerate script outputs, generated pages, dashboards and the Helm chart; commit only differences you can explain
-	$(BIN)/python -m tests.common.protocol.rewrite
+	$(BIN)/python -m tests.rewrite
 	$(BIN)/python -m tests.docs.protocol_page
 	$(BIN)/python -m tests.docs.decisions_page
 	$(BIN)/python -m tests.docs.metrics_page

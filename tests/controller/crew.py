@@ -151,13 +151,20 @@ class Crew:
         await self.client.patch(PODS, self.namespace, pod, {"metadata": {"annotations": annotations}})
 
     async def set_worker(
-        self, pod: str, *, run: int = 1, exit_code: int | None = None, ended: KubeObject | None = None, **status: Any
+        self,
+        pod: str,
+        *,
+        run: int = 1,
+        exit_code: int | None = None,
+        ended: KubeObject | None = None,
+        container: KubeObject | None = None,
+        **status: Any,
     ) -> None:
         """Report the worker container as kubelet does: running, or ended with an exit code or with these fields."""
         state: KubeObject = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
         if ended is not None or exit_code is not None:
             state = {"terminated": ended or {"exitCode": exit_code}}
-        container = {
+        reported = (container or {}) | {
             "name": "worker",
             "containerID": f"containerd://{pod}-{run}",
             "state": state,
@@ -166,7 +173,7 @@ class Crew:
             "ready": "running" in state,
             "restartCount": run - 1,
         }
-        await self.set_pod(pod, containerStatuses=[container], **status)
+        await self.set_pod(pod, containerStatuses=[reported], **status)
 
     async def fail_check(self, pod: str, message: str = FAILED_CHECK) -> None:
         """Let a Pod end as its agent does after a failed check."""

@@ -86,12 +86,12 @@ class Rig:
             for task in (server, *self._running):
                 task.cancel()
 
-    async def change_controller(self) -> None:
+    async def change_controller(self, **config: Any) -> None:
         """End the controllers, and run another one that knows nothing of them."""
         for task in self._running:
             task.cancel()
         await asyncio.wait(self._running)
-        self._running = [self._group.create_task(self.controller(leader_elect=False).run())]
+        self._running = [self._group.create_task(self.controller(leader_elect=False, **config).run())]
         await self.settle()
 
     async def settle(self, seconds: float = 1.0) -> None:

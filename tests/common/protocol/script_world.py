@@ -9,8 +9,6 @@ check the names, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import StillWaiting, View
 from inplace.common.protocol.ledger import Ledger
@@ -19,17 +17,16 @@ from inplace.common.protocol.pod_view import PodLife, Worker
 from inplace.common.protocol.slot import Shape
 from inplace.common.wire.names import ATTEMPT, EPOCH, epochs_of_status
 from tests.common.protocol.script_cluster import JOB, Controller, ScriptCluster, ScriptPod
+from tests.transcript import Vocabulary
 
 
-class ScriptWorld(ScriptCluster):
+class ScriptWorld(ScriptCluster, Vocabulary):
     """Runs commands; a method `do_<command>` each."""
 
     def run(self, line: str) -> list[str]:
         """Run one command line and return its output."""
-        name, *words = line.split(" ")
-        options = dict(word.split("=", 1) for word in words if "=" in word)
-        command: Callable[..., list[str]] = getattr(self, "do_" + name.replace("-", "_"))
-        return command(*(word for word in words if "=" not in word), **options)
+        lines: list[str] = self.command(line)()
+        return lines
 
     # The JobSet.
 

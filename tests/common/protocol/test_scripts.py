@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.common.protocol.script_runner import parse, run, scripts
+from tests.common.protocol.script_runner import run, scripts
+from tests.transcript import parse
 
 
 @pytest.mark.parametrize("path", scripts(), ids=lambda path: path.stem)

@@ -1,0 +1,22 @@
+"""Every story is as it is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.stories.story import Story, files, stories, told
+from tests.transcript import joined
+
+ALL = [story for path in files() for story in stories(path)]
+
+
+@pytest.mark.parametrize("story", ALL, ids=str)
+def test_story(story: Story) -> None:
+    """The whole controller gives exactly the story's answers in virtual time; see `make rewrite`."""
+    assert joined(told(story)) == joined([block.written(list(block.output)) for block in story.blocks])
+
+
+@pytest.mark.parametrize("story", ALL, ids=str)
+def test_a_story_makes_a_claim(story: Story) -> None:
+    """It opens with the sentence that it proves."""
+    assert str(story).endswith(".")

@@ -1,0 +1,396 @@
+"""
+The words of a story: what users, kubelets, agents, the scheduler and the API server do.
+
+`pN` is the Pod of slot N as it is now, in the order of the Jobs; without Pods a word means all of them, and a Job's
+name means its Pods. Nodes are any names that begin with a letter and end with a number. A block
+without `wait` ends after a second, in which the controller works.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from inplace.common.kube.errors import NotFound
+from inplace.common.kube.http.request import Request
+from inplace.common.kube.resources import JOBSETS, NODES, PODS, KubeObject
+from inplace.common.wire import names as wire
+from inplace.common.wire.notice import Notice, notice_text
+from inplace.simulator.cluster.nodes import node
+from tests.common.kube.answers import refusal
+from tests.controller.crew import FAILED_CHECK, Crew
+from tests.controller.manifests import changed, jobset, replicated_job
+from tests.stories.scenes import Scene
+from tests.stories.sight import Names, Sight, changes, look
+from tests.transcript import Vocabulary
+
+Word = TypeVar("Word", bound=Callable[..., Coroutine[Any, Any, None]])
+START: Final = "2026-01-01T00:00:00Z"
+POD: Final = "template.spec.template"  # of a replicatedJob
+WAIT_S: Final = 1.0  # at the end of a block that does not wait
+SHORT_S: Final = 2.0  # longer waits are for virtual time alone
+_VIRTUAL: set[str] = set()
+
+
+def virtual(word: Word) -> Word:
+    """Note that only virtual time has a word: it needs the embedded server's insides."""
+    _VIRTUAL.add(word.__name__)
+    return word
+
+
+class StoryWorld(Vocabulary):
+    """Plays one story; a method `do_<word>` each."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._names = Names()
+        self._sight: Sight = {}
+        self._manifest: KubeObject = {}
+        self._crew = Crew(scene.admin, scene.namespace, "train")
+        self._asked: list[Callable[[], list[str]]] = []
+        self._has_waited = False
+
+    @staticmethod
+    def is_virtual(line: str) -> bool:
+        """Say whether a command line can be played under virtual time alone."""
+        name, *words = line.split(" ")
+        is_long = name == "wait" and float(words[0]) > SHORT_S
+        return is_long or "do_" + name.replace("-", "_") in _VIRTUAL
+
+    def command(self, line: str) -> Callable[[], Any]:
+        """Return what a command line calls; a value of `set` may have spaces."""
+        if line.startswith("set "):
+            _, path, value = line.split(" ", 2)
+            return lambda: self.do_set(path, value)
+        return super().command(line)
+
+    async def play(self, commands: tuple[str, ...]) -> None:
+        """Play the commands of a block."""
+        self._asked.clear()
+        self._has_waited = False
+        for line in commands:
+            try:
+                await self.command(line)()
+            except Exception as error:
+                error.add_note(f"at the command {line!r} of {commands}")
+                raise
+        if not self._has_waited:
+            await self._scene.wait(WAIT_S)
+
+    async def look(self) -> list[str]:
+        """Return what has changed since the block before, and what was asked for."""
+        self._now = await look(self._crew, self._names)
+        return changes(self._sight, self._now) + [line for ask in self._asked for line in ask()]
+
+    def turn(self) -> None:
+        """Let the last look be that of the block before."""
+        self._sight = self._now
+
+    # The JobSet.
+
+    async def do_jobset(
+        self, jobs: str = "workers:1x3", restarts: str = "100", strategy: str = "", **keys: str
+    ) -> None:
+        """`jobset jobs=workers:2x3 restarts=5 nodes=2`: name:replicas x pods, maxRestarts, annotations; not stored yet.
+
+        A key without a domain is ours. Restarts do not wait for a back-off unless the story says so.
+        """
+        made = []
+        for one in jobs.split(","):
+            name, _, size = one.partition(":")
+            replicas, _, pods = size.partition("x")
+            made.append(replicated_job(name, replicas=int(replicas), pods=int(pods)))
+        annotations = {_key(key): value for key, value in ({"failures": "backoff=0"} | keys).items() if value}
+        policy = strategy or wire.IN_PLACE_RESTART
+        self._manifest = jobset(
+            jobs=made,
+            restarts_max=int(restarts),
+            annotations=annotations,
+            namespace=self._scene.namespace,
+            strategy=None if policy == "none" else policy,
+        )
+
+    async def do_set(self, path: str, value: str) -> None:
+        """`set spec.suspend true`: a field of the JobSet, before or after it is stored; `pod.` is its Pods' template.
+
+        `set p0.spec.tolerations [{"key": "broken"}]`: a field of a Pod; a list gets more entries.
+        """
+        owner, _, field = path.partition(".")
+        if owner in self._known():
+            await self._set_in_pod(owner, field, json.loads(value))
+            return
+        if path.startswith("pod."):
+            path = f"spec.replicatedJobs.0.{POD}{path.removeprefix('pod')}"
+        self._manifest = changed(self._manifest, path, json.loads(value))
+        if self._crew.pods or await self._crew.jobs():
+            await self._scene.admin.patch(JOBSETS, self._scene.namespace, "train", {"spec": self._manifest["spec"]})
+
+    async def do_submit(self) -> None:
+        """`submit`: the JobSet is stored."""
+        await self._scene.admin.create(JOBSETS, self._scene.namespace, self._manifest)
+        await self._scene.until_jobs(self._crew)
+
+    async def do_start(self, on: str = "") -> None:
+        """`start on=a0,a1,a2`: stored, its Pods run in epoch 1, on these nodes, or on n0, n1 and so on."""
+        await self.do_submit()
+        await self.do_pods(on or ",".join(f"n{index}" for index in range(100)))
+        await self.do_meet()
+
+    async def do_annotate(self, *gone: str, **keys: str) -> None:
+        """`annotate nodes=2`: write annotations of the JobSet. `annotate nodes`: remove one."""
+        values: dict[str, str | None] = {_key(key): None for key in gone}
+        values |= {_key(key): value for key, value in keys.items()}
+        patch = {"metadata": {"annotations": values}}
+        await self._scene.admin.patch(JOBSETS, self._scene.namespace, "train", patch)
+
+    # Jobs and Pods.
+
+    async def do_pods(self, on: str = "") -> None:
+        """`pods on=c0,c1,c2`: Jobs make the Pods that they lack, one after the other; these nodes get them."""
+        await self._scene.collect(self._crew)
+        metadata = [pod["metadata"] for pod in await self._list(PODS)]
+        there = {one["name"] for one in metadata if "deletionTimestamp" not in one}
+        self._crew.pods = {slot: pod for slot, pod in self._crew.pods.items() if pod in there}
+        await self._crew.make_pods()
+        new = [(slot, pod) for slot, pod in self._crew.pods.items() if pod not in self._names.pods]
+        for slot, pod in new:
+            self._names.add(slot, pod)
+        await self._scene.wait(0.5)
+        for (_, pod), name in zip(new, on.split(",") if on else (), strict=False):
+            await self._run_on(pod, name)
+            await self._scene.wait(0.2)
+
+    async def do_replace(self, pod: str, on: str = "") -> None:
+        """`replace p0 on=n9`: kubelet ends the Pod, and its Job makes another one, on this node."""
+        ((slot, old),) = self._slots((pod,))
+        with suppress(NotFound):  # `remove` took it away
+            await self._crew.set_phase(old, "Failed")
+        new = await self._crew.replace(*slot)
+        self._names.add(slot, new)
+        if on:
+            await self._scene.wait(0.2)
+            await self._run_on(new, on)
+
+    async def do_remove(self, *names: str) -> None:
+        """`remove p0`, `remove n1`: the Pod, or node, is gone at once; a slot is empty until `pods` or `replace`."""
+        nodes = [name for name in names if not self._slots((name,))]
+        for _, pod in [] if nodes else self._slots(names):
+            await self._scene.admin.delete(PODS, self._scene.namespace, pod, grace_period_s=0)
+        for name in nodes:
+            await self._scene.admin.delete(NODES, None, name)
+
+    async def do_drain(self, *pods: str) -> None:
+        """`drain p0`: the Pod is deleted with time to end."""
+        for _, pod in self._slots(pods):
+            await self._scene.admin.delete(PODS, self._scene.namespace, pod, grace_period_s=30)
+
+    async def do_end(self, *pods: str, phase: str = "Failed") -> None:
+        """`end p0 phase=Succeeded`: the Pod ends by itself."""
+        for _, pod in self._slots(pods):
+            await self._crew.set_phase(pod, phase)
+
+    async def do_job(self, name: str, how: str, reason: str = "BackoffLimitExceeded") -> None:
+        """`job train-workers-0 Failed reason=PodFailurePolicy`: the Job controller says so; or Complete, Suspended."""
+        if how == "Suspended":
+            entry = {"type": how, "status": "True", "lastTransitionTime": START, "lastProbeTime": START}
+            await self._crew.set_job(name, active=0, ready=0, conditions=[entry])
+        else:
+            await self._crew.finish_job(name, how, reason=reason)
+
+    async def do_report(self, name: str, **counts: str) -> None:
+        """`report train-workers-0 active=2 ready=2`: numbers in a Job's status."""
+        await self._crew.set_job(name, startTime=START, **{key: int(value) for key, value in counts.items()})
+
+    # Agents and workers.
+
+    async def do_meet(self, *pods: str) -> None:
+        """`meet p0 p1`: the Pods announce the next epoch; their workers start once it begins."""
+        epoch = (await self._synced()) + 1
+        await self._crew.announce_all(epoch, [pod for _, pod in self._slots(pods)])
+        await self._scene.wait(0.01)
+        for _, pod in self._slots(pods):
+            await self._crew.set_worker(pod, run=epoch)
+
+    async def do_announce(self, pod: str, epoch: str, **told: str) -> None:
+        """`announce p0 7`: any epoch; `announce p0 2 step=30 quiet=1`: with what the agent knows of its worker."""
+        ((_, name),) = self._slots((pod,))
+        phases = ",".join(["v1", "view=64", f"at={int(epoch) - 1}", *(f"{key}={value}" for key, value in told.items())])
+        await self._crew.annotate(name, wire.epoch_annotations(int(epoch)) | {wire.PHASES: phases})
+
+    async def do_fail(self, pod: str, code: str = "1", unhealthy: str = "") -> None:
+        """`fail p0 code=137`: the worker dies. `fail p0 unhealthy=gpu-3`: and kubelet tells of a device."""
+        ((_, name),) = self._slots((pod,))
+        device = [{"name": "nvidia.com/gpu", "resources": [{"resourceID": unhealthy, "health": "Unhealthy"}]}]
+        more = {"allocatedResourcesStatus": device} if unhealthy else {}
+        await self._crew.set_worker(name, run=max(1, await self._synced()), exit_code=int(code), container=more)
+
+    async def do_fail_check(self, *pods: str) -> None:
+        """`fail-check p0`: the check of the node fails before the worker starts."""
+        for _, pod in self._slots(pods):
+            await self._crew.fail_check(pod, FAILED_CHECK)
+
+    async def do_hang(self, pod: str) -> None:
+        """`hang p0`: the agent tells that its worker has been silent for 9 s."""
+        await self.do_write(pod, **{wire.WORKER_FAILED: f"v1,epoch={await self._synced()},stalled=9,at=1700000000000"})
+
+    async def do_notice(self, pod: str, kind: str, value: str = "310", epoch: str = "1", step: str = "7") -> None:
+        """`notice p0 slow`: the agent tells of a worker that runs: slow, steps, loss or busy."""
+        told = Notice(int(epoch), kind, int(value), "rank-3", int(step), 1_700_000_000.5)
+        await self.do_write(pod, **{wire.NOTICE: notice_text(told)})
+
+    async def do_write(self, pod: str, *gone: str, **keys: str) -> None:
+        """`write p0 inplace.dev/fenced-within=40`: any annotation of a Pod."""
+        ((_, name),) = self._slots((pod,))
+        await self._crew.annotate(name, {_key(key): value for key, value in keys.items()} | dict.fromkeys(gone))
+
+    async def do_condition(
+        self, pod: str, kind: str, status: str = "True", reason: str = "", message: str = ""
+    ) -> None:
+        """`condition p0 DisruptionTarget reason=PreemptionByScheduler message=no_room`: in a Pod's status."""
+        ((_, name),) = self._slots((pod,))
+        found = (await self._scene.admin.get(PODS, self._scene.namespace, name)).get("status", {}).get("conditions")
+        entry = {"type": kind, "status": status, "reason": reason, "message": message.replace("_", " ")}
+        await self._crew.set_pod(name, conditions=[*(found or ()), {key: text for key, text in entry.items() if text}])
+
+    # Nodes.
+
+    async def do_node(self, *names: str, **labels: str) -> None:
+        """`node a0 a1 example.com/rack=a`: nodes with labels."""
+        for name in names:
+            made = node(name, pods=100, now=START)
+            made["metadata"]["labels"] |= labels
+            await self._scene.admin.create(NODES, None, made)
+
+    async def do_cordon(self, *names: str) -> None:
+        """`cordon n0`."""
+        await self._mark(names, {"unschedulable": True})
+
+    async def do_uncordon(self, *names: str) -> None:
+        """`uncordon n0`: also without taints."""
+        await self._mark(names, {"unschedulable": None, "taints": None})
+
+    async def do_taint(self, *names: str, effect: str = "NoSchedule", key: str = "broken") -> None:
+        """`taint n0 effect=NoExecute`."""
+        await self._mark(names, {"taints": [{"key": key, "effect": effect}]})
+
+    async def do_silence(self, *names: str) -> None:
+        """`silence n0`: nobody hears of its kubelet."""
+        status = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+        for name in names:
+            await self._scene.admin.patch(NODES, None, name, {"status": status}, subresource="status")
+
+    # The controller and its server.
+
+    @virtual
+    async def do_controller(self, **options: str) -> None:
+        """`controller agent-image=agent:1 taints=4,600`: it adds agents, may taint 4 nodes for 600 s."""
+        await self._scene.virtual().change_controller(**options)
+
+    @virtual
+    async def do_next_leader(self) -> None:
+        """`next-leader`: the controller ends, and another one begins."""
+        await self._scene.virtual().change_controller()
+
+    @virtual
+    async def do_refuse(self, method: str, part: str) -> None:
+        """`refuse PATCH /pods/`: the controller's requests of a method for a path are forbidden; `allow` ends it."""
+        self._scene.virtual().rig.fault = lambda request: (
+            refusal(403, "Forbidden") if request.method == method and part in request.path else None
+        )
+
+    @virtual
+    async def do_slow(self, method: str, part: str, seconds: str) -> None:
+        """`slow GET /nodes/n0 0.9`: such a request takes its time."""
+
+        def latency_s(request: Request) -> float:
+            return float(seconds) if request.method == method and part in request.path else 0.0
+
+        self._scene.virtual().rig.latency_s = latency_s
+
+    @virtual
+    async def do_allow(self) -> None:
+        """`allow`: the server answers as ever."""
+        rig = self._scene.virtual().rig
+        rig.fault, rig.latency_s = lambda _: None, lambda _: 0.0
+
+    async def do_wait(self, seconds: str) -> None:
+        """`wait 0.2`: this block takes so long, instead of a second."""
+        self._has_waited = True
+        await self._scene.wait(float(seconds))
+
+    @virtual
+    async def do_budget(self) -> None:
+        """`budget`: what the controller asked of the server since the last time."""
+        self._asked.append(self._budget)
+
+    @virtual
+    async def do_metric(self, name: str, **labels: str) -> None:
+        """`metric node_reads_total result=leaves`: a number that the controller tells of this JobSet, or of all."""
+        of_jobset = {"namespace": self._scene.namespace, "jobset": "train"}
+        rig = self._scene.virtual().rig
+
+        def value() -> list[str]:
+            found = rig.sample(f"inplace_{name}", len(rig.controllers) - 1, **labels)
+            found = found or rig.sample(f"inplace_{name}", len(rig.controllers) - 1, **of_jobset, **labels)
+            return [f"metric {name}: {found:g}"]
+
+        self._asked.append(value)
+
+    # What the words need.
+
+    def _budget(self) -> list[str]:
+        requests = self._scene.virtual().rig.requests
+        ends = [(one.method, one.path.partition("?")[0]) for one in requests]
+        status = sum(method == "PATCH" and path.endswith("/jobsets/train/status") for method, path in ends)
+        pods = sum(method == "PATCH" and "/pods/" in path for method, path in ends)
+        nodes = Counter(path.rpartition("/")[2] for method, path in ends if method == "GET" and "/nodes/" in path)
+        read = [name if count == 1 else f"{name}*{count}" for name, count in nodes.items()]
+        single = sum("fieldSelector=metadata.name" in one.path for one in requests)
+        requests.clear()
+        writes = f"{status} status writes, {pods} Pod writes, {single} Pod reads"
+        return [f"budget: {writes}, nodes read: {' '.join(read) or '-'}"]
+
+    async def _synced(self) -> int:
+        status = await self._crew.status()
+        return max(wire.epochs_of_status(part)[0] for part in status.get(wire.SCOPED_EPOCHS) or (status,))
+
+    def _slots(self, chosen: tuple[str, ...]) -> list[tuple[tuple[str, int], str]]:
+        """Return the slots and Pods that these words mean."""
+        slots = self._crew.pods
+        if not chosen:
+            return list(slots.items())
+        known = self._known().items()
+        return [(slot, slots[slot]) for one in chosen for name, slot in known if one in (name, slot[0])]
+
+    def _known(self) -> dict[str, tuple[str, int]]:
+        return {f"p{number}": slot for number, slot in enumerate(self._names.slots)}
+
+    async def _set_in_pod(self, name: str, field: str, value: Any) -> None:
+        ((_, pod),) = self._slots((name,))
+        stored = await self._scene.admin.get(PODS, self._scene.namespace, pod)
+        part, key = field.split(".")
+        before = (stored.get(part) or {}).get(key) or []
+        body = {part: {key: [*before, *value] if isinstance(value, list) else value}}
+        subresource = "status" if part == "status" else None
+        await self._scene.admin.patch(PODS, self._scene.namespace, pod, body, subresource=subresource)
+
+    async def _run_on(self, pod: str, name: str) -> None:
+        known = {one["metadata"]["name"] for one in (await self._scene.admin.list(NODES))["items"]}
+        if name not in known:
+            await self.do_node(name)
+        await self._crew.run_on(pod, name)
+
+    async def _mark(self, names: tuple[str, ...], spec: KubeObject) -> None:
+        for name in names:
+            await self._scene.admin.patch(NODES, None, name, {"spec": spec})
+
+    async def _list(self, resource: Any) -> list[KubeObject]:
+        found: list[KubeObject] = (await self._scene.admin.list(resource, self._scene.namespace))["items"]
+        return found
+
+
+def _key(key: str) -> str:
+    return key if "/" in key else f"inplace.dev/{key}"
