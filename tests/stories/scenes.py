@@ -26,9 +26,6 @@ class Scene(Protocol):
     async def until_jobs(self, crew: Crew) -> None:
         """Wait until the controller has made Jobs."""
 
-    async def collect(self, crew: Crew) -> None:
-        """Remove what waits for the garbage collector."""
-
     def virtual(self) -> VirtualScene:
         """Return the scene, which is one of virtual time."""
 
@@ -49,10 +46,6 @@ class VirtualScene:
     async def until_jobs(self, crew: Crew) -> None:
         """Let a second pass."""
         await self.rig.settle(1.0)
-
-    async def collect(self, crew: Crew) -> None:
-        """Let the embedded server's garbage collector work."""
-        await self.rig.settle(0.5)
 
     def virtual(self) -> VirtualScene:
         """Return the scene."""

@@ -26,6 +26,7 @@ class Names:
         self.pods: dict[str, str] = {}  # by the API server's name
         self.slots: list[tuple[str, int]] = []
         self.jobs: dict[str, list[str]] = {}  # UIDs that were seen
+        self.events: dict[str, str] = {}  # the words that were seen first
 
     def add(self, slot: tuple[str, int], pod: str) -> None:
         """Name a Pod by its slot."""
@@ -69,9 +70,10 @@ async def look(crew: Crew, names: Names) -> Sight:
     sight |= {f"node {one['metadata']['name']}": _node(one) for one in nodes}
     events = (await crew.client.list(EVENTS, crew.namespace))["items"]
     told = {one["message"] for one in status.get("conditions") or ()}
-    lines = {one["metadata"]["name"]: names.shown(_event(one, crew.name, told)) for one in events}
+    for one in events:
+        names.events.setdefault(one["metadata"]["name"], names.shown(_event(one, crew.name, told)))
     sight = {about: names.shown(line) for about, line in sight.items()}
-    return sight | dict(sorted(lines.items(), key=lambda item: item[1]))
+    return sight | dict(sorted(names.events.items(), key=lambda item: item[1]))
 
 
 def _epochs(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

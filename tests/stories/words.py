@@ -30,6 +30,7 @@ from tests.transcript import Vocabulary
 Word = TypeVar("Word", bound=Callable[..., Coroutine[Any, Any, None]])
 START: Final = "2026-01-01T00:00:00Z"
 POD: Final = "template.spec.template"  # of a replicatedJob
+RACK: Final = "example.com/rack"
 WAIT_S: Final = 1.0  # at the end of a block that does not wait
 SHORT_S: Final = 2.0  # longer waits are for virtual time alone
 _VIRTUAL: set[str] = set()
@@ -113,6 +114,13 @@ class StoryWorld(Vocabulary):
             strategy=None if policy == "none" else policy,
         )
 
+    async def do_racks(self, **keys: str) -> None:
+        """`racks nodes=1`: two Jobs of three Pods, each in a rack of its own; racks a, b, c with the nodes a0 to c4."""
+        options = {"jobs": "workers:2x3", "restarts": "9", wire.EXCLUSIVE_TOPOLOGY: RACK}
+        await self.do_jobset(**options | keys)
+        for rack in "abc":
+            await self.do_node(*(f"{rack}{index}" for index in range(5)), **{RACK: rack})
+
     async def do_set(self, path: str, value: str) -> None:
         """`set spec.suspend true`: a field of the JobSet, before or after it is stored; `pod.` is its Pods' template.
 
@@ -149,11 +157,16 @@ class StoryWorld(Vocabulary):
     # Jobs and Pods.
 
     async def do_pods(self, on: str = "") -> None:
-        """`pods on=c0,c1,c2`: Jobs make the Pods that they lack, one after the other; these nodes get them."""
-        await self._scene.collect(self._crew)
-        metadata = [pod["metadata"] for pod in await self._list(PODS)]
-        there = {one["name"] for one in metadata if "deletionTimestamp" not in one}
+        """`pods on=c0,c1,c2`: deleted Pods end, Jobs make those that they lack; these nodes get them one by one."""
+        await self._scene.wait(0.5)
+        there = set()
+        for metadata in [pod["metadata"] for pod in await self._list(PODS)]:
+            if "deletionTimestamp" in metadata:
+                await self._crew.remove(metadata["name"])
+            else:
+                there.add(metadata["name"])
         self._crew.pods = {slot: pod for slot, pod in self._crew.pods.items() if pod in there}
+        await self._scene.wait(0.5)
         await self._crew.make_pods()
         new = [(slot, pod) for slot, pod in self._crew.pods.items() if pod not in self._names.pods]
         for slot, pod in new:
@@ -211,14 +224,18 @@ class StoryWorld(Vocabulary):
         epoch = (await self._synced()) + 1
         await self._crew.announce_all(epoch, [pod for _, pod in self._slots(pods)])
         await self._scene.wait(0.01)
-        for _, pod in self._slots(pods):
-            await self._crew.set_worker(pod, run=epoch)
+        await self._start_workers(epoch, pods)
 
-    async def do_announce(self, pod: str, epoch: str, **told: str) -> None:
-        """`announce p0 7`: any epoch; `announce p0 2 step=30 quiet=1`: with what the agent knows of its worker."""
-        ((_, name),) = self._slots((pod,))
+    async def do_run(self, *pods: str) -> None:
+        """`run p0`: the workers of the epoch start."""
+        await self._scene.wait(0.05)
+        await self._start_workers(await self._synced(), pods)
+
+    async def do_announce(self, epoch: str, *pods: str, **told: str) -> None:
+        """`announce 2 p0`: any epoch; `announce 2 p0 p1 step=30 quiet=1`: with what the agent knows of its worker."""
         phases = ",".join(["v1", "view=64", f"at={int(epoch) - 1}", *(f"{key}={value}" for key, value in told.items())])
-        await self._crew.annotate(name, wire.epoch_annotations(int(epoch)) | {wire.PHASES: phases})
+        for _, name in self._slots(pods):
+            await self._crew.annotate(name, wire.epoch_annotations(int(epoch)) | {wire.PHASES: phases})
 
     async def do_fail(self, pod: str, code: str = "1", unhealthy: str = "") -> None:
         """`fail p0 code=137`: the worker dies. `fail p0 unhealthy=gpu-3`: and kubelet tells of a device."""
@@ -227,10 +244,10 @@ class StoryWorld(Vocabulary):
         more = {"allocatedResourcesStatus": device} if unhealthy else {}
         await self._crew.set_worker(name, run=max(1, await self._synced()), exit_code=int(code), container=more)
 
-    async def do_fail_check(self, *pods: str) -> None:
+    async def do_fail_check(self, *pods: str, message: str = FAILED_CHECK) -> None:
         """`fail-check p0`: the check of the node fails before the worker starts."""
         for _, pod in self._slots(pods):
-            await self._crew.fail_check(pod, FAILED_CHECK)
+            await self._crew.fail_check(pod, message)
 
     async def do_hang(self, pod: str) -> None:
         """`hang p0`: the agent tells that its worker has been silent for 9 s."""
@@ -352,6 +369,10 @@ class StoryWorld(Vocabulary):
         requests.clear()
         writes = f"{status} status writes, {pods} Pod writes, {single} Pod reads"
         return [f"budget: {writes}, nodes read: {' '.join(read) or '-'}"]
+
+    async def _start_workers(self, epoch: int, pods: tuple[str, ...]) -> None:
+        for _, pod in self._slots(pods):
+            await self._crew.set_worker(pod, run=epoch)
 
     async def _synced(self) -> int:
         status = await self._crew.status()

@@ -1,4 +1,4 @@
-"""Marked nodes with the whole controller: who is asked about, who leaves, what it costs, and what must not wait."""
+"""Groups that share nodes: what the reads of marked nodes cost, and who finds which node bad."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from inplace.common.kube.http.request import Request
-from inplace.common.kube.resources import NODES, KubeObject
+from inplace.common.kube.resources import NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.simulator.cluster.nodes import node
 from tests.controller.manifests import jobset, replicated_job
@@ -15,11 +15,8 @@ from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
 
-PODS_OF_GROUP = 3
-CORDON: KubeObject = {"spec": {"unschedulable": True}}
 
-
-def manifest(name: str = "train", *, pods: int = PODS_OF_GROUP, **annotations: str) -> KubeObject:
+def manifest(name: str = "train", *, pods: int = 1, **annotations: str) -> KubeObject:
     """Return a JobSet; annotations by the names of common/wire/names.py."""
     given = {wire.FAILURES: "backoff=0"} | {getattr(wire, key): value for key, value in annotations.items()}
     return jobset(name, jobs=[replicated_job(replicas=1, pods=pods)], restarts_max=100, annotations=given)
@@ -32,7 +29,7 @@ def node_reads(rig: Rig) -> list[str]:
 
 async def test_many_groups_on_one_node_cost_one_read(rig: Rig) -> None:
     """What is known of it serves for some seconds; then it is read again."""
-    crews = [await rig.submit(manifest(f"g{number}", pods=1)) for number in range(20)]
+    crews = [await rig.submit(manifest(f"g{number}")) for number in range(20)]
     await rig.admin.create(NODES, None, node("n0", pods=50, now="2026-01-01T00:00:00Z"))
     for crew in crews:
         await crew.make_pods()
@@ -57,7 +54,7 @@ async def test_nodes_that_fail_together_are_read_one_after_the_other(rig: Rig) -
     began_s: list[float] = []
     crews = []
     for number in range(40):
-        crew = await rig.submit(manifest(f"g{number}", pods=1))
+        crew = await rig.submit(manifest(f"g{number}"))
         await rig.admin.create(NODES, None, node(f"n{number}", pods=8, now="2026-01-01T00:00:00Z"))
         await crew.make_pods()
         await rig.settle(0.1)
@@ -80,3 +77,22 @@ async def test_nodes_that_fail_together_are_read_one_after_the_other(rig: Rig) -
     assert 8 <= len(began_s) <= 12
     assert rig.sample("inplace_node_reads_total", result="unanswered") >= 28
     assert all([await crew.epochs() == (1, 1) for crew in crews])
+
+
+async def test_two_jobsets_judge_for_themselves(rig: Rig) -> None:
+    """What one blames does not concern the other, on the same node."""
+    one, other = [await rig.with_pods(manifest(name, pods=3, NODES="2")) for name in ("one", "other")]
+    await rig.settle()
+    for crew in (one, other):
+        await crew.run_on(crew.pod_at(0), "n0")
+        await rig.run_epoch(crew, 1)
+    for crew, epoch in ((one, 2), (other, 2), (one, 3)):
+        failed = await rig.fail(crew)
+        assert await rig.is_ending(failed) == (epoch == 3)
+        if epoch == 2:
+            await rig.run_epoch(crew, epoch)
+    assert [event["regarding"]["name"] for event in await rig.events("NodeAvoided")] == ["one"]
+    await other.remove(other.pod_at(0))
+    await other.make_pods()
+    await rig.settle()
+    assert "affinity" not in (await rig.admin.get(PODS, "default", other.pod_at(0)))["spec"]
