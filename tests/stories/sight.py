@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from inplace.common.jobset.restart_history import history_of
-from inplace.common.kube.resources import EVENTS, NODES, PODS, KubeObject
+from inplace.common.kube.resources import EVENTS, JOBS, NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
 
@@ -16,6 +16,7 @@ Sight = dict[str, str]
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _COUNTS: Final = ("active", "ready", "succeeded", "failed", "suspended", "jobRestarts", "jobRestartsCountTowardsMax")
 
+_THAT_GO: Final = ("job ", "notice ", "saving ", "restart ")  # Pods go all the time
 _TOLD_BY_EVENTS: Final = ("InPlaceRestarting",)  # in the same words
 
 
@@ -53,14 +54,15 @@ class Names:
 def changes(before: Sight, after: Sight) -> list[str]:
     """Return the lines that are new, then what is gone."""
     lines = [line for about, line in after.items() if line and line != before.get(about)]
-    ended = [f"no {about}" for about, line in before.items() if line and after.get(about) == ""]
-    return lines + ended + [f"{about} is gone" for about in before if about.startswith("job ") and about not in after]
+    ended = [about for about, line in before.items() if line and not after.get(about)]
+    gone = [about for about in ended if about in after or about.startswith(_THAT_GO)]
+    return lines + [f"no {about}" for about in gone]
 
 
 async def look(crew: Crew, names: Names) -> Sight:
     """Read what there is to be seen."""
     status = await crew.status()
-    jobs = await crew.jobs()
+    jobs = {job["metadata"]["name"]: job for job in (await crew.client.list(JOBS, crew.namespace))["items"]}
     sight = dict(_epochs(status))
     sight |= {f"job {name}": line for name, line in _jobs(jobs, names)}
     pods = {pod["metadata"]["name"]: pod for pod in (await crew.client.list(PODS, crew.namespace))["items"]}
@@ -80,7 +82,12 @@ def _epochs(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for part in status.get(wire.SCOPED_EPOCHS) or (status,):
         synced, deprecated = wire.epochs_of_status(part)
         scope = f"{part['name']}: " if "name" in part else ""
-        yield f"epochs {scope}", f"{scope}S={synced} D={deprecated}" if synced or deprecated else ""
+        yield f"epochs {scope}".rstrip(": "), f"{scope}S={synced} D={deprecated}" if synced or deprecated else ""
+        if (saving := part.get(wire.SAVING)) is not None:
+            yield (
+                f"saving {scope}".rstrip(": "),
+                f"{scope}workers save in epoch {saving['epoch']} for the request {saving['request']}",
+            )
 
 
 def _jobs(jobs: Mapping[str, KubeObject], names: Names) -> Iterator[tuple[str, str]]:
@@ -125,6 +132,7 @@ def _status(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for past in history_of(status):
         facts = [past.trigger, past.pod, f"on {past.node}" if past.node else "", past.reason, past.request]
         facts += [f"exit code {past.exit_code}"] if past.exit_code is not None else []
+        facts += ["and did not finish"] if past.took_ms is None else []
         where = f"{past.scope} " if past.scope else ""
         yield f"restart {where}{past.epoch}", f"restart {where}{past.epoch}: {' '.join(fact for fact in facts if fact)}"
     for one in status.get(wire.NOTICES) or ():

@@ -176,11 +176,12 @@ class StoryWorld(Vocabulary):
             await self._run_on(pod, name)
             await self._scene.wait(0.2)
 
-    async def do_replace(self, pod: str, on: str = "") -> None:
-        """`replace p0 on=n9`: kubelet ends the Pod, and its Job makes another one, on this node."""
+    async def do_replace(self, pod: str, beside: str = "", on: str = "") -> None:
+        """`replace p0 on=n9`: kubelet ends the Pod, and its Job makes another one; `replace p0 beside`: it stays."""
         ((slot, old),) = self._slots((pod,))
-        with suppress(NotFound):  # `remove` took it away
-            await self._crew.set_phase(old, "Failed")
+        if not beside:
+            with suppress(NotFound):  # `remove` took it away
+                await self._crew.set_phase(old, "Failed")
         new = await self._crew.replace(*slot)
         self._names.add(slot, new)
         if on:
@@ -249,13 +250,17 @@ class StoryWorld(Vocabulary):
         for _, pod in self._slots(pods):
             await self._crew.fail_check(pod, message)
 
-    async def do_hang(self, pod: str) -> None:
-        """`hang p0`: the agent tells that its worker has been silent for 9 s."""
-        await self.do_write(pod, **{wire.WORKER_FAILED: f"v1,epoch={await self._synced()},stalled=9,at=1700000000000"})
+    async def do_tell(self, pod: str, epoch: str = "", **ended: str) -> None:
+        """`tell p0 code=1`, `tell p0 stalled=9 step=30`: the agent tells how its worker ended, or that it hangs."""
+        facts = {"epoch": epoch or str(await self._synced())} | ended | {"at": "1700000000000"}
+        text = ",".join(["v1", *(f"{key}={value}" for key, value in facts.items())])
+        await self.do_write(pod, **{wire.WORKER_FAILED: text})
 
-    async def do_notice(self, pod: str, kind: str, value: str = "310", epoch: str = "1", step: str = "7") -> None:
-        """`notice p0 slow`: the agent tells of a worker that runs: slow, steps, loss or busy."""
-        told = Notice(int(epoch), kind, int(value), "rank-3", int(step), 1_700_000_000.5)
+    async def do_notice(
+        self, pod: str, kind: str, value: str = "310", epoch: str = "1", step: str = "7", at: str = "0", rank: str = ""
+    ) -> None:
+        """`notice p0 slow`: the agent tells of a worker that runs: slow, steps, loss or busy; at a second."""
+        told = Notice(int(epoch), kind, int(value), rank or "rank-3", int(step), 1_700_000_000.5 + int(at))
         await self.do_write(pod, **{wire.NOTICE: notice_text(told)})
 
     async def do_write(self, pod: str, *gone: str, **keys: str) -> None:
@@ -372,7 +377,8 @@ class StoryWorld(Vocabulary):
 
     async def _start_workers(self, epoch: int, pods: tuple[str, ...]) -> None:
         for _, pod in self._slots(pods):
-            await self._crew.set_worker(pod, run=epoch)
+            with suppress(NotFound):  # the JobSet failed meanwhile
+                await self._crew.set_worker(pod, run=epoch)
 
     async def _synced(self) -> int:
         status = await self._crew.status()

@@ -23,77 +23,8 @@ from inplace.common.jobset.restart_history import (
     with_restart,
 )
 from inplace.common.protocol.stall import LastProgress
-from inplace.common.wire import names as wire
-from tests.controller.manifests import jobset
-from tests.controller.rig import Rig
 
 PAST = PastRestart(2, "", "worker_exit", "2026-11-22T02:39:09Z", 7360, 21, "", "train-workers-3-17-x2x4q", "n-412", 1)
-
-
-@pytest.mark.virtual_time
-async def test_each_restart_is_kept_with_its_first_failure(rig: Rig) -> None:
-    """When, why, who, how long: in the write that ends the restart, and no write is added."""
-    crew = await rig.started(jobset())
-    first, second = crew.pods.values()
-    before = rig.writes("/jobsets/train/status")
-    await rig.set_worker(crew, first, 0.1, exit_code=137)
-    assert FIELD not in await crew.status()
-    await rig.run_epoch(crew, 2)
-    await rig.set_worker(crew, second, 0.1, run=2, exit_code=1)
-    await rig.run_epoch(crew, 3)
-    assert rig.writes("/jobsets/train/status") == before + 4
-    one, two = (await crew.status())[FIELD]
-    assert (one["epoch"], one["pod"], one["exitCode"], one["trigger"]) == (2, first, 137, "worker_exit")
-    assert (two["epoch"], two["pod"], two["exitCode"], two["trigger"]) == (3, second, 1, "worker_exit")
-    assert 0 <= one["decidedMs"] <= one["tookMs"]
-    assert one["startedAt"] < two["startedAt"]
-
-
-@pytest.mark.virtual_time
-async def test_a_request_is_kept_with_its_id(rig: Rig) -> None:
-    """The entry of a restart by hand has the id of the request, and no failure."""
-    crew = await rig.started(jobset())
-    await rig.annotate({wire.RESTART_REQUESTED: "by-anna"}, 0.1)
-    await rig.run_epoch(crew, 2)
-    (entry,) = (await crew.status())[FIELD]
-    assert (entry["trigger"], entry["request"], entry.get("pod")) == ("manual", "by-anna", None)
-
-
-@pytest.mark.virtual_time
-async def test_the_failure_after_the_last_restart_is_kept(rig: Rig) -> None:
-    """When the budget is used up, status names the failure that was one too many, not that of the last restart."""
-    crew = await rig.started(jobset(restarts_max=1))
-    first, second = crew.pods.values()
-    await rig.set_worker(crew, first, 0.1, exit_code=3)
-    await rig.run_epoch(crew, 2)
-    await rig.set_worker(crew, second, 0.1, run=2, exit_code=4)
-    await rig.announce(crew, second, 3)
-    assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
-    entry = await crew.last_restart()
-    assert (entry["epoch"], entry["firstFailure"]["pod"], entry["firstFailure"]["exitCode"]) == (3, second, 4)
-    kept = (await crew.status())[FIELD]
-    assert [(one["epoch"], one["exitCode"], "tookMs" in one) for one in kept] == [(2, 3, True), (3, 4, False)]
-
-
-@pytest.mark.virtual_time
-@pytest.mark.parametrize("is_seen", [True, False], ids=["its Pod was seen to fail", "the Job alone is known"])
-async def test_a_job_that_fails_after_the_last_restart_is_kept(rig: Rig, *, is_seen: bool) -> None:
-    """Where the Job's failure ends the JobSet, status names its Pod, or else the Job's own words."""
-    crew = await rig.started(jobset(restarts_max=1))
-    first, second = crew.pods.values()
-    await rig.set_worker(crew, first, 0.1, exit_code=3)
-    await rig.run_epoch(crew, 2)
-    if is_seen:
-        await crew.set_worker(second, run=2, exit_code=4)
-    await rig.finish_job(crew, "train-workers-0", "Failed", 0.1, reason="BackoffLimitExceeded", message="too many")
-    assert (await crew.condition("Failed"))["reason"] == "ReachedMaxRestarts"
-    entry = await crew.last_restart()
-    assert entry["epoch"] == 3
-    if is_seen:
-        assert (entry["firstFailure"]["pod"], entry["firstFailure"]["exitCode"]) == (second, 4)
-    else:
-        assert (entry["trigger"], entry["firstFailure"]["reason"]) == ("job_failed", "BackoffLimitExceeded")
-    assert [one["epoch"] for one in (await crew.status())[FIELD]] == [2, 3]
 
 
 def test_what_a_restart_cost_comes_with_the_next() -> None:

@@ -9,19 +9,16 @@ import pytest
 
 from inplace.common.jobset.jobset import JobSet
 from inplace.common.jobset.kinds import Pod, PodStatus
-from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.jobs import build_job
 from inplace.controller.plan.problems.requests import bad_requests
 from inplace.controller.tracking.memories import Fences
 from inplace.controller.tracking.pods import fenced_within_s, read_pod
-from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.objects import lone_pod, parsed
-from tests.controller.rig import Rig
 
 PROMISE_S = 40
-FIRST = "train-workers-0"
 
 
 def test_a_promise_counts_from_the_status_that_ends_the_epoch() -> None:
@@ -41,61 +38,8 @@ def test_a_promise_counts_from_the_status_that_ends_the_epoch() -> None:
     assert fences.kept(1090.0) == ()
 
 
-async def with_a_ghost(rig: Rig, promise: str | None) -> Crew:
-    """Let a group of two run in epoch 1; then one Pod is deleted on a dead node, replaced, and all wait at epoch 2."""
-    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=2)]))
-    await rig.meet(crew, 1, 0.1)
-    ghost = crew.pods[FIRST, 0]
-    body = {"metadata": {"annotations": {wire.FENCED_WITHIN: promise}, "finalizers": ["test/kubelet-away"]}}
-    await crew.client.patch(PODS, "default", ghost, body)
-    await crew.client.delete(PODS, "default", ghost)
-    await crew.replace(FIRST, 0)
-    await rig.meet(crew, 2, 0.1)
-    assert await crew.epochs() == (1, 1)
-    return crew
-
-
-@pytest.mark.virtual_time
-async def test_the_barrier_waits_for_the_promise_and_no_longer(rig: Rig) -> None:
-    """One moment before it does not lift; at the moment it does, with no event that says so."""
-    crew = await with_a_ghost(rig, str(PROMISE_S))
-    await rig.settle(PROMISE_S - 1.0)
-    assert await crew.epochs() == (1, 1)
-    waiting = await crew.condition("BarrierWaiting")
-    assert f"waits at most {PROMISE_S} s for the fence of pod {FIRST}-0-00001" in waiting["message"]
-    await rig.settle(1.5)
-    assert await crew.epochs() == (2, 1)
-
-
 TAINTED = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
 UNHEARD = {"type": "Ready", "status": "False"}
-
-
-@pytest.mark.virtual_time
-@pytest.mark.parametrize("first", ["conditions", "deletion"])
-async def test_a_dead_node_ends_the_epoch_and_the_count_begins(rig: Rig, first: str) -> None:
-    """Nobody waits for the replacement to announce: the wait for the lease runs beside the Job's back-off."""
-    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=2)]))
-    await rig.meet(crew, 1, 0.1)
-    ghost = crew.pods[FIRST, 0]
-    body = {"metadata": {"annotations": {wire.FENCED_WITHIN: str(PROMISE_S)}, "finalizers": ["test/kubelet-away"]}}
-    await crew.client.patch(PODS, "default", ghost, body)
-    for step in (first, "deletion" if first == "conditions" else "conditions"):
-        assert await crew.epochs() == (1, 0)
-        if step == "deletion":
-            await crew.client.delete(PODS, "default", ghost)
-        else:
-            await crew.set_pod(ghost, conditions=[UNHEARD, TAINTED])
-        await rig.settle(0.1)
-    assert await crew.epochs() == (1, 1)
-    restart = await crew.last_restart()
-    assert restart["trigger"] == ("disrupted" if first == "conditions" else "pod_lost"), "as the first sign says"
-    await rig.settle(10.0)
-    await crew.replace(FIRST, 0)
-    await rig.meet(crew, 2, PROMISE_S - 12.0)
-    assert await crew.epochs() == (1, 1)
-    await rig.settle(3.0)
-    assert await crew.epochs() == (2, 1)
 
 
 def given_up(*conditions: KubeObject, deleted: bool = True, promise: str | None = "25") -> bool:
@@ -129,28 +73,6 @@ def leaving(promise: str | None, deleted_at: str | None) -> Pod:
     """Return a Pod with such a promise."""
     annotations = {} if promise is None else {wire.FENCED_WITHIN: promise}
     return lone_pod(metadata={"annotations": annotations, "deletionTimestamp": deleted_at})
-
-
-@pytest.mark.slow
-@pytest.mark.virtual_time
-async def test_without_a_promise_the_barrier_waits_for_the_end_of_the_pod(rig: Rig) -> None:
-    """The agent has no lease, so nobody can say when its worker ends."""
-    crew = await with_a_ghost(rig, None)
-    await rig.settle(600.0)
-    assert await crew.epochs() == (1, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.virtual_time
-async def test_a_new_leader_counts_anew(rig: Rig) -> None:
-    """It cannot know since when the status stood."""
-    crew = await with_a_ghost(rig, str(PROMISE_S))
-    await rig.settle(PROMISE_S - 10.0)
-    await rig.change_controller()
-    await rig.settle(PROMISE_S - 5.0)
-    assert await crew.epochs() == (1, 1)
-    await rig.settle(10.0)
-    assert await crew.epochs() == (2, 1)
 
 
 def fenced_jobset(after: str | None, **job_spec: Any) -> JobSet:
