@@ -132,7 +132,7 @@ soak-types: $(STAMP)
 	$(BIN)/python -m tests.cli.fuzz_types --cases 20000 $(if $(FIRST),--first $(FIRST))
 
 mutants: $(STAMP)  ## plant bugs and prove that the campaign of faults catches them
-	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m tests.planted --by campaign,stories
 
 bench: $(STAMP)  ## print the figures of docs/numbers.md
 	$(BIN)/python -m benchmarks.ledger

@@ -27,7 +27,7 @@ from tests.controller.background import background
 from tests.controller.crew import Crew, exists
 from tests.controller.queued import HOST, KUEUE, admit, in_namespace, manifest, place
 from tests.controller.rig import Rig, running_rig
-from tests.mistakes.mistake import Mistake, instead_of, planted
+from tests.planted.mistake import Mistake, instead_of, planted
 
 pytestmark = pytest.mark.virtual_time
 

@@ -39,7 +39,7 @@ decides for every controller. Only the environment is modelled here:
 
 Every fault costs one of `faults`, which makes the space finite.
 
-Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.model.planted`):
+Assumptions. Each but the third can be dropped, and then a rule breaks (`tests.planted`):
 
 * A PATCH of an agent that is gone is stored before its Pod's containers start again (a supervisor's: before it
   announces its next epoch), or never. Not needed where admission refuses to lower the annotation: `admission` shows it.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.model.catalogue import ALL_BUGS
 from tests.model.configurations import FULL, QUICK
 from tests.model.report import run_bugs, run_configurations
+from tests.planted.checked import CHECKED
 
 
 def main() -> int:
@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small bounds, under a minute")
     quick: bool = parser.parse_args().quick
     results = run_configurations(QUICK if quick else FULL)
-    bugs = run_bugs([bug for bug in ALL_BUGS if not (quick and bug.slow)])
+    bugs = run_bugs([bug for bug in CHECKED if not (quick and bug.slow)])
     broken = [result for result in results if result.rule]
     missed = [name for name, result in bugs.items() if not result.rule]
     print(f"\nrules broken: {len(broken)}, planted bugs caught: {len(bugs) - len(missed)} of {len(bugs)}")

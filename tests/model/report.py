@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 from tests.model.bad_domains import explore_bad_domains
-from tests.model.bug import Bug
-from tests.model.catalogue import ALL_BUGS
 from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.model.explore import Result, explore
 from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
 from tests.model.pacing import PACING_CONFIGS, explore_pacing
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
+from tests.planted.bug import Bug
+from tests.planted.checked import CHECKED
 
 _Item = TypeVar("_Item")
 ESCALATION_RUNS: Final = tuple(itertools.product(ESCALATIONS, (False, True)))  # and whether a failed Job counts
@@ -51,8 +51,8 @@ def run_bugs(bugs: Sequence[Bug]) -> dict[str, Result]:
 
 def _hunt(name: str) -> Result:
     """Hunt a bug by its name: the code of a mistake does not go from process to process."""
-    (bug,) = (bug for bug in ALL_BUGS if bug.name == name)
-    return bug.hunt()
+    (bug,) = (bug for bug in CHECKED if bug.name == name)
+    return bug.check()
 
 
 def _climb(run: tuple[str, bool]) -> Result:

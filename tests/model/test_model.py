@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,11 +12,7 @@ from hypothesis import strategies as st
 from inplace.common.protocol.ledger import Ledger
 from inplace.common.protocol.slot import Shape
 from tests.common.protocol.test_ledger_properties import events, play
-from tests.mistakes.agent import LIFTS_BEFORE_SYNC
-from tests.mistakes.mistake import planted
 from tests.model.bad_domains import explore_bad_domains
-from tests.model.bug import Bug
-from tests.model.catalogue import ALL_BUGS
 from tests.model.configurations import QUICK, kinds
 from tests.model.escalations import ESCALATIONS, explore_escalations
 from tests.model.explore import Result, explore
@@ -25,6 +22,8 @@ from tests.model.pacing import ALL_KINDS, PACING_CONFIGS, PacingConfig, explore_
 from tests.model.pods import Config
 from tests.model.promises import explore_promises
 from tests.model.rules import S3
+from tests.planted.bug import Bug
+from tests.planted.checked import CHECKED
 
 SHAPE = Shape({"a": (2, 2)})
 
@@ -80,10 +79,10 @@ def test_a_crash_loop_with_one_fault_breaks_no_rule() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", [bug for bug in ALL_BUGS if not bug.slow], ids=lambda bug: bug.name)
+@pytest.mark.parametrize("bug", [bug for bug in CHECKED if not bug.slow], ids=lambda bug: bug.name)
 def test_planted_bug_is_caught(bug: Bug) -> None:
     """The checker is not blind: with this mistake in it, the same exploration breaks a rule."""
-    assert bug.hunt().rule
+    assert bug.check().rule
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,8 @@ def test_an_agent_keeps_what_it_promised() -> None:
 
 def test_a_trace_names_the_shortest_way_to_the_violation() -> None:
     """A barrier that lifts too early needs four moves, and the trace tells them."""
-    result = Bug("", Config(1, 0, frozenset()), LIFTS_BEFORE_SYNC).hunt()
+    (bug,) = (bug for bug in CHECKED if bug.name == "the barrier lifts as soon as the epoch is announced")
+    result = replace(bug, worlds=(Config(1, 0, frozenset()),)).check()
 
     assert result.rule == S3
     assert result.trace == (
@@ -122,21 +122,6 @@ def test_a_trace_names_the_shortest_way_to_the_violation() -> None:
         "pod 0.0: PATCH 1 is stored",
         "pod 0.0: PATCH 1 is answered -> LiftBarrier 1",
     )
-
-
-def test_planted_bugs_have_names_of_their_own() -> None:
-    """A bug is found by its name."""
-    assert len({bug.name for bug in ALL_BUGS}) == len(ALL_BUGS)
-
-
-@pytest.mark.parametrize("bug", [bug for bug in ALL_BUGS if bug.mistake], ids=lambda bug: bug.name)
-def test_each_planted_bug_fits_the_code(bug: Bug) -> None:
-    """Each mistake has its function's parameters, changes its code, and gives it back; another one is an error."""
-    assert bug.mistake is not None
-    function, code = bug.mistake.function, bug.mistake.function.__code__
-    with planted(bug.mistake):
-        assert function.__code__ != code
-    assert function.__code__ == code
 
 
 def test_an_unfinished_exploration_says_so() -> None:

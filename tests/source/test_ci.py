@@ -108,7 +108,7 @@ def test_what_the_model_checker_explores_is_explored_again_once_it_changes() -> 
         "controller/plan/draft.py",
         "common/injection/pod_failure_policy.py",
     ]
-    assert {*machines, "tests/model/world.py", "tests/mistakes/ledger.py"} < set(files)
+    assert {*machines, "tests/model/world.py", "tests/planted/protocol.py"} < set(files)
     assert {file.partition("/")[0] for file in files} == {"common", "controller", "tests"}
     for file in files:  # what the package has for training scripts is left out
         assert re.search(r"^(from inplace import|import inplace$)", (ROOT / file).read_text(), re.MULTILINE) is None

@@ -30,8 +30,8 @@ from inplace.simulator.campaign.trace import Trace
 from inplace.simulator.campaign.world import World
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.prober import Prober
-from tests.mistakes import mistake as mistakes
-from tests.mistakes.mistake import instead_of
+from tests.planted import mistake as mistakes
+from tests.planted.mistake import instead_of
 from tests.simulator.campaign.properties import properties
 from tests.simulator.campaign.test_manners import MANNERS
 

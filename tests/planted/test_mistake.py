@@ -17,7 +17,7 @@ from inplace.common.protocol.pod import PodState
 from inplace.common.protocol.slot import Shape
 from inplace.controller.api.leader import Elector
 from inplace.controller.plan.steps import STEPS
-from tests.mistakes.mistake import StaleMistakeError, instead_of, planted, within
+from tests.planted.mistake import StaleMistakeError, instead_of, planted, within
 
 VIEW = View(synced=2, deprecated=1)
 BACKOFF = Backoff(5, 300)

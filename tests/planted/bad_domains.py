@@ -14,9 +14,9 @@ from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.escalation import count_recreation
 from inplace.controller.plan.leaving import leave_bad_domains
-from tests.mistakes.mistake import instead_of, within
 from tests.model.bad_domains import explore_bad_domains
-from tests.model.bug import Bug
+from tests.planted.bug import checked
+from tests.planted.mistake import instead_of, within
 
 
 def _leaves_the_other(original: Callable[..., None], draft: Draft, scope: Scope, place: Place, why: str) -> None:
@@ -43,39 +43,46 @@ def _one_is_enough(
 
 
 BAD_DOMAIN_BUGS: Final = (
-    Bug(
+    checked(
         "bad domains: recreates a healthy Job",
         explore_bad_domains,
         instead_of(leaving._leave, _leaves_the_other),
+        stories="bad_domains",
     ),
-    Bug(
+    checked(
         "bad domains: counts a domain again that a Job has left",
         explore_bad_domains,
         instead_of(leave_bad_domains, _counts_former_domains),
+        stories="bad_domains",
     ),
-    Bug(
+    checked(
         "bad domains: takes one bad node for a bad domain",
         explore_bad_domains,
         instead_of(leaving._why_left, _one_is_enough),
+        stories="bad_domains",
     ),
-    Bug(
+    checked(
         "bad domains: maxRestarts counts the recreation and its epoch",
         explore_bad_domains,
         within(leaving._leave, instead_of(exempt_next_epoch, lambda original, *_, **__: None)),
+        stories="bad_domains",
     ),
-    Bug(
+    checked(
         "bad domains: the recreation takes no place of its failure",
         explore_bad_domains,
         within(leaving._leave, instead_of(count_recreation, lambda original, *_: "")),
+        stories="bad_domains",
     ),
-    Bug(
+    checked(
         "bad domains: calls off that a Pod of another Job leaves",
         explore_bad_domains,
         instead_of(leaving._is_leaving_elsewhere, lambda original, *_: False),
+        stories="bad_domains",
     ),
-    Bug(
+    checked(
         "bad domains: a Job of a running group is recreated",
         explore_bad_domains,
         instead_of(leaving._scope_that_may, lambda original, draft, place: draft.jobset.scopes_in(draft.status)[""]),
+        stories="bad_domains",
     ),
 )

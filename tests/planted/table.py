@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tests.mutants.hunt import Bounds
-from tests.mutants.mutant import ROOT
-from tests.mutants.run import Hunt
+from tests.planted.campaign import ROOT, Bounds, Hunt
 
 PAGE: Final = ROOT / "docs" / "planted-bugs.md"
 HEADING: Final = "## Planted bugs"
@@ -19,7 +17,7 @@ To show that the campaign can fail, `make mutants` plants each of these bugs in 
 campaign until a property breaks: {_MOST.seeds_first} ordinary seeds, then {_MOST.directed} seeds of the faults
 that the bug needs (the table names them), {_MOST.plans} perturbed situations, and ordinary seeds up to
 {_MOST.seeds}. The column *runs* says how many runs that took. The run that catches a bug must pass on the real
-code. `tests/mutants` has the bugs. `python -m simulator.campaign run --seed N` replays a seed, with `--faults` if the
+code. `tests/planted` has the bugs. `python -m simulator.campaign run --seed N` replays a seed, with `--faults` if the
 table names faults.
 """
 
@@ -27,11 +25,11 @@ table names faults.
 def line(hunt: Hunt) -> str:
     """Return one row for the terminal."""
     caught = f"{hunt.found.rule[:48]:48} {case(hunt)}" if hunt.is_caught else f"NOT CAUGHT {hunt.found.what}"
-    return f"{hunt.mutant.name:74} {hunt.mutant.area.value:16} {hunt.found.runs:4} {hunt.seconds:6.1f} s  {caught}"
+    return f"{hunt.bug.name:74} {hunt.bug.area.value:16} {hunt.found.runs:4} {hunt.seconds:6.1f} s  {caught}"
 
 
 def case(hunt: Hunt) -> str:
-    """Name the case that caught the mutant."""
+    """Name the case that caught the bug."""
     match hunt.found.case:
         case {"seed": seed, "faults": faults}:
             return f"seed {seed} of {', '.join(faults)}"
@@ -47,9 +45,9 @@ def case(hunt: Hunt) -> str:
 def markdown(hunts: Sequence[Hunt]) -> str:
     """Return the section of the page."""
     caught = sum(hunt.is_caught for hunt in hunts)
-    modelled = sum(bool(hunt.mutant.model) for hunt in hunts)
+    modelled = sum(bool(hunt.bug.model) for hunt in hunts)
     rows = [
-        f"| {hunt.mutant.name} | {hunt.mutant.area.value} | {hunt.mutant.model or OURS} "
+        f"| {hunt.bug.name} | {hunt.bug.area.value} | {hunt.bug.model or OURS} "
         f"| {hunt.found.rule or '**not caught**'} | {case(hunt)} | {hunt.found.runs} |"
         for hunt in hunts
     ]

@@ -14,8 +14,8 @@ from inplace.common.kube.informer import Informer
 from inplace.common.kube.resources import KubeObject
 from inplace.common.kube.watch import Broken, Gone, WatchEnding
 from inplace.common.kube.workqueue import WorkQueue
-from tests.mistakes.mistake import instead_of
-from tests.mutants.mutant import Area, Mutant
+from tests.planted.bug import Area, hunted
+from tests.planted.mistake import instead_of
 
 Watching = Callable[..., Coroutine[Any, Any, WatchEnding]]
 
@@ -68,20 +68,20 @@ def _moves_what_is_due(original: Callable[..., None], self: WorkQueue[Any], key:
 
 
 INFORMER = (
-    Mutant(
+    hunted(
         "a watch that went silent is never given up",
         Area.INFORMER,
         (instead_of(watch._next, _is_patient),),
         "kopf #957, #1120, #1276: the operator goes blind until it is restarted",
     ),
-    Mutant(
+    hunted(
         "an informer resumes from the version that is gone",
         Area.INFORMER,
         (instead_of(Informer._watch_once, _resumes_what_is_gone),),
         "kubernetes_asyncio #327: 410 is retried with the same resourceVersion",
         faults=("api-compaction",),
     ),
-    Mutant(
+    hunted(
         "an informer that lists again does not tell what vanished",
         Area.INFORMER,
         (instead_of(Informer._replace_all, _keeps_what_vanished),),
@@ -92,7 +92,7 @@ INFORMER = (
             "pod-deleted",
         ),
     ),
-    Mutant(
+    hunted(
         "an informer ends with its first broken connection",
         Area.INFORMER,
         (instead_of(Informer._watch_once, _ends_when_broken),),
@@ -102,7 +102,7 @@ INFORMER = (
             "connection-refused",
         ),
     ),
-    Mutant(
+    hunted(
         "the answer to a write brings back what was deleted meanwhile",
         Area.INFORMER,
         (instead_of(Informer.absorb, _absorbs_anything),),
@@ -115,7 +115,7 @@ INFORMER = (
 )
 
 QUEUE = (
-    Mutant(
+    hunted(
         "a key that is added while it is processed is lost",
         Area.QUEUE,
         (
@@ -128,7 +128,7 @@ QUEUE = (
             "event-delayed",
         ),
     ),
-    Mutant(
+    hunted(
         "a delayed key waits for the next one",
         Area.QUEUE,
         (instead_of(WorkQueue.add_after, _does_not_wake),),
@@ -137,7 +137,7 @@ QUEUE = (
             "conflict",
         ),
     ),
-    Mutant(
+    hunted(
         "a second delay of a key replaces an earlier one, and is dropped itself",
         Area.QUEUE,
         (instead_of(WorkQueue.add_after, _moves_what_is_due),),
@@ -149,7 +149,7 @@ QUEUE = (
 )
 
 BACKOFF = (
-    Mutant(
+    hunted(
         "an agent does not listen to Retry-After",
         Area.BACKOFF,
         (

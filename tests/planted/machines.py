@@ -26,13 +26,11 @@ from inplace.common.protocol.pod import (
     WorkerLife,
 )
 from inplace.common.wire import names as wire
-from tests.mistakes import agent as wrong_agent
-from tests.mistakes import ledger as wrong_ledger
-from tests.mistakes.mistake import Mistake, instead_of
-from tests.model.bug import Bug, dropped
 from tests.model.configurations import kinds
 from tests.model.guarded_pods import explore_containers_pod, explore_entrypoint_pod, explore_process_pod
 from tests.model.pods import Config
+from tests.planted.bug import checked, dropped
+from tests.planted.mistake import Mistake, instead_of
 
 Stepping = Callable[..., Any]
 _WORKER: Final = Config(2, 1, kinds("worker"))
@@ -156,9 +154,8 @@ _LOST_STATUS_IS_BELIEVED: Final = instead_of(
     is_fresh, lambda original, view, previous, reached=0: original(view, previous, 0)
 )
 
-BUGS: Final = (
-    Bug("agent: every view counts as fresh", _WORKER, wrong_agent.EVERY_VIEW_IS_FRESH),
-    Bug(
+MACHINE_BUGS: Final = (
+    checked(
         "agent: an unknown previous counts as fresh",
         Config(2, 1, kinds("replace")),
         instead_of(
@@ -168,19 +165,16 @@ BUGS: Final = (
             ),
         ),
     ),
-    Bug("agent: announces S, not S + 1", _WORKER, _ANNOUNCES_SYNCED),
-    Bug("agent: lifts on e >= S", _WORKER, wrong_agent.LIFTS_BEFORE_SYNC),
-    Bug("agent: synced beats deprecated", _WORKER, wrong_agent.SYNCED_BEATS_DEPRECATED),
-    Bug("agent: lifts without Accepted", _WORKER, _LIFTS_UNANSWERED),
-    Bug(
+    checked("agent: announces S, not S + 1", _WORKER, _ANNOUNCES_SYNCED),
+    checked("agent: lifts without Accepted", _WORKER, _LIFTS_UNANSWERED),
+    checked(
         "agent: an older view takes back a newer one",
         _WORKER,
         instead_of(newest, lambda original, old, new: replace(original(old, new), synced=new.synced)),
     ),
-    Bug("agent: does not send again after a lost reply", Config(2, 1, kinds("patch")), wrong_agent.NOT_ANNOUNCED_AGAIN),
-    Bug("agent: never asks for a consistent view", _PODS, _without(agent._choose, TakeConsistentView)),
-    Bug("ledger: D = max(e)", _WORKER, instead_of(Ledger.decide, _deprecates_the_top)),
-    Bug(
+    checked("agent: never asks for a consistent view", _PODS, _without(agent._choose, TakeConsistentView)),
+    checked("ledger: D = max(e)", _WORKER, instead_of(Ledger.decide, _deprecates_the_top)),
+    checked(
         "ledger: never deprecates",
         _WORKER,
         instead_of(
@@ -188,33 +182,18 @@ BUGS: Final = (
             lambda original, self, **limits: changed(original(self, **limits), deprecated=self.deprecated),
         ),
     ),
-    Bug("ledger: syncs one slot early", _WORKER, instead_of(Ledger._is_complete, _completes_early)),
-    Bug(
+    checked("ledger: syncs one slot early", _WORKER, instead_of(Ledger._is_complete, _completes_early)),
+    checked(
         "ledger: terminating Pods count as live",
         Config(2, 1, kinds("replace")),
         instead_of(ledger._only_live, lambda original, slot: next(iter(slot.values())) if len(slot) == 1 else None),
     ),
-    Bug("ledger: terminating Pods do not block their slot", _OVERLAP, wrong_ledger.LEAVING_IS_GONE),
-    Bug("ledger: ghosts are ignored", Config(2, 1, kinds("worker"), ghosts=1), wrong_ledger.GHOSTS_ARE_IGNORED),
-    Bug("ledger: two Pods of a slot count", _OVERLAP, wrong_ledger.ONE_OF_TWO_PODS_COUNTS),
-    Bug(
-        "ledger: an epoch beyond S + 1 is believed",
-        Config(2, 2, kinds("worker write")),
-        wrong_ledger.ANY_EPOCH_IS_BELIEVED,
-    ),
-    Bug(
+    checked(
         "ledger: an epoch set aside is not read again",
         Config(2, 2, kinds("worker write")),
         instead_of(Ledger.learn, _sets_nothing_aside),
     ),
-    Bug("ledger: one restart too many", Config(2, 2, kinds("worker"), restarts_max=1), wrong_ledger.restarts_beyond(1)),
-    Bug("ledger: one restart too few", Config(2, 1, kinds("worker"), restarts_max=1), wrong_ledger.restarts_beyond(-1)),
-    Bug(
-        "ledger: completed Jobs stay",
-        Config(2, 2, kinds("worker success")),
-        wrong_ledger.COMPLETED_JOBS_STAY,
-    ),
-    Bug(
+    checked(
         "ledger: completed Jobs are recreated while the group runs",
         Config(2, 1, kinds("success")),
         instead_of(
@@ -222,22 +201,7 @@ BUGS: Final = (
             lambda original, self: frozenset(self._succeeded) if self.synced > 0 else frozenset(),
         ),
     ),
-    Bug(
-        "ledger: a lagging exit code counts as an edge",
-        Config(2, 1, kinds("worker"), early=True),
-        wrong_ledger.OLD_EXIT_COUNTS,
-    ),
-    Bug(
-        "ledger: a container never seen running counts as an edge",
-        Config(2, 2, kinds("worker controller"), stale=1, early=True),
-        wrong_ledger.NEVER_SEEN_RUNNING_COUNTS,
-    ),
-    Bug(
-        "ledger: a dead worker is remembered into the next epoch",
-        Config(2, 1, kinds("worker"), stale=1, early=True),
-        wrong_ledger.THE_DEAD_ARE_REMEMBERED,
-    ),
-    Bug(
+    checked(
         "ledger: a death that was told counts in any epoch",
         Config(2, 1, kinds("worker"), tells=True),
         instead_of(
@@ -248,40 +212,42 @@ BUGS: Final = (
             ),
         ),
     ),
-    Bug("guard: starts its worker before the lift", explore_containers_pod, instead_of(guard._stop, _starts_unlinked)),
-    Bug(
+    checked(
+        "guard: starts its worker before the lift", explore_containers_pod, instead_of(guard._stop, _starts_unlinked)
+    ),
+    checked(
         "guard: does not end its worker when the agent leaves",
         explore_containers_pod,
         instead_of(
             guard._stop, lambda original, state: original(state) if state.phase == guard.WAITING else (state, ())
         ),
     ),
-    Bug("guard: tells of a final code", explore_containers_pod, instead_of(guard._ended, _tells_final_codes)),
-    Bug("guard: tells of a Pod that ends", explore_containers_pod, instead_of(guard._ended, _tells_every_death)),
-    Bug("guard: keeps a death to itself", explore_process_pod, _without(guard._ended, TellEnd)),
-    Bug("pod: tells of each death", explore_containers_pod, instead_of(pod._lost, _tells_again)),
-    Bug("pod: leaves before its PATCH is out", explore_containers_pod, instead_of(pod._tell, _leaves_untold)),
-    Bug(
+    checked("guard: tells of a final code", explore_containers_pod, instead_of(guard._ended, _tells_final_codes)),
+    checked("guard: tells of a Pod that ends", explore_containers_pod, instead_of(guard._ended, _tells_every_death)),
+    checked("guard: keeps a death to itself", explore_process_pod, _without(guard._ended, TellEnd)),
+    checked("pod: tells of each death", explore_containers_pod, instead_of(pod._lost, _tells_again)),
+    checked("pod: leaves before its PATCH is out", explore_containers_pod, instead_of(pod._tell, _leaves_untold)),
+    checked(
         "guard: says that nothing is left beside what its worker left",
         explore_process_pod,
         instead_of(guard._ended, lambda original, state, ended: original(state, replace(ended, is_tree_gone=True))),
     ),
-    Bug(
+    checked(
         "guard: starts the next worker without a lift",
         explore_process_pod,
         instead_of(guard._ended, _starts_the_next),
     ),
-    Bug(
+    checked(
         "guard: does not end its worker when the agent says so",
         explore_process_pod,
         instead_of(guard._told_to_end, lambda original, state, number: (state, ())),
     ),
-    Bug(
+    checked(
         "linked worker: the next epoch is announced before the guard says that nothing is left",
         explore_process_pod,
         instead_of(linked_worker._settled, _is_gone_at_once),
     ),
-    Bug(
+    checked(
         "linked worker: a container that is gone counts as one that waits",
         explore_process_pod,
         instead_of(
@@ -289,66 +255,60 @@ BUGS: Final = (
             lambda original, state, number: original(linked_worker._at(state, number, ABSENT), number),
         ),
     ),
-    Bug(
+    checked(
         "linked worker: a container in which no guard came counts as one without a worker",
         explore_entrypoint_pod,
         instead_of(linked_worker._settled, lambda original, state: original(replace(state, awaited=0))),
     ),
-    Bug(
+    checked(
         "pod: leaves for clean containers before its PATCH is out",
         explore_process_pod,
         instead_of(pod._tell, _leaves_untold),
     ),
-    Bug(
+    checked(
         "pod: never asks for clean containers",
         explore_process_pod,
         instead_of(pod._exited, _never_cleans),
     ),
-    Bug(
+    checked(
         "supervisor: announces when its worker exits, not when the tree is gone",
         _SUPERVISED,
         instead_of(pod.step, _is_gone_when_it_exits),
     ),
-    Bug(
-        "supervisor: announces the next epoch beside a running worker",
-        _SUPERVISED,
-        wrong_agent.ANNOUNCES_BESIDE_ITS_WORKER,
-    ),
-    Bug(
+    checked(
         "supervisor: starts the worker again in the epoch that is over",
         _SUPERVISED,
         instead_of(pod._gone, _starts_again),
     ),
-    Bug("supervisor: does not stop its worker", _SUPERVISED, _without(pod._follow, StopWorker)),
-    Bug(
+    checked("supervisor: does not stop its worker", _SUPERVISED, _without(pod._follow, StopWorker)),
+    checked(
         "supervisor: keeps no view for the next machine",
         _SUPERVISED,
         instead_of(pod._begin_again, _keeps_no_view),
     ),
-    Bug(
+    checked(
         "supervisor: restarts the group for a worker that completed",
         Config(2, 1, kinds("success"), supervisor=True),
         instead_of(pod._last_code, _restarts_the_completed),
     ),
-    Bug("supervisor: the agent lifts without Accepted", _SUPERVISED, _LIFTS_UNANSWERED),
-    Bug("supervisor: the agent lifts on e >= S", _SUPERVISED, wrong_agent.LIFTS_BEFORE_SYNC),
-    Bug("supervisor: the agent announces S, not S + 1", _SUPERVISED, _ANNOUNCES_SYNCED),
-    Bug(
+    checked("supervisor: the agent lifts without Accepted", _SUPERVISED, _LIFTS_UNANSWERED),
+    checked("supervisor: the agent announces S, not S + 1", _SUPERVISED, _ANNOUNCES_SYNCED),
+    checked(
         "ledger: a status that was lost is never found again",
         Config(1, 3, kinds("lost worker controller")),
         instead_of(Ledger._find_lost, lambda original, self: None),
     ),
-    Bug(
+    checked(
         "agent: a lost status is believed when it was read consistently",
         Config(2, 2, kinds("lost worker")),
         _LOST_STATUS_IS_BELIEVED,
     ),
-    Bug(
+    checked(
         "supervisor: a lost status is believed when it was read consistently",
         Config(2, 2, kinds("lost agent"), supervisor=True),
         _LOST_STATUS_IS_BELIEVED,
     ),
-    Bug(
+    checked(
         "wire: D beyond S is read as it stands",
         Config(2, 1, kinds("torn")),
         instead_of(wire.epochs_of_status, lambda original, status: wire.epochs_as_written(status)),

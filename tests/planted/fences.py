@@ -12,10 +12,10 @@ from inplace.common.protocol import pod as pod_machine
 from inplace.common.protocol.agent import AgentPhase, AgentState, Verdict, judge
 from inplace.common.protocol.lease import fenced_in_s, renewed_until_s
 from inplace.common.protocol.ledger import Ledger
-from tests.mistakes.mistake import Mistake, instead_of
-from tests.model.bug import Bug, dropped
 from tests.model.configurations import FENCED
 from tests.model.promises import explore_promises
+from tests.planted.bug import checked, dropped
+from tests.planted.mistake import Mistake, instead_of
 
 
 def _skips_nothing(original: Callable[..., None], self: Ledger, uid: str) -> None:
@@ -46,8 +46,8 @@ def _lifts_unleased(original: Callable[..., Any], state: AgentState) -> Any:
 
 
 FENCE_BUGS: Final = (
-    Bug("controller: a ghost is not waited for", FENCED, instead_of(fenced_in_s, lambda original, *_: 0.0)),
-    Bug(
+    checked("controller: a ghost is not waited for", FENCED, instead_of(fenced_in_s, lambda original, *_: 0.0)),
+    checked(
         "controller: waits for the lease, and not for the worker's end",
         FENCED,
         instead_of(
@@ -55,21 +55,21 @@ FENCE_BUGS: Final = (
             lambda original, over_since_s, promised, now_s: original(over_since_s, promised - 1, now_s),
         ),
     ),
-    Bug(
+    checked(
         "ledger: the epoch that a fenced ghost waits for is not skipped",
         FENCED,
         instead_of(Ledger.fence, _skips_nothing),
     ),
-    Bug(
+    checked(
         "ledger: a Pod that is given up ends each epoch that it announces",
         replace_config(FENCED, stale=1),
         instead_of(Ledger._has_broken, _gives_up_again),
         slow=True,
     ),
     dropped("an announcement on a Pod that is being deleted counts", "leaving", FENCED),
-    Bug("lease: renewed although the epoch is over", explore_promises, _renewed_when(Verdict.DEPRECATED)),
-    Bug("lease: renewed although the group has gone on", explore_promises, _renewed_when(Verdict.PASSED)),
-    Bug(
+    checked("lease: renewed although the epoch is over", explore_promises, _renewed_when(Verdict.DEPRECATED)),
+    checked("lease: renewed although the group has gone on", explore_promises, _renewed_when(Verdict.PASSED)),
+    checked(
         "lease: begins with the answer, and not when the read was sent",
         explore_promises,
         instead_of(
@@ -77,7 +77,7 @@ FENCE_BUGS: Final = (
             lambda original, until_s, sent_s, length_s, agent: original(until_s, 0.0, length_s, agent),
         ),
     ),
-    Bug(
+    checked(
         "agent: does not end its worker when the lease is over",
         explore_promises,
         instead_of(
@@ -85,8 +85,8 @@ FENCE_BUGS: Final = (
             lambda original, state: (state, ()) if state.phase is AgentPhase.LIFTED else original(state),
         ),
     ),
-    Bug("agent: lifts without a lease", explore_promises, instead_of(agent._settle, _lifts_unleased)),
-    Bug(
+    checked("agent: lifts without a lease", explore_promises, instead_of(agent._settle, _lifts_unleased)),
+    checked(
         "supervisor: a worker in its grace outlives the lease",
         explore_promises,
         instead_of(pod_machine._keep_lease, lambda original, state, *, held: (original(state, held=held)[0], ())),

@@ -10,13 +10,13 @@ import pytest
 from inplace.cli import main as cli_main
 from inplace.common.protocol.decision import Decision
 from inplace.common.protocol.ledger import Ledger
-from tests.mistakes.mistake import instead_of
-from tests.mutants.__main__ import main
-from tests.mutants.catalogue import AS_IT_IS, MUTANTS
-from tests.mutants.hunt import Bounds, BrokenMutantError, Found, disturb
-from tests.mutants.mutant import Area, Mutant
-from tests.mutants.run import Hunt, hunt
-from tests.mutants.table import HEADING, OURS, PAGE, markdown
+from tests.planted.__main__ import main
+from tests.planted.bug import STORIES, Area, Bug, hunted
+from tests.planted.campaign import AS_IT_IS, Bounds, BrokenBugError, Found, Hunt, disturb, hunt
+from tests.planted.catalogue import BUGS, HUNTED
+from tests.planted.mistake import instead_of, planted
+from tests.planted.table import HEADING, OURS, PAGE, markdown
+from tests.stories.story import red
 
 MODELLED = 22  # on what happened to other projects
 PLANTED = {
@@ -32,7 +32,7 @@ PLANTED = {
     Area.KUBELET: 3,
 }
 FEW = Bounds(40, 0, 0, 40)
-CAUGHT = [  # a mutant, how far to hunt it, the property that it breaks
+CAUGHT = [  # a bug, how far to hunt it, the property that it breaks
     ("synced beats deprecated", FEW, "L1"),
     ("a watch that went silent is never given up", FEW, "L1"),
     ("a Pod that vanished while it waits is forgotten", Bounds(0, 60, 0, 0), "S2"),  # soak seed 1000257 found it once
@@ -41,19 +41,37 @@ CAUGHT = [  # a mutant, how far to hunt it, the property that it breaks
 
 
 def test_there_are_enough_of_every_kind() -> None:
-    """Each area has its number of mutants; dropping one must change this test."""
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    assert Counter(mutant.area for mutant in MUTANTS) == PLANTED
-    assert PLANTED.keys() == set(Area)
-    assert sum(bool(mutant.model) for mutant in MUTANTS) == MODELLED
+    """Each area has its number of bugs; dropping one must change this test."""
+    assert len({bug.name for bug in BUGS}) == len(BUGS)
+    assert all(bug.finders for bug in BUGS)
+    assert Counter(bug.area for bug in HUNTED) == PLANTED
+    assert sum(bool(bug.model) for bug in HUNTED) == MODELLED
+
+
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.mistakes], ids=lambda bug: bug.name)
+def test_every_bug_still_fits(bug: Bug) -> None:
+    """Each mistake has its function's parameters, changes its code, and gives it back; another one is an error."""
+    functions = [mistake.function for mistake in bug.mistakes]
+    codes = [function.__code__ for function in functions]
+    with planted(*bug.mistakes):
+        assert all(function.__code__ not in codes for function in functions)
+    assert [function.__code__ for function in functions] == codes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if STORIES in bug.finders], ids=lambda bug: bug.name)
+def test_a_story_turns_red(bug: Bug) -> None:
+    """One of the family that the bug names is not as it is told."""
+    with planted(*bug.mistakes):
+        assert red(bug.stories)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "bounds", "rule"), CAUGHT)
 def test_the_campaign_catches(name: str, bounds: Bounds, rule: str) -> None:
-    """The campaign catches these mutants, by the property that they break."""
-    mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    assert hunt(mutant, bounds).found.rule.startswith(f"{rule} ")
+    """The campaign catches these bugs, by the property that they break."""
+    bug = next(bug for bug in HUNTED if bug.name == name)
+    assert hunt(bug, bounds).found.rule.startswith(f"{rule} ")
 
 
 @pytest.mark.slow
@@ -65,39 +83,39 @@ def test_the_code_as_it_is_is_not_caught() -> None:
 
 @pytest.mark.slow
 def test_a_mutant_that_is_not_in_the_catalogue_fails_loudly() -> None:
-    """A hunt for something else than a mutant of the catalogue is an error, and nothing that survived."""
-    with pytest.raises(BrokenMutantError, match="ended with 1"):
-        hunt(replace(AS_IT_IS, name="no such mutant"), Bounds(1, 0, 0, 1))
+    """A hunt for something else than a bug of the catalogue is an error, and nothing that survived."""
+    with pytest.raises(BrokenBugError, match="ended with 1"):
+        hunt(replace(AS_IT_IS, name="no such bug"), Bounds(1, 0, 0, 1))
 
 
 @pytest.mark.slow
 def test_a_mutant_that_changes_nothing_is_no_catch_and_says_why() -> None:
     """A mistake in a function that no program calls is shown as one that nobody called."""
     idle = instead_of(cli_main.main, lambda original, *_: original())
-    found = disturb(Mutant("idle", Area.PROTOCOL, (idle,)), Bounds(1, 0, 0, 1))
+    found = disturb(hunted("idle", Area.PROTOCOL, (idle,)), Bounds(1, 0, 0, 1))
     assert (found.rule, found.what) == ("", "nobody called inplace.cli.main.main")
 
 
 def test_a_typing_error_is_no_catch() -> None:
-    """A mutant that cannot run raises an error and does not count as caught."""
+    """A bug that cannot run raises an error and does not count as caught."""
 
     def fails(original: object, *_: object, **__: object) -> Decision:
         raise NameError("name 'top' is not defined")
 
-    with pytest.raises(BrokenMutantError, match="top"):
-        disturb(Mutant("typo", Area.PROTOCOL, (instead_of(Ledger.decide, fails),)), FEW)
+    with pytest.raises(BrokenBugError, match="top"):
+        disturb(hunted("typo", Area.PROTOCOL, (instead_of(Ledger.decide, fails),)), FEW)
 
 
 def test_the_page_lists_them_all() -> None:
-    """docs/planted-bugs.md names each mutant once, with its model and the case that caught it."""
+    """docs/planted-bugs.md names each bug once, with its model and the case that caught it."""
     section = PAGE.read_text().partition(HEADING)[2].partition("\n## ")[0]
     rows = [row.strip("| ").split(" | ") for row in section.splitlines() if row.startswith("| ")][1:]
-    assert [row[:3] for row in rows] == [[m.name, m.area.value, m.model or OURS] for m in MUTANTS]
+    assert [row[:3] for row in rows] == [[m.name, m.area.value, m.model or OURS] for m in HUNTED]
 
 
 def test_a_survivor_is_shown() -> None:
-    """The table shows a mutant that was not caught."""
-    survivor = Hunt(replace(MUTANTS[0], name="one that lives"), Found(480), 1.0)
+    """The table shows a bug that was not caught."""
+    survivor = Hunt(replace(HUNTED[0], name="one that lives"), Found(480), 1.0)
     assert "| one that lives |" in markdown([survivor])
     assert "**not caught** | - | 480 |" in markdown([survivor])
 

@@ -19,9 +19,9 @@ from inplace.controller.plan.budget import exempt_next_epoch
 from inplace.controller.plan.draft import Draft
 from inplace.controller.plan.executions import recreate_jobs
 from inplace.controller.tracking.group import Group, ScopeLedger, failed_pods
-from tests.mistakes.mistake import instead_of, within
-from tests.model.bug import Bug
 from tests.model.escalations import ESCALATIONS, explore_escalations
+from tests.planted.bug import checked
+from tests.planted.mistake import instead_of, within
 
 _BY_POD: Final = partial(explore_escalations, ESCALATIONS[1])
 _BY_JOB: Final = partial(explore_escalations, ESCALATIONS[3])
@@ -66,23 +66,25 @@ def _blames_the_other(original: Callable[..., Place | None], draft: Draft, scope
 
 
 ESCALATION_BUGS: Final = (
-    Bug("escalation: the window forgets at a leader change", partial(explore_escalations, forgets=True)),
-    Bug(
+    checked("escalation: the window forgets at a leader change", partial(explore_escalations, forgets=True)),
+    checked(
         "escalation: a use is dropped when half its window is over",
         explore_escalations,
         instead_of(kept, _keeps_half),
+        stories="escalation",
     ),
-    Bug(
+    checked(
         "escalation: a clock that is set back forgets",
         partial(explore_escalations, ESCALATIONS[2], faults=3),
         instead_of(kept, _forgets_the_future),
     ),
-    Bug(
+    checked(
         "escalation: replaces a healthy Pod after a hang",
         _BY_POD,
         instead_of(failed_pods, _blames_any),
+        stories="escalation",
     ),
-    Bug(
+    checked(
         "escalation: a death and the failure of its Job are counted twice",
         partial(explore_escalations, ESCALATIONS[2]),
         instead_of(
@@ -91,8 +93,9 @@ ESCALATION_BUGS: Final = (
                 plan_escalation._take(draft, scope, recreation=True).step if draft.jobset.escalation else ""
             ),
         ),
+        stories="escalation",
     ),
-    Bug(
+    checked(
         "escalation: a restart is counted again when S grows",
         explore_escalations,
         instead_of(
@@ -101,18 +104,21 @@ ESCALATION_BUGS: Final = (
                 draft, replace(scope, deprecated=scope.synced - 1), decision
             ),
         ),
+        stories="escalation",
     ),
-    Bug(
+    checked(
         "escalation: maxRestarts counts what RecreateJobs recreates twice",
         _BY_POD,
         within(plan_escalation._recreate, instead_of(exempt_next_epoch, lambda original, *_, **__: None)),
+        stories="escalation",
     ),
-    Bug(
+    checked(
         "escalation: recreates the Job of a healthy Pod",
         _BY_JOB,
         instead_of(plan_escalation._failed_place, _blames_the_other),
+        stories="escalation",
     ),
-    Bug(
+    checked(
         "escalation: maxRestarts counts a Job that is recreated alone twice",
         _BY_JOB,
         within(
@@ -124,8 +130,9 @@ ESCALATION_BUGS: Final = (
                 ),
             ),
         ),
+        stories="escalation",
     ),
-    Bug(
+    checked(
         "escalation: S grows past the Pod that is to be replaced",
         _BY_POD,
         instead_of(plan_escalation.climb, _goes_on),

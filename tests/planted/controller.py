@@ -22,9 +22,8 @@ from inplace.controller.plan.escalation import replace_pods
 from inplace.controller.tracking.group import Group, Key
 from inplace.controller.tracking.membership import Membership
 from inplace.controller.tracking.pods import Reading, epoch_of, read_pod, worker_of
-from tests.mistakes.ledger import restarts_beyond
-from tests.mistakes.mistake import instead_of, planted, within
-from tests.mutants.mutant import Area, Mutant
+from tests.planted.bug import Area, hunted
+from tests.planted.mistake import instead_of, planted, within
 
 Reconciling = Callable[..., Coroutine[Any, Any, float | None]]
 FIRST_GROUP = instead_of(Membership._owned_by, lambda original, self, owner: next(iter(self._groups.values()), None))
@@ -116,7 +115,7 @@ def _forgets(original: Callable[..., Decision], self: Ledger, *, restarts_max: i
 
 
 LEADER = (
-    Mutant(
+    hunted(
         "a leader that lost the Lease goes on unnoticed",
         Area.LEADER,
         (instead_of(Elector.hold, _stays),),
@@ -126,7 +125,7 @@ LEADER = (
             "lease-deleted",
         ),
     ),
-    Mutant(
+    hunted(
         "a request for the Lease that hangs is waited for without end",
         Area.LEADER,
         (
@@ -140,12 +139,12 @@ LEADER = (
             "api-timeout-before-commit",
         ),
     ),
-    Mutant(
+    hunted(
         "a Lease that is renewed is taken over all the same",
         Area.LEADER,
         (instead_of(Elector._read, _ignores_renewals),),
     ),
-    Mutant(
+    hunted(
         "a leader that stood still writes on when it wakes up",
         Area.LEADER,
         (instead_of(LeaderOnlyTransport.request, _writes_on),),
@@ -155,20 +154,20 @@ LEADER = (
 )
 
 CONTROLLER = (
-    Mutant(
+    hunted(
         "a status write that failed is not tried again",
         Area.CONTROLLER,
         (instead_of(Reconciler.reconcile, _drops_what_failed),),
         "JobSet #1194: no requeue after a failed status update",
         faults=("api-500",),
     ),
-    Mutant(
+    hunted(
         "a conflict is not tried again",
         Area.CONTROLLER,
         (instead_of(Reconciler.reconcile, _drops_conflicts),),
         faults=("conflict",),
     ),
-    Mutant(
+    hunted(
         "the end of a deleted Pod is not seen",
         Area.CONTROLLER,
         (
@@ -180,7 +179,7 @@ CONTROLLER = (
         "JobSet #574: no restart when a Pod is deleted or its node shut down",
         faults=("pod-force-deleted",),
     ),
-    Mutant(
+    hunted(
         "a Pod that vanished while it waits is forgotten",
         Area.CONTROLLER,
         (instead_of(Ledger.vanish, lambda original, self, uid: self.forget(uid)),),
@@ -190,7 +189,7 @@ CONTROLLER = (
             "connection-refused",
         ),
     ),
-    Mutant(
+    hunted(
         "a Job that is gone wakes no JobSet",
         Area.CONTROLLER,
         (instead_of(Membership.job_changed, _wakes_nobody),),
@@ -200,20 +199,20 @@ CONTROLLER = (
             "worker-completes",
         ),
     ),
-    Mutant(
+    hunted(
         "Pods of an older JobSet of the same name are counted",
         Area.CONTROLLER,
         (instead_of(Membership._assign, _counts_namesakes),),
         "JobSet #1165, #1167: child Jobs are listed by the name of their JobSet, not by its UID",
         faults=("jobset-recreated",),
     ),
-    Mutant(
+    hunted(
         "one broken annotation ends the controller",
         Area.CONTROLLER,
         (instead_of(read_pod, _reads_or_raises),),
         faults=("annotation-tampered",),
     ),
-    Mutant(
+    hunted(
         "a worker that ends well is taken for a failure",
         Area.CONTROLLER,
         (
@@ -226,7 +225,7 @@ CONTROLLER = (
             ),
         ),
     ),
-    Mutant(
+    hunted(
         "a barrier waits for the slots that were asked for at first",
         Area.CONTROLLER,
         (within(Membership._follow, instead_of(Group.reshape, lambda original, self: None)),),
@@ -235,7 +234,7 @@ CONTROLLER = (
 )
 
 MARKED = (
-    Mutant(
+    hunted(
         "a Pod that leaves its node counts at the barrier",
         Area.CONTROLLER,
         (instead_of(JobSet.replaced_pods, lambda original, self: frozenset()),),
@@ -244,7 +243,7 @@ MARKED = (
             "term-ignored",  # a Pod that ends at once counts for no barrier
         ),
     ),
-    Mutant(
+    hunted(
         "a Pod that leaves its node is never ended",
         Area.CONTROLLER,
         (instead_of(replace_pods, lambda original, draft: False),),
@@ -253,13 +252,13 @@ MARKED = (
 )
 
 BUDGET = (
-    Mutant(
+    hunted(
         "a restart in vain does not wait",
         Area.BUDGET,
         (instead_of(CrashLoop.left_s, lambda original, self, now_s, backoff: 0.0),),
         faults=("worker-exit",),
     ),
-    Mutant(
+    hunted(
         "a new leader forgets the restarts of the old one",
         Area.BUDGET,
         (instead_of(Ledger.decide, _forgets),),
@@ -268,16 +267,5 @@ BUDGET = (
             "controllers-crash",
             "controller-crash",
         ),
-    ),
-    Mutant(
-        "maxRestarts allows one restart fewer than it says",
-        Area.BUDGET,
-        (restarts_beyond(-1),),
-        faults=("worker-exit",),
-    ),
-    Mutant(
-        "maxRestarts allows one restart more than it says",
-        Area.BUDGET,
-        (restarts_beyond(1),),
     ),
 )

@@ -11,8 +11,8 @@ from inplace.agent.progress.watchdog import Watchdog
 from inplace.common.bare.record import replace
 from inplace.common.protocol.rank import FIRST_STEPS, RankLook, RankState, changed_rank
 from inplace.common.wire.progress import parse_progress
-from tests.mistakes.mistake import instead_of
-from tests.mutants.mutant import Area, Mutant
+from tests.planted.bug import Area, hunted
+from tests.planted.mistake import instead_of
 
 
 def _keeps_what_is_there(original: Callable[..., str], self: ProgressFolder, *, runs: bool) -> str:
@@ -36,7 +36,7 @@ def _counts_samples(
 
 
 WATCHDOG = (
-    Mutant(
+    hunted(
         "stale progress: files of the last epoch count in the next one",
         Area.WATCHDOG,
         (
@@ -46,12 +46,12 @@ WATCHDOG = (
         ),
         "DLRover: steps of the run before are taken for a hang of the new one",
     ),
-    Mutant(
+    hunted(
         "a step number that grows by more than one is several steps",
         Area.WATCHDOG,
         (instead_of(changed_rank, _counts_samples),),
     ),
-    Mutant(
+    hunted(
         "a hang is found and not told",
         Area.WATCHDOG,
         (
@@ -61,7 +61,7 @@ WATCHDOG = (
             ),
         ),
     ),
-    Mutant(
+    hunted(
         "a busy rank excuses its own Pod alone",
         Area.WATCHDOG,
         (instead_of(StallWatch.excuse, lambda original, self, for_s: None),),

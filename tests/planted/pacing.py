@@ -17,9 +17,9 @@ from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan import crash_loop as pacing
 from inplace.controller.plan.draft import Draft
-from tests.mistakes.mistake import instead_of, within
-from tests.model.bug import Bug
 from tests.model.pacing import PacingConfig, explore_pacing
+from tests.planted.bug import checked
+from tests.planted.mistake import instead_of, within
 
 
 def _where(faults: int, kinds: str, *, tells: bool = False) -> Callable[[], Any]:
@@ -66,8 +66,8 @@ def _after(time: str, wait_s: float) -> str:
 
 
 PACING_BUGS: Final = (
-    Bug("pacing: a first failure waits", _SILENT, instead_of(after_epoch, _waits_at_first)),
-    Bug(
+    checked("pacing: a first failure waits", _SILENT, instead_of(after_epoch, _waits_at_first), stories="crash_loop"),
+    checked(
         "pacing: a higher step does not forgive",
         _TOLD,
         instead_of(
@@ -76,8 +76,9 @@ PACING_BUGS: Final = (
                 original(old, step, ran_s, long_s, told=told) and (step is None or old.best is None)
             ),
         ),
+        stories="crash_loop",
     ),
-    Bug(
+    checked(
         "pacing: the same step forgives",
         _TOLD,
         instead_of(
@@ -86,48 +87,57 @@ PACING_BUGS: Final = (
                 original(old, step, ran_s, long_s, told=told) or (step is not None and step == old.best)
             ),
         ),
+        stories="crash_loop",
     ),
-    Bug(
+    checked(
         "pacing: a long run does not forgive",
         _SILENT,
         instead_of(
             CrashLoop.fields,
             lambda original, self: original(changed(self, synced_at="") if isinstance(self, CrashLoop) else self),
         ),
+        stories="crash_loop",
     ),
-    Bug(
+    checked(
         "pacing: S is written before the wait is over",
         _SILENT,
         instead_of(
             CrashLoop.left_s,
             lambda original, self, now_s, backoff: left_s if (left_s := original(self, now_s, backoff)) > 30.0 else 0.0,
         ),
+        stories="crash_loop",
     ),
-    Bug(
+    checked(
         "pacing: the wait has no longest",
         _where(4, "worker"),
         instead_of(Backoff.wait_s, lambda original, self, failures: original(replace(self, max_s=10**9), failures)),
     ),
-    Bug(
+    checked(
         "pacing: the wait is never over",
         _SILENT,
         instead_of(
             CrashLoop.left_s,
             lambda original, self, now_s, backoff: float(backoff.wait_s(self.failures)) if self.until else 0.0,
         ),
+        stories="crash_loop",
     ),
-    Bug("pacing: the count is not written with S", _SILENT, instead_of(pacing.pace, _writes_no_count)),
-    Bug(
+    checked(
+        "pacing: the count is not written with S",
+        _SILENT,
+        instead_of(pacing.pace, _writes_no_count),
+        stories="crash_loop",
+    ),
+    checked(
         "pacing: each pass counts the failure again",
         _SILENT,
         within(pacing.judge, instead_of(crash_loop_of, lambda original, fields: changed(original(fields), epoch=0))),
     ),
-    Bug(
+    checked(
         "pacing: the wait counts from the announcement",
         _where(3, "worker crash"),
         instead_of(pacing.judge, _waits_from_now),
     ),
-    Bug(
+    checked(
         "pacing: another clock's time is waited for",
         _where(3, "worker clock"),
         instead_of(
@@ -135,7 +145,7 @@ PACING_BUGS: Final = (
             lambda original, self, now_s, backoff: max(0.0, (unix_time(self.until) or 0.0) - now_s),
         ),
     ),
-    Bug(
+    checked(
         "pacing: a lost Pod counts",
         _where(3, "worker lost"),
         within(
@@ -146,7 +156,7 @@ PACING_BUGS: Final = (
             ),
         ),
     ),
-    Bug(
+    checked(
         "pacing: a restart that a person asks for waits",
         _where(3, "worker asked"),
         instead_of(
@@ -155,6 +165,12 @@ PACING_BUGS: Final = (
                 loop if (loop := original(old, backoff, end, epoch)).failures or epoch == 1 else old
             ),
         ),
+        stories="crash_loop",
     ),
-    Bug("pacing: D passes the S that is held back", _SILENT, instead_of(pacing.pace, _deprecates_what_waits)),
+    checked(
+        "pacing: D passes the S that is held back",
+        _SILENT,
+        instead_of(pacing.pace, _deprecates_what_waits),
+        stories="crash_loop",
+    ),
 )

@@ -8,8 +8,8 @@ from typing import Any
 from inplace.simulator.cluster.pod_lifecycle import GRACE_OF_RESTART_ALL_S, Action, Kill, PodLifecycle, State
 from inplace.simulator.cluster.pod_spec import Probe
 from inplace.simulator.cluster.prober import Prober
-from tests.mistakes.mistake import instead_of
-from tests.mutants.mutant import Area, Mutant
+from tests.planted.bug import Area, hunted
+from tests.planted.mistake import instead_of
 
 
 async def _passes_unprobed(original: Callable[..., Coroutine[Any, Any, bool]], self: Prober, probe: Probe) -> bool:
@@ -30,19 +30,19 @@ def _does_not_wait(
 
 
 KUBELET = (
-    Mutant(
+    hunted(
         "kubelet takes a sidecar for started before its probe ran",
         Area.KUBELET,
         (instead_of(Prober._succeeds, _passes_unprobed),),
         "kubernetes #141155: a replaced sidecar passes for started",
     ),
-    Mutant(
+    hunted(
         "kubelet starts containers while others of the Pod still run",
         Area.KUBELET,
         (instead_of(PodLifecycle._remove_next, _does_not_wait),),
         "KEP-5532, the hazard its removal order excludes: RestartAllContainers without waiting",
     ),
-    Mutant(
+    hunted(
         "kubelet never starts a sidecar and its crashed worker again",
         Area.KUBELET,
         (
