@@ -11,11 +11,15 @@ from typing import Final
 
 import pytest
 
+from tests.stories.story import SERVED
+
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 DIFFERENT: Final = (DOCS / "differences.md").read_text()
 PAGE: Final = "\n".join(((DOCS / "compatibility.md").read_text(), (DOCS / "behaviour.md").read_text(), DIFFERENT))
 LINK: Final = re.compile(r"\[`(test_[^`]+)`\]\(\.\./(tests/cluster/[\w/]+\.py)\)")
+
+STORIES: Final = re.compile(r"\]\(\.\./tests/stories/(\w+)\.txt\)")
 
 
 def rows(text: str) -> Iterator[list[str]]:
@@ -28,7 +32,8 @@ def rows(text: str) -> Iterator[list[str]]:
 
 def node_ids(cell: str) -> list[str]:
     """Return the node ids that a cell links to."""
-    return [f"{path}::{name}" for name, path in LINK.findall(cell)]
+    played = ["tests/cluster/features/test_stories.py::test_story"] if STORIES.search(cell) else []
+    return [f"{path}::{name}" for name, path in LINK.findall(cell)] + played
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +60,15 @@ def test_every_test_exists(collected: set[str]) -> None:
     assert named - collected == set()
 
 
+def test_the_stories_are_played_on_a_real_server() -> None:
+    """Each family that a page links to."""
+    assert set(STORIES.findall(PAGE)) <= set(SERVED)
+
+
 def test_every_feature_test_is_named() -> None:
     """Each file of the feature tests has a row, so that the pages grow with them."""
     files = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/cluster/features").glob("test_*.py")}
+    files.discard("tests/cluster/features/test_stories.py")  # its families are named
     assert files - set(re.findall(r"\(\.\./(tests/[\w/]+\.py)\)", PAGE)) == set()
 
 
