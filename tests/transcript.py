@@ -7,6 +7,7 @@ exact answer, and an empty line. The commands are the methods `do_...` of a voca
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -52,8 +53,8 @@ class Vocabulary:
     """The commands of a kind of text: a method `do_<command>` each."""
 
     def command(self, line: str) -> Callable[[], Any]:
-        """Return what a command line calls: `name word option=value`."""
-        name, *words = line.split(" ")
+        """Return what a command line calls: `name word option=value other="of several words"`."""
+        name, *words = shlex.split(line)
         options = dict(word.split("=", 1) for word in words if "=" in word)
         method = getattr(self, "do_" + name.replace("-", "_"))
         return lambda: method(*(word for word in words if "=" not in word), **options)

@@ -114,7 +114,8 @@ class Crew:
                 ],
             }
             | changes,
-            "spec": {"restartPolicy": "Never", "containers": [{"name": "worker", "image": "worker:1"}]}
+            # A real server lets no container of a Pod start again that never restarts.
+            "spec": {"restartPolicy": "OnFailure", "containers": [{"name": "worker", "image": "worker:1"}]}
             | {part: template["spec"][part] for part in _KEPT if part in template["spec"]},
         }
         created = await self.client.create(PODS, self.namespace, pod)
@@ -202,6 +203,8 @@ class Crew:
         }
         status: KubeObject = {
             "startTime": time,
+            "active": 0,
+            "ready": 0,
             "conditions": [entry | {"type": before}, entry | {"type": condition}],
         }
         if condition == "Complete":

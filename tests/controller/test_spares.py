@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from inplace.common.injection.pod import InjectOptions
-from inplace.common.jobset.spares import QUEUES_TOPOLOGY, spares_name
+from inplace.common.jobset.spares import spares_name
 from inplace.common.kube.resources import JOBS, PODS, KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.act.job_settings import JobSettings
@@ -88,43 +88,6 @@ async def test_the_job_is_made_when_the_group_runs_and_goes_with_the_jobset(rig:
     assert not every_label.keys() & {wire.QUEUE_NAME, wire.JOBSET_NAME, wire.JOBSET_UID, wire.JOB_KEY}
 
 
-@pytest.mark.parametrize("text", [None, "0"])
-async def test_without_the_annotation_there_is_none(rig: Rig, text: str | None) -> None:
-    """Nor with 0."""
-    crew = await rig.started(with_spares(text))
-    assert await spares(rig) is None
-    assert await problem(crew) == ""
-
-
-async def test_the_annotation_may_change_at_any_time(rig: Rig) -> None:
-    """More, fewer and none."""
-    await rig.started(with_spares())
-    for text in ("4", "1"):
-        await rig.annotate({wire.SPARES: text})
-        job = await spares(rig)
-        assert job is not None
-        assert (job["spec"]["parallelism"], job["spec"]["completions"]) == (int(text), int(text))
-    await rig.annotate({wire.SPARES: None})
-    assert await spares(rig) is None
-
-
-async def test_a_suspended_jobset_holds_nothing(rig: Rig) -> None:
-    """Its nodes are others'; after the resume the Job is there again."""
-    await rig.started(with_spares())
-    await rig.edit({"spec": {"suspend": True}})
-    assert await spares(rig) is None
-    await rig.edit({"spec": {"suspend": False}})
-    assert await spares(rig) is not None
-
-
-async def test_a_finished_jobset_holds_nothing(rig: Rig) -> None:
-    """The Job is deleted when the training has completed."""
-    crew = await rig.started(with_spares())
-    await rig.finish_job(crew, "train-workers-0", "Complete", 2.0)
-    assert (await crew.status())["terminalState"] == "Completed"
-    assert await spares(rig) is None
-
-
 async def test_a_spare_is_no_slot(rig: Rig) -> None:
     """A Pod of it joins no group, whatever labels it has and whatever it announces, and its end restarts nobody."""
     crew = await rig.started(with_spares())
@@ -165,28 +128,6 @@ async def test_a_spare_that_is_counted_would_be_seen() -> None:
     assert await epochs_beside_a_spare(**GROUPS, **{wire.SPARE_OF: None}) == (1, 1)
 
 
-async def test_spares_outlive_a_recreation_of_all_jobs(rig: Rig) -> None:
-    """They hold no data; the new Pods take their room if they need it."""
-    crew = await rig.started(with_spares())
-    before = await spares(rig)
-    await rig.finish_job(crew, "train-workers-0", "Failed", 2.0)
-    after = await spares(rig)
-    assert before is not None
-    assert after is not None
-    assert after["metadata"]["uid"] == before["metadata"]["uid"]
-
-
-@pytest.mark.parametrize("text", ["abc", "-1", "10000", "5", "1.5", ""])
-async def test_a_bad_number_is_said_and_holds_nothing(rig: Rig, text: str) -> None:
-    """The bound is the number of Pods in the largest replicatedJob."""
-    crew = await rig.started(with_spares(text))
-    assert await spares(rig) is None
-    is_number = text.isdigit()
-    expected = "at most 4, the pods of the largest replicatedJob" if is_number else "an integer from 0 to 2147483647"
-    words = f"metadata.annotations[{wire.SPARES}]: expected {expected}, saw {text if is_number else repr(text)}"
-    assert await problem(crew) == f"{words}; no spare is held; correct it"
-
-
 @pytest.mark.attack
 async def test_spares_hold_no_more_than_the_group(rig: Rig) -> None:
     """Small Pods of other replicatedJobs do not raise the number of spares, which are as large as the large ones."""
@@ -209,31 +150,6 @@ def _mebibytes(job: KubeObject) -> int:
     """Return what a Pod of a Job asks for, in mebibytes."""
     requests = requests_of(job["spec"]["template"]["spec"])
     return int(requests["memory"]) // 2**20
-
-
-async def test_a_controller_without_an_image_says_so() -> None:
-    """A spare runs the agent's image."""
-    async with running_rig() as rig:
-        crew = await rig.started(with_spares())
-        assert await spares(rig) is None
-        assert "expected a controller that was started with --agent-image" in await problem(crew)
-
-
-async def test_pods_that_a_queue_places_get_none(rig: Rig) -> None:
-    """Kueue's TAS counts a spare's room as taken, and pins each Pod to its node."""
-    annotations = {QUEUES_TOPOLOGY[0]: "rack"}
-    crew = await rig.started(changed(with_spares(), f"{POD}.metadata.annotations", annotations))
-    assert await spares(rig) is None
-    assert "saw a template that Kueue places" in await problem(crew)
-
-
-async def test_without_restarts_in_place_the_annotation_has_no_effect(rig: Rig) -> None:
-    """And the condition says so."""
-    manifest = jobset(strategy="Recreate", annotations={wire.SPARES: "1"})
-    crew = await rig.submit(manifest)
-    await rig.settle()
-    assert await spares(rig) is None
-    assert f"{wire.SPARES}]: expected restartStrategy" in await problem(crew)
 
 
 async def test_spares_that_the_server_refuses_are_told_and_not_asked_for_again_and_again(rig: Rig) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from inplace.common.jobset.restart_history import history_of
+from inplace.common.kube.errors import NotFound
 from inplace.common.kube.resources import EVENTS, JOBS, NODES, PODS, KubeObject
 from inplace.common.wire import names as wire
 from tests.controller.crew import Crew
@@ -21,9 +22,14 @@ _TOLD_BY_EVENTS: Final = ("InPlaceRestarting",)  # in the same words
 
 
 class Names:
-    """The names of a story: p0 is the first slot's Pod, p0.2 the one that replaced it; n0 is a node."""
+    """The names of a story: p0 is the first slot's Pod, p0.2 the one that replaced it; n0 is a node.
 
-    def __init__(self) -> None:
+    Args:
+        suffix: of the nodes' names on the server.
+    """
+
+    def __init__(self, suffix: str) -> None:
+        self._suffix = suffix
         self.pods: dict[str, str] = {}  # by the API server's name
         self.slots: list[tuple[str, int]] = []
         self.jobs: dict[str, list[str]] = {}  # UIDs that were seen
@@ -48,6 +54,7 @@ class Names:
 
     def shown(self, text: str) -> str:
         """Return a text with the story's names."""
+        text = text.replace(self._suffix, "") if self._suffix else text
         return re.sub(r"[a-z0-9-]+-\d+-\d+-\d{5}\b", lambda found: self.pods.get(found[0], found[0]), text)
 
 
@@ -61,7 +68,10 @@ def changes(before: Sight, after: Sight) -> list[str]:
 
 async def look(crew: Crew, names: Names) -> Sight:
     """Read what there is to be seen."""
-    status = await crew.status()
+    try:
+        status = await crew.status()
+    except NotFound:
+        return {"jobset": "the JobSet is gone"}
     jobs = {job["metadata"]["name"]: job for job in (await crew.client.list(JOBS, crew.namespace))["items"]}
     sight = dict(_epochs(status))
     sight |= {f"job {name}": line for name, line in _jobs(jobs, names)}
@@ -95,6 +105,8 @@ def _jobs(jobs: Mapping[str, KubeObject], names: Names) -> Iterator[tuple[str, s
         run = names.run(name, job["metadata"]["uid"])
         parts = [f"{job['spec'].get('parallelism')} pods"]
         parts += ["suspended"] if job["spec"].get("suspend") else []
+        execution = (job["spec"]["template"]["metadata"].get("annotations") or {}).get(wire.EXECUTION_ATTEMPT, "0")
+        parts += [f"execution {execution}"] if execution != "0" else []
         parts += ["leaves"] if "deletionTimestamp" in job["metadata"] else []
         parts += [f"made {run} times"] if run > 1 else []
         yield name, f"job {name}: {', '.join(parts)}"
@@ -133,6 +145,7 @@ def _status(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         facts = [past.trigger, past.pod, f"on {past.node}" if past.node else "", past.reason, past.request]
         facts += [f"exit code {past.exit_code}"] if past.exit_code is not None else []
         facts += ["and did not finish"] if past.took_ms is None else []
+        facts += [f"({past.last_line})"] if past.last_line else []
         where = f"{past.scope} " if past.scope else ""
         yield f"restart {where}{past.epoch}", f"restart {where}{past.epoch}: {' '.join(fact for fact in facts if fact)}"
     for one in status.get(wire.NOTICES) or ():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stories.story import Story, files, stories, told
+from tests.stories.scenes import loopback_scene
+from tests.stories.story import Story, files, play, served_stories, stories, told
 from tests.transcript import joined
 
 ALL = [story for path in files() for story in stories(path)]
@@ -20,3 +21,13 @@ def test_story(story: Story) -> None:
 def test_a_story_makes_a_claim(story: Story) -> None:
     """It opens with the sentence that it proves."""
     assert str(story).endswith(".")
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+@pytest.mark.parametrize("story", served_stories(), ids=str)
+async def test_story_over_http(story: Story) -> None:
+    """It is the same over HTTP, in real time."""
+    async with loopback_scene() as scene:
+        blocks = await play(story, scene, patience_s=10.0)
+    assert joined(blocks) == joined([block.written(list(block.output)) for block in story.blocks])

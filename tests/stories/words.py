@@ -12,12 +12,17 @@ import json
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from copy import deepcopy
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from inplace.common.kube.errors import NotFound
+from inplace.common.kube.errors import ApiError, NotFound
 from inplace.common.kube.http.request import Request
 from inplace.common.kube.resources import JOBSETS, NODES, PODS, KubeObject
+from inplace.common.kube.timestamps import precise_time
 from inplace.common.wire import names as wire
+from inplace.common.wire import unfit
+from inplace.common.wire.last_line import last_line_text
 from inplace.common.wire.notice import Notice, notice_text
 from inplace.simulator.cluster.nodes import node
 from tests.common.kube.answers import refusal
@@ -32,6 +37,7 @@ START: Final = "2026-01-01T00:00:00Z"
 POD: Final = "template.spec.template"  # of a replicatedJob
 RACK: Final = "example.com/rack"
 WAIT_S: Final = 1.0  # at the end of a block that does not wait
+TRIES: Final = 100
 SHORT_S: Final = 2.0  # longer waits are for virtual time alone
 _VIRTUAL: set[str] = set()
 
@@ -47,12 +53,14 @@ class StoryWorld(Vocabulary):
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._names = Names()
+        self._names = Names(scene.suffix)
         self._sight: Sight = {}
+        self._told = (self._names.jobs, self._names.events)
         self._manifest: KubeObject = {}
         self._crew = Crew(scene.admin, scene.namespace, "train")
         self._asked: list[Callable[[], list[str]]] = []
-        self._has_waited = False
+        self._has_waited = self._is_stored = False
+        self._restarts: Counter[str] = Counter()  # by Pod
 
     @staticmethod
     def is_virtual(line: str) -> bool:
@@ -79,16 +87,18 @@ class StoryWorld(Vocabulary):
                 error.add_note(f"at the command {line!r} of {commands}")
                 raise
         if not self._has_waited:
-            await self._scene.wait(WAIT_S)
+            await self._scene.pause(WAIT_S)
 
     async def look(self) -> list[str]:
         """Return what has changed since the block before, and what was asked for."""
+        await self._scene.collect()
+        self._names.jobs, self._names.events = deepcopy(self._told)  # an answer that is waited for is looked at often
         self._now = await look(self._crew, self._names)
         return changes(self._sight, self._now) + [line for ask in self._asked for line in ask()]
 
     def turn(self) -> None:
         """Let the last look be that of the block before."""
-        self._sight = self._now
+        self._sight, self._told = self._now, (self._names.jobs, self._names.events)
 
     # The JobSet.
 
@@ -104,8 +114,9 @@ class StoryWorld(Vocabulary):
             name, _, size = one.partition(":")
             replicas, _, pods = size.partition("x")
             made.append(replicated_job(name, replicas=int(replicas), pods=int(pods)))
-        annotations = {_key(key): value for key, value in ({"failures": "backoff=0"} | keys).items() if value}
         policy = strategy or wire.IN_PLACE_RESTART
+        hasty = {"failures": "backoff=0"} if policy == wire.IN_PLACE_RESTART else {}
+        annotations = {_key(key): value for key, value in (hasty | keys).items() if value}
         self._manifest = jobset(
             jobs=made,
             restarts_max=int(restarts),
@@ -133,13 +144,28 @@ class StoryWorld(Vocabulary):
         if path.startswith("pod."):
             path = f"spec.replicatedJobs.0.{POD}{path.removeprefix('pod')}"
         self._manifest = changed(self._manifest, path, json.loads(value))
-        if self._crew.pods or await self._crew.jobs():
-            await self._scene.admin.patch(JOBSETS, self._scene.namespace, "train", {"spec": self._manifest["spec"]})
+        await self._store({path.removeprefix("spec."): None} if value == "null" else {})
+
+    async def do_resize(self, replicated_job: str, pods: str) -> None:
+        """`resize workers 2`: the number of Pods of each Job."""
+        for job in self._manifest["spec"]["replicatedJobs"]:
+            if job["name"] == replicated_job:
+                job["template"]["spec"] |= {"parallelism": int(pods), "completions": int(pods)}
+        await self._store({})
 
     async def do_submit(self) -> None:
         """`submit`: the JobSet is stored."""
+        self._is_stored = True
         await self._scene.admin.create(JOBSETS, self._scene.namespace, self._manifest)
-        await self._scene.until_jobs(self._crew)
+        spec = self._manifest["spec"]
+        first = [job for job in spec["replicatedJobs"] if "dependsOn" not in job]
+        if "startupPolicy" in spec and not spec.get("suspend"):
+            first = first[:1]
+        jobs = sum(job["replicas"] for job in first)
+        for _ in range(TRIES):
+            await self._scene.pause(1.0)
+            if len(await self._crew.jobs()) >= jobs:
+                return
 
     async def do_start(self, on: str = "") -> None:
         """`start on=a0,a1,a2`: stored, its Pods run in epoch 1, on these nodes, or on n0, n1 and so on."""
@@ -158,7 +184,8 @@ class StoryWorld(Vocabulary):
 
     async def do_pods(self, on: str = "") -> None:
         """`pods on=c0,c1,c2`: deleted Pods end, Jobs make those that they lack; these nodes get them one by one."""
-        await self._scene.wait(0.5)
+        await self._scene.pause(0.5)
+        await self._scene.collect()
         there = set()
         for metadata in [pod["metadata"] for pod in await self._list(PODS)]:
             if "deletionTimestamp" in metadata:
@@ -166,15 +193,16 @@ class StoryWorld(Vocabulary):
             else:
                 there.add(metadata["name"])
         self._crew.pods = {slot: pod for slot, pod in self._crew.pods.items() if pod in there}
-        await self._scene.wait(0.5)
+        await self._scene.pause(0.5)
+        await self._scene.collect()
         await self._crew.make_pods()
         new = [(slot, pod) for slot, pod in self._crew.pods.items() if pod not in self._names.pods]
         for slot, pod in new:
             self._names.add(slot, pod)
-        await self._scene.wait(0.5)
+        await self._scene.pause(0.5)
         for (_, pod), name in zip(new, on.split(",") if on else (), strict=False):
             await self._run_on(pod, name)
-            await self._scene.wait(0.2)
+            await self._scene.pause(0.2)
 
     async def do_replace(self, pod: str, beside: str = "", on: str = "") -> None:
         """`replace p0 on=n9`: kubelet ends the Pod, and its Job makes another one; `replace p0 beside`: it stays."""
@@ -185,7 +213,7 @@ class StoryWorld(Vocabulary):
         new = await self._crew.replace(*slot)
         self._names.add(slot, new)
         if on:
-            await self._scene.wait(0.2)
+            await self._scene.pause(0.2)
             await self._run_on(new, on)
 
     async def do_remove(self, *names: str) -> None:
@@ -194,7 +222,7 @@ class StoryWorld(Vocabulary):
         for _, pod in [] if nodes else self._slots(names):
             await self._scene.admin.delete(PODS, self._scene.namespace, pod, grace_period_s=0)
         for name in nodes:
-            await self._scene.admin.delete(NODES, None, name)
+            await self._scene.admin.delete(NODES, None, name + self._scene.suffix)
 
     async def do_drain(self, *pods: str) -> None:
         """`drain p0`: the Pod is deleted with time to end."""
@@ -206,13 +234,13 @@ class StoryWorld(Vocabulary):
         for _, pod in self._slots(pods):
             await self._crew.set_phase(pod, phase)
 
-    async def do_job(self, name: str, how: str, reason: str = "BackoffLimitExceeded") -> None:
+    async def do_job(self, name: str, how: str, reason: str = "BackoffLimitExceeded", message: str = "") -> None:
         """`job train-workers-0 Failed reason=PodFailurePolicy`: the Job controller says so; or Complete, Suspended."""
         if how == "Suspended":
             entry = {"type": how, "status": "True", "lastTransitionTime": START, "lastProbeTime": START}
             await self._crew.set_job(name, active=0, ready=0, conditions=[entry])
         else:
-            await self._crew.finish_job(name, how, reason=reason)
+            await self._crew.finish_job(name, how, reason=reason, message=message)
 
     async def do_report(self, name: str, **counts: str) -> None:
         """`report train-workers-0 active=2 ready=2`: numbers in a Job's status."""
@@ -224,35 +252,78 @@ class StoryWorld(Vocabulary):
         """`meet p0 p1`: the Pods announce the next epoch; their workers start once it begins."""
         epoch = (await self._synced()) + 1
         await self._crew.announce_all(epoch, [pod for _, pod in self._slots(pods)])
-        await self._scene.wait(0.01)
+        await self._scene.pause(0.01)
         await self._start_workers(epoch, pods)
 
     async def do_run(self, *pods: str) -> None:
         """`run p0`: the workers of the epoch start."""
-        await self._scene.wait(0.05)
+        await self._scene.pause(0.05)
         await self._start_workers(await self._synced(), pods)
 
-    async def do_announce(self, epoch: str, *pods: str, **told: str) -> None:
-        """`announce 2 p0`: any epoch; `announce 2 p0 p1 step=30 quiet=1`: with what the agent knows of its worker."""
-        phases = ",".join(["v1", "view=64", f"at={int(epoch) - 1}", *(f"{key}={value}" for key, value in told.items())])
-        for _, name in self._slots(pods):
-            await self._crew.annotate(name, wire.epoch_annotations(int(epoch)) | {wire.PHASES: phases})
+    async def do_announce(self, epoch: str, *pods: str, line: str = "", at: str = "", **told: str) -> None:
+        """`announce 2 p0`: any epoch; `announce 2 p0 p1 step=30 quiet=1`: with what the agent knows of its worker.
 
-    async def do_fail(self, pod: str, code: str = "1", unhealthy: str = "") -> None:
-        """`fail p0 code=137`: the worker dies. `fail p0 unhealthy=gpu-3`: and kubelet tells of a device."""
+        `announce 2 p0 code=1 line="ValueError: 7" at=3`: how its worker ended, its last line, and when.
+        """
+        phases = ",".join(["v1", "view=64", f"at={int(epoch) - 1}", *(f"{key}={value}" for key, value in told.items())])
+        said = {wire.LAST_LINE: last_line_text(int(epoch) - 1, await self._moment_s(at), line)} if at else {}
+        for _, name in self._slots(pods):
+            await self._crew.annotate(name, wire.epoch_annotations(int(epoch)) | {wire.PHASES: phases} | said)
+
+    async def do_fail(
+        self, pod: str, code: str = "1", unhealthy: str = "", at: str = "", phase: str = "Running", **ended: str
+    ) -> None:
+        """`fail p0 code=137`: the worker dies. `fail p0 unhealthy=gpu-3`: and kubelet tells of a device.
+
+        `fail p0 reason=OOMKilled message="out of memory" at=3`: with kubelet's words, in a second after the creation.
+        `fail p0 code=0 phase=Succeeded`: it completes, and so does its Pod.
+        """
         ((_, name),) = self._slots((pod,))
         device = [{"name": "nvidia.com/gpu", "resources": [{"resourceID": unhealthy, "health": "Unhealthy"}]}]
         more = {"allocatedResourcesStatus": device} if unhealthy else {}
-        await self._crew.set_worker(name, run=max(1, await self._synced()), exit_code=int(code), container=more)
+        when = {"finishedAt": precise_time(await self._moment_s(at))} if at else {}
+        state = {"exitCode": int(code)} | ended | when
+        await self._crew.set_worker(name, run=max(1, await self._synced()), ended=state, container=more, phase=phase)
+
+    @virtual
+    async def do_restart(
+        self, pod: str, code: str, container: str = "worker", reason: str = "RestartingAllContainers"
+    ) -> None:
+        """`restart p0 code=127 container=inplace-agent`: a container ends, and kubelet starts the Pod's again."""
+        ((_, name),) = self._slots((pod,))
+        count = self._restarts[name] = self._restarts[name] + 1
+        last = {"terminated": {"exitCode": 137, "reason": reason}} if count > 1 else {}
+        running: KubeObject = {"running": {}}
+        ended: KubeObject = {"terminated": {"exitCode": int(code), "reason": "Error", "finishedAt": START}}
+        for state in (ended, {"waiting": {"reason": reason}}, running):
+            parts = {}
+            for field, one in (("containerStatuses", "worker"), ("initContainerStatuses", "inplace-agent")):
+                now = state if one == container else running
+                parts[field] = [{"name": one, "restartCount": count - 1, "lastState": last, "state": now}]
+            await self._crew.set_pod(name, phase="Running", **parts)
+        await self._scene.pause(WAIT_S)
+
+    async def do_block(
+        self, *pods: str, image: str = "train:1", reason: str = "", message: str = "", container: str = "worker"
+    ) -> None:
+        """`block p0 reason=ErrImagePull image=agent:1`: kubelet cannot start a container. `block p0`: now it can."""
+        state = {"waiting": {"reason": reason} | ({"message": message} if message else {})}
+        status = {"name": container, "image": image, "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        shown = {"containerStatuses": [], "initContainerStatuses": []}
+        shown["containerStatuses" if container == "worker" else "initContainerStatuses"] = [status] if reason else []
+        for _, name in self._slots(pods):
+            await self._crew.set_pod(name, phase="Pending" if reason else "Running", **shown)
 
     async def do_fail_check(self, *pods: str, message: str = FAILED_CHECK) -> None:
         """`fail-check p0`: the check of the node fails before the worker starts."""
         for _, pod in self._slots(pods):
-            await self._crew.fail_check(pod, message)
+            ended = {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": message, "finishedAt": await self._began()}
+            await self._crew.set_worker(pod, ended=ended, phase="Failed")
 
-    async def do_tell(self, pod: str, epoch: str = "", **ended: str) -> None:
+    async def do_tell(self, pod: str, epoch: str = "", at: str = "0", **ended: str) -> None:
         """`tell p0 code=1`, `tell p0 stalled=9 step=30`: the agent tells how its worker ended, or that it hangs."""
-        facts = {"epoch": epoch or str(await self._synced())} | ended | {"at": "1700000000000"}
+        ended_ms = f"{await self._moment_s(at) * 1000:.0f}"
+        facts = {"epoch": epoch or str(await self._synced())} | ended | {"at": ended_ms}
         text = ",".join(["v1", *(f"{key}={value}" for key, value in facts.items())])
         await self.do_write(pod, **{wire.WORKER_FAILED: text})
 
@@ -260,7 +331,7 @@ class StoryWorld(Vocabulary):
         self, pod: str, kind: str, value: str = "310", epoch: str = "1", step: str = "7", at: str = "0", rank: str = ""
     ) -> None:
         """`notice p0 slow`: the agent tells of a worker that runs: slow, steps, loss or busy; at a second."""
-        told = Notice(int(epoch), kind, int(value), rank or "rank-3", int(step), 1_700_000_000.5 + int(at))
+        told = Notice(int(epoch), kind, int(value), rank or "rank-3", int(step), await self._moment_s(at))
         await self.do_write(pod, **{wire.NOTICE: notice_text(told)})
 
     async def do_write(self, pod: str, *gone: str, **keys: str) -> None:
@@ -271,10 +342,10 @@ class StoryWorld(Vocabulary):
     async def do_condition(
         self, pod: str, kind: str, status: str = "True", reason: str = "", message: str = ""
     ) -> None:
-        """`condition p0 DisruptionTarget reason=PreemptionByScheduler message=no_room`: in a Pod's status."""
+        """`condition p0 DisruptionTarget reason=PreemptionByScheduler message="no room"`: in a Pod's status."""
         ((_, name),) = self._slots((pod,))
         found = (await self._scene.admin.get(PODS, self._scene.namespace, name)).get("status", {}).get("conditions")
-        entry = {"type": kind, "status": status, "reason": reason, "message": message.replace("_", " ")}
+        entry = {"type": kind, "status": status, "reason": reason, "message": message}
         await self._crew.set_pod(name, conditions=[*(found or ()), {key: text for key, text in entry.items() if text}])
 
     # Nodes.
@@ -282,9 +353,11 @@ class StoryWorld(Vocabulary):
     async def do_node(self, *names: str, **labels: str) -> None:
         """`node a0 a1 example.com/rack=a`: nodes with labels."""
         for name in names:
-            made = node(name, pods=100, now=START)
+            made = node(name + self._scene.suffix, pods=100, now=START)
             made["metadata"]["labels"] |= labels
             await self._scene.admin.create(NODES, None, made)
+        if self._scene.suffix:  # a real server taints a node until somebody has heard of its kubelet
+            await self.do_uncordon(*names)
 
     async def do_cordon(self, *names: str) -> None:
         """`cordon n0`."""
@@ -302,7 +375,9 @@ class StoryWorld(Vocabulary):
         """`silence n0`: nobody hears of its kubelet."""
         status = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
         for name in names:
-            await self._scene.admin.patch(NODES, None, name, {"status": status}, subresource="status")
+            await self._scene.admin.patch(
+                NODES, None, name + self._scene.suffix, {"status": status}, subresource="status"
+            )
 
     # The controller and its server.
 
@@ -350,13 +425,16 @@ class StoryWorld(Vocabulary):
 
     @virtual
     async def do_metric(self, name: str, **labels: str) -> None:
-        """`metric node_reads_total result=leaves`: a number that the controller tells of this JobSet, or of all."""
-        of_jobset = {"namespace": self._scene.namespace, "jobset": "train"}
+        """`metric node_reads_total result=leaves`: a number that the controller tells of this JobSet, or of all.
+
+        Upstream's metrics begin with jobset_.
+        """
+        full = name if name.startswith("jobset_") else f"inplace_{name}"
+        of_jobset = {"namespace": "default", "jobset_name" if full == name else "jobset": "train"}
         rig = self._scene.virtual().rig
 
         def value() -> list[str]:
-            found = rig.sample(f"inplace_{name}", len(rig.controllers) - 1, **labels)
-            found = found or rig.sample(f"inplace_{name}", len(rig.controllers) - 1, **of_jobset, **labels)
+            found = rig.sample(full, -1, **labels) or rig.sample(full, -1, **of_jobset, **labels)
             return [f"metric {name}: {found:g}"]
 
         self._asked.append(value)
@@ -375,10 +453,23 @@ class StoryWorld(Vocabulary):
         writes = f"{status} status writes, {pods} Pod writes, {single} Pod reads"
         return [f"budget: {writes}, nodes read: {' '.join(read) or '-'}"]
 
+    async def _store(self, gone: KubeObject) -> None:
+        if self._is_stored:
+            patch = {"spec": self._manifest["spec"] | gone}
+            await self._scene.admin.patch(JOBSETS, self._scene.namespace, "train", patch)
+
     async def _start_workers(self, epoch: int, pods: tuple[str, ...]) -> None:
         for _, pod in self._slots(pods):
             with suppress(NotFound):  # the JobSet failed meanwhile
                 await self._crew.set_worker(pod, run=epoch)
+
+    async def _began(self) -> str:
+        created: str = (await self._crew.jobset())["metadata"]["creationTimestamp"]
+        return created
+
+    async def _moment_s(self, at: str) -> float:
+        """Return the time so many seconds after the JobSet was created."""
+        return datetime.fromisoformat(await self._began()).timestamp() + float(at)
 
     async def _synced(self) -> int:
         status = await self._crew.status()
@@ -406,13 +497,18 @@ class StoryWorld(Vocabulary):
 
     async def _run_on(self, pod: str, name: str) -> None:
         known = {one["metadata"]["name"] for one in (await self._scene.admin.list(NODES))["items"]}
-        if name not in known:
+        if name + self._scene.suffix not in known:
             await self.do_node(name)
-        await self._crew.run_on(pod, name)
+        for _ in range(TRIES):
+            with suppress(ApiError):  # its gates are not lifted yet
+                await self._crew.bind(pod, name + self._scene.suffix)
+                break
+            await self._scene.pause(0.2)
+        await self._crew.set_phase(pod, "Running")
 
     async def _mark(self, names: tuple[str, ...], spec: KubeObject) -> None:
         for name in names:
-            await self._scene.admin.patch(NODES, None, name, {"spec": spec})
+            await self._scene.admin.patch(NODES, None, name + self._scene.suffix, {"spec": spec})
 
     async def _list(self, resource: Any) -> list[KubeObject]:
         found: list[KubeObject] = (await self._scene.admin.list(resource, self._scene.namespace))["items"]

@@ -70,69 +70,6 @@ async def test_upstreams_agents(stage: Stage) -> None:
         assert (await attempts(stage))[0] == attempt
 
 
-async def test_events_of_a_group_restart(stage: Stage) -> None:
-    """Start and end of a group restart have Events; upstream has none."""
-    first, *others = await running(stage)
-    await stage.announce(first, 2)
-    await eventually(stage.epochs, (1, 1))
-    for pod in others:
-        await stage.announce(pod, 2)
-    await stage.says_soon("GroupRestartStarted")  # Events may wait until the restart is over: docs/adr/0025
-    await stage.says_soon("GroupRestartFinished")
-
-
-async def test_max_restarts(stage: Stage) -> None:
-    """`maxRestarts` restarts are allowed; the next fails the JobSet, with upstream's in-place message."""
-    await running(stage, restarts_max=1)
-    await stage.announce_all(2)
-    await eventually(lambda: synced(stage), 2)
-    await stage.announce_all(3)
-    message = "jobset failed due to reaching max number of restarts"
-    await stage.becomes("Failed", "True", "ReachedMaxRestarts", message)
-    await stage.says("ReachedMaxRestarts", "Warning", message)
-    await stage.shows(terminalState="Failed")
-    await eventually(stage.leaving, {JOB})
-
-
-async def test_recreations_that_do_not_count(stage: Stage) -> None:
-    """A Job's failure under RestartJobSetAndIgnoreMaxRestarts makes an exempt epoch."""
-    rules = [{"name": "free", "action": "RestartJobSetAndIgnoreMaxRestarts"}]
-    policy = {"maxRestarts": 0, "restartStrategy": "InPlaceRestart", "rules": rules}
-    await running(stage, failurePolicy=policy)
-    await stage.fail(JOB)
-    await eventually(lambda: stage.labels_of(wire.RESTART_ATTEMPT), {JOB: "1"})
-    for pod in list(stage.pods.values()):
-        await stage.remove(pod)
-    await stage.make_pods()
-    await stage.announce_all(2)
-    await eventually(lambda: synced(stage), 2)
-    assert (await stage.status()).get("terminalState") in (None, "")
-
-
-async def test_a_failed_job_goes_through_the_failure_policy(stage: Stage) -> None:
-    """A Job that fails under InPlaceRestart is recreated with all others, it counts, and the group syncs again."""
-    await running(stage)
-    await stage.fail(JOB)
-    message = f"applying RestartJobSet failure policy action (first failed job: {JOB})"
-    await stage.becomes("RestartingJobSet", "True", "DefaultFailurePolicy", message)
-    await stage.shows(restarts=1, restartsCountTowardsMax=1)
-
-
-async def test_a_completed_pod_is_not_waited_for_ever(stage: Stage) -> None:
-    """The Job of a succeeded Pod is recreated when the group restarts; upstream waits for ever."""
-    first, second = await running(stage)
-    uid = (await stage.jobs())[JOB]["metadata"]["uid"]
-    await stage.set_phase(second, "Succeeded")
-    await stage.announce(first, 2)
-    await eventually(stage.leaving, {JOB})
-    await stage.has_jobs(JOB)
-
-    async def is_new() -> bool:
-        return bool((await stage.jobs())[JOB]["metadata"]["uid"] != uid)
-
-    await eventually(is_new, True)
-
-
 async def test_a_foreign_containers_restarts_are_its_own(stage: Stage) -> None:
     """A log sidecar that restarts more often than maxRestarts changes nothing; upstream fails the JobSet."""
     first, *_ = await running(stage, restarts_max=0)
@@ -166,17 +103,6 @@ async def test_garbage_in_an_annotation(stage: Stage, garbage: str) -> None:
     await eventually(stage.epochs, (1, 1))
     await stage.announce(first, 2)
     await eventually(stage.epochs, (2, 1))
-
-
-async def test_opting_out(stage: Stage) -> None:
-    """A replicatedJob with the disable annotation in its template is not waited for."""
-    monitor = replicated_job("monitor", pods=1, backoffLimit=3)
-    monitor["template"]["metadata"] = {"annotations": {wire.DISABLE: "true"}}
-    await stage.start(jobset(jobs=[replicated_job(), monitor]))
-    await stage.make_pods()
-    for index in range(2):
-        await stage.announce(stage.pods[JOB, index], 1)
-    await eventually(stage.epochs, (1, 0))
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

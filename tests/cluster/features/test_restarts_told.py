@@ -75,17 +75,6 @@ async def test_what_failed_first(stage: Stage, controller: ServedController) -> 
     await eventually(lambda: series in controller.metrics(), True)  # the metrics text is cached for a second
 
 
-async def test_a_pod_that_is_lost(stage: Stage) -> None:
-    """A deleted Pod is the cause, also when its replacement's announcement makes the group restart."""
-    lost, _ = await running(stage)
-    await stage.remove(lost)
-    await stage.make_pods()
-    await stage.announce(stage.pods[JOB, 0], 2)
-    await eventually(stage.epochs, (1, 1))
-    found = await last(stage)
-    assert (found["trigger"], found["firstFailure"]["pod"]) == ("pod_lost", lost)
-
-
 async def test_an_eviction_does_not_count(stage: Stage) -> None:
     """A Pod that the eviction API removes exempts the epoch after it."""
     lost, _ = await running(stage)
@@ -138,24 +127,6 @@ async def test_a_barrier_that_waits(stage: Stage) -> None:
     await stage.announce(second, 2)
     await eventually(stage.epochs, (2, 1))
     assert ((await stage.words("BarrierWaiting")) or ("",))[0] == "False"
-
-
-async def test_a_restart_on_request(stage: Stage) -> None:
-    """Each id restarts the group once, in the same write that stores it, and does not count."""
-    await running(stage)
-    for epoch, request in ((2, "2026-11-22T02:39:09Z"), (3, "again")):
-        await asked(stage, request)
-        await eventually(stage.epochs, (epoch - 1, epoch - 1))
-        status = await stage.status()
-        assert (status[wire.LAST_RESTART_REQUEST], status[wire.EXEMPT_EPOCHS]) == (request, epoch - 1)
-        assert await last(stage) == {"epoch": epoch, "trigger": "manual", "request": request}
-        await asked(stage, request)
-        await stage.announce_all(epoch)
-        await eventually(stage.epochs, (epoch, epoch - 1))
-    await stage.edit({"metadata": {"labels": {"looked": "again"}}})
-    await stage.be_ready(JOB)
-    await stage.counts_are("workers", ready=1, active=1)
-    assert await stage.epochs() == (3, 2)
 
 
 async def test_requests_that_mean_nothing(stage: Stage) -> None:

@@ -10,7 +10,7 @@ import pytest
 from inplace.common.kube.resources import KubeObject
 from testbed.waiting import eventually
 from tests.cluster.features.stage import START, Stage
-from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.manifests import changed, jobset
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -95,47 +95,6 @@ async def test_a_queue_changes_the_template(stage: Stage, case: Change) -> None:
     assert await stage.warnings() == []
 
 
-async def test_a_running_jobset_is_suspended(stage: Stage) -> None:
-    """Its Jobs are suspended in place, with condition and Event; resumed, each comes back as the same Job."""
-    before = await stage.start(jobset(strategy=None, jobs=[replicated_job(replicas=2)]))
-    await stage.be_ready(*before)
-    await stage.edit({"spec": {"suspend": True}})
-
-    async def states() -> set[bool]:
-        return {job["spec"]["suspend"] for job in (await stage.jobs()).values()}
-
-    await eventually(states, {True})
-    await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
-    await stage.says("SuspendedJobs", "Normal", "jobset is suspended")
-    for name in before:
-        await stage.report(name, active=0, ready=0, conditions=AT_REST)
-    await stage.counts_are("workers", suspended=2)
-    await stage.edit({"spec": {"suspend": False}})
-    await eventually(states, {False})
-    await stage.becomes("Suspended", "False", "ResumeJobs", "jobset is resumed")
-    await stage.says("ResumeJobs", "Normal", "jobset is resumed")
-    after = await stage.jobs()
-    assert {name: job["metadata"]["uid"] for name, job in after.items()} == {
-        name: job["metadata"]["uid"] for name, job in before.items()
-    }
-
-
-async def test_never_suspended_has_no_condition(stage: Stage) -> None:
-    """A JobSet that was never suspended has no condition Suspended."""
-    await stage.start(jobset(strategy=None))
-    await stage.be_ready(JOB)
-    await stage.counts_are("workers", ready=1, active=1)
-    assert await stage.words("Suspended") is None
-
-
-async def test_created_suspended(stage: Stage) -> None:
-    """All Jobs, the Service and the claims are there, and no Job may start a Pod."""
-    await suspended(stage)
-    assert await is_suspended(stage)
-    await stage.counts_are("workers", suspended=1)
-    assert (await stage.status())["restarts"] == 0
-
-
 async def test_a_started_job_is_resumed_with_another_template(stage: Stage) -> None:
     """A started Job's start time is cleared, and it is resumed AFTER the Job controller has stopped it."""
     await stage.start(jobset(strategy=None))
@@ -156,37 +115,6 @@ async def test_a_running_job_is_not_touched(stage: Stage) -> None:
     await stage.edit({"spec": {"ttlSecondsAfterFinished": 9}})
     await stage.counts_are("workers", suspended=1)
     assert "nodeSelector" not in (await template(stage))["spec"]
-
-
-async def synced(stage: Stage) -> int:
-    """Return S; D depends on how many announcements one pass sees."""
-    return (await stage.epochs())[0]
-
-
-async def test_suspend_costs_no_restart_in_place(stage: Stage) -> None:
-    """With InPlaceRestart and maxRestarts 0 a JobSet can be suspended and resumed twice without failing."""
-    await stage.start(jobset(restarts_max=0))
-    for epoch in (1, 2, 3):
-        await stage.make_pods()
-        await stage.announce_all(epoch)
-        await eventually(lambda: synced(stage), epoch)
-        await stage.edit({"spec": {"suspend": True}})
-        await eventually(lambda: is_suspended(stage), True)
-        for pod in list(stage.pods.values()):
-            await stage.remove(pod)
-        await stage.report(JOB, conditions=AT_REST)
-        await stage.edit({"spec": {"suspend": False}})
-        await eventually(lambda: is_suspended(stage), False)
-    assert (await stage.status()).get("terminalState") in (None, "")
-
-
-async def test_a_restart_while_suspended(stage: Stage) -> None:
-    """A Job that fails while the JobSet is suspended is recreated suspended."""
-    await stage.start(jobset(strategy="Recreate", suspend=True))
-    await stage.fail(JOB)
-    await stage.shows(restarts=1)
-    await eventually(lambda: stage.labels_of("jobset.sigs.k8s.io/restart-attempt"), {JOB: "1"})
-    assert await is_suspended(stage)
 
 
 SIZED: Final = {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}
@@ -240,34 +168,3 @@ async def test_resources_that_the_server_refuses(stage: Stage) -> None:
     await stage.edit({"spec": {"suspend": False}})
     await eventually(lambda: is_suspended(stage), False)
     assert (await template(stage))["spec"]["containers"][0]["resources"] == RESIZED
-
-
-async def test_executions(stage: Stage) -> None:
-    """status.executionAttempts and the annotation of Job and Pods count the first run, resumes and recreations."""
-    await stage.start(jobset(strategy="Recreate", suspend=True))
-    await stage.becomes("Suspended", "True", "SuspendedJobs", "jobset is suspended")
-    assert (await executions(stage), (await stage.status()).get("startTime")) == ((None, None, None), None)
-    await stage.edit({"spec": {"suspend": False}})
-    await eventually(lambda: executions(stage), (0, "0", "0"))
-    await stage.be_ready(JOB)
-    await stage.edit({"spec": {"suspend": True}})
-    await eventually(lambda: is_suspended(stage), True)
-    assert "startTime" not in await stage.status()
-    await stage.report(JOB, active=0, ready=0, conditions=AT_REST)
-    await stage.edit({"spec": {"suspend": False}})
-    await eventually(lambda: executions(stage), (1, "1", "1"))
-    assert (await stage.status())["startTime"]
-    await stage.fail(JOB)
-    await stage.shows(restarts=1, executionAttempts=2)
-    await stage.has_jobs(JOB)
-    await eventually(lambda: executions(stage), (2, "2", "2"))
-
-
-async def executions(stage: Stage) -> tuple[int | None, str | None, str | None]:
-    """Return what the status, the Job and its pod template say."""
-    key = "jobset.sigs.k8s.io/execution-attempt"
-    await stage.collect_garbage()
-    job = (await stage.jobs()).get(JOB) or {"metadata": {}, "spec": {"template": {"metadata": {}}}}
-    of_job, of_pods = ((job["metadata"].get("annotations") or {}).get(key), job["spec"]["template"]["metadata"])
-    assert key not in (job["metadata"].get("labels") or {})
-    return (await stage.status()).get("executionAttempts"), of_job, (of_pods.get("annotations") or {}).get(key)

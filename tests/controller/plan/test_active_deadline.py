@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.resources import JOBS, JOBSETS
+from inplace.common.kube.resources import JOBSETS
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, DeleteJob
 from inplace.controller.plan.finish import DEADLINE_S_MAX, REQUEUE_S_MAX
@@ -53,32 +53,6 @@ def test_a_suspended_jobset_did_not_begin() -> None:
     world.manifest["spec"]["suspend"] = False
     world.settle()
     assert (began(world), world.jobset.is_finished) == ("2027-01-01T00:00:00Z", False)
-
-
-@pytest.mark.parametrize(("action", "when"), [("RestartJobSet", LATER), ("RestartJob", NOW)])
-def test_restarts(action: str, when: str) -> None:
-    """A recreation of all Jobs begins anew, of one Job not."""
-    policy = {"maxRestarts": 3, "rules": [{"name": "r", "action": action}]}
-    world = settled_world(strategy=None, failurePolicy=policy, activeDeadlineSeconds=3600)
-    world.now = LATER
-    world.settle_job(JOB, "Failed")
-    assert began(world) == when
-
-
-def test_a_restart_while_suspended_begins_nothing() -> None:
-    """A Job that fails while the JobSet is suspended is recreated, and the JobSet did not begin."""
-    world = settled_world(suspend=True, activeDeadlineSeconds=60)
-    world.settle_job(JOB, "Failed")
-    assert (world.status["restarts"], began(world)) == (1, None)
-
-
-def test_a_group_restart_in_place_begins_nothing() -> None:
-    """The time and the deadline stay."""
-    world = settled_world(strategy=wire.IN_PLACE_RESTART, activeDeadlineSeconds=3600)
-    world.now = LATER
-    world.status.update(wire.status_of_epochs(2, 1))
-    world.settle()
-    assert began(world) == NOW
 
 
 def test_the_pass_comes_back_when_the_time_is_over() -> None:
@@ -135,21 +109,6 @@ def test_success_comes_before_the_deadline_and_the_deadline_before_a_failure() -
     assert (early.status["restarts"], early.jobset.is_finished) == (1, False)
 
 
-def test_the_deadline_may_change_while_it_runs() -> None:
-    """Added, raised, lowered and removed: it counts from the time that the status has."""
-    world = settled_world()
-    world.now = "2026-01-01T00:00:30Z"
-    spec = world.manifest["spec"]
-    spec["activeDeadlineSeconds"] = 60
-    assert world.plan().requeue_after_s == 30.0
-    spec["activeDeadlineSeconds"] = 90
-    assert world.plan().requeue_after_s == 60.0
-    del spec["activeDeadlineSeconds"]
-    assert world.plan().requeue_after_s is None
-    spec["activeDeadlineSeconds"] = 30
-    assert [type(action) for action in world.plan().actions] == [DeleteJob]
-
-
 def test_a_deadline_on_a_jobset_older_than_the_field() -> None:
     """It counts from the first pass that sees both."""
     world = settled_world()
@@ -181,37 +140,12 @@ def test_a_time_that_nobody_can_read_ends_nothing() -> None:
     assert (world.plan().actions, world.plan().status) == ((), {})
 
 
-def test_waiting_counts() -> None:
-    """A replicatedJob that waits for another one does not stop the clock."""
-    second = replicated_job("b") | {"dependsOn": [{"name": "a", "status": "Complete"}]}
-    world = settled_world(jobs=[replicated_job("a"), second], activeDeadlineSeconds=60)
-    world.now = LATER
-    world.settle()
-    assert (world.status["terminalState"], world.jobs) == ("Failed", {})
-
-
 def test_anothers_jobset() -> None:
     """A JobSet of another controller gets neither a time nor an end."""
     world = PlannerWorld(jobset(managedBy="example.com/other", activeDeadlineSeconds=1))
     world.manifest["status"] = {wire.START_TIME: NOW}
     world.now = LATER
     assert (world.plan().status, world.plan().actions) == ({}, ())
-
-
-async def test_a_deadline_in_the_cluster(rig: Rig) -> None:
-    """Without another event the JobSet fails in time, its Job goes, and the metrics count it once."""
-    crew = await rig.submit(jobset(strategy="Recreate", activeDeadlineSeconds=300))
-    await rig.settle(290.0)
-    assert (await crew.status()).get("terminalState") is None
-    await rig.settle(15.0)
-    assert (await crew.condition("Failed"))["reason"] == "DeadlineExceeded"
-    jobs = (await rig.admin.list(JOBS, "default"))["items"]
-    assert all("deletionTimestamp" in job["metadata"] for job in jobs)
-    assert len(await rig.events("DeadlineExceeded")) == 1
-    labels = '{jobset_name="train",namespace="default"} 1.0'
-    exposed = rig.controllers[0].metrics.text().decode()
-    assert f"jobset_active_deadline_exceeded_total{labels}" in exposed
-    assert f"jobset_failed_total{labels}" in exposed
 
 
 async def test_the_time_costs_no_write() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inplace.common.kube.errors import Invalid
-from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.protocol.decision import Decision
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import DeleteJob, ResizeJob
@@ -74,43 +74,6 @@ def test_a_job_that_is_recreated_is_not_resized_as_well() -> None:
     world.manifest["spec"] |= resized(3)["spec"]
     actions = {(type(action), getattr(action, "name", "")) for action in world.plan().actions}
     assert actions == {(DeleteJob, "train-workers-0"), (ResizeJob, "train-workers-1")}
-
-
-def test_suspended_groups_are_resized_in_their_sleep() -> None:
-    """A suspended group is resized without a deprecation and without an exempt epoch."""
-    world = settled(jobset(suspend=True, jobs=[replicated_job(replicas=2, pods=3)]))
-    world.status.update(wire.status_of_epochs(2, 1))
-    world.manifest["spec"] |= resized(1)["spec"]
-    planned = world.plan()
-    assert [type(action) for action in planned.actions] == [ResizeJob, ResizeJob]
-    assert planned.status == {}
-
-
-async def test_a_group_grows_and_shrinks_in_the_cluster(rig: Rig) -> None:
-    """Each resize is one uncounted group restart, at whose end exactly the Pods of the new size run."""
-    crew = await rig.started(jobset(restarts_max=0, jobs=[replicated_job(replicas=2, pods=2)]))
-    uids = await crew.job_uids()
-    await rig.edit(resized(3))
-    assert [job["spec"]["completions"] for job in (await crew.jobs()).values()] == [3, 3]
-    assert await crew.epochs() == (1, 0)
-    await crew.make_pods()
-    await rig.announce(crew, crew.pods["train-workers-0", 2], 2)
-    assert await crew.epochs() == (1, 1)
-    await rig.meet(crew, 2)
-    assert await crew.epochs() == (2, 1)
-
-    await rig.edit(resized(1))
-    assert await crew.epochs() == (2, 2)
-    await rig.meet(crew, 3)
-    assert await crew.epochs() == (2, 2)  # those who must go are still there
-    for (_, index), pod in list(crew.pods.items()):
-        if index >= 1:
-            await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
-    await rig.settle()
-    assert await crew.epochs() == (3, 2)
-    assert (await crew.status())["exemptEpochs"] == 2
-    assert "terminalState" not in await crew.status()
-    assert await crew.job_uids() == uids
 
 
 async def test_a_finished_jobset_is_not_resized(rig: Rig) -> None:

@@ -80,14 +80,6 @@ def test_the_first_run_is_no_reason_for_a_write() -> None:
     assert world.plan().status[wire.EXECUTION_ATTEMPTS] == 0
 
 
-def test_created_suspended() -> None:
-    """A JobSet that never ran has no number, nor have its Jobs; its first resume is execution 0."""
-    world = settled_world(suspend=True)
-    assert (counted(world), told(world)) == (None, {JOB: {None}})
-    resume(world)
-    assert (counted(world), told(world)) == (0, {JOB: {"0"}})
-
-
 def test_created_suspended_and_restarted() -> None:
     """Where a Job failed meanwhile, the restart was counted, and the first resume is the next execution."""
     world = settled_world(suspend=True)
@@ -137,20 +129,6 @@ def test_a_resume_before_the_jobs_were_suspended() -> None:
     world.status.update(world.plan().status)  # and SuspendJob was not carried out
     resume(world)
     assert (counted(world), world.condition("Suspended")["status"]) == (0, "False")
-
-
-def test_a_resume_in_order_counts_once() -> None:
-    """Where replicatedJobs are resumed one after the other, Suspended stays True, and every pass sees it."""
-    jobs = [replicated_job("a", pods=1), replicated_job("b", pods=1)]
-    world = settled_world(jobs=jobs, startupPolicy={"startupPolicyOrder": "InOrder"})
-    world.settle_job("train-a-0", active=1, ready=1)
-    world.settle_job("train-b-0", active=1, ready=1)
-    suspend(world)
-    resume(world)
-    assert world.condition("Suspended")["status"] == "True"
-    assert (counted(world), told(world)) == (1, {"train-a-0": {"1"}, "train-b-0": {"0"}})
-    world.settle_job("train-a-0", active=1, ready=1)
-    assert (counted(world), told(world)) == (1, {"train-a-0": {"1"}, "train-b-0": {"1"}})
 
 
 @pytest.mark.parametrize("numbered", [True, False])
@@ -212,14 +190,6 @@ def test_jobs_older_than_the_field_stay_as_they_are() -> None:
     assert counted(world) == 0
     resume(world)
     assert (counted(world), told(world)) == (1, {JOB: {"1"}})
-
-
-def test_the_end_counts_nothing() -> None:
-    """A JobSet that completed or failed keeps its number."""
-    for kind in ("Complete", "Failed"):
-        world = settled_world(restarts_max=0)
-        world.settle_job(JOB, kind)
-        assert (world.jobset.is_finished, counted(world)) == (True, 0)
 
 
 def test_a_users_annotation_of_that_name_is_not_the_users() -> None:

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from inplace.common.kube.errors import NotFound
-from inplace.common.kube.resources import JOBS, JOBSETS, PERSISTENT_VOLUME_CLAIMS, KubeObject
+from inplace.common.kube.resources import JOBSETS, PERSISTENT_VOLUME_CLAIMS, KubeObject
 from inplace.controller.plan.actions import CreateClaim, CreateJob, DeleteJobSet, SuspendJob
 from inplace.controller.plan.finish import REQUEUE_S_MAX
-from tests.controller.crew import exists
 from tests.controller.manifests import changed, jobset, replicated_job
 from tests.controller.plan.planner_world import PlannerWorld, settled
 from tests.controller.rig import Rig
@@ -99,16 +97,6 @@ def test_a_clock_that_was_ahead_delays_and_never_hastens() -> None:
     assert world.plan().requeue_after_s == REQUEUE_S_MAX
 
 
-def test_a_ttl_that_is_set_later_counts_from_the_end() -> None:
-    """A change takes effect at the next pass, in both directions."""
-    world = finished()
-    world.now = "2026-01-01T00:10:00Z"
-    world.manifest["spec"]["ttlSecondsAfterFinished"] = 900
-    assert world.plan().requeue_after_s == 300.0
-    world.manifest["spec"]["ttlSecondsAfterFinished"] = 60
-    assert world.plan().actions == (DeleteJobSet("js-uid"),)
-
-
 def test_a_finish_without_a_time_deletes_nothing() -> None:
     """Without a readable finish time the problem is reported and the JobSet stays."""
     world = finished(ttlSecondsAfterFinished=0)
@@ -183,17 +171,6 @@ def test_a_lost_claim_stops_only_the_creation_of_jobs() -> None:
     world.manifest["spec"]["suspend"] = True
     kinds = {type(action) for action in world.plan().actions}
     assert kinds == {CreateClaim, SuspendJob}
-
-
-async def test_a_jobset_is_deleted_after_its_ttl_in_the_cluster(rig: Rig) -> None:
-    """The controller deletes the JobSet in the foreground at its TTL, without another event."""
-    crew = await rig.submit(jobset(ttlSecondsAfterFinished=300))
-    await rig.finish_job(crew, "train-workers-0", "Complete", 295.0)
-    assert (await crew.status())["terminalState"] == "Completed"
-    await rig.settle(10.0)
-    with pytest.raises(NotFound):
-        await crew.jobset()
-    assert not await exists(rig.admin, JOBS, "default", "train-workers-0")
 
 
 async def test_claims_in_the_cluster(rig: Rig) -> None:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inplace.common.kube.resources import PODS, KubeObject
+from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
-from inplace.controller.plan.actions import ResumeJob, SuspendJob
+from inplace.controller.plan.actions import ResumeJob
 from inplace.controller.plan.resume import GENERATED_LABELS, template_patch
 from inplace.simulator.apiserver.merge_patch import merge_patch
-from tests.controller.manifests import changed, jobset, replicated_job
+from tests.controller.manifests import changed, jobset
 from tests.controller.plan.planner_world import NOW, PlannerWorld, settled, settled_world
 from tests.controller.rig import Rig
 
@@ -25,30 +25,6 @@ SUSPENDED = {"type": "Suspended", "status": "True", "lastTransitionTime": NOW}
 def resumes(world: PlannerWorld) -> list[str]:
     """Return the Jobs that the next plan resumes."""
     return [action.name for action in world.plan().actions if isinstance(action, ResumeJob)]
-
-
-def test_a_running_job_is_resumed_only_once_it_is_at_rest() -> None:
-    """A running Job is resumed AFTER the Job controller has stopped it: before, its template cannot change."""
-    world = settled_world()
-    world.set_job(JOB, active=2, startTime=NOW)
-    world.manifest["spec"]["suspend"] = True
-    assert SuspendJob(JOB, "job-1") in world.plan().actions
-    world.settle()
-    world.manifest["spec"]["suspend"] = False
-    assert resumes(world) == []
-    world.jobs[JOB]["status"] = {"startTime": NOW, "active": 1, "conditions": [SUSPENDED]}
-    assert resumes(world) == []
-    world.jobs[JOB]["status"] = {"startTime": NOW, "conditions": [SUSPENDED]}
-    assert resumes(world) == [JOB]
-    world.settle()
-    assert world.jobs[JOB]["spec"]["suspend"] is False
-
-
-def test_a_job_that_never_started_is_resumed_at_once() -> None:
-    """A Job that never started is resumed at once, without waiting for a condition."""
-    world = settled_world(suspend=True)
-    world.manifest["spec"]["suspend"] = False
-    assert resumes(world) == [JOB]
 
 
 def test_a_running_job_never_follows_the_template() -> None:
@@ -80,16 +56,6 @@ def test_a_resume_takes_a_stale_flavor_away_and_keeps_what_is_ours(strategy: dic
     seen = world.jobs[JOB]["spec"]["template"]["spec"]
     assert {part: seen.get(part) or None for part in flavor} == {part: wanted.get(part) or None for part in flavor}
     assert any(wanted.get(part) for part in flavor)
-
-
-def test_finished_jobs_are_neither_suspended_nor_resumed() -> None:
-    """Finished Jobs are neither suspended nor resumed."""
-    world = settled_world(jobs=[replicated_job("a"), replicated_job("b")])
-    world.set_job("train-a-0", "Complete")
-    for suspend in (True, False):
-        world.manifest["spec"]["suspend"] = suspend
-        world.settle()
-        assert world.jobs["train-a-0"]["spec"]["suspend"] is False
 
 
 def test_a_jobset_that_is_resumed_before_its_jobs_were_suspended_costs_nothing() -> None:
@@ -227,28 +193,3 @@ async def test_a_queue_admits_evicts_and_admits_elsewhere(rig: Rig) -> None:
     assert "tolerations" not in template["spec"]
     assert before["metadata"]["labels"].items() <= template["metadata"]["labels"].items()
     assert "startTime" not in (await crew.jobs())[JOB]["status"]
-
-
-async def test_resumes_do_not_use_up_max_restarts(rig: Rig) -> None:
-    """With in-place restart each resume makes an uncounted epoch, also for a new controller."""
-
-    async def suspend_and_resume(crew: Any, epoch: int) -> None:
-        await rig.edit({"spec": {"suspend": True}})
-        for pod in crew.pods.values():
-            await rig.admin.delete(PODS, "default", pod, grace_period_s=0)
-        crew.pods.clear()
-        await rig.edit({"spec": {"suspend": False}})
-        await crew.make_pods()
-        await rig.meet(crew, epoch)
-        assert await crew.epochs() == (epoch, epoch - 1)
-
-    crew = await rig.started(jobset(restarts_max=1))
-    await suspend_and_resume(crew, 2)
-    await suspend_and_resume(crew, 3)
-    await rig.change_controller()
-    await suspend_and_resume(crew, 4)
-    assert (await crew.status())["exemptEpochs"] == 3
-    await rig.meet(crew, 5)
-    assert await crew.epochs() == (5, 4)
-    await rig.announce(crew, crew.pods[JOB, 0], 6)
-    assert (await crew.status())["terminalState"] == "Failed"

@@ -10,7 +10,6 @@ from inplace.cli.group.pod_facts import POD_CODEC as POD_FACTS
 from inplace.cli.group.straggler import straggler_of
 from inplace.common.jobset.kinds import POD_CODEC
 from inplace.common.kube.resources import KubeObject
-from tests.controller.background import background
 from tests.controller.crew import Crew
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.objects import pod_manifest
@@ -55,98 +54,6 @@ async def blocked(rig: Rig, seconds: float = 8.0, **fields: Any) -> tuple[Crew, 
 def back_off(image: str, said: str) -> str:
     """Return kubelet's message between two attempts."""
     return f'Back-off pulling image "{image}": ErrImagePull: {said}'
-
-
-def condition_of(crew: Crew) -> Any:
-    """Return the condition; awaited."""
-    return crew.find_condition("ContainersBlocked")
-
-
-AGENTS = f"image cannot be pulled: container inplace-agent, image {AGENT}: ErrImagePull: {refused(AGENT)}"
-
-
-async def test_an_image_that_cannot_be_pulled_is_said_once_for_all_pods(rig: Rig) -> None:
-    """Within 10 s of the first Pod, with the number of Pods; kubelet's attempts change nothing; it ends with them."""
-    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=6)]))
-    await rig.settle()
-    before = rig.writes("/jobsets/train/status")
-    for pod in crew.pods.values():
-        await crew.set_pod(pod, **agent_waits())
-        await rig.settle(0.5)
-    await rig.settle(7.0)
-    told = await condition_of(crew)
-    assert (told["status"], told["reason"], told["message"]) == ("True", "ImageCannotBePulled", f"6 Pods: {AGENTS}")
-    (event,) = await rig.events("ImageCannotBePulled")
-    assert (event["type"], event["note"]) == ("Warning", f"6 Pods: {AGENTS}")
-    for _ in range(20):  # kubelet backs off and tries again
-        for reason, said in (("ImagePullBackOff", back_off(AGENT, refused(AGENT))), ("ErrImagePull", refused(AGENT))):
-            for pod in crew.pods.values():
-                await crew.set_pod(pod, **agent_waits(reason, said))
-            await rig.settle(15.0)
-    assert len(await rig.events("ImageCannotBePulled")) == 1
-    assert rig.writes("/jobsets/train/status") - before <= 3  # this one, and BarrierWaiting with its other words
-    for pod in crew.pods.values():
-        await crew.set_pod(pod, initContainerStatuses=[], containerStatuses=[], phase="Running")
-    await rig.settle()
-    assert (await condition_of(crew))["status"] == "False"
-    assert len(await rig.events("ContainersStart")) == 1
-
-
-async def test_a_passing_fault_is_not_told(rig: Rig) -> None:
-    """A registry that refuses for two seconds is no news."""
-    crew, pod = await blocked(rig, seconds=2.0)
-    await crew.set_pod(pod, initContainerStatuses=[], containerStatuses=[], phase="Running")
-    await rig.settle(20.0)
-    assert await condition_of(crew) is None
-    assert await rig.events("ImageCannotBePulled") == []
-
-
-async def test_another_cause_is_another_event(rig: Rig) -> None:
-    """Once the agent's image is there the worker's is missing, and a Secret of another Pod: each is told once."""
-    crew = await rig.with_pods(jobset(jobs=[replicated_job(pods=3)]))
-    first, *others = crew.pods.values()
-    for pod in crew.pods.values():
-        await crew.set_pod(pod, **agent_waits())
-    await rig.settle(8.0)
-    secret = waiting("worker", TRAIN, "CreateContainerConfigError", 'secret "wandb" not found')
-    await crew.set_pod(first, initContainerStatuses=[], containerStatuses=[secret])
-    missing = [waiting("worker", TRAIN, "ErrImagePull", refused(TRAIN))]
-    for pod in others:
-        await crew.set_pod(pod, initContainerStatuses=[], containerStatuses=missing)
-    await rig.settle(8.0)
-    events = sorted(await rig.events("ImageCannotBePulled"), key=lambda event: str(event["eventTime"]))
-    notes = [event["note"] for event in events]
-    pulled = f"2 Pods: image cannot be pulled: container worker, image {TRAIN}: ErrImagePull: {refused(TRAIN)}"
-    created = (
-        '1 Pod: container cannot be created: container worker: CreateContainerConfigError: secret "wandb" not found'
-    )
-    assert notes == [f"3 Pods: {AGENTS}", f"{pulled}; {created}"]
-    assert (await condition_of(crew))["message"] == f"{pulled}; {created}"
-
-
-@pytest.mark.parametrize("end", ["removed", "finished", "suspended"])
-async def test_it_ends_with_the_pods(rig: Rig, end: str) -> None:
-    """A Pod that is gone, unseen or not, blocks nothing; a JobSet that has ended waits for nothing."""
-    crew, pod = await blocked(rig)
-    assert (await condition_of(crew))["status"] == "True"
-    if end == "removed":
-        await crew.remove(pod)
-    elif end == "finished":
-        await crew.finish_job("train-workers-0", "Complete")
-    else:
-        await rig.edit({"spec": {"suspend": True}}, 0.0)
-        await crew.remove(pod)
-    await rig.settle(35.0)
-    assert (await condition_of(crew))["status"] == "False"
-
-
-async def test_a_new_controller_says_it_no_second_time(rig: Rig) -> None:
-    """The condition remembers what was told."""
-    await blocked(rig)
-    rig.controllers[0].stop()
-    async with background(rig.controller().run()):
-        await rig.settle(60.0)
-        assert len(await rig.events("ImageCannotBePulled")) == 1
 
 
 OWN, VOLUME = f", image {TRAIN}", ", an image volume"
@@ -242,9 +149,3 @@ def test_of_containers_that_are_not_blocked_nothing_more_is_kept() -> None:
     assert first is not None
     assert len(first) == 1024
     assert first is second
-
-
-async def test_pods_outside_the_group_are_told_as_well(rig: Rig) -> None:
-    """A JobSet that restarts by recreation has no barrier, and waits for its images all the same."""
-    crew, _ = await blocked(rig, strategy="Recreate")
-    assert (await condition_of(crew))["status"] == "True"
