@@ -309,7 +309,7 @@ class StoryWorld(Vocabulary):
         """`block p0 reason=ErrImagePull image=agent:1`: kubelet cannot start a container. `block p0`: now it can."""
         state = {"waiting": {"reason": reason} | ({"message": message} if message else {})}
         status = {"name": container, "image": image, "imageID": "", "ready": False, "restartCount": 0, "state": state}
-        shown = {"containerStatuses": [], "initContainerStatuses": []}
+        shown: dict[str, list[KubeObject]] = {"containerStatuses": [], "initContainerStatuses": []}
         shown["containerStatuses" if container == "worker" else "initContainerStatuses"] = [status] if reason else []
         for _, name in self._slots(pods):
             await self._crew.set_pod(name, phase="Pending" if reason else "Running", **shown)

@@ -6,19 +6,8 @@ from itertools import permutations
 
 from inplace.common.jobset.causes import Failure
 from inplace.common.jobset.last_restart import came_before
-from inplace.common.wire import names as wire
-from inplace.common.wire.last_line import last_line_text
-from tests.controller.crew import Crew
-from tests.controller.rig import Rig
 
 CULPRIT, VICTIM = "ValueError: bad sample 4711", "RuntimeError: Connection closed by peer [10.0.0.7]:41234"
-
-
-async def tell(rig: Rig, crew: Crew, pod: str, ago_s: float, line: str, code: int = 1) -> None:
-    """Let a Pod announce the next epoch, with how its worker ended so many seconds ago."""
-    said = last_line_text(1, rig.clock.wall_s() - ago_s, line)
-    await crew.annotate(pod, wire.epoch_annotations(2) | {wire.PHASES: f"v1,at=1,code={code}", wire.LAST_LINE: said})
-    await rig.settle(0.2)
 
 
 def test_the_first_is_the_same_in_every_order() -> None:
