@@ -176,11 +176,6 @@ class Crew:
         }
         await self.set_pod(pod, containerStatuses=[reported], **status)
 
-    async def fail_check(self, pod: str, message: str = FAILED_CHECK) -> None:
-        """Let a Pod end as its agent does after a failed check."""
-        ended = {"exitCode": unfit.CHECK_FAILED_EXIT_CODE, "message": message, "finishedAt": "2023-11-14T22:13:20Z"}
-        await self.set_worker(pod, ended=ended, phase="Failed")
-
     async def set_phase(self, pod: str, phase: str) -> None:
         """Set a Pod's phase."""
         await self.set_pod(pod, phase=phase)

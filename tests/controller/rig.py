@@ -86,11 +86,15 @@ class Rig:
             for task in (server, *self._running):
                 task.cancel()
 
-    async def change_controller(self, **config: Any) -> None:
-        """End the controllers, and run another one that knows nothing of them."""
+    async def end_controllers(self) -> None:
+        """End the controllers."""
         for task in self._running:
             task.cancel()
         await asyncio.wait(self._running)
+
+    async def change_controller(self, **config: Any) -> None:
+        """End the controllers, and run another one that knows nothing of them."""
+        await self.end_controllers()
         self._running = [self._group.create_task(self.controller(leader_elect=False, **config).run())]
         await self.settle()
 

@@ -387,6 +387,16 @@ class StoryWorld(Vocabulary):
         await self._scene.virtual().change_controller(**options)
 
     @virtual
+    async def do_rest(self) -> None:
+        """`rest`: the controller ends; `next-leader` begins another one."""
+        await self._scene.virtual().rig.end_controllers()
+
+    @virtual
+    async def do_lose_status(self) -> None:
+        """`lose-status`: as a restore from a backup without it."""
+        await self._scene.virtual().rig.edit({"status": None}, 0.0, subresource="status")
+
+    @virtual
     async def do_next_leader(self) -> None:
         """`next-leader`: the controller ends, and another one begins."""
         await self._scene.virtual().change_controller()

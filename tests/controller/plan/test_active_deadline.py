@@ -12,7 +12,6 @@ from inplace.controller.plan.actions import CreateJob, DeleteJob
 from inplace.controller.plan.finish import DEADLINE_S_MAX, REQUEUE_S_MAX
 from tests.controller.manifests import jobset, replicated_job
 from tests.controller.plan.planner_world import NOW, PlannerWorld, settled_world
-from tests.controller.plan.test_executions import suspend
 from tests.controller.rig import Rig
 
 pytestmark = pytest.mark.virtual_time
@@ -36,23 +35,6 @@ def test_every_jobset_says_when_it_began() -> None:
     assert world.plan().status == {}
     world.set_job(JOB, active=1)
     assert world.plan().status[wire.START_TIME] == LATER
-
-
-def test_a_suspended_jobset_did_not_begin() -> None:
-    """There is no time while it is suspended, and no deadline; a resume begins anew."""
-    world = settled_world(suspend=True, activeDeadlineSeconds=60)
-    assert began(world) is None
-    world.now = LATER
-    world.manifest["spec"]["suspend"] = False
-    world.settle()
-    assert began(world) == LATER
-    suspend(world)
-    assert began(world) is None
-    world.now = "2027-01-01T00:00:00Z"
-    assert (world.plan().status, world.plan().actions) == ({}, ())
-    world.manifest["spec"]["suspend"] = False
-    world.settle()
-    assert (began(world), world.jobset.is_finished) == ("2027-01-01T00:00:00Z", False)
 
 
 def test_the_pass_comes_back_when_the_time_is_over() -> None:

@@ -8,14 +8,10 @@ from inplace.common.kube.resources import KubeObject
 from inplace.common.wire import names as wire
 from inplace.controller.plan.actions import CreateJob, ResumeJob
 from tests.controller.manifests import jobset, replicated_job
-from tests.controller.plan.planner_world import NOW, PlannerWorld, settled, settled_world
+from tests.controller.plan.planner_world import NOW, PlannerWorld, settled_world
 
 JOB = "train-workers-0"
 AT_REST = {"conditions": [{"type": "Suspended", "status": "True", "lastTransitionTime": NOW}]}
-RULES = {
-    action: {"maxRestarts": 3, "rules": [{"name": "r", "action": action}]}
-    for action in ("RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts", "RestartJob", "RestartJobAndIgnoreMaxRestarts")
-}
 
 
 def counted(world: PlannerWorld) -> int | None:
@@ -147,16 +143,6 @@ def test_a_resume_in_order_whose_jobs_could_not_be_touched(numbered: bool) -> No
     assert counted(world) == (1 if numbered else 0)
 
 
-@pytest.mark.parametrize("action", RULES)
-def test_restarts(action: str) -> None:
-    """A recreation of all Jobs is the next execution, counted or not; of one Job it is the same."""
-    world = settled(jobset(strategy=None, jobs=[replicated_job(replicas=2)], failurePolicy=RULES[action]))
-    world.settle_job(JOB, "Failed")
-    number = int(action.startswith("RestartJobSet"))
-    assert counted(world) == number
-    assert told(world) == {JOB: {str(number)}, "train-workers-1": {str(number)}}
-
-
 def test_a_restart_that_nobody_counted_before() -> None:
     """After an upgrade the number follows status.restarts."""
     world = settled_world()
@@ -167,16 +153,6 @@ def test_a_restart_that_nobody_counted_before() -> None:
             job["metadata"][part][wire.RESTART_ATTEMPT] = "2"
     world.settle_job(JOB, "Failed")
     assert (world.status["restarts"], counted(world), told(world)) == (3, 3, {JOB: {"3"}})
-
-
-def test_a_group_restart_in_place_is_the_same_execution() -> None:
-    """No number changes, and the status is not written more often."""
-    world = settled_world(strategy=wire.IN_PLACE_RESTART)
-    world.decision = None
-    before = told(world)
-    world.status.update(wire.status_of_epochs(3, 2))
-    world.settle()
-    assert (counted(world), told(world)) == (0, before)
 
 
 def test_jobs_older_than_the_field_stay_as_they_are() -> None:

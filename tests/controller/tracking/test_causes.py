@@ -47,18 +47,6 @@ async def end_agent(crew: Crew, pod: str, ended: KubeObject) -> None:
     await crew.set_pod(pod, initContainerStatuses=[agent | {"restartCount": 0}])
 
 
-async def test_a_new_controller_does_not_guess_what_it_has_not_seen() -> None:
-    """When a worker ended without a controller, its announcement alone is not reported as a lost Pod."""
-    rig = Rig()
-    async with rig.running():
-        crew = await rig.started(jobset())
-    await crew.announce(next(iter(crew.pods.values())), 2)
-    async with rig.running(rig.controller()):
-        await rig.settle(20.0)
-        entry = await crew.last_restart()
-        assert (entry["epoch"], entry["trigger"], "firstFailure" in entry) == (2, "unknown", False)
-
-
 @pytest.mark.parametrize(
     ("finished_at", "seconds"),
     [("2023-11-14T22:13:19Z", 1.0), ("2023-11-14T22:13:25Z", None), ("2023-11-14T22:10:00Z", None), ("", None)],

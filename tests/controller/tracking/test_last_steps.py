@@ -49,32 +49,6 @@ async def announce(crew: Crew, epoch: int, *told: str, first: int = 0) -> None:
 
 
 GROUP = jobset(jobs=[replicated_job(pods=4)])
-TOLD = (",quiet=4031,step=1200", ",quiet=4011,step=1199", ",quiet=4031,step=1200", ",quiet=4012,step=1199")
-
-
-async def test_who_was_silent_first_is_written_with_the_restart_s_end(rig: Rig) -> None:
-    """Two status writes as ever; the Event, the metric and the status name the same Pod."""
-    crew = await rig.started(GROUP)
-    _, second, third, fourth = crew.pods.values()
-    before = rig.writes("/jobsets/train/status")
-    await rig.tell(crew, third, "v1,epoch=1,stalled=4,step=1200,at=1700000000123")
-    await announce(crew, 2, *TOLD)
-    await rig.settle(0.1)
-    entry = await crew.last_restart()
-    silent = {"pods": [fourth, second], "count": 2, "step": 1199, "quietMilliseconds": 4012}
-    assert (entry["trigger"], entry["firstFailure"]["pod"], entry["firstSilent"]) == ("stalled", third, silent)
-    assert rig.writes("/jobsets/train/status") == before + 2
-    (event,) = await rig.events("GroupRestartFinished")
-    assert (
-        "2 pods were furthest behind, at step 1199: steps cannot tell which of them was silent first" in event["note"]
-    )
-    assert event["note"].endswith(f"pod {fourth} was quiet longest, 4.0 s")
-    assert rig.sample("inplace_first_silent_seconds", namespace="default", jobset="train", pod=fourth) == 4.012
-    await rig.tell(crew, third, "v1,epoch=2,code=1,at=1700000000999")
-    await rig.meet(crew, 3, 0.1)
-    assert "firstSilent" not in await crew.last_restart(), "nobody told of epoch 2"
-
-
 FIRST = FurthestBehind(("p1",), 1, LastProgress(40, 4.0))
 TIED = FurthestBehind(("p1", "p2"), 8, LastProgress(40, 4.0))
 
@@ -100,20 +74,6 @@ def test_a_tie_is_no_guess() -> None:
     """Where all hang in one collective, steps name nobody."""
     assert "8 pods were furthest behind, at step 40: steps cannot tell" in silent_text(TIED, "stalled", {"pod": "p9"})
     assert "was silent first: " not in silent_text(TIED, "stalled", {"pod": "p1"})
-
-
-async def test_a_new_controller_knows_those_that_told_before_it(rig: Rig) -> None:
-    """It reads them with its first list, as it reads their epochs."""
-    crew = await rig.started(GROUP)
-    first, *_ = crew.pods.values()
-    await rig.tell(crew, first, "v1,epoch=1,code=1,at=1700000000123")
-    await announce(crew, 2, *TOLD[:3])
-    await rig.settle(0.1)
-    await rig.change_controller()
-    await announce(crew, 2, ",quiet=900,step=1201", first=3)
-    await rig.settle(0.1)
-    entry = await crew.last_restart()
-    assert (entry["epoch"], entry["firstSilent"]["pods"]) == (2, [list(crew.pods.values())[1]])
 
 
 async def run_ended(rig: Rig, crew: Crew, epoch: int, step: int, made: int) -> KubeObject:
@@ -186,16 +146,6 @@ async def test_each_scope_has_its_own_goodput(rig: Rig) -> None:
     told = {entry["name"]: entry.get("goodput", {}).get("run", {}).get("lastStep") for entry in status["scopedEpochs"]}
     assert told == {"a": 5, "b": None}
     assert "goodput" not in status
-
-
-async def test_a_restart_by_hand_names_nobody(rig: Rig) -> None:
-    """All workers were told to stop at the same moment: being behind means nothing."""
-    crew = await rig.started(GROUP)
-    await rig.annotate({wire.RESTART_REQUESTED: "now"}, 0.1)
-    await announce(crew, 2, *TOLD)
-    await rig.settle(0.1)
-    entry = await crew.last_restart()
-    assert (entry["epoch"], entry["trigger"], "firstSilent" in entry) == (2, "manual", False)
 
 
 @pytest.mark.parametrize(
