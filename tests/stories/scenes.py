@@ -24,6 +24,7 @@ from tests.controller.background import background
 from tests.controller.rig import USER, Rig
 from tests.http_transport import AiohttpTransport
 
+SEEN_S: Final = 0.3
 PAUSE_S: Final = 0.05  # in real time a pause is short, because each answer is waited for
 
 
@@ -43,6 +44,9 @@ class Scene(Protocol):
 
     async def pause(self, seconds: float) -> None:
         """Let the controller work for so long, in virtual time."""
+
+    async def see(self) -> None:
+        """Let the controller act on what was just done, as it does at once in virtual time."""
 
     async def collect(self) -> None:
         """Do what the garbage collector does where none runs."""
@@ -65,6 +69,9 @@ class VirtualScene:
         await self.rig.settle(seconds)
 
     pause = wait
+
+    async def see(self) -> None:
+        """Go on: nothing takes time."""
 
     async def collect(self) -> None:
         """Leave it to the embedded server's garbage collector."""
@@ -105,6 +112,10 @@ class ServedScene:
     async def pause(self, seconds: float) -> None:
         """Wait for a moment."""
         await asyncio.sleep(min(seconds, PAUSE_S))
+
+    async def see(self) -> None:
+        """Wait for a status write."""
+        await asyncio.sleep(SEEN_S)
 
     async def collect(self) -> None:
         """Remove Jobs that are deleted, and delete their Pods."""

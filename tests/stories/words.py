@@ -251,7 +251,10 @@ class StoryWorld(Vocabulary):
     async def do_meet(self, *pods: str) -> None:
         """`meet p0 p1`: the Pods announce the next epoch; their workers start once it begins."""
         epoch = (await self._synced()) + 1
-        await self._crew.announce_all(epoch, [pod for _, pod in self._slots(pods)])
+        for number, (_, pod) in enumerate(self._slots(pods)):
+            await self._crew.announce(pod, epoch)
+            if number == 0:
+                await self._scene.see()
         await self._scene.pause(0.01)
         await self._start_workers(epoch, pods)
 
@@ -269,6 +272,7 @@ class StoryWorld(Vocabulary):
         said = {wire.LAST_LINE: last_line_text(int(epoch) - 1, await self._moment_s(at), line)} if at else {}
         for _, name in self._slots(pods):
             await self._crew.annotate(name, wire.epoch_annotations(int(epoch)) | {wire.PHASES: phases} | said)
+            await self._scene.see()
 
     async def do_fail(
         self, pod: str, code: str = "1", unhealthy: str = "", at: str = "", phase: str = "Running", **ended: str
@@ -284,6 +288,7 @@ class StoryWorld(Vocabulary):
         when = {"finishedAt": precise_time(await self._moment_s(at))} if at else {}
         state = {"exitCode": int(code)} | ended | when
         await self._crew.set_worker(name, run=max(1, await self._synced()), ended=state, container=more, phase=phase)
+        await self._scene.see()
 
     @virtual
     async def do_restart(
