@@ -256,6 +256,7 @@ class StoryWorld(Vocabulary):
             if number == 0:
                 await self._scene.see()
         await self._scene.pause(0.01)
+        await self._scene.see()
         await self._start_workers(epoch, pods)
 
     async def do_run(self, *pods: str) -> None:
