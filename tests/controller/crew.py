@@ -17,6 +17,7 @@ from inplace.common.wire import names as wire
 from inplace.common.wire import unfit
 
 FAILED_CHECK = f"{unfit.WORDS}: it ended with exit code 1: GPU 3"
+GPU: KubeObject = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
 _KEPT = ("affinity", "nodeSelector", "schedulingGates", "serviceAccountName", "tolerations")
 
 
@@ -114,8 +115,9 @@ class Crew:
                 ],
             }
             | changes,
-            # A real server lets no container of a Pod start again that never restarts.
-            "spec": {"restartPolicy": "OnFailure", "containers": [{"name": "worker", "image": "worker:1"}]}
+            # A real server lets no container of a Pod start again that never restarts, and tells no device that a
+            # container did not ask for.
+            "spec": {"restartPolicy": "OnFailure", "containers": [{"name": "worker", "image": "worker:1"} | GPU]}
             | {part: template["spec"][part] for part in _KEPT if part in template["spec"]},
         }
         created = await self.client.create(PODS, self.namespace, pod)

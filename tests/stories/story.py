@@ -17,7 +17,7 @@ from tests.transcript import Block, joined, parse
 FOLDER: Final = Path(__file__).parent
 SERVED: Final = (
     *("elastic", "failure_policy", "left_jobs", "lives", "requests", "restarts"),
-    *("scopes", "startup", "success_policy", "suspend"),
+    *("scopes", "startup", "success_policy", "suspend", "marked_nodes", "bad_nodes", "disruptions"),
 )
 """Families whose stories run on a served API server too, as far as they need no virtual time."""
 
